@@ -1,1 +1,9 @@
-//! Placeholder until the first module lands.
+//! Boxes that exchange columnar envelopes, and the NUMA-aware scheduler that runs them.
+//!
+//! Modules in reading order; nothing imports upwards. This crate knows no image, no distance, no kernel and no YAML.
+
+pub mod envelope;
+pub mod descriptor;
+pub mod parameter;
+pub mod operator;
+pub mod harness;

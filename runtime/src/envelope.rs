@@ -1,0 +1,255 @@
+//! The envelope: a table that travels along an edge.
+//!
+//! Invariants: at most [`ENVELOPE_ROWS_MAX`] rows; no column holds a null; columns are Arrow arrays shared by
+//! pointer, so cloning an envelope copies no data. The bytes that it counts against an edge are fixed when it is
+//! made.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Float32Type, Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+/// The most rows that one envelope holds.
+pub const ENVELOPE_ROWS_MAX: usize = 65_536;
+
+/// Why a table cannot be an envelope, or a column cannot be read from one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvelopeError {
+    /// More rows than [`ENVELOPE_ROWS_MAX`].
+    #[error(
+        "an envelope of {rows} rows is too long: split it into envelopes of at most {ENVELOPE_ROWS_MAX} rows"
+    )]
+    TooManyRows {
+        /// The rows of the table.
+        rows: usize,
+    },
+    /// A column holds nulls.
+    #[error("column `{column}` holds {nulls} nulls: envelopes have none, so fill or drop them first")]
+    Nulls {
+        /// The column's name.
+        column: String,
+        /// How many nulls it holds.
+        nulls: usize,
+    },
+    /// There is no such column.
+    #[error("no column `{column}` in the envelope; it has {present}")]
+    NoColumn {
+        /// The column asked for.
+        column: String,
+        /// The columns that are there.
+        present: String,
+    },
+    /// The column is of another type.
+    #[error("column `{column}` is {found}, not {wanted}")]
+    ColumnType {
+        /// The column's name.
+        column: String,
+        /// Its type.
+        found: DataType,
+        /// The type asked for.
+        wanted: &'static str,
+    },
+    /// Arrow refused the columns (unequal lengths, say).
+    #[error("the columns do not form a table: {0}")]
+    Table(#[from] ArrowError),
+}
+
+/// A table that travels along an edge: columns and rows, nothing else.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    batch: RecordBatch,
+    bytes: usize,
+}
+
+impl Envelope {
+    /// Wraps a table whose memory counts against the edges that hold it.
+    ///
+    /// # Errors
+    /// When the table has more than [`ENVELOPE_ROWS_MAX`] rows or a column holds nulls.
+    pub fn new(batch: RecordBatch) -> Result<Self, EnvelopeError> {
+        let bytes = batch.columns().iter().map(|column| column_bytes(column.as_ref())).sum();
+        Self::with_bytes(batch, bytes)
+    }
+
+    /// Wraps a table whose columns are mapped from a file: it counts as zero bytes, as the system can drop them.
+    ///
+    /// # Errors
+    /// As [`Envelope::new`].
+    pub fn mapped(batch: RecordBatch) -> Result<Self, EnvelopeError> {
+        Self::with_bytes(batch, 0)
+    }
+
+    /// Makes an envelope from named columns of equal length.
+    ///
+    /// # Errors
+    /// As [`Envelope::new`], and when the columns differ in length.
+    pub fn from_columns<'a>(
+        columns: impl IntoIterator<Item = (&'a str, ArrayRef)>,
+    ) -> Result<Self, EnvelopeError> {
+        let (fields, arrays): (Vec<_>, Vec<_>) = columns
+            .into_iter()
+            .map(|(name, array)| (Field::new(name, array.data_type().clone(), false), array))
+            .unzip();
+        Self::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+    }
+
+    fn with_bytes(batch: RecordBatch, bytes: usize) -> Result<Self, EnvelopeError> {
+        if batch.num_rows() > ENVELOPE_ROWS_MAX {
+            return Err(EnvelopeError::TooManyRows { rows: batch.num_rows() });
+        }
+        for (idx, column) in batch.columns().iter().enumerate() {
+            if column.null_count() > 0 {
+                let column_name = batch.schema_ref().field(idx).name().clone();
+                return Err(EnvelopeError::Nulls { column: column_name, nulls: column.null_count() });
+            }
+        }
+        Ok(Self { batch, bytes })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// The bytes that it counts against an edge's limit and a request's budget.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The table.
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    /// The names and types of the columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.batch.schema_ref()
+    }
+
+    /// A column by name, to pass on by pointer.
+    ///
+    /// # Errors
+    /// When there is no such column.
+    pub fn column(&self, name: &str) -> Result<&ArrayRef, EnvelopeError> {
+        self.batch.column_by_name(name).ok_or_else(|| EnvelopeError::NoColumn {
+            column: name.to_owned(),
+            present: self
+                .batch
+                .schema_ref()
+                .fields()
+                .iter()
+                .map(|f| f.name().as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    }
+
+    fn typed<T: Array + 'static>(&self, name: &str, wanted: &'static str) -> Result<&T, EnvelopeError> {
+        let column = self.column(name)?;
+        column.as_any().downcast_ref().ok_or_else(|| EnvelopeError::ColumnType {
+            column: name.to_owned(),
+            found: column.data_type().clone(),
+            wanted,
+        })
+    }
+
+    fn primitive<T: ArrowPrimitiveType>(
+        &self,
+        name: &str,
+        wanted: &'static str,
+    ) -> Result<&[T::Native], EnvelopeError> {
+        Ok(self.typed::<PrimitiveArray<T>>(name, wanted)?.values())
+    }
+
+    /// The values of a `UInt32` column.
+    ///
+    /// # Errors
+    /// When there is no such column or it is of another type; so for the accessors below.
+    pub fn u32s(&self, name: &str) -> Result<&[u32], EnvelopeError> {
+        self.primitive::<UInt32Type>(name, "UInt32")
+    }
+
+    /// The values of a `UInt64` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn u64s(&self, name: &str) -> Result<&[u64], EnvelopeError> {
+        self.primitive::<UInt64Type>(name, "UInt64")
+    }
+
+    /// The values of a `Float32` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn f32s(&self, name: &str) -> Result<&[f32], EnvelopeError> {
+        self.primitive::<Float32Type>(name, "Float32")
+    }
+
+    /// The values of a `Float64` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn f64s(&self, name: &str) -> Result<&[f64], EnvelopeError> {
+        self.primitive::<Float64Type>(name, "Float64")
+    }
+
+    /// A `Utf8` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn texts(&self, name: &str) -> Result<&StringArray, EnvelopeError> {
+        self.typed(name, "Utf8")
+    }
+
+    /// A `Binary` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn binaries(&self, name: &str) -> Result<&BinaryArray, EnvelopeError> {
+        self.typed(name, "Binary")
+    }
+
+    /// A `List` column.
+    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
+    pub fn lists(&self, name: &str) -> Result<&ListArray, EnvelopeError> {
+        self.typed(name, "List")
+    }
+}
+
+/// The bytes of a column's rows; a slice of a long array counts its own rows only.
+fn column_bytes(column: &dyn Array) -> usize {
+    match column.data_type().primitive_width() {
+        Some(width) => width * column.len(),
+        // The size of what an offset points to can be asked of well-formed arrays alone, which these are.
+        None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::UInt32Array;
+
+    use super::*;
+
+    #[test]
+    fn counts_the_rows_of_a_slice_only() {
+        let long = UInt32Array::from_iter_values(0..1000);
+        let envelope = Envelope::from_columns([("query", Arc::new(long.slice(10, 5)) as ArrayRef)]).unwrap();
+        assert_eq!((envelope.rows(), envelope.bytes()), (5, 20));
+        assert_eq!(envelope.u32s("query").unwrap(), &[10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn refuses_nulls_and_too_many_rows() {
+        let nulls = Arc::new(UInt32Array::from(vec![Some(1), None])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter_with_nullable([("query", nulls, true)]).unwrap();
+        assert!(matches!(Envelope::new(batch), Err(EnvelopeError::Nulls { nulls: 1, .. })));
+        let long = Arc::new(UInt32Array::from_iter_values(0..=ENVELOPE_ROWS_MAX as u32)) as ArrayRef;
+        assert!(matches!(Envelope::from_columns([("query", long)]), Err(EnvelopeError::TooManyRows { .. })));
+    }
+
+    #[test]
+    fn names_the_columns_that_are_there() {
+        let one = Arc::new(UInt32Array::from(vec![1])) as ArrayRef;
+        let envelope = Envelope::from_columns([("query", one)]).unwrap();
+        assert_eq!(
+            envelope.u64s("id").unwrap_err().to_string(),
+            "no column `id` in the envelope; it has query"
+        );
+        assert_eq!(envelope.u64s("query").unwrap_err().to_string(), "column `query` is UInt32, not UInt64");
+    }
+}

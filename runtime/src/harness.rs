@@ -1,0 +1,318 @@
+//! One box without a scheduler, for tests of operators.
+//!
+//! The harness keeps the promises that `operator.rs` makes, in one thread: it fires the box until it waits with
+//! nothing left to do, or is done. Outputs hold as many envelopes as [`Harness::room`] says, and are emptied by the
+//! test.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::envelope::Envelope;
+use crate::operator::{
+    Bind, BoxError, Cancelled, Context, Flow, Host, Operator, OperatorSpec, Part, Problem, Pushed, Resource,
+};
+use crate::parameter::{Arguments, Value};
+
+/// One box of an operator, its ports held by the test.
+pub struct Harness {
+    spec: &'static OperatorSpec,
+    operator: Box<dyn Operator>,
+    ports: Ports,
+    done: bool,
+    /// Firings so far.
+    pub firings: usize,
+}
+
+struct Ports {
+    arguments: Arguments,
+    spec: &'static OperatorSpec,
+    inputs: Vec<VecDeque<Envelope>>,
+    ended: Vec<bool>,
+    closed_inputs: Vec<bool>,
+    sides: Vec<Vec<Envelope>>,
+    outputs: Vec<VecDeque<Envelope>>,
+    closed_outputs: Vec<bool>,
+    room: usize,
+    hints_read: Vec<BTreeMap<u32, f64>>,
+    hints_written: Vec<BTreeMap<u32, f64>>,
+    cancelled: bool,
+    progress: (u64, u64),
+    problems: Vec<Problem>,
+    detached: Vec<String>,
+}
+
+impl Harness {
+    /// Makes a box of an operator with these parameters and no resources.
+    ///
+    /// # Errors
+    /// When a parameter is wrong or the operator refuses to be made.
+    pub fn new<'a>(
+        spec: &'static OperatorSpec,
+        parameters: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> Result<Self, BoxError> {
+        Self::with_resources(spec, parameters, [])
+    }
+
+    /// Makes a box of an operator with these parameters and resources.
+    ///
+    /// # Errors
+    /// When a parameter is wrong or the operator refuses to be made.
+    pub fn with_resources<'a>(
+        spec: &'static OperatorSpec,
+        parameters: impl IntoIterator<Item = (&'a str, Value)>,
+        resources: impl IntoIterator<Item = (&'a str, Resource)>,
+    ) -> Result<Self, BoxError> {
+        let given = parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let arguments = Arguments::check(spec.parameters, given).map_err(|faults| {
+            BoxError::new(faults.into_iter().map(|(_, message)| message).collect::<Vec<_>>().join("; "))
+        })?;
+        let resources: BTreeMap<String, Resource> =
+            resources.into_iter().map(|(name, resource)| (name.to_owned(), resource)).collect();
+        let mut bind = Bind {
+            name: spec.name,
+            arguments: &arguments,
+            resources: &resources,
+            part: Part::WHOLE,
+            shared: None,
+        };
+        let shared: Option<Arc<_>> = spec.share.map(|share| share(&bind)).transpose()?;
+        bind.shared = shared.as_ref();
+        let operator = (spec.make)(&bind)?;
+        let (inputs, outputs) = (spec.inputs.len(), spec.outputs.len());
+        let ports = Ports {
+            arguments,
+            spec,
+            inputs: vec![VecDeque::new(); inputs],
+            ended: vec![false; inputs],
+            closed_inputs: vec![false; inputs],
+            sides: vec![Vec::new(); inputs],
+            outputs: vec![VecDeque::new(); outputs],
+            closed_outputs: vec![false; outputs],
+            room: usize::MAX,
+            hints_read: vec![BTreeMap::new(); spec.hints_read.len()],
+            hints_written: vec![BTreeMap::new(); spec.hints_written.len()],
+            cancelled: false,
+            progress: (0, 0),
+            problems: Vec::new(),
+            detached: Vec::new(),
+        };
+        Ok(Self { spec, operator, ports, done: false, firings: 0 })
+    }
+
+    /// Envelopes that each output holds before it has no room.
+    pub fn room(&mut self, envelopes: usize) {
+        self.ports.room = envelopes;
+    }
+
+    /// Puts an envelope on an input.
+    ///
+    /// # Panics
+    /// When there is no such input, or the envelope does not fit its descriptor.
+    pub fn give(&mut self, input: &str, envelope: Envelope) {
+        let idx = self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"));
+        let descriptor = (self.spec.inputs[idx].descriptor)(&self.ports.arguments);
+        if let Err(reason) = descriptor.admits(envelope.schema()) {
+            panic!("the envelope does not fit the input `{input}`: {reason}");
+        }
+        if self.spec.inputs[idx].mode == crate::operator::Mode::Side {
+            self.ports.sides[idx].push(envelope);
+        } else {
+            self.ports.inputs[idx].push_back(envelope);
+        }
+    }
+
+    /// Ends an input.
+    ///
+    /// # Panics
+    /// When there is no such input.
+    pub fn end(&mut self, input: &str) {
+        let idx = self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"));
+        self.ports.ended[idx] = true;
+    }
+
+    /// Closes an output, as a consumer does that needs no more.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn close(&mut self, output: &str) {
+        let idx = self.spec.output_idx(output).unwrap_or_else(|| panic!("no output `{output}`"));
+        self.ports.closed_outputs[idx] = true;
+    }
+
+    /// Sets a hint that the box reads.
+    ///
+    /// # Panics
+    /// When the operator reads no such hint.
+    pub fn set_hint(&mut self, hint: &str, query: u32, value: f64) {
+        let idx = self.spec.hints_read.iter().position(|spec| spec.name == hint);
+        self.ports.hints_read[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))].insert(query, value);
+    }
+
+    /// The value of a hint that the box has written, or its bottom.
+    ///
+    /// # Panics
+    /// When the operator writes no such hint.
+    pub fn hint(&self, hint: &str, query: u32) -> f64 {
+        let idx = self.spec.hints_written.iter().position(|spec| spec.name == hint);
+        let idx = idx.unwrap_or_else(|| panic!("no hint `{hint}`"));
+        self.ports.hints_written[idx]
+            .get(&query)
+            .copied()
+            .unwrap_or(self.spec.hints_written[idx].join.bottom())
+    }
+
+    /// Cancels the box's request.
+    pub fn cancel(&mut self) {
+        self.ports.cancelled = true;
+    }
+
+    /// Fires the box until it waits and a further firing would change nothing, or it is done.
+    ///
+    /// # Errors
+    /// The error of a firing.
+    pub fn run(&mut self) -> Result<(), BoxError> {
+        /// A box that says `More` this often in a row without an end is broken.
+        const FIRINGS_MAX: usize = 1_000_000;
+        while !self.done {
+            let outputs = self.spec.outputs.len();
+            if outputs > 0 && self.ports.closed_outputs.iter().all(|closed| *closed) {
+                self.done = true;
+            } else if (0..outputs).all(|output| self.ports.has_room(output)) {
+                let before = self.ports.state();
+                self.firings += 1;
+                assert!(self.firings < FIRINGS_MAX, "the box `{}` never waits", self.spec.name);
+                match self.operator.process(&mut Context::new(self.spec, &mut self.ports))? {
+                    Flow::Done => self.done = true,
+                    Flow::More => {}
+                    Flow::Wait if self.ports.state() == before => break,
+                    Flow::Wait => {}
+                }
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the box has finished.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether the box has closed an input.
+    ///
+    /// # Panics
+    /// When there is no such input.
+    pub fn has_closed(&self, input: &str) -> bool {
+        self.ports.closed_inputs[self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"))]
+    }
+
+    /// Takes all envelopes that wait on an output.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn taken(&mut self, output: &str) -> Vec<Envelope> {
+        let idx = self.spec.output_idx(output).unwrap_or_else(|| panic!("no output `{output}`"));
+        self.ports.outputs[idx].drain(..).collect()
+    }
+
+    /// The problems reported so far.
+    pub fn problems(&self) -> &[Problem] {
+        &self.ports.problems
+    }
+
+    /// How far the box said that it is: done and total.
+    pub fn progress(&self) -> (u64, u64) {
+        self.ports.progress
+    }
+
+    /// The blocking classes of the closures run so far.
+    pub fn detached(&self) -> &[String] {
+        &self.ports.detached
+    }
+}
+
+impl Ports {
+    /// What tells whether a firing did anything.
+    fn state(&self) -> (usize, usize, usize) {
+        let waiting = |queues: &[VecDeque<Envelope>]| queues.iter().map(VecDeque::len).sum();
+        let closed = self.closed_inputs.iter().filter(|closed| **closed).count();
+        (waiting(&self.inputs), waiting(&self.outputs), closed)
+    }
+}
+
+impl Host for Ports {
+    fn take(&mut self, input: usize) -> Option<Envelope> {
+        if self.closed_inputs[input] { None } else { self.inputs[input].pop_front() }
+    }
+
+    fn is_ended(&self, input: usize) -> bool {
+        self.closed_inputs[input] || (self.ended[input] && self.inputs[input].is_empty())
+    }
+
+    fn close(&mut self, input: usize) {
+        self.closed_inputs[input] = true;
+        self.inputs[input].clear();
+    }
+
+    fn side(&self, input: usize) -> &[Envelope] {
+        &self.sides[input]
+    }
+
+    fn has_room(&self, output: usize) -> bool {
+        self.closed_outputs[output] || self.outputs[output].len() < self.room
+    }
+
+    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+        let port = &self.spec.outputs[output];
+        (port.descriptor)(&self.arguments).admits(envelope.schema()).map_err(|reason| {
+            BoxError::new(format!("an envelope does not fit the output `{}`: {reason}", port.name))
+        })?;
+        if self.closed_outputs[output] {
+            return Ok(Pushed::Closed);
+        }
+        if !self.has_room(output) {
+            return Err(BoxError::new(format!(
+                "the output `{}` has no room: ask `has_room` before a second push",
+                port.name
+            )));
+        }
+        self.outputs[output].push_back(envelope);
+        Ok(Pushed::Sent)
+    }
+
+    fn is_closed(&self, output: usize) -> bool {
+        self.closed_outputs[output]
+    }
+
+    fn hint(&self, hint: usize, query: u32) -> f64 {
+        self.hints_read[hint].get(&query).copied().unwrap_or(self.spec.hints_read[hint].join.bottom())
+    }
+
+    fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
+        let join = self.spec.hints_written[hint].join;
+        let entry = self.hints_written[hint].entry(query).or_insert(join.bottom());
+        *entry = join.join(*entry, value);
+    }
+
+    fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
+        if self.cancelled {
+            return Err(Cancelled);
+        }
+        self.detached.push(class.to_owned());
+        f();
+        Ok(())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.progress = (done, total);
+    }
+
+    fn report(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+}

@@ -1,0 +1,364 @@
+//! Parameters: their types, units, defaults and ranges in one table, and their values.
+//!
+//! Invariant: from this one table come the checks, `boxwork boxes NAME` and the JSON schema, so they cannot differ.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A value given for a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction.
+    Number(f64),
+    /// Text, a path, one of a choice, or a resource's name.
+    Text(String),
+    /// A list of values.
+    List(Vec<Value>),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Number(value) => write!(f, "{value}"),
+            Self::Text(value) => write!(f, "{value:?}"),
+            Self::List(values) => {
+                f.write_str("[")?;
+                for (idx, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if idx == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+/// The type and range of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterType {
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number within the range, both ends included.
+    Integer {
+        /// The least value.
+        minimum: i64,
+        /// The greatest value.
+        maximum: i64,
+    },
+    /// A finite number within the range, both ends included.
+    Number {
+        /// The least value.
+        minimum: f64,
+        /// The greatest value.
+        maximum: f64,
+    },
+    /// A finite number above zero.
+    Positive,
+    /// Any text.
+    Text,
+    /// A path of a file or folder.
+    Path,
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// The name of a resource of this kind.
+    Resource(&'static str),
+    /// A list; the values' type.
+    List(&'static ParameterType),
+}
+
+impl ParameterType {
+    /// Any whole number from `minimum` up.
+    pub const fn integer_from(minimum: i64) -> Self {
+        Self::Integer { minimum, maximum: i64::MAX }
+    }
+
+    /// Checks a value and gives it in the type's own form (`3` for a number becomes `3.0`; one value for a list
+    /// becomes a list of one).
+    ///
+    /// # Errors
+    /// A sentence that says what was given and what is wanted.
+    pub fn admit(&self, value: &Value) -> Result<Value, String> {
+        match (self, value) {
+            (Self::Boolean, Value::Boolean(_))
+            | (Self::Text | Self::Path | Self::Resource(_), Value::Text(_)) => Ok(value.clone()),
+            (Self::Integer { minimum, maximum }, Value::Integer(given)) => {
+                if (minimum..=maximum).contains(&given) { Ok(value.clone()) } else { Err(self.wanted(value)) }
+            }
+            (Self::Number { .. } | Self::Positive, Value::Integer(given)) => {
+                self.admit(&Value::Number(*given as f64))
+            }
+            (Self::Number { minimum, maximum }, Value::Number(given)) => {
+                if given.is_finite() && (minimum..=maximum).contains(&given) {
+                    Ok(value.clone())
+                } else {
+                    Err(self.wanted(value))
+                }
+            }
+            (Self::Positive, Value::Number(given)) => {
+                if given.is_finite() && *given > 0.0 {
+                    Ok(value.clone())
+                } else {
+                    Err(self.wanted(value))
+                }
+            }
+            (Self::Choice(words), Value::Text(given)) => {
+                if words.contains(&given.as_str()) {
+                    return Ok(value.clone());
+                }
+                let near = did_you_mean(given, words.iter().copied());
+                Err(format!("{}{near}", self.wanted(value)))
+            }
+            (Self::List(item), Value::List(values)) => {
+                values.iter().map(|value| item.admit(value)).collect::<Result<_, _>>().map(Value::List)
+            }
+            (Self::List(item), single) => Ok(Value::List(vec![item.admit(single)?])),
+            _ => Err(self.wanted(value)),
+        }
+    }
+
+    fn wanted(&self, value: &Value) -> String {
+        format!("{value} is not {self}")
+    }
+}
+
+impl fmt::Display for ParameterType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean => f.write_str("true or false"),
+            Self::Integer { minimum: i64::MIN, maximum: i64::MAX } => f.write_str("a whole number"),
+            Self::Integer { minimum, maximum: i64::MAX } => write!(f, "a whole number of at least {minimum}"),
+            Self::Integer { minimum, maximum } => write!(f, "a whole number from {minimum} to {maximum}"),
+            Self::Number { minimum, maximum } if *minimum == f64::MIN && *maximum == f64::MAX => {
+                f.write_str("a number")
+            }
+            Self::Number { minimum, maximum } if *maximum == f64::MAX => {
+                write!(f, "a number of at least {minimum}")
+            }
+            Self::Number { minimum, maximum } => write!(f, "a number from {minimum} to {maximum}"),
+            Self::Positive => f.write_str("a number above zero"),
+            Self::Text => f.write_str("text"),
+            Self::Path => f.write_str("a path"),
+            Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Resource(kind) => write!(f, "the name of a resource of kind {kind}"),
+            Self::List(item) => write!(f, "a list, each {item}"),
+        }
+    }
+}
+
+/// The value that a parameter has when none is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Default {
+    /// There is none: the parameter must be given.
+    Required,
+    /// The parameter may be left out, and then has no value.
+    Absent,
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// Text.
+    Text(&'static str),
+    /// Numbers in a list.
+    Numbers(&'static [f64]),
+    /// The empty list.
+    EmptyList,
+}
+
+impl Default {
+    /// The value, where there is one.
+    pub fn value(&self) -> Option<Value> {
+        match self {
+            Self::Required | Self::Absent => None,
+            Self::Boolean(value) => Some(Value::Boolean(*value)),
+            Self::Integer(value) => Some(Value::Integer(*value)),
+            Self::Number(value) => Some(Value::Number(*value)),
+            Self::Text(value) => Some(Value::Text((*value).to_owned())),
+            Self::Numbers(values) => Some(Value::List(values.iter().copied().map(Value::Number).collect())),
+            Self::EmptyList => Some(Value::List(Vec::new())),
+        }
+    }
+}
+
+/// One parameter of an operator or a resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// The name in YAML.
+    pub name: &'static str,
+    /// The type and range.
+    pub kind: ParameterType,
+    /// The unit, or nothing where the value has none.
+    pub unit: &'static str,
+    /// The value when none is given.
+    pub default: Default,
+    /// Whether a list is split over requests of at most [`QUERIES_MAX`] of its values.
+    pub batched: bool,
+    /// One line on what it does.
+    pub about: &'static str,
+}
+
+/// The most queries that one request answers.
+pub const QUERIES_MAX: usize = 64;
+
+impl Parameter {
+    /// A parameter with no unit that is not batched.
+    pub const fn new(name: &'static str, kind: ParameterType, default: Default, about: &'static str) -> Self {
+        Self { name, kind, unit: "", default, batched: false, about }
+    }
+
+    /// The same with a unit.
+    pub const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// The same, its list split over requests.
+    pub const fn batched(mut self) -> Self {
+        self.batched = true;
+        self
+    }
+}
+
+/// Checked values by parameter name; parameters that are absent have no entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arguments {
+    values: BTreeMap<String, Value>,
+}
+
+impl Arguments {
+    /// Wraps values that are already checked against a table.
+    pub fn new(values: BTreeMap<String, Value>) -> Self {
+        Self { values }
+    }
+
+    /// Checks values against a table and fills in the defaults.
+    ///
+    /// # Errors
+    /// Every fault: the parameter's name and a sentence.
+    pub fn check(
+        table: &[Parameter],
+        given: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<Self, Vec<(String, String)>> {
+        let (mut values, mut faults) = (BTreeMap::new(), Vec::new());
+        for (name, value) in given {
+            match table.iter().find(|parameter| parameter.name == name) {
+                None => {
+                    let near = did_you_mean(&name, table.iter().map(|parameter| parameter.name));
+                    let message = format!("there is no parameter `{name}`{near}");
+                    faults.push((name, message));
+                }
+                Some(parameter) => match parameter.kind.admit(&value) {
+                    Ok(value) => drop(values.insert(name, value)),
+                    Err(message) => faults.push((name, message)),
+                },
+            }
+        }
+        for parameter in table {
+            if values.contains_key(parameter.name) || faults.iter().any(|(name, _)| name == parameter.name) {
+                continue;
+            }
+            match parameter.default.value() {
+                Some(value) => drop(values.insert(parameter.name.to_owned(), value)),
+                None if parameter.default == Default::Required => {
+                    let message =
+                        format!("`{}` is missing: {} ({})", parameter.name, parameter.about, parameter.kind);
+                    faults.push((parameter.name.to_owned(), message));
+                }
+                None => {}
+            }
+        }
+        if faults.is_empty() { Ok(Self { values }) } else { Err(faults) }
+    }
+
+    /// The value of a parameter, or nothing when it is absent.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    /// All values by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+/// `, did you mean `x`?` for the nearest of the names, or nothing when none is near.
+pub fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(given, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The name most like the given one, when it is alike enough to be meant.
+pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this Jaro-Winkler similarity a suggestion confuses more than it helps.
+    const ALIKE: f64 = 0.75;
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(given, name), name))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[Parameter] = &[
+        Parameter::new("k", ParameterType::integer_from(1), Default::Integer(10), "how many objects"),
+        Parameter::new("alpha", ParameterType::Positive, Default::Required, "the similarity's steepness"),
+        Parameter::new("range", ParameterType::Positive, Default::Absent, "a limit"),
+        Parameter::new(
+            "order",
+            ParameterType::Choice(&["best_first", "storage"]),
+            Default::Text("storage"),
+            "order",
+        ),
+    ];
+
+    fn check(given: &[(&str, Value)]) -> Result<Arguments, Vec<(String, String)>> {
+        Arguments::check(TABLE, given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
+    }
+
+    #[test]
+    fn fills_in_defaults_and_keeps_numbers_numbers() {
+        let arguments = check(&[("alpha", Value::Integer(3))]).unwrap();
+        assert_eq!(arguments.get("alpha"), Some(&Value::Number(3.0)));
+        assert_eq!(arguments.get("k"), Some(&Value::Integer(10)));
+        assert_eq!(arguments.get("range"), None);
+    }
+
+    #[test]
+    fn reports_all_faults_at_once() {
+        let faults = check(&[
+            ("k", Value::Integer(0)),
+            ("ordr", Value::Text("storage".into())),
+            ("order", Value::Text("best-first".into())),
+        ])
+        .unwrap_err();
+        let messages: Vec<_> = faults.iter().map(|(_, message)| message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "0 is not a whole number of at least 1",
+                "there is no parameter `ordr`; did you mean `order`?",
+                "\"best-first\" is not one of best_first, storage; did you mean `best_first`?",
+                "`alpha` is missing: the similarity's steepness (a number above zero)",
+            ]
+        );
+    }
+
+    #[test]
+    fn not_a_number_is_no_number() {
+        assert!(ParameterType::Positive.admit(&Value::Number(f64::NAN)).is_err());
+        assert!(
+            ParameterType::Number { minimum: 0.0, maximum: f64::MAX }
+                .admit(&Value::Number(f64::INFINITY))
+                .is_err()
+        );
+    }
+}
