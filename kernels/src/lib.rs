@@ -1,1 +1,5 @@
 //! Placeholder until the first module lands.
+
+pub mod similarity;
+
+pub mod quality;
