@@ -1,0 +1,103 @@
+//! `neon_signs`: glowing tubes (rings, arrows, stars, zigzags, script) on a dark wall that catches their light.
+
+use super::canvas::Canvas;
+use super::colour::{Colour, grey, hsv, rgb};
+use super::curves::{direction, fade, lerp, smooth, to_segment};
+use super::noise::Noise;
+use super::random::Random;
+
+struct Tube {
+    points: Vec<(f64, f64)>,
+    centre: (f64, f64),
+    reach: f64,
+    light: Colour,
+    half: f64,
+}
+
+/// Paints one picture of the class.
+pub fn paint(random: &mut Random, canvas: &mut Canvas) {
+    let noise = Noise::new(random);
+    let (wide, tall) = canvas.extent();
+    let wall = random.pick(&[rgb(0x14141c), rgb(0x241a20), rgb(0x101c24), rgb(0x2a2420), rgb(0x1c1030)]);
+    let brick = if random.chance(0.5) { random.between(0.05, 0.09) } else { 0.0 };
+    canvas.paint(|x, y, _| {
+        let rough = lerp(0.5, 1.5, noise.fbm(x * 9.0, y * 9.0, 4));
+        if brick == 0.0 {
+            return wall * rough;
+        }
+        let row = (y / brick).floor();
+        let u = x / (brick * 2.6) + 0.5 * (row - 2.0 * (row * 0.5).floor());
+        let (left, top) = ((u - u.floor()) * brick * 2.6, y - row * brick);
+        let face = smooth(0.0, 0.008, left.min(top));
+        wall * (rough * lerp(0.45, 1.2, face) * lerp(0.7, 1.4, noise.of(u.floor() as i64, row as i64)))
+    });
+    let hue = random.unit();
+    let spread = random.pick(&[0.06, 0.2, 0.5]);
+    let half = random.between(0.006, 0.014);
+    let size = random.between(0.12, 0.34);
+    let mut tubes = Vec::new();
+    for _ in 0..random.count(2, 7) {
+        let light = hsv(hue + random.bell() * spread, random.between(0.65, 1.0), 1.0);
+        let centre = (wide * random.between(0.15, 0.85), tall * random.between(0.15, 0.85));
+        let reach = size * random.between(0.6, 1.3);
+        let points = outline(random, centre, reach);
+        if random.chance(0.3) {
+            let inner = points.iter().map(|p| (lerp(centre.0, p.0, 0.75), lerp(centre.1, p.1, 0.75))).collect();
+            let light = hsv(hue + random.bell() * spread + 0.15, 0.9, 1.0);
+            tubes.push(Tube { points: inner, centre, reach, light, half });
+        }
+        tubes.push(Tube { points, centre, reach, light, half });
+    }
+    let glow = random.between(0.5, 1.2);
+    for tube in &tubes {
+        let range = tube.reach * 1.5 + 0.25;
+        canvas.paint(|x, y, under| {
+            let away = (x - tube.centre.0).abs().max((y - tube.centre.1).abs());
+            if away > range {
+                return under;
+            }
+            let near = tube.points.windows(2).map(|ends| to_segment(x, y, ends[0], ends[1])).fold(9.0, f64::min);
+            let halo = 0.5 * fade(near * 9.0) + 0.5 * fade(near * 30.0);
+            // The light falls off before the range ends, so that no square shows.
+            let lit = tube.light * (glow * halo * smooth(range, range * 0.6, away));
+            let reflected = under + under.tinted(tube.light) * (2.5 * fade(near * 6.0));
+            let core = tube.light.mix(grey(1.0), smooth(tube.half, 0.0, near) * 0.85);
+            reflected.screen(lit * 0.75).mix(core, smooth(tube.half * 1.4, tube.half * 0.7, near))
+        });
+    }
+}
+
+fn outline(random: &mut Random, centre: (f64, f64), reach: f64) -> Vec<(f64, f64)> {
+    let at = |turns: f64, scale: f64| {
+        let (dx, dy) = direction(turns);
+        (centre.0 + dx * reach * scale, centre.1 + dy * reach * scale)
+    };
+    let by = |x: f64, y: f64| (centre.0 + x * reach, centre.1 + y * reach);
+    let spin = random.unit();
+    match random.below(7) {
+        0 => (0..=18).map(|i| at(f64::from(i) / 18.0, 0.8)).collect(),
+        1 => (0..=10).map(|i| at(f64::from(i) / 10.0 - 0.25, if i % 2 == 0 { 0.95 } else { 0.42 })).collect(),
+        2 => {
+            let tilt = direction(spin);
+            let turn = |x: f64, y: f64| by(x * tilt.0 - y * tilt.1, x * tilt.1 + y * tilt.0);
+            vec![turn(-0.9, 0.0), turn(0.9, 0.0), turn(0.45, -0.4), turn(0.9, 0.0), turn(0.45, 0.4)]
+        }
+        3 => (0..9).map(|i| by(f64::from(i) * 0.3 - 1.2, if i % 2 == 0 { -0.25 } else { 0.25 })).collect(),
+        4 => vec![by(-1.1, -0.5), by(1.1, -0.5), by(1.1, 0.5), by(-1.1, 0.5), by(-1.1, -0.5)],
+        // Script: loops of letters along a line.
+        5 => (0..=26)
+            .map(|i| {
+                let t = f64::from(i) / 26.0;
+                let (dx, dy) = direction(t * 4.0 + spin);
+                by(t * 2.4 - 1.2 + dx * 0.22, dy * 0.32)
+            })
+            .collect(),
+        _ => (0..=20)
+            .map(|i| {
+                let (dx, dy) = direction(f64::from(i) / 20.0 + 0.25);
+                // A heart: a circle whose top is folded in.
+                by(dx * 0.85, dy * 0.8 - 0.55 * dx.abs() * (1.0 - 0.4 * dx.abs()) + 0.1)
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,62 @@
+//! The seeded generator of a picture: SplitMix64, integers and exact scaling only, so that it is the same everywhere.
+
+/// A stream of random numbers; every picture has its own, so no picture depends on how many others are made.
+pub struct Random(u64);
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Random {
+    /// The stream of one picture of one class.
+    pub fn of_image(seed: u64, class_idx: usize, image_idx: usize) -> Self {
+        // Each part is mixed before the next is added: neighbouring seeds, classes and images share no stream.
+        let class = mix(mix(seed ^ GOLDEN).wrapping_add(class_idx as u64));
+        Self(mix(class.wrapping_add(image_idx as u64)))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
+    }
+
+    /// Uniform in 0..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform between the two bounds.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// Bell-shaped in -1..1: the mean of three uniform draws.
+    pub fn bell(&mut self) -> f64 {
+        (self.unit() + self.unit() + self.unit()) * (2.0 / 3.0) - 1.0
+    }
+
+    /// Uniform in 0..count; count is far below 2^32.
+    pub fn below(&mut self, count: usize) -> usize {
+        (((self.next() >> 32) * count as u64) >> 32) as usize
+    }
+
+    /// Uniform in low..=high.
+    pub fn count(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
+    }
+
+    /// True with the given probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// One of the choices.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// The output function of SplitMix64.
+pub fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
