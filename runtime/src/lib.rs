@@ -7,3 +7,5 @@ pub mod descriptor;
 pub mod parameter;
 pub mod operator;
 pub mod harness;
+pub mod plan;
+pub mod topology;

@@ -1,0 +1,694 @@
+//! The checks of a declaration: all faults at once, and the plan when there is none.
+
+use std::collections::BTreeMap;
+
+use super::declaration::{
+    BLOCKING, BoxDeclaration, COPIES, Declaration, EdgeDeclaration, End, KIND, Setting,
+};
+use super::graph;
+use super::{
+    COPIES_MAX, Copies, EDGE_BYTES, Fault, Place, Plan, PlanBox, PlanEdge, PlanHint, PlanResource, Severity,
+};
+use crate::operator::{Catalog, Kind, Mode, OperatorSpec, ResourceSpec};
+use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value, did_you_mean, nearest};
+
+/// Checks a declaration against a catalogue, with what is known of the parameters' values (the defaults, or all).
+///
+/// Gives the plan when no fault is an error; all faults in the order of the declaration, warnings among them.
+pub fn check(
+    declaration: &Declaration,
+    catalog: &Catalog,
+    values: &BTreeMap<String, Value>,
+) -> (Option<Plan>, Vec<Fault>) {
+    let mut checker = Checker { declaration, catalog, values, faults: Vec::new() };
+    let plan = checker.plan();
+    let faults = checker.faults;
+    let broken = faults.iter().any(|fault| fault.severity == Severity::Error);
+    ((!broken).then_some(plan), faults)
+}
+
+struct Checker<'a> {
+    declaration: &'a Declaration,
+    catalog: &'a Catalog,
+    values: &'a BTreeMap<String, Value>,
+    faults: Vec<Fault>,
+}
+
+impl Checker<'_> {
+    fn fault(
+        &mut self,
+        place: Place,
+        code: &'static str,
+        message: String,
+        label: &str,
+        help: Option<String>,
+    ) {
+        let label = label.to_owned();
+        self.faults.push(Fault { place, severity: Severity::Error, code, message, label, help });
+    }
+
+    fn warning(
+        &mut self,
+        place: Place,
+        code: &'static str,
+        message: String,
+        label: &str,
+        help: Option<String>,
+    ) {
+        let label = label.to_owned();
+        self.faults.push(Fault { place, severity: Severity::Warning, code, message, label, help });
+    }
+
+    fn plan(&mut self) -> Plan {
+        let parameters = self.parameters();
+        let resources = self.resources();
+        let boxes: Vec<Option<PlanBox>> =
+            self.declaration.boxes.iter().map(|declared| self.plan_box(declared)).collect();
+        if boxes.is_empty() {
+            let help = Some("add a `boxes:` map; `boxwork boxes` lists the operators".to_owned());
+            self.fault(Place::Whole, "no-boxes", "the pipeline has no boxes".into(), "nothing to run", help);
+        }
+        let edges = self.edges(&boxes);
+        self.ports(&boxes, &edges);
+        self.cycles_and_diamonds(&boxes, &edges);
+        let hints = self.hints(&boxes);
+        Plan {
+            parameters,
+            resources,
+            boxes: boxes.into_iter().flatten().collect(),
+            edges: edges.into_iter().flatten().collect(),
+            hints,
+        }
+    }
+
+    fn parameters(&mut self) -> Vec<super::ParameterDeclaration> {
+        let mut used: Vec<&str> = Vec::new();
+        for resource in &self.declaration.resources {
+            used.extend(resource.kind.parameters());
+            used.extend(resource.settings.iter().flat_map(|(_, setting)| setting.parameters()));
+        }
+        for declared in &self.declaration.boxes {
+            used.extend(declared.kind.parameters());
+            used.extend(declared.copies.iter().flat_map(Setting::parameters));
+            used.extend(declared.settings.iter().flat_map(|(_, setting)| setting.parameters()));
+        }
+        for parameter in &self.declaration.parameters {
+            let place = Place::Parameter(parameter.name.clone());
+            if let Some(Err(message)) = parameter.default.as_ref().map(|value| parameter.admit(value)) {
+                let message = format!("the default of `{}` does not fit: {message}", parameter.name);
+                self.fault(place, "wrong-default", message, "wrong default", None);
+            } else if !used.contains(&parameter.name.as_str()) {
+                let message = format!("the parameter `{}` is never used", parameter.name);
+                let help = Some(format!(
+                    "write \"${{{}}}\" where its value should stand, or remove it",
+                    parameter.name
+                ));
+                self.warning(place, "unused-parameter", message, "never used", help);
+            }
+        }
+        self.declaration.parameters.clone()
+    }
+
+    /// Resources in an order in which each follows those it names.
+    fn resources(&mut self) -> Vec<PlanResource> {
+        let declared = &self.declaration.resources;
+        let (mut planned, mut seen) = (Vec::new(), vec![false; declared.len()]);
+        while let Some(left) = seen.iter().position(|seen| !seen) {
+            let names_unseen = |resource: &super::ResourceDeclaration, seen: &[bool]| {
+                resource.settings.iter().any(|(_, setting)| match setting {
+                    Setting::Value(Value::Text(text)) => {
+                        declared.iter().zip(seen).any(|(other, seen)| !seen && &other.name == text)
+                    }
+                    _ => false,
+                })
+            };
+            let next =
+                (left..declared.len()).find(|idx| !seen[*idx] && !names_unseen(&declared[*idx], &seen));
+            let idx = next.unwrap_or(left);
+            seen[idx] = true;
+            if next.is_none() {
+                let name = declared[idx].name.clone();
+                let message = format!("the resource `{name}` waits for one that waits for it");
+                self.fault(Place::Resource(name), "resource-cycle", message, "in a circle", None);
+            }
+            planned.extend(self.resource(&declared[idx]));
+        }
+        planned
+    }
+
+    fn resource(&mut self, declared: &super::ResourceDeclaration) -> Option<PlanResource> {
+        let name = &declared.name;
+        let spec = self.resource_spec(name, &declared.kind)?;
+        let arguments = self.arguments(
+            spec.parameters,
+            &declared.settings,
+            &|key| Place::ResourceSetting(name.clone(), key.to_owned()),
+            &Place::Resource(name.clone()),
+            &format!("resource kind `{}`", spec.name),
+        );
+        if let (Some(check), Some(arguments)) = (spec.check, &arguments)
+            && let Err(message) = check(arguments)
+        {
+            self.fault(Place::Resource(name.clone()), "refused-resource", message, "refused", None);
+        }
+        Some(PlanResource { name: name.clone(), spec, settings: declared.settings.clone(), arguments })
+    }
+
+    fn resource_spec(&mut self, name: &str, kind: &Setting) -> Option<&'static ResourceSpec> {
+        let place = Place::ResourceKind(name.to_owned());
+        let kind = self.kind(&place, kind)?;
+        let spec = self.catalog.resource(&kind);
+        if spec.is_none() {
+            let names: Vec<&str> = self.catalog.resources().iter().map(|spec| spec.name).collect();
+            let help = suggestion(&kind, &names, "kinds of resource");
+            let message = format!("resource `{name}`: unknown kind `{kind}`");
+            self.fault(place, "unknown-resource-kind", message, "no such kind of resource", Some(help));
+        }
+        spec
+    }
+
+    /// The text of a kind, which may be a parameter of the pipeline.
+    fn kind(&mut self, place: &Place, kind: &Setting) -> Option<String> {
+        self.known_parameters(place, kind)?;
+        match kind.resolve(self.values) {
+            Some(Value::Text(kind)) => Some(kind),
+            Some(other) => {
+                self.fault(
+                    place.clone(),
+                    "wrong-kind",
+                    format!("a kind is a name, not {other}"),
+                    "not a name",
+                    None,
+                );
+                None
+            }
+            None => {
+                let message = "the kind is a parameter without a value".to_owned();
+                let help =
+                    Some("give the parameter a default, so that the pipeline can be checked".to_owned());
+                self.fault(place.clone(), "unbound-kind", message, "no value yet", help);
+                None
+            }
+        }
+    }
+
+    /// Nothing when the setting names a parameter that the pipeline does not declare.
+    fn known_parameters(&mut self, place: &Place, setting: &Setting) -> Option<()> {
+        let mut known = Some(());
+        for name in setting.parameters() {
+            if !self.declaration.parameters.iter().any(|parameter| parameter.name == name) {
+                let names: Vec<&str> = self.declaration.parameters.iter().map(|p| p.name.as_str()).collect();
+                let help = suggestion(name, &names, "parameters of this pipeline");
+                let message = format!("`${{{name}}}`: the pipeline declares no parameter `{name}`");
+                self.fault(place.clone(), "unknown-pipeline-parameter", message, "not declared", Some(help));
+                known = None;
+            }
+        }
+        known
+    }
+
+    /// Checks settings against a table; gives the arguments when every value is known and right.
+    fn arguments(
+        &mut self,
+        table: &'static [Parameter],
+        settings: &[(String, Setting)],
+        at: &dyn Fn(&str) -> Place,
+        whole: &Place,
+        owner: &str,
+    ) -> Option<Arguments> {
+        let (mut values, mut complete) = (BTreeMap::new(), true);
+        for (key, setting) in settings {
+            let place = at(key);
+            if self.known_parameters(&place, setting).is_none() {
+                complete = false;
+                continue;
+            }
+            let Some(parameter) = table.iter().find(|parameter| parameter.name == key) else {
+                let names: Vec<&str> = table.iter().map(|parameter| parameter.name).collect();
+                let help = suggestion(key, &names, "parameters");
+                let message = format!("{owner} has no parameter `{key}`");
+                self.fault(place, "unknown-parameter", message, "no such parameter", Some(help));
+                complete = false;
+                continue;
+            };
+            match setting.resolve(self.values) {
+                Some(value) => match parameter
+                    .kind
+                    .admit(&value)
+                    .and_then(|value| self.resource_named(parameter, value))
+                {
+                    Ok(value) => drop(values.insert(key.clone(), value)),
+                    Err(message) => {
+                        let unit = if parameter.unit.is_empty() {
+                            String::new()
+                        } else {
+                            format!(", in {}", parameter.unit)
+                        };
+                        let help = Some(format!("`{key}`: {} ({}{unit})", parameter.about, parameter.kind));
+                        self.fault(place, "wrong-value", format!("`{key}`: {message}"), "wrong value", help);
+                        complete = false;
+                    }
+                },
+                None => complete &= self.unbound(parameter, setting, place),
+            }
+        }
+        for parameter in table {
+            if settings.iter().any(|(key, _)| key == parameter.name) {
+                if let (None, Some(value)) = (values.get(parameter.name), parameter.default.value()) {
+                    values.insert(parameter.name.to_owned(), value);
+                }
+                continue;
+            }
+            match parameter.default.value() {
+                Some(value) => drop(values.insert(parameter.name.to_owned(), value)),
+                None if parameter.default == Default::Required => {
+                    let message = format!("{owner} needs `{}`: {}", parameter.name, parameter.about);
+                    let help = Some(format!("add `{}:` with {}", parameter.name, parameter.kind));
+                    self.fault(whole.clone(), "missing-parameter", message, "a parameter is missing", help);
+                    complete = false;
+                }
+                None => {}
+            }
+        }
+        complete.then(|| Arguments::new(values))
+    }
+
+    /// A setting whose parameter has no value yet: its type must fit. False when it leaves the arguments unknown.
+    fn unbound(&mut self, parameter: &Parameter, setting: &Setting, place: Place) -> bool {
+        let Setting::Parameter(name) = setting else { return false };
+        let declared = self.declaration.parameters.iter().find(|declared| &declared.name == name);
+        let Some(declared) = declared else { return false };
+        if !fits(&declared.kind, &parameter.kind) {
+            let message = format!(
+                "`{}` takes {}, and the pipeline's parameter `{name}` is {}",
+                parameter.name, parameter.kind, declared.kind
+            );
+            let help = Some(format!("change the type of `{name}` under `parameters:`"));
+            self.fault(place, "wrong-type", message, "wrong type", help);
+            return false;
+        }
+        // An absent optional parameter leaves the operator's own default in force.
+        declared.optional && parameter.default != Default::Required
+    }
+
+    fn resource_named(&self, parameter: &Parameter, value: Value) -> Result<Value, String> {
+        let (ParameterType::Resource(kind), Value::Text(name)) = (parameter.kind, &value) else {
+            return Ok(value);
+        };
+        let resources = &self.declaration.resources;
+        let Some(resource) = resources.iter().find(|resource| &resource.name == name) else {
+            let near = did_you_mean(name, resources.iter().map(|resource| resource.name.as_str()));
+            return Err(format!("there is no resource `{name}`{near}"));
+        };
+        match resource.kind.resolve(self.values) {
+            Some(Value::Text(found)) if found != kind => {
+                Err(format!("the resource `{name}` is a {found}, and a {kind} is needed"))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn plan_box(&mut self, declared: &BoxDeclaration) -> Option<PlanBox> {
+        let place = Place::BoxKind(declared.name.clone());
+        let kind = self.kind(&place, &declared.kind)?;
+        let Some(spec) = self.catalog.operator(&kind) else {
+            let names: Vec<&str> = self.catalog.operators().iter().map(|spec| spec.name).collect();
+            let help = format!("{} (`boxwork boxes` lists them all)", suggestion(&kind, &names, "operators"));
+            let message = format!("box `{}`: unknown operator `{kind}`", declared.name);
+            self.fault(place, "unknown-operator", message, "no such operator", Some(help));
+            return None;
+        };
+        let arguments = self.arguments(
+            spec.parameters,
+            &declared.settings,
+            &|key| Place::BoxSetting(declared.name.clone(), key.to_owned()),
+            &Place::Box(declared.name.clone()),
+            &format!("operator `{kind}`"),
+        );
+        let copies = self.copies(declared, spec);
+        let mut settings = declared.settings.clone();
+        settings.push((KIND.to_owned(), declared.kind.clone()));
+        settings.extend(declared.copies.clone().map(|copies| (COPIES.to_owned(), copies)));
+        let blocking = declared.blocking.clone().or_else(|| spec.blocking.map(str::to_owned));
+        if blocking.as_deref() == Some("") {
+            let place = Place::BoxSetting(declared.name.clone(), BLOCKING.to_owned());
+            self.fault(
+                place,
+                "wrong-value",
+                "`blocking` names no class".into(),
+                "empty",
+                Some("write `blocking: disk`".into()),
+            );
+        }
+        Some(PlanBox { name: declared.name.clone(), spec, settings, arguments, copies, blocking })
+    }
+
+    fn copies(&mut self, declared: &BoxDeclaration, spec: &OperatorSpec) -> Copies {
+        let Some(setting) = &declared.copies else { return Copies::Count(1) };
+        let place = Place::BoxSetting(declared.name.clone(), COPIES.to_owned());
+        if self.known_parameters(&place, setting).is_none() {
+            return Copies::Count(1);
+        }
+        let copies = match setting.resolve(self.values) {
+            Some(Value::Text(text)) if text == "auto" => Copies::Auto,
+            Some(Value::Integer(count)) if (1..=COPIES_MAX as i64).contains(&count) => {
+                Copies::Count(count as usize)
+            }
+            None => Copies::Auto,
+            Some(other) => {
+                let message =
+                    format!("`copies`: {other} is neither `auto` nor a whole number from 1 to {COPIES_MAX}");
+                self.fault(place, "wrong-value", message, "wrong value", None);
+                return Copies::Count(1);
+            }
+        };
+        if spec.kind == Kind::Stateful && copies != Copies::Count(1) {
+            let message = format!(
+                "box `{}`: the operator `{}` is stateful and has one copy only",
+                declared.name, spec.name
+            );
+            self.fault(place, "copies-of-stateful", message, "one copy only", Some("remove `copies`".into()));
+            return Copies::Count(1);
+        }
+        copies
+    }
+
+    fn find<'b>(
+        &mut self,
+        end: &End,
+        place: &Place,
+        boxes: &'b [Option<PlanBox>],
+    ) -> Option<(usize, &'b PlanBox)> {
+        let idx = self.declaration.boxes.iter().position(|declared| declared.name == end.name);
+        let Some(idx) = idx else {
+            let names: Vec<&str> =
+                self.declaration.boxes.iter().map(|declared| declared.name.as_str()).collect();
+            let help = suggestion(&end.name, &names, "boxes");
+            let message = format!("there is no box `{}`", end.name);
+            self.fault(place.clone(), "unknown-box", message, "no such box", Some(help));
+            return None;
+        };
+        // A box of an unknown operator has its own fault; more about its ports would be noise.
+        boxes[idx].as_ref().map(|planned| (idx, planned))
+    }
+
+    fn port(&mut self, end: &End, place: &Place, planned: &PlanBox, side: Side) -> Option<usize> {
+        let names = side.names(planned.spec);
+        let Some(port) = &end.port else {
+            if names.is_empty() {
+                let message = format!("box `{}` ({}) has no {}", end.name, planned.spec.name, side.word());
+                self.fault(place.clone(), "no-port", message, &format!("no {}", side.word()), None);
+                return None;
+            }
+            return Some(0);
+        };
+        let idx = names.iter().position(|name| name == port);
+        if idx.is_none() {
+            let help = suggestion(port, &names, side.word_many());
+            let message =
+                format!("box `{}` ({}) has no {} `{port}`", end.name, planned.spec.name, side.word());
+            self.fault(
+                place.clone(),
+                "unknown-port",
+                message,
+                &format!("no such {}", side.word()),
+                Some(help),
+            );
+        }
+        idx
+    }
+
+    fn edges(&mut self, boxes: &[Option<PlanBox>]) -> Vec<Option<PlanEdge>> {
+        let declared: Vec<EdgeDeclaration> = self.declaration.edges.clone();
+        declared.iter().enumerate().map(|(idx, edge)| self.edge(idx, edge, boxes)).collect()
+    }
+
+    fn edge(&mut self, idx: usize, edge: &EdgeDeclaration, boxes: &[Option<PlanBox>]) -> Option<PlanEdge> {
+        let (at_from, at_to) = (Place::EdgeFrom(idx), Place::EdgeTo(idx));
+        let from = self.find(&edge.from, &at_from, boxes);
+        let to = self.find(&edge.to, &at_to, boxes);
+        let output = from.and_then(|(_, planned)| self.port(&edge.from, &at_from, planned, Side::Output));
+        let input = to.and_then(|(_, planned)| self.port(&edge.to, &at_to, planned, Side::Input));
+        let ((from, producer), (to, consumer), output, input) = (from?, to?, output?, input?);
+        let (given, taken) = (&producer.spec.outputs[output], &consumer.spec.inputs[input]);
+        if let Some(envelopes) = edge.envelopes
+            && envelopes < taken.envelopes_min.max(1)
+        {
+            let message = format!(
+                "the edge holds {envelopes} envelopes, and `{}.{}` needs {} to make progress",
+                edge.to.name,
+                taken.name,
+                taken.envelopes_min.max(1)
+            );
+            self.fault(
+                Place::Edge(idx),
+                "edge-too-small",
+                message,
+                "too small",
+                Some(format!("write `envelopes: {}` or more", taken.envelopes_min.max(1))),
+            );
+        }
+        if edge.bytes == Some(0) {
+            let message = "the edge holds no bytes".to_owned();
+            self.fault(
+                Place::Edge(idx),
+                "edge-too-small",
+                message,
+                "too small",
+                Some(format!("leave `bytes` out for {EDGE_BYTES}")),
+            );
+        }
+        // Descriptors may depend on parameters; where those are not known yet, the table's defaults stand in.
+        let unknown = Arguments::new(BTreeMap::new());
+        let descriptor = (given.descriptor)(producer.arguments.as_ref().unwrap_or(&unknown));
+        let wanted = (taken.descriptor)(consumer.arguments.as_ref().unwrap_or(&unknown));
+        if !descriptor.agrees_with(&wanted) {
+            let message = format!(
+                "`{}.{}` gives {descriptor}, and `{}.{}` takes {wanted}",
+                edge.from.name, given.name, edge.to.name, taken.name
+            );
+            let fitting = boxes_that_give(boxes, &wanted, to);
+            let help = fitting.map(|name| format!("`{name}` gives these columns"));
+            self.fault(Place::Edge(idx), "descriptor-mismatch", message, "the columns differ", help);
+            return None;
+        }
+        let bytes = edge.bytes.unwrap_or(EDGE_BYTES);
+        Some(PlanEdge { from, output, to, input, envelopes: edge.envelopes, bytes, descriptor })
+    }
+
+    /// Required ports that nothing feeds, inputs fed twice, and boxes that nobody reads.
+    fn ports(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
+        for (idx, planned) in boxes.iter().enumerate() {
+            let Some(planned) = planned else { continue };
+            for (port_idx, port) in planned.spec.inputs.iter().enumerate() {
+                let feeding: Vec<usize> = (0..edges.len())
+                    .filter(|edge| edges[*edge].as_ref().is_some_and(|e| e.to == idx && e.input == port_idx))
+                    .collect();
+                // An edge with a fault of its own may have been meant for this port.
+                let maybe =
+                    self.declaration.edges.iter().zip(edges).any(|(declared, edge)| {
+                        edge.is_none()
+                            && declared.to.name == planned.name
+                            && declared.to.port.as_deref().is_none_or(|name| {
+                                name == port.name || planned.spec.input_idx(name).is_none()
+                            })
+                    });
+                if feeding.is_empty() && port.required && !maybe {
+                    let message =
+                        format!("box `{}`: the input `{}` is not connected", planned.name, port.name);
+                    let help = format!(
+                        "add an edge: `- {{from: BOX, to: {}.{}}}` ({})",
+                        planned.name, port.name, port.about
+                    );
+                    self.fault(
+                        Place::Box(planned.name.clone()),
+                        "unconnected-input",
+                        message,
+                        "an input is not connected",
+                        Some(help),
+                    );
+                }
+                if port.mode != Mode::Merge {
+                    for edge in feeding.iter().skip(1) {
+                        let message =
+                            format!("the input `{}.{}` is connected twice", planned.name, port.name);
+                        let help = Some("join the streams by a `merge` box first".to_owned());
+                        self.fault(
+                            Place::EdgeTo(*edge),
+                            "input-connected-twice",
+                            message,
+                            "connected already",
+                            help,
+                        );
+                    }
+                }
+            }
+            let read = self.declaration.edges.iter().any(|edge| edge.from.name == planned.name);
+            if !planned.spec.outputs.is_empty() && !read {
+                let message = format!("nothing reads box `{}`, so it never runs", planned.name);
+                self.warning(
+                    Place::Box(planned.name.clone()),
+                    "unread-box",
+                    message,
+                    "nobody reads it",
+                    None,
+                );
+            }
+        }
+    }
+
+    fn cycles_and_diamonds(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
+        let pairs: Vec<(usize, usize)> = edges.iter().flatten().map(|edge| (edge.from, edge.to)).collect();
+        if let Some(cycle) = graph::cycle(boxes.len(), &pairs) {
+            let mut names: Vec<&str> =
+                cycle.iter().map(|idx| self.declaration.boxes[*idx].name.as_str()).collect();
+            names.push(names[0]);
+            let message = format!("the edges form a cycle: {}", names.join(" -> "));
+            let last = self.declaration.edges.iter().zip(edges).position(|(_, edge)| {
+                edge.as_ref().is_some_and(|edge| Some(&edge.from) == cycle.last() && edge.to == cycle[0])
+            });
+            let help = Some(
+                "what must go back travels as a hint (`hints: [a.x ~> b.x]`), not along an edge".to_owned(),
+            );
+            self.fault(last.map_or(Place::Whole, Place::Edge), "cycle", message, "closes the cycle", help);
+            return;
+        }
+        let bounded: Vec<(usize, usize)> = edges
+            .iter()
+            .flatten()
+            .filter(|edge| {
+                boxes[edge.to].as_ref().is_some_and(|b| b.spec.inputs[edge.input].mode != Mode::Side)
+            })
+            .map(|edge| (edge.from, edge.to))
+            .collect();
+        for (idx, planned) in boxes.iter().enumerate() {
+            let Some(planned) = planned else { continue };
+            let streams: Vec<(usize, usize)> = edges
+                .iter()
+                .enumerate()
+                .filter_map(|(edge_idx, edge)| {
+                    let edge = edge.as_ref().filter(|edge| edge.to == idx)?;
+                    (planned.spec.inputs[edge.input].mode == Mode::Stream).then_some((edge_idx, edge.from))
+                })
+                .collect();
+            for (nth, (_, a)) in streams.iter().enumerate() {
+                for (edge, b) in &streams[nth + 1..] {
+                    let shared: Vec<usize> = graph::ancestors(*a, &bounded)
+                        .intersection(&graph::ancestors(*b, &bounded))
+                        .copied()
+                        .collect();
+                    if let Some(fork) = shared.last() {
+                        let message = format!(
+                            "`{}` takes two streams that both come from `{}`: with bounded edges one may fill while the other is waited for",
+                            planned.name, self.declaration.boxes[*fork].name
+                        );
+                        let help = Some("make one of the inputs a side input, or give its edge more `envelopes`; the runtime grows it within the memory budget when it stalls".to_owned());
+                        self.warning(Place::Edge(*edge), "diamond", message, "may fill up", help);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hints(&mut self, boxes: &[Option<PlanBox>]) -> Vec<PlanHint> {
+        let mut planned = Vec::new();
+        for (idx, hint) in self.declaration.hints.clone().iter().enumerate() {
+            let (at_from, at_to) = (Place::HintFrom(idx), Place::HintTo(idx));
+            let from = self.find(&hint.from, &at_from, boxes);
+            let to = self.find(&hint.to, &at_to, boxes);
+            let written =
+                from.and_then(|(_, planned)| self.port(&hint.from, &at_from, planned, Side::Written));
+            let read = to.and_then(|(_, planned)| self.port(&hint.to, &at_to, planned, Side::Read));
+            let (Some((from, writer)), Some((to, reader)), Some(written), Some(read)) =
+                (from, to, written, read)
+            else {
+                continue;
+            };
+            let (a, b) = (&writer.spec.hints_written[written], &reader.spec.hints_read[read]);
+            if a.join == b.join {
+                planned.push(PlanHint { from, written, to, read });
+            } else {
+                let message =
+                    format!("`{}` joins by its {:?}, and `{}` by its {:?}", a.name, a.join, b.name, b.join);
+                self.fault(Place::Hint(idx), "hint-mismatch", message, "the joins differ", None);
+            }
+        }
+        planned
+    }
+}
+
+/// A side of a box that an end of an edge can name.
+#[derive(Clone, Copy)]
+enum Side {
+    Input,
+    Output,
+    Written,
+    Read,
+}
+
+impl Side {
+    fn names(self, spec: &OperatorSpec) -> Vec<&'static str> {
+        match self {
+            Self::Input => spec.inputs.iter().map(|port| port.name).collect(),
+            Self::Output => spec.outputs.iter().map(|port| port.name).collect(),
+            Self::Written => spec.hints_written.iter().map(|hint| hint.name).collect(),
+            Self::Read => spec.hints_read.iter().map(|hint| hint.name).collect(),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
+            Self::Written => "hint that it writes",
+            Self::Read => "hint that it reads",
+        }
+    }
+
+    fn word_many(self) -> &'static str {
+        match self {
+            Self::Input => "inputs",
+            Self::Output => "outputs",
+            Self::Written => "hints that it writes",
+            Self::Read => "hints that it reads",
+        }
+    }
+}
+
+/// Whether a pipeline's parameter of one type can stand where an operator takes the other.
+fn fits(declared: &ParameterType, taken: &ParameterType) -> bool {
+    use ParameterType as T;
+    match (declared, taken) {
+        (T::List(a), T::List(b)) => fits(a, b),
+        (single, T::List(b)) => fits(single, b),
+        (T::Integer { .. }, T::Integer { .. } | T::Number { .. } | T::Positive)
+        | (T::Number { .. } | T::Positive, T::Number { .. } | T::Positive)
+        | (T::Boolean, T::Boolean)
+        | (T::Text | T::Path | T::Choice(_), T::Text | T::Path | T::Choice(_) | T::Resource(_)) => true,
+        _ => false,
+    }
+}
+
+/// `did you mean ...` or the list of what there is.
+fn suggestion(given: &str, names: &[&str], what: &str) -> String {
+    match nearest(given, names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None if names.is_empty() => format!("there are no {what}"),
+        None => format!("the {what}: {}", names.join(", ")),
+    }
+}
+
+fn boxes_that_give(
+    boxes: &[Option<PlanBox>],
+    wanted: &crate::descriptor::Descriptor,
+    but: usize,
+) -> Option<String> {
+    let unknown = Arguments::new(BTreeMap::new());
+    boxes.iter().enumerate().filter(|(idx, _)| *idx != but).find_map(|(_, planned)| {
+        let planned = planned.as_ref()?;
+        let arguments = planned.arguments.as_ref().unwrap_or(&unknown);
+        let port =
+            planned.spec.outputs.iter().find(|port| (port.descriptor)(arguments).agrees_with(wanted))?;
+        Some(format!("{}.{}", planned.name, port.name))
+    })
+}
