@@ -1,0 +1,6 @@
+//! The types that operators share: signatures, the store that holds them, the columns that boxes exchange.
+//!
+//! Modules in reading order; nothing here knows a port or a scheduler.
+
+pub mod signature;
+pub mod columns;
