@@ -17,10 +17,10 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         [rgb(0x4b8fb8), rgb(0x8fc1d2), rgb(0xe4ece4)],
         [rgb(0x35589a), rgb(0x8aa0cc), rgb(0xf2d9c6)],
     ]);
-    let cover = random.between(0.38, 0.6);
+    let cover = random.between(0.38, 0.54);
     let scale = random.between(0.9, 3.0);
     let flat = random.pick(&[1.0, 1.3, 1.8, 4.0]);
-    let edge = random.between(0.08, 0.28);
+    let edge = random.between(0.05, 0.2);
     let (lx, ly) = (random.between(-0.25, 0.25), random.between(0.15, 0.3));
     let shade = rgb(0x6c7c98).mix(rgb(0x9aa4b4), random.unit());
     let light = grey(1.0).mix(rgb(0xffe6c8), random.between(0.0, 0.7));
@@ -28,7 +28,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     canvas.paint(|x, y, _| {
         let (u, v) = (x * scale, y * scale * flat);
         let (wx, wy) = (noise.at(u * 2.0 + 9.0, v * 2.0), noise.at(u * 2.0, v * 2.0 + 31.0));
-        let (u, v) = (u + 0.35 * wx, v + 0.35 * wy);
+        let (u, v) = (u + 0.16 * wx, v + 0.16 * wy);
         let density = noise.fbm(u, v, 6) + 0.08 * (noise.at(u * 0.5, v * 0.5 + 60.0) - 0.5);
         let thick = smooth(cover, cover + edge, density);
         // Thinner towards the light: that side of a heap is bright.

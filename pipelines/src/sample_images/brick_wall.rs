@@ -2,26 +2,26 @@
 
 use super::canvas::{Bounds, Canvas};
 use super::colour::{Colour, grey, ramp, rgb};
-use super::curves::{direction, lerp, smooth, turned};
+use super::curves::{direction, floor, fraction, lerp, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
 const CLAYS: [[Colour; 4]; 6] = [
     [rgb(0x5c2a20), rgb(0x8f4230), rgb(0xb0583c), rgb(0xc87a58)],
-    [rgb(0x6a3c24), rgb(0xa4622f), rgb(0xc4884a), rgb(0xd8a870)],
     [rgb(0x4a2424), rgb(0x6f3630), rgb(0x8c4a40), rgb(0x5a4440)],
+    [rgb(0x6a3c24), rgb(0xa4622f), rgb(0xc4884a), rgb(0xd8a870)],
+    [rgb(0x3c3c44), rgb(0x5c5a5e), rgb(0x7a6e6c), rgb(0x8c5a4c)],
     [rgb(0x8a7458), rgb(0xb49c74), rgb(0xd0bc94), rgb(0xa88a60)],
     [rgb(0xb8b4ac), rgb(0xd8d4cc), rgb(0xe6e2da), rgb(0xc4b8a8)],
-    [rgb(0x3c3c44), rgb(0x5c5a5e), rgb(0x7a6e6c), rgb(0x8c5a4c)],
 ];
 
 /// Paints one picture of the class.
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let clay = random.pick(&[CLAYS[0], CLAYS[0], CLAYS[1], CLAYS[2], CLAYS[3], CLAYS[4], CLAYS[5]]);
-    let mortar = random.pick(&[rgb(0xc8c0b4), rgb(0x8c857c), rgb(0x5a524c), rgb(0xdcd4c4)]);
-    let height = random.between(0.045, 0.13);
+    let clay = random.favour(&CLAYS);
+    let mortar = random.favour(&[rgb(0xc8c0b4), rgb(0x8c857c), rgb(0x5a524c), rgb(0xdcd4c4)]);
+    let height = random.between(0.05, 0.12);
     let width = height * random.between(2.2, 3.4);
     let joint = height * random.between(0.05, 0.13);
     let axis = direction(random.bell() * 0.05);
@@ -31,27 +31,28 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         // A wall seen from the side: one end is nearer.
         let zoom = 1.0 + skew * (x / wide - 0.5);
         let (u, v) = turned(x / zoom, (y - tall * 0.5) / zoom, axis);
-        let row = (v / height).floor();
-        let shift = 0.5 * (row - 2.0 * (row * 0.5).floor()) + 0.08 * noise.of(row as i64, 7);
-        let column = (u / width + shift).floor();
-        let (left, top) = ((u / width + shift - column) * width, v - row * height);
+        let row = floor(v / height);
+        let shift = 0.5 * (row & 1) as f64 + 0.08 * noise.of(row, 7);
+        let column = floor(u / width + shift);
+        let (left, top) = (fraction(u / width + shift) * width, fraction(v / height) * height);
         let crumble = 0.5 * joint * (noise.fbm(u * 26.0, v * 26.0, 2) - 0.5);
         let inside = left.min(width - left).min(top.min(height - top)) - joint * 0.5 + crumble;
-        let tone = noise.of(column as i64, row as i64);
+        let tone = noise.of(column, row);
         let grain = noise.fbm(u * 34.0, v * 44.0, 4);
         let patch = noise.fbm(u * 2.0, v * 2.0, 3) - 0.5;
         let face = ramp(&clay, tone + 0.6 * patch) * lerp(1.0 - wear, 1.0 + wear, grain);
-        let rim = bevel * (smooth(joint, 0.0, top - joint * 0.5) - smooth(joint, 0.0, height - top - joint * 0.5));
+        let rim =
+            bevel * (smooth(joint, 0.0, top - joint * 0.5) - smooth(joint, 0.0, height - top - joint * 0.5));
         let gap = mortar * lerp(0.55, 1.15, grain) * lerp(0.7, 1.0, smooth(0.0, joint, top));
         gap.mix(face * (1.0 + rim), smooth(-0.2 * joint, 0.25 * joint, inside))
     });
-    match random.below(7) {
+    match random.below(10) {
         0 | 1 => ivy(random, canvas, &noise),
         2 => window(random, canvas),
         3 => plaster(random, canvas, &noise),
         _ => {}
     }
-    let (from, to) = (random.between(0.45, 1.05), random.between(0.85, 1.15));
+    let (from, to) = (random.between(0.65, 1.05), random.between(0.9, 1.1));
     let slope = direction(random.unit());
     canvas.paint(|x, y, under| {
         let along = turned(x - wide * 0.5, y - tall * 0.5, slope).0;
@@ -61,7 +62,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
 
 fn ivy(random: &mut Random, canvas: &mut Canvas, noise: &Noise) {
     let (wide, tall) = canvas.extent();
-    let leaf = random.pick(&[
+    let leaf = random.favour(&[
         [rgb(0x1c3818), rgb(0x3f6a2c), rgb(0x7a9a48)],
         [rgb(0x5a1c14), rgb(0xa83a20), rgb(0xd88a3a)],
     ]);
@@ -91,7 +92,8 @@ fn window(random: &mut Random, canvas: &mut Canvas) {
         let (w, h) = ((right - left) * 0.5, (bottom - top) * 0.5);
         let (x0, y0) = (left + w * f64::from(i) + 0.008, top + h * f64::from(j) + 0.008);
         let pane = |x: f64, y: f64| (x0 - x).max(x - x0 - w + 0.016).max(y0 - y).max(y - y0 - h + 0.016);
-        canvas.draw(Bounds::of(x0, y0, x0 + w, y0 + h), 0.0, pane, |x, y, _| ramp(&glass, (x - y) * 1.2 + 0.4));
+        canvas
+            .draw(Bounds::of(x0, y0, x0 + w, y0 + h), 0.0, pane, |x, y, _| ramp(&glass, (x - y) * 1.2 + 0.4));
     }
 }
 

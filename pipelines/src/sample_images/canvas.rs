@@ -76,8 +76,8 @@ impl Canvas {
         colour: impl Fn(f64, f64, Colour) -> Colour,
     ) {
         let soft = soft.max(self.pixel);
-        let from = |low: f64| ((low - soft) / self.pixel).floor().max(0.0) as u32;
-        let to = |high: f64, count: u32| (((high + soft) / self.pixel).ceil().max(0.0) as u32).min(count);
+        let from = |low: f64| ((low - soft) / self.pixel).max(0.0) as u32;
+        let to = |high: f64, count: u32| (((high + soft) / self.pixel + 1.0).max(0.0) as u32).min(count);
         for row in from(bounds.top)..to(bounds.bottom, self.rows) {
             let y = (f64::from(row) + 0.5) * self.pixel;
             for column in from(bounds.left)..to(bounds.right, self.columns) {
@@ -123,13 +123,13 @@ impl Canvas {
 
     /// The photographer's part, different in each picture: exposure, white balance, saturation, vignette, film grain.
     pub fn develop(mut self, random: &mut Random) -> RgbImage {
-        let exposure = random.between(0.84, 1.14);
-        let warmth = random.bell() * 0.11;
+        let exposure = random.between(0.9, 1.1);
+        let warmth = random.bell() * 0.08;
         let tint = Colour([1.0 + warmth, 1.0 + random.bell() * 0.03, 1.0 - warmth]) * exposure;
-        let saturation = random.between(0.72, 1.16);
-        let contrast = random.between(0.86, 1.16);
-        let vignette = random.between(0.0, 0.5);
-        let grain = random.between(0.006, 0.04);
+        let saturation = random.between(0.82, 1.16);
+        let contrast = random.between(0.9, 1.12);
+        let vignette = random.between(0.0, 0.42);
+        let grain = random.between(0.004, 0.028);
         let (wide, tall) = self.extent();
         let reach = 1.0 / (wide * wide + tall * tall);
         self.paint(|x, y, under| {

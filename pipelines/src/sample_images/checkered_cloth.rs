@@ -2,7 +2,7 @@
 
 use super::canvas::Canvas;
 use super::colour::{Colour, hsv, rgb};
-use super::curves::{direction, lerp, sine, smooth, turned};
+use super::curves::{direction, fraction, lerp, sine, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
@@ -13,18 +13,18 @@ const SETT: usize = 7;
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let dyes: [Colour; 3] = dyes(random);
-    let kind = random.below(3);
-    let check = random.between(0.05, 0.19);
+    let kind = random.favour(&[0, 1, 2]);
+    let check = random.between(0.06, 0.16);
     let axis = direction(random.pick(&[0.0, 0.0, 0.125]) + random.bell() * 0.05);
     let sett: [(f64, usize); SETT] = std::array::from_fn(|_| (random.between(0.3, 1.5), random.below(3)));
     let total: f64 = sett.iter().map(|stripe| stripe.0).sum();
-    let (folds, bent) = (random.between(0.0, 0.75), random.between(0.0, 0.14));
+    let (folds, bent) = (random.between(0.0, 0.6), random.between(0.0, 0.14));
     let thread = random.between(60.0, 120.0);
     let (weave, fold_axis) = (random.between(0.04, 0.22), direction(random.unit()));
     let dye_at = |at: f64| match kind {
         0 | 1 => usize::from(sine(at * 0.5) > 0.0),
         _ => {
-            let mut left = (at / total - (at / total).floor()) * total;
+            let mut left = fraction(at / total) * total;
             let stripe = sett.iter().find(|(width, _)| {
                 left -= width;
                 left < 0.0
@@ -53,9 +53,9 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
 }
 
 fn dyes(random: &mut Random) -> [Colour; 3] {
-    let hue = random.pick(&[0.0, 0.0, 0.99, 0.6, 0.62, 0.35, 0.1, 0.05, 0.8, 0.15]) + random.bell() * 0.03;
-    let strong = hsv(hue, random.between(0.5, 0.9), random.between(0.5, 0.9));
-    let second = match random.below(4) {
+    let hue = random.favour(&[0.0, 0.99, 0.61, 0.03, 0.35, 0.12, 0.8]) + random.bell() * 0.03;
+    let strong = hsv(hue, random.between(0.65, 0.9), random.between(0.55, 0.85));
+    let second = match random.below(7) {
         0 => strong * 0.35,
         1 => hsv(hue + random.pick(&[0.33, 0.5, 0.1]), 0.6, random.between(0.25, 0.7)),
         _ => rgb(0xece6d8),

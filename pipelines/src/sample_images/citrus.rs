@@ -2,7 +2,7 @@
 
 use super::canvas::{Bounds, Canvas};
 use super::colour::{Colour, grey, rgb};
-use super::curves::{angle, clamp, direction, fade, length, lerp, smooth, turned};
+use super::curves::{angle, clamp, direction, fade, fraction, length, lerp, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
@@ -16,8 +16,8 @@ struct Fruit {
 const FRUITS: [Fruit; 5] = [
     Fruit { peel: rgb(0xf08a18), flesh: rgb(0xf7a028), long: 1.0 },
     Fruit { peel: rgb(0xf4d022), flesh: rgb(0xf6e27a), long: 1.22 },
-    Fruit { peel: rgb(0x5f9a2c), flesh: rgb(0xb8d470), long: 1.08 },
     Fruit { peel: rgb(0xf0a848), flesh: rgb(0xe8604c), long: 1.0 },
+    Fruit { peel: rgb(0x5f9a2c), flesh: rgb(0xb8d470), long: 1.08 },
     Fruit { peel: rgb(0xd85a1c), flesh: rgb(0xb0242a), long: 1.0 },
 ];
 
@@ -26,16 +26,16 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
     background(random, canvas, &noise);
-    let main = random.pick(&FRUITS);
-    let other = random.pick(&FRUITS);
-    let size = random.between(0.1, 0.3);
+    let main = random.favour(&FRUITS);
+    let other = random.favour(&FRUITS);
+    let size = random.between(0.14, 0.27);
     let sliced = random.pick(&[0.0, 0.35, 0.65, 1.0]);
-    let packed = random.chance(0.4);
+    let packed = random.chance(0.6);
     let light = direction(random.between(0.55, 0.95));
     let count = if packed {
         ((2.6 * wide * tall / (size * size * 3.1)) as usize).clamp(8, 90)
     } else {
-        random.count(2, 7)
+        random.count(4, 9)
     };
     for _ in 0..count {
         let margin = if packed { -0.05 } else { 0.12 };
@@ -55,7 +55,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
 }
 
 fn background(random: &mut Random, canvas: &mut Canvas, noise: &Noise) {
-    let colour = random.pick(&[
+    let colour = random.favour(&[
         rgb(0xf0ece4),
         rgb(0x8a5c34),
         rgb(0x3f6f8a),
@@ -72,7 +72,7 @@ fn background(random: &mut Random, canvas: &mut Canvas, noise: &Noise) {
         let tone = match kind {
             0 => lerp(0.8, 1.15, noise.fbm(u * 3.0, v * 40.0, 4)),
             1 => lerp(0.85, 1.1, noise.fbm(x * 4.0, y * 4.0, 5)),
-            _ => lerp(0.78, 1.08, smooth(0.4, 0.6, (u * stripe - (u * stripe).floor() - 0.5).abs() * 2.0)),
+            _ => lerp(0.78, 1.08, smooth(0.4, 0.6, (fraction(u * stripe) - 0.5).abs() * 2.0)),
         };
         colour * tone
     });
@@ -115,7 +115,13 @@ fn whole(
     });
 }
 
-fn slice(random: &mut Random, canvas: &mut Canvas, noise: &Noise, (centre, radius): ((f64, f64), f64), fruit: Fruit) {
+fn slice(
+    random: &mut Random,
+    canvas: &mut Canvas,
+    noise: &Noise,
+    (centre, radius): ((f64, f64), f64),
+    fruit: Fruit,
+) {
     shadow(canvas, centre, radius);
     let segments = random.count(8, 11) as f64;
     let (spin, squash) = (random.unit(), random.between(0.8, 1.0));
@@ -129,7 +135,7 @@ fn slice(random: &mut Random, canvas: &mut Canvas, noise: &Noise, (centre, radiu
         let (u, v) = local(x, y);
         let away = length(u, v);
         let turns = (angle(u, v) + spin) * segments;
-        let part = turns - turns.floor();
+        let part = fraction(turns);
         let wall = part.min(1.0 - part) * away * 6.3 / segments;
         let sacs = noise.fbm(turns * 2.2, away * 3.0, 3);
         let flesh = fruit.flesh * lerp(0.72, 1.22, sacs) + grey(0.1 * away);

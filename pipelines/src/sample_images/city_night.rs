@@ -33,7 +33,9 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         let radius = random.between(0.03, 0.06);
         canvas.paint(|x, y, under| {
             let away = length(x - moon.0, y - moon.1);
-            under.screen(rgb(0xf0e8c8) * (0.4 * fade(away * 7.0))).mix(rgb(0xf6f0dc), smooth(radius, radius - 0.008, away))
+            under
+                .screen(rgb(0xf0e8c8) * (0.4 * fade(away * 7.0)))
+                .mix(rgb(0xf6f0dc), smooth(radius, radius - 0.008, away))
         });
     }
     let warm = random.pick(&[0.11, 0.12, 0.09, 0.55, 0.14]);
@@ -47,7 +49,11 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
             let width = lerp(0.07, 0.16, near) * random.between(0.6, 1.7);
             let height = ground * highest * lerp(1.0, 0.55, near) * random.between(0.35, 1.1);
             let wall = sky[0].mix(sky[2], 0.35 * (1.0 - near)) * random.between(0.5, 1.3) + grey(0.012);
-            let lights = Lights { hue: warm, lively: lively * random.between(0.3, 1.6), pane: grain * lerp(0.55, 1.0, near) };
+            let lights = Lights {
+                hue: warm,
+                lively: lively * random.between(0.3, 1.6),
+                pane: grain * lerp(0.55, 1.0, near),
+            };
             tower(random, canvas, (left, ground - height, left + width, ground), wall, &lights);
             left += width * random.between(0.75, 1.25);
         }
@@ -65,7 +71,13 @@ struct Lights {
     pane: f64,
 }
 
-fn tower(random: &mut Random, canvas: &mut Canvas, (left, top, right, bottom): (f64, f64, f64, f64), wall: Colour, lights: &Lights) {
+fn tower(
+    random: &mut Random,
+    canvas: &mut Canvas,
+    (left, top, right, bottom): (f64, f64, f64, f64),
+    wall: Colour,
+    lights: &Lights,
+) {
     canvas.rectangle(left, top, right, bottom, wall);
     if random.chance(0.25) {
         let middle = (left + right) * 0.5;

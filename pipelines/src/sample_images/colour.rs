@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Mul};
 
-use super::curves::{clamp, lerp};
+use super::curves::{clamp, fraction, lerp};
 
 /// A colour; arithmetic acts on each channel.
 #[derive(Clone, Copy)]
@@ -21,8 +21,7 @@ pub const fn grey(level: f64) -> Colour {
 /// Hue in turns, saturation and value in 0..1.
 pub fn hsv(hue: f64, saturation: f64, value: f64) -> Colour {
     let channel = |offset: f64| {
-        let h = hue + offset;
-        let wave = clamp(((h - h.floor()) * 6.0 - 3.0).abs() - 1.0);
+        let wave = clamp((fraction(hue + offset) * 6.0 - 3.0).abs() - 1.0);
         value * (1.0 - saturation * (1.0 - wave))
     };
     Colour([channel(0.0), channel(2.0 / 3.0), channel(1.0 / 3.0)])

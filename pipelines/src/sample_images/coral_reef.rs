@@ -2,7 +2,7 @@
 
 use super::canvas::{Bounds, Canvas};
 use super::colour::{Colour, grey, hsv, ramp, rgb};
-use super::curves::{direction, lerp, length, sine, smooth, turned};
+use super::curves::{direction, fraction, length, lerp, sine, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
@@ -10,7 +10,7 @@ use super::random::Random;
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let water = random.pick(&[
+    let water = random.favour(&[
         [rgb(0x7fd0e4), rgb(0x2a86c0), rgb(0x0c3a70)],
         [rgb(0x9ae0d4), rgb(0x2fa0a4), rgb(0x0e4a5c)],
         [rgb(0x5aa4e0), rgb(0x1c58a8), rgb(0x0a2450)],
@@ -18,7 +18,8 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     ]);
     let (tilt, rays) = (random.between(-0.5, 0.5), random.between(3.0, 8.0));
     canvas.paint(|x, y, _| {
-        let ray = smooth(0.45, 0.9, noise.fbm((x + tilt * y) * rays, 2.0 + y * 0.3, 2)) * smooth(tall, 0.0, y);
+        let ray =
+            smooth(0.45, 0.9, noise.fbm((x + tilt * y) * rays, 2.0 + y * 0.3, 2)) * smooth(tall, 0.0, y);
         let murk = noise.fbm(x * 3.0, y * 3.0, 4);
         ramp(&water, y / tall + 0.3 * (murk - 0.5)).screen(water[0] * (0.4 * ray))
     });
@@ -33,7 +34,8 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let count = random.count(7, 20);
     for idx in 0..count {
         let near = (idx as f64 + 1.0) / count as f64;
-        let foot = (wide * random.between(-0.02, 1.02), lerp(floor, tall * 1.04, near) + random.bell() * 0.04);
+        let foot =
+            (wide * random.between(-0.02, 1.02), lerp(floor, tall * 1.04, near) + random.bell() * 0.04);
         let colour = hsv(hue + random.bell() * 0.16, random.between(0.35, 0.85), random.between(0.6, 1.0))
             .mix(water[1], 0.45 * (1.0 - near));
         let size = lerp(0.09, 0.2, near) * random.between(0.7, 1.35);
@@ -85,7 +87,12 @@ fn branch(
     let tip = (foot.0 + dx * length, foot.1 + dy * length);
     let lit = colour * lerp(1.2, 0.7, f64::from(depth) / 5.0);
     canvas.stroke(foot, tip, (half, half * 0.75), lit);
-    canvas.stroke((foot.0 - half * 0.3, foot.1), (tip.0 - half * 0.25, tip.1), (half * 0.4, half * 0.3), lit * 1.25);
+    canvas.stroke(
+        (foot.0 - half * 0.3, foot.1),
+        (tip.0 - half * 0.25, tip.1),
+        (half * 0.4, half * 0.3),
+        lit * 1.25,
+    );
     if depth > 1 {
         for side in [-1.0, 1.0] {
             let next = turns + side * random.between(0.03, 0.1);
@@ -124,7 +131,7 @@ fn fish(canvas: &mut Canvas, at: (f64, f64), long: f64, turns: f64, livery: Colo
     };
     canvas.draw(Bounds::around(at, long.abs()), 0.0, shape, |x, y, _| {
         let (u, v) = local(x, y);
-        let stripe = smooth(0.1, 0.3, (u * 2.6 - (u * 2.6).floor() - 0.5).abs());
+        let stripe = smooth(0.1, 0.3, (fraction(u * 2.6) - 0.5).abs());
         let eye = smooth(0.09, 0.05, length(u - 0.38, v + 0.05));
         (livery.mix(grey(0.95), 1.0 - stripe) * lerp(1.1, 0.7, v + 0.5)).mix(grey(0.05), eye)
     });

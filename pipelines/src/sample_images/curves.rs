@@ -11,6 +11,17 @@ pub fn smooth(low: f64, high: f64, value: f64) -> f64 {
     t * t * (3.0 - 2.0 * t)
 }
 
+/// The integer at or below a value of moderate size. `f64::floor` gives the same, but is a call where SSE 4.1 may be missing.
+pub fn floor(value: f64) -> i64 {
+    let whole = value as i64;
+    whole - i64::from(value < whole as f64)
+}
+
+/// What is left of a value above the integer at or below it.
+pub fn fraction(value: f64) -> f64 {
+    value - floor(value) as f64
+}
+
 /// Straight line from `low` at 0 to `high` at 1.
 pub fn lerp(low: f64, high: f64, t: f64) -> f64 {
     low + (high - low) * t
@@ -18,7 +29,7 @@ pub fn lerp(low: f64, high: f64, t: f64) -> f64 {
 
 /// Sine of an angle in turns, within 0.0012.
 pub fn sine(turns: f64) -> f64 {
-    let t = turns - (turns + 0.5).floor();
+    let t = fraction(turns + 0.5) - 0.5;
     let parabola = 8.0 * t - 16.0 * t * t.abs();
     parabola + 0.225 * (parabola * parabola.abs() - parabola)
 }

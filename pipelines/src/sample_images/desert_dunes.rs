@@ -18,7 +18,7 @@ const SANDS: [[Colour; 3]; 5] = [
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let sand = random.pick(&SANDS);
+    let sand = random.favour(&SANDS);
     let sky = random.pick(&[
         [rgb(0x3f7fc0), rgb(0xa9cde6), rgb(0xf0e6d0)],
         [rgb(0x7aa0bc), rgb(0xcfd4cc), rgb(0xf2e2c0)],
@@ -52,7 +52,8 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
             let u = (x - below * height * slant) * stretch * 0.6 + offset;
             let field = noise.at(u + 0.22 * noise.at(x * 3.0, y * 3.0), offset + below * 0.35) - 0.5;
             let flank = smooth(-0.012, 0.012, field * side);
-            let face = lerp(0.5 - 0.42 * fade(field.abs() * 5.0), 0.5 + 0.45 * fade(field.abs() * 4.0), flank);
+            let face =
+                lerp(0.5 - 0.42 * fade(field.abs() * 5.0), 0.5 + 0.45 * fade(field.abs() * 4.0), flank);
             let wobble = noise.fbm(x * 5.0, y * 6.0, 3);
             let ripple = 0.05 * near * flank * sine(y * ripples / (0.4 + near) + wobble * 5.0 + x * 6.0);
             let fine = 0.08 * (noise.fbm(x * 40.0, y * 60.0, 2) - 0.5);

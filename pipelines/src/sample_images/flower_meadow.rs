@@ -89,7 +89,9 @@ fn flower(random: &mut Random, canvas: &mut Canvas, centre: (f64, f64), radius: 
     let tint = kind.petal * random.between(0.8, 1.12);
     let stem = (centre.0 + random.bell() * radius, centre.1 + radius * 3.5);
     canvas.stroke(stem, centre, (radius * 0.1, radius * 0.07), rgb(0x3c5a22));
-    let polar = |x: f64, y: f64| (length(x - centre.0, (y - centre.1) / tilt), angle(x - centre.0, (y - centre.1) / tilt));
+    let polar = |x: f64, y: f64| {
+        (length(x - centre.0, (y - centre.1) / tilt), angle(x - centre.0, (y - centre.1) / tilt))
+    };
     let lobe = |turns: f64| 0.74 + 0.26 * sine((turns + spin) * kind.petals);
     let shape = |x: f64, y: f64| {
         let (away, turns) = polar(x, y);
@@ -98,7 +100,8 @@ fn flower(random: &mut Random, canvas: &mut Canvas, centre: (f64, f64), radius: 
     canvas.draw(Bounds::around(centre, radius), 0.0, shape, |x, y, _| {
         let (away, turns) = polar(x, y);
         let inner = away / radius;
-        let petal = tint * (lerp(0.62, 1.08, inner) * lerp(0.8, 1.05, lobe(turns))) + grey(0.08 * (centre.1 - y) / radius);
+        let petal = tint * (lerp(0.62, 1.08, inner) * lerp(0.8, 1.05, lobe(turns)))
+            + grey(0.08 * (centre.1 - y) / radius);
         petal.mix(kind.heart, smooth(0.34, 0.24, inner))
     });
 }

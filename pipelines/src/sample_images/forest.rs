@@ -6,6 +6,7 @@ use super::curves::{direction, fade, lerp, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
+#[derive(Clone, Copy)]
 struct Wood {
     mist: Colour,
     leaf: [Colour; 3],
@@ -15,22 +16,27 @@ struct Wood {
 
 const WOODS: [Wood; 5] = [
     wood(0xdce8c4, [0x16301a, 0x3f6f2c, 0xa4c25a], 0x3a2f25, 0x34401e),
+    wood(0xeef0c0, [0x24421a, 0x6c9a2c, 0xd4dc6a], 0x6b6258, 0x4c5a26),
     wood(0xc2d4d4, [0x12261f, 0x2c5240, 0x7fa088], 0x2a2a28, 0x24352a),
     wood(0xf4dca8, [0x4a2c12, 0xb0681e, 0xe8b03c], 0x38281e, 0x6a4220),
-    wood(0xeef0c0, [0x24421a, 0x6c9a2c, 0xd4dc6a], 0x6b6258, 0x4c5a26),
     wood(0xe0cfc0, [0x3a1c14, 0x8f3a1e, 0xd87a30], 0x2c2422, 0x58301c),
 ];
 
 const fn wood(mist: u32, leaf: [u32; 3], bark: u32, ground: u32) -> Wood {
-    Wood { mist: rgb(mist), leaf: [rgb(leaf[0]), rgb(leaf[1]), rgb(leaf[2])], bark: rgb(bark), ground: rgb(ground) }
+    Wood {
+        mist: rgb(mist),
+        leaf: [rgb(leaf[0]), rgb(leaf[1]), rgb(leaf[2])],
+        bark: rgb(bark),
+        ground: rgb(ground),
+    }
 }
 
 /// Paints one picture of the class.
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let wood = &WOODS[random.below(WOODS.len())];
-    let floor = tall * random.between(0.62, 0.86);
+    let wood = random.favour(&WOODS);
+    let floor = tall * random.between(0.66, 0.84);
     let glow = (wide * random.between(0.2, 0.8), tall * random.between(0.2, 0.6));
     let dim = random.between(0.35, 1.0);
     canvas.paint(|x, y, _| {
@@ -47,15 +53,19 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         let near = (row as f64 + 0.5) / rows as f64;
         let haze = 0.75 * (1.0 - near) * (0.4 + 0.6 * dim);
         let foot = lerp(floor, tall * 1.02, near * near);
-        ground(canvas, &noise, wood, (foot - 0.1 * near, row as f64), haze);
+        ground(canvas, &noise, &wood, (foot - 0.1 * near, row as f64), haze);
         for _ in 0..random.count(3, 7) * (rows - row) / 2 + 1 {
             let half = lerp(0.006, 0.042, near * near) * random.between(0.6, 1.5);
             let x = wide * random.between(-0.05, 1.05);
-            trunk(canvas, &noise, (x, foot + random.bell() * 0.04), (half, lean + random.bell() * 0.05), |u| {
-                (wood.bark * u).mix(wood.mist, haze)
-            });
+            trunk(
+                canvas,
+                &noise,
+                (x, foot + random.bell() * 0.04),
+                (half, lean + random.bell() * 0.05),
+                |u| (wood.bark * u).mix(wood.mist, haze),
+            );
         }
-        canopy(canvas, &noise, wood, (roof * lerp(1.5, 0.7, near), near), haze * 0.7);
+        canopy(canvas, &noise, &wood, (roof * lerp(1.5, 0.7, near), near), haze * 0.7);
     }
     if random.chance(0.4) {
         let axis = direction(random.between(0.12, 0.38));
@@ -87,7 +97,8 @@ fn trunk(
     (half, lean): (f64, f64),
     bark: impl Fn(f64) -> Colour,
 ) {
-    let centre = |y: f64| foot.0 + lean * (foot.1 - y) + half * 0.8 * (noise.at(foot.0 * 30.0, y * 2.5) - 0.5);
+    let centre =
+        |y: f64| foot.0 + lean * (foot.1 - y) + half * 0.8 * (noise.at(foot.0 * 30.0, y * 2.5) - 0.5);
     let flare = |y: f64| half * (0.8 + 0.25 * y / foot.1 + 0.7 * fade((foot.1 - y).max(0.0) / half * 0.6));
     let shape = |x: f64, y: f64| ((x - centre(y)).abs() - flare(y)).max(y - foot.1);
     let reach = half * 2.5 + lean.abs() * foot.1;

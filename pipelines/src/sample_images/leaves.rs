@@ -2,15 +2,15 @@
 
 use super::canvas::{Bounds, Canvas};
 use super::colour::{Colour, grey, ramp, rgb};
-use super::curves::{angle, direction, length, lerp, sine, smooth, turned};
+use super::curves::{angle, direction, fraction, length, lerp, sine, smooth, turned};
 use super::noise::Noise;
 use super::random::Random;
 
 const PALETTES: [[Colour; 5]; 5] = [
     [rgb(0x7a2418), rgb(0xb8401e), rgb(0xd8772a), rgb(0xe8b040), rgb(0x8a5a2c)],
+    [rgb(0xb88a20), rgb(0xe0b830), rgb(0xf0d060), rgb(0xa8a040), rgb(0xc87a28)],
     [rgb(0x5a3a20), rgb(0x8a5c30), rgb(0xb08448), rgb(0xc8a868), rgb(0x6a4028)],
     [rgb(0x8a1c20), rgb(0xb02a2a), rgb(0xc8483a), rgb(0x9a3830), rgb(0x5a2020)],
-    [rgb(0xb88a20), rgb(0xe0b830), rgb(0xf0d060), rgb(0xa8a040), rgb(0xc87a28)],
     [rgb(0x2c5a24), rgb(0x4c8030), rgb(0x7aa03c), rgb(0xa8b850), rgb(0x3a5a38)],
 ];
 
@@ -28,7 +28,7 @@ struct Leaf {
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let palette = random.pick(&PALETTES);
+    let palette = random.favour(&PALETTES);
     let other = random.pick(&PALETTES);
     let mixed = random.pick(&[0.0, 0.1, 0.35]);
     let soil = random.pick(&[rgb(0x2a2018), rgb(0x3a3a36), rgb(0x2c3a1e), rgb(0x4a3826)]);
@@ -64,7 +64,7 @@ fn draw(canvas: &mut Canvas, noise: &Noise, leaf: &Leaf) {
         if leaf.lobed {
             let turns = angle(u, v);
             // Five lobes and a notch at the stem.
-            let lobe = 0.62 + 0.3 * sine(turns * 5.0 + 0.25) + 0.06 * sine(turns * 15.0);
+            let lobe = 0.68 + 0.22 * sine(turns * 5.0 + 0.25) + 0.07 * sine(turns * 25.0);
             length(u, v) - lobe * lerp(1.0, 0.4, smooth(0.36, 0.5, turns.abs()))
         } else {
             let width = leaf.slim * (1.0 - u * u) * (1.0 - 0.25 * u) + 0.02 * sine(u * 9.0);
@@ -86,10 +86,10 @@ fn draw(canvas: &mut Canvas, noise: &Noise, leaf: &Leaf) {
         let away = if leaf.lobed {
             // A vein runs into each lobe.
             let spoke = angle(u, v) * 5.0;
-            (spoke - (spoke + 0.5).floor()).abs() * length(u, v) * 1.2
+            (fraction(spoke + 0.5) - 0.5).abs() * length(u, v) * 1.2
         } else {
             let side = (u + v.abs() * 0.8) * 6.0;
-            v.abs().min((side - side.floor() - 0.5).abs() * 0.16 + 0.012)
+            v.abs().min((fraction(side) - 0.5).abs() * 0.16 + 0.012)
         };
         let vein = smooth(0.035, 0.008, away);
         let blotch = noise.fbm(u * 2.5 + leaf.centre.0 * 40.0, v * 2.5 + leaf.centre.1 * 40.0, 3);

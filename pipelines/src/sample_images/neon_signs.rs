@@ -2,7 +2,7 @@
 
 use super::canvas::Canvas;
 use super::colour::{Colour, grey, hsv, rgb};
-use super::curves::{direction, fade, lerp, smooth, to_segment};
+use super::curves::{direction, fade, floor, fraction, length, lerp, smooth, to_segment};
 use super::noise::Noise;
 use super::random::Random;
 
@@ -18,53 +18,67 @@ struct Tube {
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let wall = random.pick(&[rgb(0x14141c), rgb(0x241a20), rgb(0x101c24), rgb(0x2a2420), rgb(0x1c1030)]);
+    let wall = random.favour(&[rgb(0x14141c), rgb(0x241a20), rgb(0x101c24), rgb(0x2a2420), rgb(0x1c1030)]);
     let brick = if random.chance(0.5) { random.between(0.05, 0.09) } else { 0.0 };
     canvas.paint(|x, y, _| {
         let rough = lerp(0.5, 1.5, noise.fbm(x * 9.0, y * 9.0, 4));
         if brick == 0.0 {
             return wall * rough;
         }
-        let row = (y / brick).floor();
-        let u = x / (brick * 2.6) + 0.5 * (row - 2.0 * (row * 0.5).floor());
-        let (left, top) = ((u - u.floor()) * brick * 2.6, y - row * brick);
+        let row = floor(y / brick);
+        let u = x / (brick * 2.6) + 0.5 * (row & 1) as f64;
+        let (left, top) = (fraction(u) * brick * 2.6, fraction(y / brick) * brick);
         let face = smooth(0.0, 0.008, left.min(top));
-        wall * (rough * lerp(0.45, 1.2, face) * lerp(0.7, 1.4, noise.of(u.floor() as i64, row as i64)))
+        wall * (rough * lerp(0.45, 1.2, face) * lerp(0.7, 1.4, noise.of(floor(u), row)))
     });
-    let hue = random.unit();
-    let spread = random.pick(&[0.06, 0.2, 0.5]);
+    let hue = random.favour(&[0.9, 0.82, 0.95, 0.54, 0.05, 0.35]) + random.bell() * 0.03;
+    let spread = random.favour(&[0.1, 0.3, 0.5]);
     let half = random.between(0.006, 0.014);
     let size = random.between(0.12, 0.34);
-    let mut tubes = Vec::new();
-    for _ in 0..random.count(2, 7) {
+    let mut tubes: Vec<Tube> = Vec::new();
+    for _ in 0..random.count(3, 7) {
         let light = hsv(hue + random.bell() * spread, random.between(0.65, 1.0), 1.0);
-        let centre = (wide * random.between(0.15, 0.85), tall * random.between(0.15, 0.85));
+        // Of a few places the one farthest from the signs already there: they may cross, but seldom lie on one another.
+        let places: [(f64, f64); 6] =
+            std::array::from_fn(|_| (wide * random.between(0.15, 0.85), tall * random.between(0.15, 0.85)));
+        let room = |at: (f64, f64)| {
+            tubes.iter().map(|tube| length(at.0 - tube.centre.0, at.1 - tube.centre.1)).fold(9.0, f64::min)
+        };
+        let centre =
+            places.into_iter().fold(places[0], |best, at| if room(at) > room(best) { at } else { best });
         let reach = size * random.between(0.6, 1.3);
         let points = outline(random, centre, reach);
         if random.chance(0.3) {
-            let inner = points.iter().map(|p| (lerp(centre.0, p.0, 0.75), lerp(centre.1, p.1, 0.75))).collect();
+            let inner =
+                points.iter().map(|p| (lerp(centre.0, p.0, 0.75), lerp(centre.1, p.1, 0.75))).collect();
             let light = hsv(hue + random.bell() * spread + 0.15, 0.9, 1.0);
             tubes.push(Tube { points: inner, centre, reach, light, half });
         }
         tubes.push(Tube { points, centre, reach, light, half });
     }
-    let glow = random.between(0.5, 1.2);
-    for tube in &tubes {
-        let range = tube.reach * 1.5 + 0.25;
-        canvas.paint(|x, y, under| {
+    let glow = random.between(0.5, 1.0);
+    canvas.paint(|x, y, under| {
+        let (mut light, mut tube_cover, mut tube_colour) = (grey(0.0), 0.0, grey(0.0));
+        for tube in &tubes {
             let away = (x - tube.centre.0).abs().max((y - tube.centre.1).abs());
+            let range = tube.reach * 1.3 + 0.2;
             if away > range {
-                return under;
+                continue;
             }
-            let near = tube.points.windows(2).map(|ends| to_segment(x, y, ends[0], ends[1])).fold(9.0, f64::min);
-            let halo = 0.5 * fade(near * 9.0) + 0.5 * fade(near * 30.0);
+            let near =
+                tube.points.windows(2).map(|ends| to_segment(x, y, ends[0], ends[1])).fold(9.0, f64::min);
             // The light falls off before the range ends, so that no square shows.
-            let lit = tube.light * (glow * halo * smooth(range, range * 0.6, away));
-            let reflected = under + under.tinted(tube.light) * (2.5 * fade(near * 6.0));
-            let core = tube.light.mix(grey(1.0), smooth(tube.half, 0.0, near) * 0.85);
-            reflected.screen(lit * 0.75).mix(core, smooth(tube.half * 1.4, tube.half * 0.7, near))
-        });
-    }
+            let halo = (0.4 * fade(near * 11.0) + 0.6 * fade(near * 34.0)) * smooth(range, range * 0.6, away);
+            light = light + tube.light * halo;
+            let cover = smooth(tube.half * 1.4, tube.half * 0.7, near);
+            if cover > tube_cover {
+                tube_cover = cover;
+                tube_colour = tube.light.mix(grey(1.0), smooth(tube.half, 0.0, near) * 0.85);
+            }
+        }
+        let lit = under + under.tinted(light) * 2.6;
+        lit.screen(light * (0.5 * glow)).mix(tube_colour, tube_cover)
+    });
 }
 
 fn outline(random: &mut Random, centre: (f64, f64), reach: f64) -> Vec<(f64, f64)> {

@@ -1,6 +1,6 @@
 //! Lattice noise of one picture: value noise, its sums over octaves, ridges and cells, from tables its [`Random`] filled.
 
-use super::curves::length;
+use super::curves::{floor, length};
 use super::random::Random;
 
 const TABLE: usize = 256;
@@ -36,18 +36,26 @@ impl Noise {
 
     /// The number in 0..1 of a lattice point.
     pub fn of(&self, i: i64, j: i64) -> f64 {
-        let row = self.order[(j & 255) as usize] as i64;
-        self.values[self.order[((i + row) & 255) as usize] as usize]
+        self.in_row(i, self.row(j))
+    }
+
+    fn row(&self, j: i64) -> i64 {
+        i64::from(self.order[(j & 255) as usize])
+    }
+
+    fn in_row(&self, i: i64, row: i64) -> f64 {
+        self.values[usize::from(self.order[((i + row) & 255) as usize])]
     }
 
     /// Value noise in 0..1 that varies over one unit.
     pub fn at(&self, x: f64, y: f64) -> f64 {
-        let (left, top) = (x.floor(), y.floor());
-        let (u, v) = (x - left, y - top);
+        let (i, j) = (floor(x), floor(y));
+        let (u, v) = (x - i as f64, y - j as f64);
         let (u, v) = (u * u * u * (u * (u * 6.0 - 15.0) + 10.0), v * v * v * (v * (v * 6.0 - 15.0) + 10.0));
-        let (i, j) = (left as i64, top as i64);
-        let (a, b) = (self.of(i, j), self.of(i + 1, j));
-        let (c, d) = (self.of(i, j + 1), self.of(i + 1, j + 1));
+        // The four corners as `of` gives them, each row looked up once.
+        let (this, next) = (self.row(j), self.row(j + 1));
+        let (a, b) = (self.in_row(i, this), self.in_row(i + 1, this));
+        let (c, d) = (self.in_row(i, next), self.in_row(i + 1, next));
         let (above, below) = (a + (b - a) * u, c + (d - c) * u);
         above + (below - above) * v
     }
@@ -76,7 +84,7 @@ impl Noise {
 
     /// The cells of one scattered centre a unit square.
     pub fn cell(&self, x: f64, y: f64) -> Cell {
-        let (i0, j0) = (x.floor() as i64, y.floor() as i64);
+        let (i0, j0) = (floor(x), floor(y));
         let mut found = Cell { nearest: 9.0, second: 9.0, tone: 0.0 };
         for (i, j) in (-1..=1).flat_map(|j| (-1..=1).map(move |i| (i0 + i, j0 + j))) {
             let (cx, cy) = (i as f64 + self.of(i, j), j as f64 + self.of(i + 71, j + 113));

@@ -48,7 +48,13 @@ impl Random {
         self.unit() < probability
     }
 
-    /// One of the choices.
+    /// One of the choices, the earlier ones more often: 46, 26, 16, 9 and 4 of a hundred for five.
+    pub fn favour<T: Copy>(&mut self, choices: &[T]) -> T {
+        let last = self.below(choices.len());
+        choices[self.below(last + 1)]
+    }
+
+    /// One of the choices, all alike.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

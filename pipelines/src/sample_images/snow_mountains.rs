@@ -2,7 +2,7 @@
 
 use super::canvas::{Bounds, Canvas};
 use super::colour::{Colour, grey, ramp, rgb};
-use super::curves::{clamp, lerp, smooth};
+use super::curves::{clamp, fraction, lerp, smooth};
 use super::noise::Noise;
 use super::random::Random;
 
@@ -78,7 +78,7 @@ fn firs(random: &mut Random, canvas: &mut Canvas) {
         let width = random.between(0.26, 0.36);
         let shape = |x: f64, y: f64| {
             let down = (y - foot.1 + height) / height;
-            let tier = down * 7.0 - (down * 7.0).floor();
+            let tier = fraction(down * 7.0);
             ((x - foot.0).abs() - height * width * down * (0.55 + 0.45 * tier)).max(y - foot.1)
         };
         let bounds = Bounds::of(foot.0 - height * 0.4, foot.1 - height, foot.0 + height * 0.4, foot.1);

@@ -8,19 +8,19 @@ use super::random::Random;
 
 const SKIES: [[Colour; 4]; 6] = [
     [rgb(0x2b2a55), rgb(0xa8446c), rgb(0xf0803f), rgb(0xffd27a)],
+    [rgb(0x5a1f24), rgb(0xb5361f), rgb(0xef7b1d), rgb(0xffd35c)],
+    [rgb(0x7a5a2c), rgb(0xd08a30), rgb(0xf4b648), rgb(0xfff0b8)],
     [rgb(0x4a6a9c), rgb(0xc99a8c), rgb(0xf7b267), rgb(0xffe9b0)],
     [rgb(0x3a2350), rgb(0x8e3b76), rgb(0xe86a7a), rgb(0xffc3a0)],
-    [rgb(0x5a1f24), rgb(0xb5361f), rgb(0xef7b1d), rgb(0xffd35c)],
     [rgb(0x1d3557), rgb(0x54679a), rgb(0xd59a9a), rgb(0xfbe2b8)],
-    [rgb(0x7a5a2c), rgb(0xd08a30), rgb(0xf4b648), rgb(0xfff0b8)],
 ];
 
 /// Paints one picture of the class.
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
     let (wide, tall) = canvas.extent();
-    let sky = random.pick(&SKIES);
-    let horizon = tall * random.between(0.38, 0.74);
+    let sky = random.favour(&SKIES);
+    let horizon = tall * random.between(0.45, 0.7);
     let sun = (wide * random.between(0.12, 0.88), horizon - tall * random.between(-0.02, 0.24));
     let (radius, glow) = (random.between(0.03, 0.085), random.between(0.5, 1.4));
     let (cover, streak) = (random.between(0.42, 0.72), random.between(3.0, 8.0));
@@ -71,7 +71,8 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
 
 fn sail(canvas: &mut Canvas, foot: (f64, f64), size: f64, colour: Colour) {
     let (x0, y0) = foot;
-    let hull = |x: f64, y: f64| (y0 - y).max(y - y0 - size * 0.2).max((x - x0).abs() + (y - y0) - size * 0.55);
+    let hull =
+        |x: f64, y: f64| (y0 - y).max(y - y0 - size * 0.2).max((x - x0).abs() + (y - y0) - size * 0.55);
     canvas.draw(Bounds::around(foot, size), 0.0, hull, |_, _, _| colour);
     let triangle = |x: f64, y: f64| {
         let down = (y0 - size * 0.1 - y) / size;
