@@ -2,4 +2,6 @@
 
 pub mod similarity;
 
+pub mod sqfd;
+
 pub mod quality;

@@ -1,0 +1,64 @@
+//! Which instructions a kernel uses.
+
+use std::fmt;
+
+/// A family of vector instructions; every one computes the same distances within the declared error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CodePath {
+    /// Plain Rust that the compiler vectorises for the least machine of its target.
+    Portable,
+    /// Eight lanes: AVX2 and FMA.
+    Avx2,
+    /// Sixteen lanes: AVX-512 F and DQ.
+    Avx512,
+}
+
+impl CodePath {
+    /// The fastest path of this machine.
+    pub fn detect() -> Self {
+        *Self::available().last().expect("the portable path is always available")
+    }
+
+    /// All paths of this machine, the slowest first.
+    pub fn available() -> Vec<Self> {
+        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|path| path.is_available()).collect()
+    }
+
+    /// Whether this machine has the instructions.
+    pub fn is_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Self::Portable => true,
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        matches!(self, Self::Portable)
+    }
+}
+
+impl fmt::Display for CodePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detection_picks_an_available_path() {
+        assert!(CodePath::Portable.is_available());
+        assert!(CodePath::available().contains(&CodePath::detect()));
+    }
+}

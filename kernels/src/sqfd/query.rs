@@ -1,0 +1,108 @@
+//! A query signature made ready once for many candidates, with the error of the fast paths against it.
+
+use super::bound::Bound;
+use super::columns::SignatureRef;
+use super::reference;
+use crate::similarity::{Measure, Similarity};
+
+/// Query centroids that the inner loop takes at a time.
+pub(super) const ROWS: usize = 4;
+
+/// A query signature in the layout of the inner loop, the same for every code path.
+///
+/// For the Gaussian the coordinates are moved by the query's mean and scaled by sqrt(alpha log2 e), so that the
+/// exponent of two becomes an expanded square around a centre near the data.
+#[derive(Clone, Debug)]
+pub struct PreparedQuery {
+    measure: Measure,
+    centre: Vec<f32>,
+    scale: f32,
+    /// `dimensions + 1` entries for each [`ROWS`] centroids: their coordinates, then the number each adds at the
+    /// end (`terms.rs`). Missing centroids of the last group weigh nothing.
+    groups: Vec<[f32; ROWS]>,
+    sigma_self: f64,
+    bound: Bound,
+}
+
+impl PreparedQuery {
+    /// Prepares a query of at least one centroid; its own sigma is computed here, in f64.
+    pub fn new(measure: Measure, signature: SignatureRef<'_>) -> Self {
+        let dimensions = signature.dimensions();
+        let gaussian = measure.similarity() == Similarity::Gaussian;
+        let (centre, scale) = if gaussian {
+            let scale = (measure.alpha() * std::f64::consts::LOG2_E).sqrt() as f32;
+            ((0..dimensions).map(|d| mean(signature.coordinate(d), signature.weights())).collect(), scale)
+        } else {
+            (vec![0.0; dimensions], 1.0)
+        };
+        let mut groups = vec![[0.0; ROWS]; signature.len().div_ceil(ROWS) * (dimensions + 1)];
+        for ends in groups.iter_mut().skip(dimensions).step_by(dimensions + 1) {
+            *ends = [if gaussian { f32::NEG_INFINITY } else { 0.0 }; ROWS];
+        }
+        let mut bound = Bound::new(&measure, dimensions, signature.len());
+        for (i, &weight) in signature.weights().iter().enumerate() {
+            let group = &mut groups[i / ROWS * (dimensions + 1)..][..=dimensions];
+            let mut norm = 0.0;
+            for (d, &centre) in centre.iter().enumerate() {
+                let moved = (f64::from(signature.coordinate(d)[i]) - f64::from(centre)) * f64::from(scale);
+                // The norm is that of the rounded number, so that rounding moves a centroid, not its exponent.
+                norm += f64::from(moved as f32).powi(2);
+                group[d][i % ROWS] = if gaussian { 2.0 * moved as f32 } else { moved as f32 };
+            }
+            let weight = f64::from(weight);
+            group[dimensions][i % ROWS] =
+                if gaussian { (weight.log2() - norm) as f32 } else { weight as f32 };
+            bound.add_centroid(weight, norm.sqrt());
+        }
+        let sigma_self = reference::sigma_self(&measure, signature);
+        Self { measure, centre, scale, groups, sigma_self, bound }
+    }
+
+    /// The measure that the query was prepared for.
+    pub fn measure(&self) -> Measure {
+        self.measure
+    }
+
+    /// Number of coordinates of a centroid.
+    pub fn dimensions(&self) -> usize {
+        self.centre.len()
+    }
+
+    /// The query's similarity to itself, as in [`reference::sigma_self`].
+    pub fn sigma_self(&self) -> f64 {
+        self.sigma_self
+    }
+
+    /// How far the square of a fast distance may lie from the square of the reference's, near distance `range`.
+    ///
+    /// `sigma_self_min` is the least of the candidates' own sigmas; only `minus`, whose sums have no bound of
+    /// their own, depends on it. Infinite when f32 cannot carry these coordinates at this alpha.
+    pub fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
+        self.bound.squared(range * range - self.sigma_self - sigma_self_min)
+    }
+
+    /// How far a fast distance may lie on the wrong side of `range`; see [`distance_error`](super::distance_error).
+    pub fn distance_error(&self, range: f64, sigma_self_min: f64) -> f64 {
+        super::distance_error(self.error_squared(range, sigma_self_min), range)
+    }
+
+    pub(super) fn centre(&self) -> &[f32] {
+        &self.centre
+    }
+
+    pub(super) fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    pub(super) fn groups(&self) -> &[[f32; ROWS]] {
+        &self.groups
+    }
+}
+
+fn mean(coordinates: &[f32], weights: &[f32]) -> f32 {
+    let (sum, total) = coordinates
+        .iter()
+        .zip(weights)
+        .fold((0.0, 0.0), |(sum, total), (&x, &w)| (sum + f64::from(w) * f64::from(x), total + f64::from(w)));
+    if total > 0.0 { (sum / total) as f32 } else { 0.0 }
+}

@@ -1,0 +1,128 @@
+//! One pair's term of sigma, for every measure: what the inner loop does a dimension, and at the end of a pair.
+//!
+//! The query side of a pair carries one number beside its coordinates (`query_end`), the candidate side another
+//! (`candidate_start`). For the Gaussian they are the two squared norms of the expanded square, the query's with
+//! the logarithm of its weight added; for the rest they are the query's weight, and unused.
+
+use super::lanes::Lanes;
+
+/// How a pair of centroids becomes its term, not yet weighted by the candidate's weight.
+pub(super) trait Term: Copy {
+    /// Before the first dimension.
+    fn start<L: Lanes>(self, lanes: L, candidate_start: L::V) -> L::V;
+    /// One dimension: coordinates of the query and of the candidate.
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, query: L::V, candidate: L::V) -> L::V;
+    /// After the last dimension.
+    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V;
+}
+
+/// `exp2(query . candidate + candidate_start + query_end)`: the Gaussian over L2, its constants folded into the
+/// coordinates. Adding the query's norm last keeps that rounding proportional to the exponent.
+#[derive(Clone, Copy)]
+pub(super) struct Gaussian;
+
+impl Term for Gaussian {
+    #[inline(always)]
+    fn start<L: Lanes>(self, _: L, candidate_start: L::V) -> L::V {
+        candidate_start
+    }
+    #[inline(always)]
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, query: L::V, candidate: L::V) -> L::V {
+        lanes.mul_add(query, candidate, sum)
+    }
+    #[inline(always)]
+    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V {
+        lanes.exp2(lanes.add(sum, query_end))
+    }
+}
+
+/// Any other measure: the ground distance by differences, then the similarity, times the query's weight.
+#[derive(Clone, Copy)]
+pub(super) struct Direct<G, S>(pub G, pub S);
+
+impl<G: GroundTerm, S: SimilarityTerm> Term for Direct<G, S> {
+    #[inline(always)]
+    fn start<L: Lanes>(self, lanes: L, _: L::V) -> L::V {
+        lanes.splat(0.0)
+    }
+    #[inline(always)]
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, query: L::V, candidate: L::V) -> L::V {
+        self.0.step(lanes, sum, lanes.sub(query, candidate))
+    }
+    #[inline(always)]
+    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V {
+        lanes.mul(query_end, self.1.of(lanes, self.0.end(lanes, sum)))
+    }
+}
+
+/// A ground metric as a running sum over the dimensions.
+pub(super) trait GroundTerm: Copy {
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, difference: L::V) -> L::V;
+    #[inline(always)]
+    fn end<L: Lanes>(self, _: L, sum: L::V) -> L::V {
+        sum
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct L1;
+
+impl GroundTerm for L1 {
+    #[inline(always)]
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, difference: L::V) -> L::V {
+        lanes.add(sum, lanes.abs(difference))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct L2;
+
+impl GroundTerm for L2 {
+    #[inline(always)]
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, difference: L::V) -> L::V {
+        lanes.mul_add(difference, difference, sum)
+    }
+    #[inline(always)]
+    fn end<L: Lanes>(self, lanes: L, sum: L::V) -> L::V {
+        lanes.sqrt(sum)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct SquaredL2;
+
+impl GroundTerm for SquaredL2 {
+    #[inline(always)]
+    fn step<L: Lanes>(self, lanes: L, sum: L::V, difference: L::V) -> L::V {
+        lanes.mul_add(difference, difference, sum)
+    }
+}
+
+/// A similarity of a ground distance.
+pub(super) trait SimilarityTerm: Copy {
+    fn of<L: Lanes>(self, lanes: L, distance: L::V) -> L::V;
+}
+
+/// `1 / (alpha + d)`.
+#[derive(Clone, Copy)]
+pub(super) struct Heuristic {
+    pub alpha: f32,
+}
+
+impl SimilarityTerm for Heuristic {
+    #[inline(always)]
+    fn of<L: Lanes>(self, lanes: L, distance: L::V) -> L::V {
+        lanes.div(lanes.splat(1.0), lanes.add(lanes.splat(self.alpha), distance))
+    }
+}
+
+/// `-d`.
+#[derive(Clone, Copy)]
+pub(super) struct Minus;
+
+impl SimilarityTerm for Minus {
+    #[inline(always)]
+    fn of<L: Lanes>(self, lanes: L, distance: L::V) -> L::V {
+        lanes.sub(lanes.splat(0.0), distance)
+    }
+}

@@ -1,0 +1,173 @@
+//! The fast paths against the reference: within the declared error on every path, measure and shape.
+
+use proptest::prelude::*;
+
+use super::testing::{Store, every_measure};
+use super::*;
+use crate::similarity::{Ground, Measure, Similarity};
+
+/// Every row of the store as the query, on every path, within the declared error of the reference.
+fn check(measure: Measure, store: &Store) {
+    store.with(|columns| {
+        let rows: Vec<u32> = (0..columns.rows() as u32).collect();
+        let sigma_self: Vec<f64> =
+            rows.iter().map(|&row| reference::sigma_self(&measure, columns.signature(row as usize))).collect();
+        let sigma_self_min = sigma_self.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut found = vec![0.0; rows.len()];
+        for &row in rows.iter().take(4) {
+            let signature = columns.signature(row as usize);
+            let query = PreparedQuery::new(measure, signature);
+            for path in CodePath::available() {
+                Evaluator::new(path).distances(&query, columns, &rows, &sigma_self, &mut found);
+                for (&other, &found) in rows.iter().zip(&found) {
+                    let expected = reference::sqfd(&measure, signature, columns.signature(other as usize));
+                    let allowed = query.distance_error(expected, sigma_self_min);
+                    assert!(
+                        (found - expected).abs() <= allowed,
+                        "{path} {measure:?}: {found}, not {expected} within {allowed:e}; rows {row} and {other}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_path_is_within_its_declared_error(
+        seed: u64,
+        dimensions in 1usize..=12,
+        sizes in prop::collection::vec(prop_oneof![Just(1usize), Just(2), 1usize..=40, Just(230)], 1..8),
+        alpha in prop_oneof![Just(0.01), Just(0.2), Just(1.28), Just(3.0), Just(10.0)],
+        spread in prop_oneof![Just(0.01), Just(1.0), Just(4.0), Just(10.0), Just(1000.0)],
+    ) {
+        let store = Store::random(seed, dimensions, &sizes, spread);
+        for measure in every_measure(alpha) {
+            check(measure, &store);
+        }
+    }
+}
+
+#[test]
+fn a_signature_larger_than_a_stream_is_cut_and_summed() {
+    let store = Store::random(3, 7, &[3, 2048, 81, 1025], 3.0);
+    for measure in every_measure(0.2) {
+        check(measure, &store);
+    }
+}
+
+#[test]
+fn far_points_have_nothing_in_common() {
+    let mut store = Store::random(5, 7, &[40, 40, 3], 1.0);
+    for column in &mut store.coordinates {
+        column[40..80].iter_mut().for_each(|x| *x += 1e6);
+        column[80] = 3e19;
+        column[81] = f32::MAX;
+        column[82] = -f32::MAX;
+    }
+    check(Measure::new(Similarity::Gaussian, Ground::L2, 3.0).unwrap(), &store);
+}
+
+#[test]
+fn an_offset_common_to_all_costs_no_precision() {
+    let mut store = Store::random(6, 7, &[60, 81, 50], 2.0);
+    store.coordinates.iter_mut().flatten().for_each(|x| *x += 1024.0);
+    let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap();
+    check(measure, &store);
+    store.with(|columns| {
+        let query = PreparedQuery::new(measure, columns.signature(0));
+        assert!(query.error_squared(0.5, 0.0) < 3e-5, "{:e}", query.error_squared(0.5, 0.0));
+    });
+}
+
+#[test]
+fn duplicated_signatures_are_close_to_nothing_apart() {
+    let mut store = Store::random(8, 7, &[81], 4.0);
+    for column in store.coordinates.iter_mut().chain([&mut store.weights]) {
+        column.extend_from_within(..);
+    }
+    store.offsets.push(162);
+    for measure in every_measure(1.28) {
+        check(measure, &store);
+    }
+}
+
+#[test]
+fn typical_distances_are_right_to_a_hundred_thousandth() {
+    let store = Store::random(9, 7, &[81, 60, 75, 100, 230, 50], 3.0);
+    for alpha in [0.01, 0.2, 0.64, 1.28, 3.0] {
+        let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap();
+        store.with(|columns| {
+            let rows: Vec<u32> = (1..columns.rows() as u32).collect();
+            let signature = |row: usize| columns.signature(row);
+            let sigma_self: Vec<f64> =
+                (0..columns.rows()).map(|row| reference::sigma_self(&measure, signature(row))).collect();
+            let query = PreparedQuery::new(measure, signature(0));
+            let mut found = vec![0.0; rows.len()];
+            for path in CodePath::available() {
+                Evaluator::new(path).distances(&query, columns, &rows, &sigma_self, &mut found);
+                for (&row, &found) in rows.iter().zip(&found) {
+                    let expected = reference::sqfd(&measure, signature(0), signature(row as usize));
+                    assert!((found - expected).abs() < 1e-5, "{path} {alpha}: {found}, not {expected}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_result_does_not_depend_on_the_other_rows() {
+    let store = Store::random(10, 7, &[81, 5, 33, 230, 64, 1, 300, 700, 17], 3.0);
+    for measure in every_measure(0.64) {
+        store.with(|columns| {
+            let query = PreparedQuery::new(measure, columns.signature(0));
+            for path in CodePath::available() {
+                let mut evaluator = Evaluator::new(path);
+                let rows: Vec<u32> = (0..columns.rows() as u32).rev().collect();
+                let mut all = vec![0.0; rows.len()];
+                evaluator.sigma_cross(&query, columns, &rows, &mut all);
+                for (&row, &expected) in rows.iter().zip(&all) {
+                    let mut alone = [0.0];
+                    evaluator.sigma_cross(&query, columns, &[row], &mut alone);
+                    assert_eq!(alone[0].to_bits(), expected.to_bits(), "{path} {measure:?} row {row}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn no_rows_and_empty_signatures_are_harmless() {
+    let mut store = Store::random(12, 3, &[4], 1.0);
+    store.offsets.push(4);
+    store.with(|columns| {
+        for measure in every_measure(0.2) {
+            let query = PreparedQuery::new(measure, columns.signature(0));
+            for path in CodePath::available() {
+                let mut evaluator = Evaluator::new(path);
+                evaluator.sigma_cross(&query, columns, &[], &mut []);
+                let mut found = [1.0];
+                evaluator.sigma_cross(&query, columns, &[1], &mut found);
+                assert_eq!(found, [0.0]);
+            }
+        }
+    });
+}
+
+#[test]
+fn coordinates_beyond_f32_have_an_infinite_error() {
+    let store = Store::random(13, 7, &[10], 1e6);
+    let measure = Measure::new(Similarity::Gaussian, Ground::L2, 1.0).unwrap();
+    let error =
+        store.with(|columns| PreparedQuery::new(measure, columns.signature(0)).distance_error(0.5, 0.0));
+    assert_eq!(error, f64::INFINITY);
+}
+
+#[test]
+fn the_error_of_a_distance_is_the_smaller_of_two() {
+    assert_eq!(distance_error(1e-6, 0.0), 1e-3);
+    assert_eq!(distance_error(1e-6, 0.5), 2e-6);
+    assert_eq!(distance_error(0.0, 0.0), 0.0);
+}

@@ -1,0 +1,198 @@
+//! The vector operations in AVX2 and AVX-512, and the doors to code compiled for them.
+//!
+//! A value of [`Avx2`] or [`Avx512`] is made only behind a door, and a door is opened only after the machine was
+//! asked for the instructions: so every operation below has them.
+
+#![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
+
+use std::arch::x86_64::*;
+
+use super::job::Job;
+use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND, polynomial};
+use super::path::CodePath;
+
+/// Does the job with AVX2.
+pub(super) fn run_avx2(job: &mut Job<'_>) {
+    #[target_feature(enable = "avx2,fma")]
+    fn door(job: &mut Job<'_>) {
+        job.run(Avx2(()));
+    }
+    assert!(CodePath::Avx2.is_available());
+    // SAFETY: the line above asked for both features.
+    unsafe { door(job) }
+}
+
+/// Does the job with AVX-512.
+pub(super) fn run_avx512(job: &mut Job<'_>) {
+    #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+    fn door(job: &mut Job<'_>) {
+        job.run(Avx512(()));
+    }
+    assert!(CodePath::Avx512.is_available());
+    // SAFETY: the line above asked for all four features.
+    unsafe { door(job) }
+}
+
+/// Asks memory for a cache line's worth of numbers from each line of the slice, into the second level.
+#[inline(always)]
+pub(super) fn prefetch(numbers: &[f32]) {
+    for line in numbers.chunks(16) {
+        // SAFETY: a prefetch of any address is allowed, and this one lies in a slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
+    }
+}
+
+/// Eight lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+impl Lanes for Avx2 {
+    const COUNT: usize = 8;
+    type V = __m256;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m256 {
+        let from: &[f32; 8] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves AVX, and the reference eight readable numbers.
+        unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store(self, x: __m256, to: &mut [f32]) {
+        let to: &mut [f32; 8] = to.first_chunk_mut().expect("a whole vector");
+        // SAFETY: self proves AVX, and the reference eight writable numbers.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), x) }
+    }
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    #[inline(always)]
+    fn sub(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    fn div(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: self proves FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn abs(self, a: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_sqrt_ps(a) }
+    }
+    #[inline(always)]
+    fn exp2(self, a: __m256) -> __m256 {
+        // The second operand is what a NaN in the first becomes.
+        // SAFETY: self proves AVX.
+        let a = unsafe { _mm256_max_ps(a, _mm256_set1_ps(EXPONENT_MIN)) };
+        let rounded = self.add(a, self.splat(ROUND));
+        let fraction = self.sub(a, self.sub(rounded, self.splat(ROUND)));
+        let power = polynomial(self, fraction, &EXP2_NEAREST);
+        // SAFETY: self proves AVX2.
+        let exponent = unsafe { _mm256_slli_epi32::<23>(_mm256_castps_si256(rounded)) };
+        // SAFETY: self proves AVX2.
+        unsafe { _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(power), exponent)) }
+    }
+}
+
+/// Sixteen lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// Minimax polynomial of 2^f for f in 0..1, lowest power first: `vscalefps` takes the integer below.
+const EXP2_BELOW: [f32; 6] =
+    [0.999_999_94, 0.693_153_1, 0.240_153_61, 0.055_826_317, 0.008_989_34, 0.001_877_576_7];
+
+/// Rounds towards minus infinity, keeps no bits of the fraction, raises no exception.
+const BELOW: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+
+impl Lanes for Avx512 {
+    const COUNT: usize = 16;
+    type V = __m512;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> __m512 {
+        let from: &[f32; 16] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves AVX-512 F, and the reference sixteen readable numbers.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+    #[inline(always)]
+    fn store(self, x: __m512, to: &mut [f32]) {
+        let to: &mut [f32; 16] = to.first_chunk_mut().expect("a whole vector");
+        // SAFETY: self proves AVX-512 F, and the reference sixteen writable numbers.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) }
+    }
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn abs(self, a: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_abs_ps(a) }
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_sqrt_ps(a) }
+    }
+    #[inline(always)]
+    fn exp2(self, a: __m512) -> __m512 {
+        // The second operand is what a NaN in the first becomes.
+        // SAFETY: self proves AVX-512 F.
+        let a = unsafe { _mm512_max_ps(a, _mm512_set1_ps(EXPONENT_MIN)) };
+        // SAFETY: self proves AVX-512 DQ.
+        let fraction = unsafe { _mm512_reduce_ps::<BELOW>(a) };
+        let power = polynomial(self, fraction, &EXP2_BELOW);
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_scalef_ps(power, a) }
+    }
+}
