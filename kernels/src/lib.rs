@@ -1,5 +1,7 @@
 //! Placeholder until the first module lands.
 
+pub mod extract;
+
 pub mod similarity;
 
 pub mod sqfd;
