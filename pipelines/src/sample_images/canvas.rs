@@ -91,6 +91,28 @@ impl Canvas {
         }
     }
 
+    /// Draws what lies between a crest, given for each x, and `bottom`; `colour` sees x, y and the crest's y.
+    pub fn draw_below(
+        &mut self,
+        crest: impl Fn(f64) -> f64,
+        bottom: f64,
+        colour: impl Fn(f64, f64, f64) -> Colour,
+    ) {
+        let rows = ((bottom / self.pixel + 1.0).max(0.0) as u32).min(self.rows);
+        for column in 0..self.columns {
+            let x = (f64::from(column) + 0.5) * self.pixel;
+            let top = crest(x);
+            for row in (top / self.pixel - 1.0).max(0.0) as u32..rows {
+                let y = (f64::from(row) + 0.5) * self.pixel;
+                let cover = clamp(0.5 + (y - top) / self.pixel);
+                if cover > 0.0 {
+                    let under = &mut self.colours[row as usize * self.columns as usize + column as usize];
+                    *under = under.mix(colour(x, y, top), cover);
+                }
+            }
+        }
+    }
+
     /// Draws a disc of one colour.
     pub fn disc(&mut self, centre: (f64, f64), radius: f64, soft: f64, colour: Colour) {
         let distance = |x: f64, y: f64| length(x - centre.0, y - centre.1) - radius;

@@ -70,10 +70,3 @@ pub fn fade(value: f64) -> f64 {
     let half = quarter * quarter;
     half * half
 }
-
-/// Distance of (x, y) to the segment from `a` to `b`.
-pub fn to_segment(x: f64, y: f64, a: (f64, f64), b: (f64, f64)) -> f64 {
-    let (px, py, dx, dy) = (x - a.0, y - a.1, b.0 - a.0, b.1 - a.1);
-    let along = clamp((px * dx + py * dy) / (dx * dx + dy * dy).max(1e-12));
-    length(px - dx * along, py - dy * along)
-}

@@ -1,6 +1,6 @@
 //! `desert_dunes`: rows of dunes with a lit and a shaded flank each, ripples in the sand, a pale, blue or evening sky.
 
-use super::canvas::{Bounds, Canvas};
+use super::canvas::Canvas;
 use super::colour::{Colour, ramp, rgb};
 use super::curves::{fade, lerp, sine, smooth};
 use super::noise::Noise;
@@ -37,17 +37,21 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let rows = random.count(3, 6);
     let side = random.pick(&[-1.0, 1.0]);
     let ripples = random.between(22.0, 60.0);
+    let nearness = |row: usize| (row as f64 + 0.3) / rows as f64;
+    let base_at = |near: f64| horizon + (tall - horizon) * near * near.sqrt() - 0.02;
     for row in 0..rows {
-        let near = (row as f64 + 0.3) / rows as f64;
-        let base = horizon + (tall - horizon) * near * near.sqrt() - 0.02;
+        let near = nearness(row);
+        let base = base_at(near);
         let height = lerp(0.05, 0.3, near) * random.between(0.6, 1.3);
         let stretch = random.between(1.2, 2.4) / lerp(0.4, 1.0, near);
         let (offset, slant) = (random.between(0.0, 90.0), random.between(0.6, 2.2) * side);
         let crest = |x: f64| base - height * (noise.ridge(x * stretch * 0.6 + offset, offset, 2) - 0.55);
         let haze = 0.55 * (1.0 - near) * (1.0 - near);
-        let shape = |x: f64, y: f64| crest(x) - y;
-        canvas.draw(Bounds::of(0.0, base - height, wide, tall), 0.0, shape, |x, y, _| {
-            let below = (y - crest(x)) / height;
+        let next = nearness(row + 1);
+        // The next row hides the rest: its crest is nowhere lower than this.
+        let bottom = if row + 1 == rows { tall } else { base_at(next) + 0.55 * 1.3 * lerp(0.05, 0.3, next) };
+        canvas.draw_below(crest, bottom, |x, y, top| {
+            let below = (y - top) / height;
             // A crest runs where the noise crosses one half: lit on one side of it, shaded on the other.
             let u = (x - below * height * slant) * stretch * 0.6 + offset;
             let field = noise.at(u + 0.22 * noise.at(x * 3.0, y * 3.0), offset + below * 0.35) - 0.5;
@@ -56,7 +60,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
                 lerp(0.5 - 0.42 * fade(field.abs() * 5.0), 0.5 + 0.45 * fade(field.abs() * 4.0), flank);
             let wobble = noise.fbm(x * 5.0, y * 6.0, 3);
             let ripple = 0.05 * near * flank * sine(y * ripples / (0.4 + near) + wobble * 5.0 + x * 6.0);
-            let fine = 0.08 * (noise.fbm(x * 40.0, y * 60.0, 2) - 0.5);
+            let fine = 0.06 * (noise.at(x * 70.0, y * 90.0) - 0.5);
             ramp(&sand, face + ripple + fine + 0.18 * (wobble - 0.5)).mix(sky[2], haze)
         });
     }

@@ -79,14 +79,12 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
 }
 
 fn ground(canvas: &mut Canvas, noise: &Noise, wood: &Wood, (level, row): (f64, f64), haze: f64) {
-    canvas.paint(|x, y, under| {
-        let edge = level + 0.07 * (noise.fbm(x * 3.0, row * 9.0, 4) - 0.5);
-        if y < edge - 0.02 {
-            return under;
-        }
+    let (_, tall) = canvas.extent();
+    let edge = |x: f64| level + 0.07 * (noise.fbm(x * 3.0, row * 9.0, 4) - 0.5);
+    canvas.draw_below(edge, tall, |x, y, _| {
         let litter = noise.fbm(x * 18.0, y * 34.0 + row, 3);
         let colour = (wood.ground * lerp(0.5, 1.4, litter)).mix(wood.leaf[1], smooth(0.5, 0.75, litter));
-        under.mix(colour.mix(wood.mist, haze), smooth(edge - 0.01, edge + 0.01, y + 0.02 * (litter - 0.5)))
+        colour.mix(wood.mist, haze)
     });
 }
 
@@ -115,7 +113,7 @@ fn canopy(canvas: &mut Canvas, noise: &Noise, wood: &Wood, (level, near): (f64, 
         if y > level * 2.2 {
             return under;
         }
-        let mass = noise.fbm(x * scale * 0.5 + near * 30.0, y * scale * 0.6, 5);
+        let mass = noise.fbm(x * scale * 0.5 + near * 30.0, y * scale * 0.6, 4);
         let cover = smooth(-0.02, 0.05, mass - 0.3 - 0.3 * y / level);
         if cover == 0.0 {
             return under;

@@ -38,7 +38,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     });
     let size = random.between(0.06, 0.2);
     let (lobed, slim) = (random.chance(0.45), random.between(0.24, 0.6));
-    let fill = random.between(0.7, 2.4);
+    let fill = random.between(0.7, 2.1);
     let count = ((fill * wide * tall / (size * size * 1.3)) as usize).clamp(10, 320);
     for layer in 0..count {
         let leaf = Leaf {
@@ -62,10 +62,15 @@ fn draw(canvas: &mut Canvas, noise: &Noise, leaf: &Leaf) {
     };
     let shape = |u: f64, v: f64| {
         if leaf.lobed {
+            let away = length(u, v);
+            if away > 1.0 {
+                // Outside the longest lobe the angle does not matter.
+                return away - 0.97;
+            }
             let turns = angle(u, v);
             // Five lobes and a notch at the stem.
             let lobe = 0.68 + 0.22 * sine(turns * 5.0 + 0.25) + 0.07 * sine(turns * 25.0);
-            length(u, v) - lobe * lerp(1.0, 0.4, smooth(0.36, 0.5, turns.abs()))
+            away - lobe * lerp(1.0, 0.4, smooth(0.36, 0.5, turns.abs()))
         } else {
             let width = leaf.slim * (1.0 - u * u) * (1.0 - 0.25 * u) + 0.02 * sine(u * 9.0);
             v.abs() - width.max(-0.5) + (u.abs() - 1.0).max(0.0)

@@ -2,16 +2,38 @@
 
 use super::canvas::Canvas;
 use super::colour::{Colour, grey, hsv, rgb};
-use super::curves::{direction, fade, floor, fraction, length, lerp, smooth, to_segment};
+use super::curves::{clamp, direction, fade, floor, fraction, length, lerp, smooth};
 use super::noise::Noise;
 use super::random::Random;
 
 struct Tube {
-    points: Vec<(f64, f64)>,
+    segments: Vec<Segment>,
     centre: (f64, f64),
     reach: f64,
     light: Colour,
     half: f64,
+}
+
+/// A straight piece of a tube, from `start` along `way`; `scale` is one over the square of its length.
+struct Segment {
+    start: (f64, f64),
+    way: (f64, f64),
+    scale: f64,
+}
+
+impl Segment {
+    fn between(a: (f64, f64), b: (f64, f64)) -> Self {
+        let way = (b.0 - a.0, b.1 - a.1);
+        Self { start: a, way, scale: 1.0 / (way.0 * way.0 + way.1 * way.1).max(1e-12) }
+    }
+
+    /// Square of the distance from (x, y).
+    fn square(&self, x: f64, y: f64) -> f64 {
+        let (px, py) = (x - self.start.0, y - self.start.1);
+        let along = clamp((px * self.way.0 + py * self.way.1) * self.scale);
+        let (dx, dy) = (px - self.way.0 * along, py - self.way.1 * along);
+        dx * dx + dy * dy
+    }
 }
 
 /// Paints one picture of the class.
@@ -49,24 +71,23 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         let reach = size * random.between(0.6, 1.3);
         let points = outline(random, centre, reach);
         if random.chance(0.3) {
-            let inner =
+            let inner: Vec<_> =
                 points.iter().map(|p| (lerp(centre.0, p.0, 0.75), lerp(centre.1, p.1, 0.75))).collect();
             let light = hsv(hue + random.bell() * spread + 0.15, 0.9, 1.0);
-            tubes.push(Tube { points: inner, centre, reach, light, half });
+            tubes.push(Tube { segments: chain(&inner), centre, reach, light, half });
         }
-        tubes.push(Tube { points, centre, reach, light, half });
+        tubes.push(Tube { segments: chain(&points), centre, reach, light, half });
     }
     let glow = random.between(0.5, 1.0);
     canvas.paint(|x, y, under| {
         let (mut light, mut tube_cover, mut tube_colour) = (grey(0.0), 0.0, grey(0.0));
         for tube in &tubes {
             let away = (x - tube.centre.0).abs().max((y - tube.centre.1).abs());
-            let range = tube.reach * 1.3 + 0.2;
+            let range = tube.reach * 1.2 + 0.18;
             if away > range {
                 continue;
             }
-            let near =
-                tube.points.windows(2).map(|ends| to_segment(x, y, ends[0], ends[1])).fold(9.0, f64::min);
+            let near = tube.segments.iter().map(|segment| segment.square(x, y)).fold(9.0, f64::min).sqrt();
             // The light falls off before the range ends, so that no square shows.
             let halo = (0.4 * fade(near * 11.0) + 0.6 * fade(near * 34.0)) * smooth(range, range * 0.6, away);
             light = light + tube.light * halo;
@@ -79,6 +100,10 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
         let lit = under + under.tinted(light) * 2.6;
         lit.screen(light * (0.5 * glow)).mix(tube_colour, tube_cover)
     });
+}
+
+fn chain(points: &[(f64, f64)]) -> Vec<Segment> {
+    points.windows(2).map(|ends| Segment::between(ends[0], ends[1])).collect()
 }
 
 fn outline(random: &mut Random, centre: (f64, f64), reach: f64) -> Vec<(f64, f64)> {

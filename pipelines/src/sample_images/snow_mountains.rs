@@ -9,7 +9,7 @@ use super::random::Random;
 /// Paints one picture of the class.
 pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let noise = Noise::new(random);
-    let (wide, tall) = canvas.extent();
+    let (_, tall) = canvas.extent();
     let sky = random.pick(&[
         [rgb(0x2a66b0), rgb(0x7fb2de), rgb(0xd6e6f0)],
         [rgb(0x5a7fa4), rgb(0x9fb6c8), rgb(0xdfe4e6)],
@@ -28,20 +28,23 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let snowline = random.between(-0.1, 0.65);
     let ranges = random.count(2, 3);
     let top = random.between(0.12, 0.34);
+    let nearness = |range: usize| (range + 1) as f64 / ranges as f64;
+    let base_at = |range: usize| tall * (top + 0.34 * nearness(range) * nearness(range));
     for range in 0..ranges {
-        let near = (range + 1) as f64 / ranges as f64;
-        let base = tall * (top + 0.34 * near * near);
+        let near = nearness(range);
+        let base = base_at(range);
         let height = tall * random.between(0.28, 0.45);
         let (stretch, offset) = (random.between(1.0, 2.0), random.between(0.0, 90.0));
         let crest = |x: f64| base + height * (0.55 - noise.ridge(x * stretch + offset, offset, 5));
         let haze = 0.55 * (1.0 - near);
-        let shape = |x: f64, y: f64| crest(x) - y;
-        canvas.draw(Bounds::of(0.0, base - height, wide, tall), 0.0, shape, |x, y, _| {
+        // The next range hides the rest: its crest is nowhere lower than this.
+        let bottom = if range + 1 == ranges { tall } else { base_at(range + 1) + tall * 0.55 * 0.45 };
+        canvas.draw_below(crest, bottom, |x, y, _| {
             let (u, v) = (x * 3.4 + offset, y * 2.6 + (y - x) * 0.5);
-            let here = noise.ridge(u, v, 5);
+            let here = noise.ridge(u, v, 4);
             let slope = here - noise.ridge(u + 0.09 * side, v - 0.05, 4);
             let light = clamp(0.55 + 3.2 * slope);
-            let level = (y - base) / height + 0.5 * (noise.fbm(x * 9.0, y * 9.0, 3) - 0.5);
+            let level = (y - base) / height + 0.5 * (noise.fbm(x * 9.0, y * 9.0, 2) - 0.5);
             let snowy = smooth(snowline + 0.35, snowline - 0.1, level - 0.9 * (here - 0.55));
             let shadow = rgb(0x7f97bf).mix(sky[0], 0.25);
             let snow = shadow.mix(sunlight, light);
