@@ -4,3 +4,4 @@
 
 pub mod signature;
 pub mod columns;
+pub mod signature_store;

@@ -1,0 +1,106 @@
+//! What can go wrong with a store: the file, the place and the fix.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::super::signature::SignatureError;
+
+/// Why a store cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("`{}` is no signature store: {reason}; make one with `boxwork extract` or `boxwork import`", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The file ends too early.
+    #[error("`{}` is cut short: it does not end as a store does; copy or make it again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is of another version of the layout.
+    #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork extract`", path.display(), super::layout::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+    },
+    /// The bytes are not those that were written.
+    #[error("`{}` is damaged in {place}: {reason}; copy or make it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The part of the file.
+        place: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The signatures have other coordinates than are wanted.
+    #[error("`{}` holds signatures of {found:?}, where {wanted:?} is wanted: use stores made with the same extraction", path.display())]
+    Coordinates {
+        /// The file.
+        path: PathBuf,
+        /// Its coordinates.
+        found: Vec<String>,
+        /// Those wanted.
+        wanted: Vec<String>,
+    },
+    /// There is no object of that number.
+    #[error("`{}` has no object {id}: it holds {count}, numbered from 0", path.display())]
+    NoObject {
+        /// The file.
+        path: PathBuf,
+        /// The number asked for.
+        id: u64,
+        /// How many objects there are.
+        count: u64,
+    },
+    /// There is nothing to write.
+    #[error("no signatures for `{}`, which was not written: a store holds at least one object", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An object cannot go into the store.
+    #[error("`{name}` cannot go into `{}`: {source}", path.display())]
+    Object {
+        /// The file.
+        path: PathBuf,
+        /// The object's name.
+        name: String,
+        /// What is wrong with its signature.
+        source: SignatureError,
+    },
+    /// Two objects have one name.
+    #[error("two objects for `{}` are named `{name}`: rename one, as objects are found by name", path.display())]
+    DuplicateName {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A text for the metadata cannot be kept there.
+    #[error("`{}` cannot be written: {reason}", path.display())]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}

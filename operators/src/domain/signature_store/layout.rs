@@ -1,0 +1,169 @@
+//! What is where in a `*.signatures.arrow` file, and which checksum covers it.
+//!
+//! ```text
+//! head    magic, schema message                                      checksum `head`
+//! batch   message header, id, name, offsets of the signatures        checksum `front`   } one pair
+//!         centroids, width, height                                   checksum `rest`    } a batch
+//! tail    end of stream, footer, footer length, magic                checksum `tail`
+//! ```
+//!
+//! The parts follow each other without a gap, so every byte lies under one checksum. All checksums stand in the
+//! footer's metadata, in one text: the tail's own is taken with its eight digits as zeros. Other readers of Arrow
+//! see metadata and nothing else.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use arrow_schema::{DataType, Field, Metadata, Schema};
+
+use super::super::signature::signature_type;
+
+/// The version of the layout; a file of another is refused.
+pub(super) const VERSION: &str = "1";
+/// The value of [`FORMAT_KEY`].
+pub(super) const FORMAT: &str = "signatures";
+/// The key in the schema's metadata that says what the file is.
+pub(super) const FORMAT_KEY: &str = "boxwork.format";
+/// The key of the layout's version.
+pub(super) const VERSION_KEY: &str = "boxwork.version";
+/// The key of the number of coordinates.
+pub(super) const DIMENSIONS_KEY: &str = "boxwork.dimensions";
+/// The key of the extraction's parameters, as JSON.
+pub(super) const PARAMETERS_KEY: &str = "boxwork.parameters";
+/// The key of the folder that the images lie in.
+pub(super) const SOURCE_KEY: &str = "boxwork.source";
+/// The key of the program that wrote the file.
+pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
+/// The key of the checksums, in the footer's metadata.
+pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
+
+/// What an Arrow file begins and ends with.
+pub(super) const MAGIC: &[u8] = b"ARROW1";
+/// The end of the stream of messages: a continuation marker and a zero.
+pub(super) const END_OF_STREAM_BYTES: usize = 8;
+/// The footer's length and the magic, at the very end.
+pub(super) const TRAILER_BYTES: usize = 10;
+
+/// What stands before the tail's own checksum, once in the whole tail.
+pub(super) const MARKER: &str = "boxwork-crc32=";
+const DIGITS: usize = 8;
+
+/// The checksums of one batch, and what they cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchEntry {
+    /// Rows of the batch.
+    pub(super) rows: usize,
+    /// Bytes of the block under `front`; the others are under `rest`.
+    pub(super) front_bytes: usize,
+    /// Checksum of the header, ids, names and offsets.
+    pub(super) front: u32,
+    /// Checksum of the centroids and sizes.
+    pub(super) rest: u32,
+}
+
+/// The text of all checksums, the tail's own as zeros.
+pub(super) fn write_checksums(head: u32, batches: &[BatchEntry]) -> String {
+    let mut text = format!("{MARKER}{:0DIGITS$x};head={head:08x}", 0);
+    for BatchEntry { rows, front_bytes, front, rest } in batches {
+        write!(text, ";{rows},{front_bytes},{front:08x},{rest:08x}").expect("a string takes any text");
+    }
+    text
+}
+
+/// Reads back what [`write_checksums`] wrote, or nothing when the text is another.
+pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<BatchEntry>)> {
+    let mut parts = text.split(';').skip(1);
+    let head = u32::from_str_radix(parts.next()?.strip_prefix("head=")?, 16).ok()?;
+    let entry = |part: &str| {
+        let mut fields = part.split(',');
+        let entry = BatchEntry {
+            rows: fields.next()?.parse().ok()?,
+            front_bytes: fields.next()?.parse().ok()?,
+            front: u32::from_str_radix(fields.next()?, 16).ok()?,
+            rest: u32::from_str_radix(fields.next()?, 16).ok()?,
+        };
+        fields.next().is_none().then_some(entry)
+    };
+    Some((head, parts.map(entry).collect::<Option<_>>()?))
+}
+
+/// Where the tail's own checksum stands, when the tail has one and no more.
+pub(super) fn tail_digits(tail: &[u8]) -> Option<Range<usize>> {
+    let mut places = tail.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER.as_bytes());
+    let start = places.next()?.0 + MARKER.len();
+    (places.next().is_none() && start + DIGITS <= tail.len()).then_some(start..start + DIGITS)
+}
+
+/// The checksum of a tail, as the digits that must stand in it.
+pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&tail[..digits.start]);
+    hasher.update(&[b'0'; DIGITS]);
+    hasher.update(&tail[digits.end..]);
+    format!("{:0DIGITS$x}", hasher.finalize())
+}
+
+/// The columns of a store.
+pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Schema {
+    Schema::new(vec![
+        Field::new("id", DataType::UInt64, false),
+        Field::new("name", DataType::Utf8, false),
+        Field::new("signature", signature_type(coordinates), false),
+        Field::new("width", DataType::UInt32, false),
+        Field::new("height", DataType::UInt32, false),
+    ])
+    .with_metadata(metadata)
+}
+
+/// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
+/// of a batch whose buffers lie inside the block.
+pub(super) fn front_bytes(block: &[u8], header_bytes: usize) -> Option<usize> {
+    /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
+    const BUFFERS_BEFORE_CENTROIDS: usize = 7;
+    let body_bytes = block.len().checked_sub(header_bytes)?;
+    // A continuation marker and the length precede the header's own table.
+    let message = arrow_ipc::root_as_message(block.get(8..header_bytes)?).ok()?;
+    let buffers = message.header_as_record_batch()?.buffers()?;
+    let inside = |offset: i64, length: i64| {
+        let end = usize::try_from(offset).ok()?.checked_add(usize::try_from(length).ok()?)?;
+        (end <= body_bytes).then_some(())
+    };
+    for idx in 0..buffers.len() {
+        let buffer = buffers.get(idx);
+        inside(buffer.offset(), buffer.length())?;
+    }
+    if buffers.len() <= BUFFERS_BEFORE_CENTROIDS {
+        return None;
+    }
+    Some(header_bytes + buffers.get(BUFFERS_BEFORE_CENTROIDS).offset() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_the_checksums() {
+        let entries = [
+            BatchEntry { rows: 4096, front_bytes: 640, front: 1, rest: u32::MAX },
+            BatchEntry { rows: 1, front_bytes: 64, front: 0, rest: 7 },
+        ];
+        let text = write_checksums(0xabc, &entries);
+        assert_eq!(read_checksums(&text), Some((0xabc, entries.to_vec())));
+        assert_eq!(read_checksums("boxwork-crc32=00000000"), None);
+        assert_eq!(read_checksums(&format!("{text},9")), None);
+    }
+
+    #[test]
+    fn the_tails_checksum_covers_all_but_itself() {
+        let mut tail = format!("before {MARKER}00000000;after").into_bytes();
+        let digits = tail_digits(&tail).unwrap();
+        let sum = tail_checksum(&tail, &digits);
+        tail[digits.clone()].copy_from_slice(sum.as_bytes());
+        assert_eq!(tail_checksum(&tail, &digits), sum);
+        tail[0] ^= 1;
+        assert_ne!(tail_checksum(&tail, &digits), sum);
+        assert_eq!(tail_digits(format!("{MARKER}0").as_bytes()), None);
+        assert_eq!(tail_digits(format!("{MARKER}00000000{MARKER}00000000").as_bytes()), None);
+    }
+}

@@ -1,0 +1,254 @@
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use arrow_ipc::reader::FileReader;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::signature::SignatureBuilder;
+use crate::domain::signature::SignatureColumns;
+
+const COORDINATES: [&str; 2] = ["x", "y"];
+
+/// A store of objects with 1 to 3 centroids whose numbers depend on the object's place.
+fn write(path: &Path, objects: usize) -> u64 {
+    let info = StoreInfo { parameters: Some("{\"seed\":1}".into()), source: Some("/pictures".into()) };
+    let mut writer = StoreWriter::create(path, &COORDINATES, &info).unwrap();
+    for object in 0..objects {
+        let n = object % 3 + 1;
+        let x: Vec<f32> = (0..n).map(|i| object as f32 + i as f32 / 8.0).collect();
+        let y: Vec<f32> = x.iter().map(|x| -x).collect();
+        let mut builder = SignatureBuilder::new(&COORDINATES).unwrap();
+        builder.push(&[&x, &y], &vec![1.0; n]).unwrap();
+        let array = builder.finish();
+        let columns = SignatureColumns::new(&array).unwrap();
+        writer.push(&format!("object {object}"), columns.signature(0), object as u32, 7).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn check(store: &SignatureStore, objects: usize) {
+    assert_eq!((store.len(), store.dimensions()), (objects as u64, 2));
+    assert_eq!(store.coordinates(), COORDINATES);
+    assert_eq!(store.parameters(), Some("{\"seed\":1}"));
+    assert_eq!(store.source(), Some(Path::new("/pictures")));
+    for object in 0..objects {
+        let id = object as u64;
+        let signature = store.signature(id).unwrap();
+        assert_eq!(signature.len(), object % 3 + 1);
+        assert_eq!(signature.coordinate(0)[0], object as f32);
+        assert_eq!(signature.coordinate(1)[0], -(object as f32));
+        assert_eq!(store.size(id).unwrap(), (object as u32, 7));
+        assert_eq!(store.name(id).unwrap(), format!("object {object}"));
+        assert_eq!(store.find(&format!("object {object}")).unwrap(), Some(id));
+    }
+    assert_eq!(store.find("nobody").unwrap(), None);
+    assert!(matches!(store.signature(objects as u64), Err(StoreError::NoObject { .. })));
+}
+
+/// Everything that a reader can do with a file, ending at its first error.
+fn read_all(path: &Path) -> Result<(), StoreError> {
+    let store = SignatureStore::open(path)?;
+    for id in 0..store.len() {
+        store.name(id)?;
+        store.signature(id)?;
+        store.size(id)?;
+    }
+    store.find("object 1").map(drop)
+}
+
+#[test]
+fn reads_back_what_was_written_over_several_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.signatures.arrow");
+    assert_eq!(write(&path, 10_000), 10_000);
+    let store = SignatureStore::open(&path).unwrap();
+    assert_eq!(store.batches(), 3);
+    assert_eq!(store.ids(1), 4096..8192);
+    assert_eq!(store.locate(8192).unwrap(), (2, 0));
+    check(&store, 10_000);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn checks_names_without_centroids_and_batches_at_their_first_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 5000);
+    let store = SignatureStore::open(&path).unwrap();
+    assert_eq!(store.find("object 4999").unwrap(), Some(4999));
+    assert!(!store.is_checked(0) && !store.is_checked(1));
+    store.bring_in([4999]).unwrap();
+    assert!(!store.is_in([0, 4999]) && store.is_in([4999]));
+}
+
+#[test]
+fn nothing_is_copied_from_the_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 100);
+    let store = SignatureStore::open(&path).unwrap();
+    let map = store.bytes.as_ptr_range();
+    let signature = store.signature(42).unwrap();
+    for column in [signature.coordinate(0), signature.coordinate(1), signature.weights()] {
+        assert!(map.contains(&column.as_ptr().cast()));
+    }
+    assert!(map.contains(&store.name(42).unwrap().as_ptr()));
+}
+
+#[test]
+fn is_an_arrow_file_for_other_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 5000);
+    let reader = FileReader::try_new(File::open(&path).unwrap(), None).unwrap();
+    assert_eq!(reader.schema().metadata().get("boxwork.version").map(String::as_str), Some("1"));
+    assert_eq!(reader.map(|table| table.unwrap().num_rows()).collect::<Vec<_>>(), [4096, 904]);
+}
+
+#[test]
+fn the_same_objects_make_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    write(&a, 50);
+    write(&b, 50);
+    assert_eq!(fs::read(&a).unwrap(), fs::read(&b).unwrap());
+    let fingerprints = [&a, &b].map(|path| SignatureStore::open(path).unwrap().fingerprint().to_owned());
+    assert_eq!(fingerprints[0], fingerprints[1]);
+    write(&b, 51);
+    assert_ne!(SignatureStore::open(&b).unwrap().fingerprint(), fingerprints[0]);
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 4);
+    let sound = fs::read(&path).unwrap();
+    read_all(&path).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    for (place, byte) in sound.iter().enumerate() {
+        // The second mask turns a hexadecimal digit into its capital.
+        for mask in [1u8 << (place % 8), 0x20] {
+            file.write_all_at(&[byte ^ mask], place as u64).unwrap();
+            assert!(read_all(&path).is_err(), "byte {place} ^ {mask:#x} went unnoticed");
+        }
+        file.write_all_at(&[*byte], place as u64).unwrap();
+    }
+    read_all(&path).unwrap();
+}
+
+#[test]
+fn every_truncation_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 4);
+    let file = File::options().write(true).open(&path).unwrap();
+    for length in (0..file.metadata().unwrap().len()).rev() {
+        file.set_len(length).unwrap();
+        assert!(read_all(&path).is_err(), "{length} bytes went unnoticed");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn damage_in_many_places_is_found(places in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..9)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        write(&path, 9);
+        let sound = fs::read(&path).unwrap();
+        let mut bytes = sound.clone();
+        for (place, mask) in places {
+            bytes[place.index(sound.len())] ^= mask;
+        }
+        fs::write(&path, &bytes).unwrap();
+        prop_assert!(bytes == sound || read_all(&path).is_err());
+    }
+}
+
+#[test]
+fn the_place_of_the_damage_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 5000);
+    let mut bytes = fs::read(&path).unwrap();
+    let tail = bytes.len() - 4000;
+    bytes[tail] ^= 4;
+    fs::write(&path, &bytes).unwrap();
+    let store = SignatureStore::open(&path).unwrap();
+    store.signature(0).unwrap();
+    assert_eq!(store.find("object 4999").unwrap(), Some(4999));
+    let message = store.signature(4999).unwrap_err().to_string();
+    assert!(message.contains("damaged in batch 2 of 2"), "{message}");
+}
+
+#[test]
+fn what_is_no_store_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let refusal = |path: &Path| SignatureStore::open(path).unwrap_err().to_string();
+    assert!(refusal(&path).contains("cannot open"));
+    assert!(refusal(folder.path()).contains("no regular file"));
+    for (bytes, reason) in [
+        (b"".as_slice(), "does not begin as an Arrow file"),
+        (b"PNG", "does not begin as an Arrow file"),
+        (b"ARROW1", "cut short"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let message = refusal(&path);
+        assert!(message.contains(reason), "{message}");
+    }
+    let schema = layout::schema(&COORDINATES, Default::default());
+    arrow_ipc::writer::FileWriter::try_new(File::create(&path).unwrap(), &schema).unwrap().finish().unwrap();
+    assert!(refusal(&path).contains("no checksum of Boxwork's"));
+}
+
+#[test]
+fn a_writer_leaves_the_old_store_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let create = || StoreWriter::create(&path, &COORDINATES, &StoreInfo::default()).unwrap();
+    assert!(matches!(create().finish(), Err(StoreError::Empty { .. })));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    write(&path, 3);
+    drop(create());
+    assert_eq!(SignatureStore::open(&path).unwrap().len(), 3);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    // An open store keeps the file that it was opened from.
+    let store = SignatureStore::open(&path).unwrap();
+    write(&path, 5);
+    assert_eq!(store.name(2).unwrap(), "object 2");
+    assert_eq!(store.len(), 3);
+}
+
+#[test]
+fn the_writer_names_the_object_that_it_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let mut writer = StoreWriter::create(&path, &["x"], &StoreInfo::default()).unwrap();
+    let columns: [&[f32]; 1] = [&[1.0, f32::NAN]];
+    let columns = boxwork_kernels::sqfd::Columns::new(&columns, &[1.0, 1.0]);
+    writer.push("good", columns.signature(0, 1), 0, 0).unwrap();
+    let message = writer.push("bad", columns.signature(0, 2), 0, 0).unwrap_err().to_string();
+    assert!(message.contains("`bad`") && message.contains("NaN"), "{message}");
+    let message = writer.push("good", columns.signature(0, 1), 0, 0).unwrap_err().to_string();
+    assert!(message.contains("two objects") && message.contains("`good`"), "{message}");
+    assert!(StoreWriter::create::<&str>(&path, &[], &StoreInfo::default()).is_err());
+    let marked = StoreInfo { parameters: Some(layout::MARKER.into()), source: None };
+    assert!(StoreWriter::create(&path, &["x"], &marked).is_err());
+}
+
+#[test]
+fn threads_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 5000);
+    let store = Arc::new(SignatureStore::open(&path).unwrap());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| check(&store, 5000));
+        }
+    });
+}
