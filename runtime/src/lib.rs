@@ -8,4 +8,13 @@ pub mod parameter;
 pub mod operator;
 pub mod harness;
 pub mod plan;
+pub mod prepare;
+pub mod request;
+mod sync;
+mod model;
 pub mod topology;
+pub mod statistics;
+mod scheduler;
+mod runtime;
+
+pub use runtime::{Config, Request, Runtime};

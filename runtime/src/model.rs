@@ -1,0 +1,426 @@
+//! The model: the boxes and edges of one request, instantiated from a plan.
+//!
+//! A box with copies stands here once for each copy; a side edge into a box with copies once for each copy too, a
+//! stream edge once for all. Invariants:
+//! - a box's processing method is run by one thread at a time (`box_state.rs`);
+//! - `live` counts the tokens of the request: one for each task (queued, running, detached, waiting for a permit or to
+//!   attach) and one for the submission until its tasks are planned. Tokens move and are never dropped and retaken, so
+//!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
+//! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
+
+mod box_state;
+mod edge;
+mod firing;
+mod hints;
+mod ledger;
+mod reorder;
+mod stall;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::box_state::{BoxState, Notified};
+use self::edge::Edge;
+use self::firing::Running;
+pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
+use self::hints::HintCell;
+use self::ledger::Ledger;
+use self::reorder::Reorder;
+use crate::operator::{Kind, Mode, Problem};
+use crate::prepare::{PrepareError, Prepared};
+use crate::request::{
+    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId, Submission,
+};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
+
+/// The home node of a request that has none yet.
+pub(crate) const HOMELESS: usize = usize::MAX;
+
+/// An input port of a box in a model.
+struct InputPort {
+    mode: Mode,
+    /// Its edges; several for a merge, none for an optional input that nothing feeds.
+    edges: Vec<usize>,
+}
+
+/// One copy of a box.
+pub(crate) struct BoxCell {
+    plan_box: usize,
+    state: BoxState,
+    running: Mutex<Option<Running>>,
+    inputs: Vec<InputPort>,
+    /// By output port: the edges that it feeds.
+    outputs: Vec<Vec<usize>>,
+    /// By the hints that it reads: the cells that feed it.
+    hints_read: Vec<Vec<usize>>,
+    /// By the hints that it writes: their cells.
+    hints_written: Vec<usize>,
+    /// The order of an ordered box with copies.
+    reorder: Option<usize>,
+    /// A permit of the box's blocking class was taken for its next firing.
+    pub(crate) permit: AtomicBool,
+    planned_ns: AtomicU64,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    firings: AtomicU64,
+    rows_in: AtomicU64,
+    rows_out: AtomicU64,
+    busy_ns: AtomicU64,
+    waiting_ns: AtomicU64,
+    blocked_ns: AtomicU64,
+    progress_done: AtomicU64,
+    progress_total: AtomicU64,
+}
+
+/// Adds to a counter that only the box's own firing writes: no locked instruction is needed.
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+/// The boxes and edges of one request.
+pub(crate) struct Model {
+    id: RequestId,
+    prepared: Arc<Prepared>,
+    boxes: Vec<BoxCell>,
+    /// By box of the plan: its copies.
+    copies: Vec<Vec<usize>>,
+    edges: Vec<Edge>,
+    hints: Vec<HintCell>,
+    reorders: Vec<Mutex<Reorder>>,
+    ledger: Ledger,
+    live: AtomicUsize,
+    /// The node whose queues hold the request's tasks.
+    pub(crate) home: AtomicUsize,
+    stopping: AtomicBool,
+    failure: Mutex<Option<RequestError>>,
+    problems: Mutex<(Vec<Problem>, u64)>,
+    started: Instant,
+    outcome: Mutex<Option<Outcome>>,
+    ended: parking_lot::Condvar,
+}
+
+impl Model {
+    /// Instantiates a prepared plan on a machine of so many slots. It holds the submission's token.
+    pub(crate) fn new(
+        id: RequestId,
+        prepared: Arc<Prepared>,
+        submission: &Submission,
+        slots: usize,
+    ) -> Result<Self, PrepareError> {
+        let plan = prepared.plan();
+        let arguments = prepared.arguments(&submission.values)?;
+        let mut copies: Vec<Vec<usize>> = Vec::new();
+        let mut count = 0;
+        for planned in &plan.boxes {
+            let of_box = planned.copies.on(slots);
+            copies.push((count..count + of_box).collect());
+            count += of_box;
+        }
+        let mut edges: Vec<Edge> = Vec::new();
+        for (plan_edge, edge) in plan.edges.iter().enumerate() {
+            let (producers, consumers) = (copies[edge.from].clone(), copies[edge.to].clone());
+            if plan.boxes[edge.to].spec.inputs[edge.input].mode == Mode::Side {
+                for consumer in consumers {
+                    edges.push(Edge::new(
+                        plan_edge,
+                        producers.clone(),
+                        vec![consumer],
+                        usize::MAX,
+                        usize::MAX,
+                    ));
+                }
+            } else {
+                let envelopes = plan.edge_envelopes(plan_edge, slots);
+                edges.push(Edge::new(plan_edge, producers, consumers, envelopes, edge.bytes));
+            }
+        }
+        let (hints, written) = hint_cells(plan, &copies);
+        let mut reorders = Vec::new();
+        let mut boxes = Vec::new();
+        for (plan_box, planned) in plan.boxes.iter().enumerate() {
+            let reorder = (planned.spec.kind == Kind::Ordered && copies[plan_box].len() > 1).then(|| {
+                reorders.push(Mutex::new(Reorder::new(copies[plan_box].len())));
+                reorders.len() - 1
+            });
+            for copy in &copies[plan_box] {
+                let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
+                let of_port = |output: usize| {
+                    let feeds = |edge: &Edge| {
+                        plan.edges[edge.plan_edge].output == output && edge.producers.contains(copy)
+                    };
+                    (0..edges.len()).filter(|idx| feeds(&edges[*idx])).collect::<Vec<_>>()
+                };
+                let inputs = planned.spec.inputs.iter().enumerate().map(|(input, port)| {
+                    let fed = |edge: &Edge| {
+                        plan.edges[edge.plan_edge].input == input && edge.consumers.contains(copy)
+                    };
+                    InputPort {
+                        mode: port.mode,
+                        edges: (0..edges.len()).filter(|idx| fed(&edges[*idx])).collect(),
+                    }
+                });
+                let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
+                    let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
+                    feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
+                });
+                let outputs: Vec<_> = (0..planned.spec.outputs.len()).map(of_port).collect();
+                boxes.push(BoxCell {
+                    plan_box,
+                    state: BoxState::new(),
+                    running: Mutex::new(Some(Running::new(operator, planned.spec.inputs.len()))),
+                    inputs: inputs.collect(),
+                    outputs,
+                    hints_read: hints_read.collect(),
+                    hints_written: (0..planned.spec.hints_written.len())
+                        .map(|idx| written[&(plan_box, idx)])
+                        .collect(),
+                    reorder,
+                    permit: AtomicBool::new(false),
+                    planned_ns: AtomicU64::new(0),
+                    counters: Counters::default(),
+                });
+            }
+        }
+        Ok(Self {
+            id,
+            boxes,
+            copies,
+            edges,
+            hints,
+            reorders,
+            ledger: Ledger::new(submission.memory_bytes),
+            live: AtomicUsize::new(1),
+            home: AtomicUsize::new(HOMELESS),
+            stopping: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            problems: Mutex::new((Vec::new(), 0)),
+            started: Instant::now(),
+            outcome: Mutex::new(None),
+            ended: parking_lot::Condvar::new(),
+            prepared,
+        })
+    }
+
+    pub(crate) fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// The name of a box.
+    pub(crate) fn box_name(&self, cell: usize) -> &str {
+        &self.planned(cell).name
+    }
+
+    /// The blocking class whose permit a firing of a box needs.
+    pub(crate) fn blocking(&self, cell: usize) -> Option<&str> {
+        self.planned(cell).blocking.as_deref()
+    }
+
+    /// Whether a permit was taken for the next firing of a box.
+    pub(crate) fn permit(&self, cell: usize) -> &AtomicBool {
+        &self.boxes[cell].permit
+    }
+
+    fn planned(&self, cell: usize) -> &crate::plan::PlanBox {
+        &self.prepared.plan().boxes[self.boxes[cell].plan_box]
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Tells a box of an event; when that makes a task, it stands on the list with its token.
+    fn notify(&self, cell: usize, by: WokenBy, woken: &mut Woken) -> Notified {
+        let notified = self.boxes[cell].state.notify();
+        if notified == Notified::Plan {
+            self.live.fetch_add(1, Ordering::Relaxed);
+            self.boxes[cell].planned_ns.store(self.now_ns(), Ordering::Relaxed);
+            woken.push(cell, by);
+        }
+        notified
+    }
+
+    /// Tells every box once, so that the sources start and the others find their inputs. Ends the submission's
+    /// token when the caller has planned the list; see [`Model::release`].
+    pub(crate) fn start(&self) -> Woken {
+        let mut woken = Woken::default();
+        for cell in 0..self.boxes.len() {
+            let source = self.boxes[cell].inputs.iter().all(|port| port.edges.is_empty());
+            if source {
+                self.notify(cell, WokenBy::Room, &mut woken);
+            }
+        }
+        woken
+    }
+
+    /// Gives one token back. True when it was the last: the caller settles the request.
+    pub(crate) fn release(&self) -> bool {
+        // AcqRel: whoever releases last sees all that the others did.
+        self.live.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether the request goes to its end without results.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Ends the request with an error; the first one counts.
+    pub(crate) fn fail(&self, error: RequestError) {
+        self.failure.lock().get_or_insert(error);
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// The request has no token left: it is finished, or a stall is ended by growing an edge. The list is then not
+    /// empty, and the request goes on.
+    pub(crate) fn settle(&self) -> Woken {
+        if !self.is_stopping() && !self.boxes.iter().all(|cell| cell.state.is_done()) {
+            match stall::grow(self) {
+                Ok(woken) => return woken,
+                Err(report) => self.fail(RequestError::Stalled { report }),
+            }
+        }
+        self.conclude();
+        Woken::default()
+    }
+
+    /// Frees everything and tells the owner.
+    fn conclude(&self) {
+        for cell in &self.boxes {
+            let running = cell.running.lock().take();
+            if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(running))) {
+                let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
+                self.fail(RequestError::Panicked { name, cause: panic_message(cause.as_ref()) });
+            }
+        }
+        let edges = self.edge_statistics();
+        for edge in &self.edges {
+            edge.clear(&self.ledger);
+        }
+        let result = match self.failure.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        };
+        let (problems, problems_count) = std::mem::take(&mut *self.problems.lock());
+        let outcome = Outcome {
+            result,
+            problems,
+            problems_count,
+            boxes: self.box_statistics(),
+            edges,
+            duration: self.started.elapsed(),
+            memory_bytes_high: self.ledger.bytes_high(),
+        };
+        *self.outcome.lock() = Some(outcome);
+        self.ended.notify_all();
+    }
+
+    /// Waits for the end.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let mut outcome = self.outcome.lock();
+        while outcome.is_none() {
+            match until {
+                None => self.ended.wait(&mut outcome),
+                Some(until) => {
+                    if self.ended.wait_until(&mut outcome, until).timed_out() {
+                        return outcome.clone();
+                    }
+                }
+            }
+        }
+        outcome.clone()
+    }
+
+    fn report(&self, problem: Problem) {
+        let (kept, count) = &mut *self.problems.lock();
+        *count += 1;
+        if kept.len() < PROBLEMS_KEPT_MAX {
+            kept.push(problem);
+        }
+    }
+
+    pub(crate) fn problems_count(&self) -> u64 {
+        self.problems.lock().1
+    }
+
+    pub(crate) fn progress(&self) -> Vec<Progress> {
+        let told = self.boxes.iter().filter_map(|cell| {
+            let done = cell.counters.progress_done.load(Ordering::Relaxed);
+            let total = cell.counters.progress_total.load(Ordering::Relaxed);
+            let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
+            (done > 0 || total > 0).then_some(Progress { name, done, total })
+        });
+        told.collect()
+    }
+
+    fn box_statistics(&self) -> Vec<BoxStatistics> {
+        let plan = self.prepared.plan();
+        let of_box = plan.boxes.iter().zip(&self.copies).map(|(planned, copies)| {
+            let sum = |pick: fn(&Counters) -> &AtomicU64| {
+                copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
+            };
+            BoxStatistics {
+                name: planned.name.clone(),
+                kind: planned.spec.name,
+                copies: copies.len(),
+                firings: sum(|counters| &counters.firings),
+                rows_in: sum(|counters| &counters.rows_in),
+                rows_out: sum(|counters| &counters.rows_out),
+                busy_ns: sum(|counters| &counters.busy_ns),
+                waiting_ns: sum(|counters| &counters.waiting_ns),
+                blocked_ns: sum(|counters| &counters.blocked_ns),
+            }
+        });
+        of_box.collect()
+    }
+
+    fn edge_statistics(&self) -> Vec<EdgeStatistics> {
+        let of_edge = self.edges.iter().map(|edge| {
+            let (from, to) = self.edge_ends(edge);
+            EdgeStatistics { from, to, state: edge.state() }
+        });
+        of_edge.collect()
+    }
+
+    /// `box.port` of both ends.
+    fn edge_ends(&self, edge: &Edge) -> (String, String) {
+        let plan = self.prepared.plan();
+        let planned = &plan.edges[edge.plan_edge];
+        let (from, to) = (&plan.boxes[planned.from], &plan.boxes[planned.to]);
+        (
+            format!("{}.{}", from.name, from.spec.outputs[planned.output].name),
+            format!("{}.{}", to.name, to.spec.inputs[planned.input].name),
+        )
+    }
+}
+
+/// One cell for each hint that a box writes, and their places by (box, hint).
+fn hint_cells(
+    plan: &crate::plan::Plan,
+    copies: &[Vec<usize>],
+) -> (Vec<HintCell>, BTreeMap<(usize, usize), usize>) {
+    let (mut cells, mut places) = (Vec::new(), BTreeMap::new());
+    for (box_idx, planned) in plan.boxes.iter().enumerate() {
+        for (written, hint) in planned.spec.hints_written.iter().enumerate() {
+            let reading = plan.hints.iter().filter(|edge| (edge.from, edge.written) == (box_idx, written));
+            let readers = reading.flat_map(|edge| copies[edge.to].iter().copied()).collect();
+            places.insert((box_idx, written), cells.len());
+            cells.push(HintCell::new(hint.join, readers));
+        }
+    }
+    (cells, places)
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(cause: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = cause.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = cause.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "with a value that is no text".to_owned()
+    }
+}

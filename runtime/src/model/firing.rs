@@ -1,0 +1,561 @@
+//! A firing: one call of a box's processing method, and all that the runtime does around it.
+//!
+//! Invariants: a box is fired only with nothing staged, so that one push on each output always succeeds; an envelope
+//! that found an edge full is staged at its producer, one firing's worth at most, and the edge is marked `wanted`
+//! under its lock, so that the consumer that makes room tells the producer.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+
+use super::box_state::Notified;
+use super::edge::Offered;
+use super::{Model, add, panic_message};
+use crate::envelope::Envelope;
+use crate::operator::{BoxError, Cancelled, Context, Flow, Host, Mode, Operator, Problem, Pushed};
+use crate::request::RequestError;
+use crate::sync::{Ordering, fence};
+
+/// Results of an ordered copy that may wait for older ones, per copy of the box.
+const REORDER_INPUTS_PER_COPY: usize = 2;
+
+/// Why a box was told: what decides where its task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WokenBy {
+    /// An input was just made: the task is immediate, its data are hot.
+    Input,
+    /// Room was made, or the box goes on: the task is regular.
+    Room,
+}
+
+/// Tasks that a firing made and nobody has planned yet.
+#[derive(Default)]
+pub(crate) struct Woken {
+    list: Vec<(usize, WokenBy)>,
+}
+
+impl Woken {
+    pub(crate) fn push(&mut self, cell: usize, by: WokenBy) {
+        self.list.push((cell, by));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn drain(&mut self) -> impl DoubleEndedIterator<Item = (usize, WokenBy)> + '_ {
+        self.list.drain(..)
+    }
+}
+
+/// What a scheduler does for a box that blocks: the inversion that keeps the model free of it.
+pub(crate) trait Detacher {
+    /// Plans the tasks woken so far, gives the slot away, waits for a permit, runs the closure and attaches again.
+    fn detached(
+        &mut self,
+        model: &Arc<Model>,
+        cell: usize,
+        class: &str,
+        woken: &mut Woken,
+        f: &mut dyn FnMut(),
+    ) -> Result<(), Cancelled>;
+}
+
+/// What a firing leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// The box is idle or done: its task's token is to be released.
+    Ended,
+    /// The box is queued again: its token moves to the new task.
+    Again(WokenBy),
+}
+
+/// What a box keeps between firings.
+pub(super) struct Running {
+    operator: Box<dyn Operator>,
+    sides: Vec<Vec<Envelope>>,
+    sides_complete: bool,
+    /// Envelopes that found an edge full, by edge.
+    staged: VecDeque<(usize, Envelope)>,
+    closed_inputs: Vec<bool>,
+    merge_turn: usize,
+    finishing: bool,
+    /// By output: the schema that was last found to fit.
+    schemas: Vec<Option<SchemaRef>>,
+}
+
+impl Running {
+    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize) -> Self {
+        Self {
+            operator,
+            sides: vec![Vec::new(); inputs],
+            sides_complete: false,
+            staged: VecDeque::new(),
+            closed_inputs: vec![false; inputs],
+            merge_turn: 0,
+            finishing: false,
+            schemas: Vec::new(),
+        }
+    }
+}
+
+/// What the runtime found before and after the processing method.
+enum Step {
+    Idle,
+    Again,
+    Done,
+}
+
+impl Model {
+    /// Fires a box; the caller holds its task. New tasks stand on the list, each with its token.
+    pub(crate) fn fire(
+        self: &Arc<Self>,
+        cell_idx: usize,
+        detacher: &mut dyn Detacher,
+        woken: &mut Woken,
+    ) -> After {
+        let cell = &self.boxes[cell_idx];
+        cell.state.start();
+        let begun_ns = self.now_ns();
+        let blocked_before_ns = cell.counters.blocked_ns.load(Ordering::Relaxed);
+        add(&cell.counters.waiting_ns, begun_ns.saturating_sub(cell.planned_ns.load(Ordering::Relaxed)));
+        let mut running = cell.running.lock();
+        let step = match running.as_mut() {
+            Some(running) => self.step(cell_idx, running, detacher, woken),
+            None => Step::Done,
+        };
+        drop(running);
+        let ended_ns = self.now_ns();
+        cell.planned_ns.store(ended_ns, Ordering::Relaxed);
+        let blocked_ns = cell.counters.blocked_ns.load(Ordering::Relaxed) - blocked_before_ns;
+        add(&cell.counters.busy_ns, ended_ns.saturating_sub(begun_ns).saturating_sub(blocked_ns));
+        match step {
+            Step::Done => {
+                cell.state.done();
+                After::Ended
+            }
+            Step::Again => {
+                cell.state.finish(true);
+                After::Again(WokenBy::Room)
+            }
+            Step::Idle if cell.state.finish(false) => {
+                let source = cell.inputs.iter().all(|port| port.edges.is_empty());
+                After::Again(if source { WokenBy::Room } else { WokenBy::Input })
+            }
+            Step::Idle => After::Ended,
+        }
+    }
+
+    fn step(
+        self: &Arc<Self>,
+        cell_idx: usize,
+        running: &mut Running,
+        detacher: &mut dyn Detacher,
+        woken: &mut Woken,
+    ) -> Step {
+        let cell = &self.boxes[cell_idx];
+        if self.is_stopping() {
+            return Step::Done;
+        }
+        if !self.flush(cell_idx, running, woken) {
+            return Step::Idle;
+        }
+        if running.finishing {
+            return self.finish(cell_idx, running, woken);
+        }
+        let unread = |edges: &Vec<usize>| edges.iter().all(|edge| self.edges[*edge].is_closed());
+        if !cell.outputs.is_empty() && cell.outputs.iter().all(unread) {
+            running.finishing = true;
+            return self.finish(cell_idx, running, woken);
+        }
+        if !running.sides_complete && !self.take_sides(cell_idx, running) {
+            return Step::Idle;
+        }
+        if let Some(reorder) = cell.reorder {
+            let copies = self.copies[cell.plan_box].len();
+            if self.reorders[reorder].lock().waiting() >= REORDER_INPUTS_PER_COPY * copies {
+                return Step::Idle;
+            }
+        }
+        add(&cell.counters.firings, 1);
+        let Running { operator, sides, staged, closed_inputs, merge_turn, schemas, .. } = running;
+        let mut firing = Firing {
+            model: self,
+            cell_idx,
+            detacher,
+            woken,
+            sides,
+            staged,
+            closed_inputs,
+            merge_turn,
+            schemas,
+            progressed: false,
+            sequence: None,
+            results: VecDeque::new(),
+        };
+        let mut context = Context::new(self.planned(cell_idx).spec, &mut firing);
+        let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
+        let Firing { progressed, sequence, results, .. } = firing;
+        let name = || self.box_name(cell_idx).to_owned();
+        let flow = match flow {
+            Ok(Ok(flow)) => flow,
+            Ok(Err(error)) => {
+                // An operator that hands `Cancelled` on is not at fault.
+                self.fail(RequestError::Failed { name: name(), cause: error.to_string() });
+                return Step::Done;
+            }
+            Err(cause) => {
+                self.fail(RequestError::Panicked { name: name(), cause: panic_message(cause.as_ref()) });
+                return Step::Done;
+            }
+        };
+        if let Some(reorder) = cell.reorder {
+            match sequence {
+                Some(sequence) => self.reorders[reorder].lock().finish(sequence, results),
+                None if results.is_empty() => {}
+                None => {
+                    let cause = "an ordered operator pushed without having taken an input in the same firing"
+                        .to_owned();
+                    self.fail(RequestError::Failed { name: name(), cause });
+                    return Step::Done;
+                }
+            }
+            self.flush(cell_idx, running, woken);
+        }
+        match flow {
+            Flow::Done => {
+                running.finishing = true;
+                if self.flush(cell_idx, running, woken) {
+                    self.finish(cell_idx, running, woken)
+                } else {
+                    Step::Idle
+                }
+            }
+            _ if !running.staged.is_empty() => Step::Idle,
+            Flow::More => Step::Again,
+            Flow::Wait if progressed && self.has_more(cell_idx, running) => Step::Again,
+            Flow::Wait => Step::Idle,
+        }
+    }
+
+    /// Whether a box that waits could do something at once: it took or made something, and more is there.
+    fn has_more(&self, cell_idx: usize, running: &Running) -> bool {
+        let cell = &self.boxes[cell_idx];
+        let streams = cell.inputs.iter().enumerate().filter(|(_, port)| port.mode != Mode::Side);
+        let mut connected = false;
+        for (input, port) in streams {
+            connected |= !port.edges.is_empty();
+            if !running.closed_inputs[input]
+                && port
+                    .edges
+                    .iter()
+                    .any(|edge| self.edges[*edge].has_waiting() || self.edges[*edge].has_end())
+            {
+                return true;
+            }
+        }
+        !connected
+    }
+
+    /// Takes all envelopes of the side inputs, once they have ended.
+    fn take_sides(&self, cell_idx: usize, running: &mut Running) -> bool {
+        let ports =
+            || self.boxes[cell_idx].inputs.iter().enumerate().filter(|(_, port)| port.mode == Mode::Side);
+        if !ports().all(|(_, port)| port.edges.iter().all(|edge| self.edges[*edge].has_end())) {
+            return false;
+        }
+        for (input, port) in ports() {
+            for edge in &port.edges {
+                // They stay charged to nobody from here on: the copies hold them until the request ends.
+                while let Some(popped) = self.edges[*edge].pop(&self.ledger) {
+                    add(&self.boxes[cell_idx].counters.rows_in, popped.envelope.rows() as u64);
+                    running.sides[input].push(popped.envelope);
+                }
+            }
+        }
+        running.sides_complete = true;
+        true
+    }
+
+    /// Moves what is staged (or waits for its order) onto the edges. False when some of the box's own is left.
+    fn flush(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
+        let cell = &self.boxes[cell_idx];
+        if let Some(reorder_idx) = cell.reorder {
+            let moved =
+                self.reorders[reorder_idx].lock().flush(|edge, envelope| self.offer(edge, envelope, woken));
+            if moved {
+                // Copies that waited for the oldest result, or for their end, can go on.
+                for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
+                    self.notify(*copy, WokenBy::Room, woken);
+                }
+            }
+            return true;
+        }
+        // An edge that is full must not keep back what is staged for another one of the same output.
+        for _ in 0..running.staged.len() {
+            if let Some((edge, envelope)) = running.staged.pop_front()
+                && let Some(envelope) = self.offer(edge, envelope, woken)
+            {
+                running.staged.push_back((edge, envelope));
+            }
+        }
+        running.staged.is_empty()
+    }
+
+    /// The box has finished: its outputs end and its inputs close, once nothing of it is left behind.
+    fn finish(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> Step {
+        let cell = &self.boxes[cell_idx];
+        if let Some(reorder_idx) = cell.reorder {
+            let mut reorder = self.reorders[reorder_idx].lock();
+            if reorder.copies_open == 1
+                && reorder.waiting() > 0
+                && !cell.outputs.iter().flatten().all(|edge| self.edges[*edge].is_closed())
+            {
+                return Step::Idle;
+            }
+            reorder.copies_open -= 1;
+        }
+        for (input, port) in cell.inputs.iter().enumerate() {
+            if !std::mem::replace(&mut running.closed_inputs[input], true) {
+                self.close_edges(&port.edges, woken);
+            }
+        }
+        for edge in cell.outputs.iter().flatten() {
+            let edge = &self.edges[*edge];
+            if edge.end() {
+                for consumer in &edge.consumers {
+                    self.notify(*consumer, WokenBy::Input, woken);
+                }
+            }
+        }
+        Step::Done
+    }
+
+    fn close_edges(&self, edges: &[usize], woken: &mut Woken) {
+        for edge in edges {
+            let edge = &self.edges[*edge];
+            if edge.close(&self.ledger) {
+                for producer in &edge.producers {
+                    self.notify(*producer, WokenBy::Room, woken);
+                }
+            }
+        }
+    }
+
+    /// Offers an envelope to an edge and tells one consumer. Gives it back when there is no room.
+    fn offer(&self, edge_idx: usize, envelope: Envelope, woken: &mut Woken) -> Option<Envelope> {
+        match self.edges[edge_idx].offer(envelope, &self.ledger) {
+            Offered::Taken => {
+                self.notify_one_consumer(edge_idx, woken);
+                None
+            }
+            Offered::Full(envelope) => Some(envelope),
+            Offered::Closed => None,
+        }
+    }
+
+    /// Tells one free copy; where all are busy, one of those that run, which then looks again.
+    fn notify_one_consumer(&self, edge_idx: usize, woken: &mut Woken) {
+        let edge = &self.edges[edge_idx];
+        let [only] = edge.consumers[..] else {
+            let first = edge.turn.fetch_add(1, Ordering::Relaxed);
+            let turn = |nth: usize| edge.consumers[(first + nth) % edge.consumers.len()];
+            let free = (0..edge.consumers.len()).map(turn).find(|copy| self.boxes[*copy].state.is_idle());
+            if let Some(copy) = free
+                && self.notify(copy, WokenBy::Input, woken) == Notified::Plan
+            {
+                return;
+            }
+            // None was free a moment ago. One is enough: a copy looks for more before it waits.
+            for copy in (0..edge.consumers.len()).map(turn) {
+                if self.notify(copy, WokenBy::Input, woken) != Notified::Done {
+                    return;
+                }
+            }
+            return;
+        };
+        self.notify(only, WokenBy::Input, woken);
+    }
+
+    /// Tells the producers that wait for the request's budget.
+    fn notify_budget(&self, woken: &mut Woken) {
+        for edge in self.edges.iter().filter(|edge| edge.state().wanted) {
+            for producer in &edge.producers {
+                self.notify(*producer, WokenBy::Room, woken);
+            }
+        }
+    }
+}
+
+/// The host of one firing.
+struct Firing<'a> {
+    model: &'a Arc<Model>,
+    cell_idx: usize,
+    detacher: &'a mut dyn Detacher,
+    woken: &'a mut Woken,
+    sides: &'a mut Vec<Vec<Envelope>>,
+    staged: &'a mut VecDeque<(usize, Envelope)>,
+    closed_inputs: &'a mut Vec<bool>,
+    merge_turn: &'a mut usize,
+    schemas: &'a mut Vec<Option<SchemaRef>>,
+    progressed: bool,
+    /// The input that an ordered copy has taken in this firing.
+    sequence: Option<u64>,
+    /// What an ordered copy has made from it, by edge.
+    results: VecDeque<(usize, Envelope)>,
+}
+
+impl Firing<'_> {
+    fn cell(&self) -> &super::BoxCell {
+        &self.model.boxes[self.cell_idx]
+    }
+}
+
+impl Host for Firing<'_> {
+    fn take(&mut self, input: usize) -> Option<Envelope> {
+        if self.closed_inputs[input] {
+            return None;
+        }
+        let model = self.model;
+        let cell = &model.boxes[self.cell_idx];
+        let port = &cell.inputs[input];
+        if cell.reorder.is_some() && self.sequence.is_some() {
+            return None;
+        }
+        let edges = port.edges.len();
+        for nth in 0..edges {
+            let place = (*self.merge_turn + nth) % edges;
+            let edge_idx = port.edges[place];
+            let Some(popped) = model.edges[edge_idx].pop(&model.ledger) else { continue };
+            *self.merge_turn = place + 1;
+            self.progressed = true;
+            self.sequence = Some(popped.sequence);
+            add(&cell.counters.rows_in, popped.envelope.rows() as u64);
+            let edge = &model.edges[edge_idx];
+            if popped.wanted {
+                for producer in &edge.producers {
+                    model.notify(*producer, WokenBy::Room, self.woken);
+                }
+            }
+            if popped.freed {
+                model.notify_budget(self.woken);
+            }
+            if popped.more && edge.consumers.len() > 1 {
+                model.notify_one_consumer(edge_idx, self.woken);
+            }
+            return Some(popped.envelope);
+        }
+        None
+    }
+
+    fn is_ended(&self, input: usize) -> bool {
+        let port = &self.cell().inputs[input];
+        self.closed_inputs[input] || port.edges.iter().all(|edge| self.model.edges[*edge].is_ended())
+    }
+
+    fn close(&mut self, input: usize) {
+        if !std::mem::replace(&mut self.closed_inputs[input], true) {
+            self.progressed = true;
+            self.sides[input].clear();
+            let model = self.model;
+            model.close_edges(&model.boxes[self.cell_idx].inputs[input].edges, self.woken);
+        }
+    }
+
+    fn side(&self, input: usize) -> &[Envelope] {
+        &self.sides[input]
+    }
+
+    fn has_room(&self, output: usize) -> bool {
+        let edges = &self.cell().outputs[output];
+        !self.staged.iter().any(|(edge, _)| edges.contains(edge))
+    }
+
+    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+        let model = self.model;
+        let cell = &model.boxes[self.cell_idx];
+        let port = &model.planned(self.cell_idx).spec.outputs[output];
+        let edges = &cell.outputs[output];
+        let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
+        if self.schemas.len() <= output {
+            self.schemas.resize(output + 1, None);
+        }
+        if !self.schemas[output].as_ref().is_some_and(|schema| Arc::ptr_eq(schema, envelope.schema())) {
+            let descriptor = &model.prepared.plan().edges[model.edges[*first].plan_edge].descriptor;
+            descriptor.admits(envelope.schema()).map_err(|reason| {
+                BoxError::new(format!("an envelope does not fit the output `{}`: {reason}", port.name))
+            })?;
+            self.schemas[output] = Some(Arc::clone(envelope.schema()));
+        }
+        if !self.has_room(output) {
+            let message =
+                format!("the output `{}` has no room: ask `has_room` before a second push", port.name);
+            return Err(BoxError::new(message));
+        }
+        self.progressed = true;
+        add(&cell.counters.rows_out, envelope.rows() as u64);
+        if cell.reorder.is_some() {
+            self.results.extend(edges.iter().map(|edge| (*edge, envelope.clone())));
+            return Ok(Pushed::Sent);
+        }
+        let mut sent = false;
+        for edge in edges {
+            if model.edges[*edge].is_closed() {
+                continue;
+            }
+            sent = true;
+            if let Some(envelope) = model.offer(*edge, envelope.clone(), self.woken) {
+                self.staged.push_back((*edge, envelope));
+            }
+        }
+        Ok(if sent { Pushed::Sent } else { Pushed::Closed })
+    }
+
+    fn is_closed(&self, output: usize) -> bool {
+        self.cell().outputs[output].iter().all(|edge| self.model.edges[*edge].is_closed())
+    }
+
+    fn hint(&self, hint: usize, query: u32) -> f64 {
+        let join = self.model.planned(self.cell_idx).spec.hints_read[hint].join;
+        let cells = self.cell().hints_read[hint].iter().map(|cell| self.model.hints[*cell].get(query));
+        cells.fold(join.bottom(), |a, b| join.join(a, b))
+    }
+
+    fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
+        let model = self.model;
+        let cell = &model.hints[model.boxes[self.cell_idx].hints_written[hint]];
+        if cell.join(query, value) {
+            // Pairs with the SeqCst accesses of the readers' states: a reader that is told sees the value.
+            fence(Ordering::SeqCst);
+            for reader in &cell.readers {
+                model.notify(*reader, WokenBy::Room, self.woken);
+            }
+        }
+    }
+
+    fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
+        if self.model.is_stopping() {
+            return Err(Cancelled);
+        }
+        let begun_ns = self.model.now_ns();
+        let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
+        add(&self.cell().counters.blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
+        result
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.model.is_stopping()
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        let counters = &self.cell().counters;
+        counters.progress_done.store(done, Ordering::Relaxed);
+        counters.progress_total.store(total, Ordering::Relaxed);
+    }
+
+    fn report(&mut self, problem: Problem) {
+        self.model.report(problem);
+    }
+}

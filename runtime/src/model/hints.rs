@@ -1,0 +1,59 @@
+//! Hint cells: one monotone value per query, written by joins and read without locks.
+//!
+//! Invariant: a cell only moves away from its bottom; a reader may see an old value, which must stay correct.
+
+use crate::operator::Join;
+use crate::parameter::QUERIES_MAX;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The values of one written hint, shared by the copies of its writer.
+pub(crate) struct HintCell {
+    pub(crate) join: Join,
+    /// The boxes that read it, told when a value changes.
+    pub(crate) readers: Vec<usize>,
+    values: Vec<AtomicU64>,
+}
+
+impl HintCell {
+    pub(crate) fn new(join: Join, readers: Vec<usize>) -> Self {
+        let bottom = join.bottom().to_bits();
+        Self { join, readers, values: (0..QUERIES_MAX).map(|_| AtomicU64::new(bottom)).collect() }
+    }
+
+    /// The value for a query.
+    pub(crate) fn get(&self, query: u32) -> f64 {
+        f64::from_bits(self.values[query as usize].load(Ordering::Relaxed))
+    }
+
+    /// Joins a value in; true when that changed it.
+    pub(crate) fn join(&self, query: u32, value: f64) -> bool {
+        let cell = &self.values[query as usize];
+        let mut before = cell.load(Ordering::Relaxed);
+        loop {
+            let after = self.join.join(f64::from_bits(before), value).to_bits();
+            if after == before {
+                return false;
+            }
+            // Relaxed: a hint carries a number only, no memory depends on it.
+            match cell.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => before = now,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lesser_values_change_a_minimum() {
+        let cell = HintCell::new(Join::Minimum, Vec::new());
+        assert_eq!(cell.get(3), f64::INFINITY);
+        assert!(cell.join(3, 2.0));
+        assert!(!cell.join(3, 2.5));
+        assert!(!cell.join(3, f64::NAN), "not a number must not win");
+        assert_eq!(cell.get(3), 2.0);
+    }
+}

@@ -1,0 +1,117 @@
+//! The ledger of a request's memory: bytes in its edges against its budget.
+//!
+//! Invariant: a buffer that several edges (or several envelopes) keep counts once, a mapped one not at all. Without a
+//! budget nothing is counted, so that requests without one pay nothing.
+
+use std::collections::HashMap;
+
+use arrow_data::ArrayData;
+
+use crate::envelope::Envelope;
+use crate::sync::Mutex;
+
+/// The bytes that a request's edges keep alive.
+pub(crate) struct Ledger {
+    limit: Option<usize>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By the buffer's address: how many envelopes keep it, and its bytes.
+    buffers: HashMap<usize, (usize, usize)>,
+    bytes: usize,
+    bytes_high: usize,
+}
+
+impl Ledger {
+    pub(crate) fn new(limit: Option<usize>) -> Self {
+        Self { limit, kept: Mutex::new(Kept::default()) }
+    }
+
+    /// The budget in bytes.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// Whether the budget is not used up.
+    pub(crate) fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| self.kept.lock().bytes < limit)
+    }
+
+    /// The most bytes that were kept at once; 0 without a budget.
+    pub(crate) fn bytes_high(&self) -> usize {
+        self.kept.lock().bytes_high
+    }
+
+    pub(crate) fn charge(&self, envelope: &Envelope) {
+        if self.limit.is_none() || envelope.bytes() == 0 {
+            return;
+        }
+        let kept = &mut *self.kept.lock();
+        each_buffer(envelope, &mut |address, bytes| {
+            let entry = kept.buffers.entry(address).or_insert((0, bytes));
+            entry.0 += 1;
+            if entry.0 == 1 {
+                kept.bytes += bytes;
+            }
+        });
+        kept.bytes_high = kept.bytes_high.max(kept.bytes);
+    }
+
+    /// True when the budget was used up and has room again: producers that waited for it must be told.
+    pub(crate) fn release(&self, envelope: &Envelope) -> bool {
+        let Some(limit) = self.limit.filter(|_| envelope.bytes() > 0) else { return false };
+        let kept = &mut *self.kept.lock();
+        let before = kept.bytes;
+        each_buffer(envelope, &mut |address, _| {
+            if let Some(entry) = kept.buffers.get_mut(&address) {
+                entry.0 -= 1;
+                if entry.0 == 0 {
+                    kept.bytes -= entry.1;
+                    kept.buffers.remove(&address);
+                }
+            }
+        });
+        before >= limit && kept.bytes < limit
+    }
+}
+
+fn each_buffer(envelope: &Envelope, visit: &mut dyn FnMut(usize, usize)) {
+    fn of(data: &ArrayData, visit: &mut dyn FnMut(usize, usize)) {
+        for buffer in data.buffers() {
+            visit(buffer.data_ptr().as_ptr() as usize, buffer.capacity());
+        }
+        for child in data.child_data() {
+            of(child, visit);
+        }
+    }
+    for column in envelope.batch().columns() {
+        of(&arrow_array::Array::to_data(column), visit);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, UInt32Array};
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_in_two_envelopes_counts_once() {
+        let column: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..256));
+        let a = Envelope::from_columns([("a", Arc::clone(&column))]).unwrap();
+        let b = Envelope::from_columns([("b", column)]).unwrap();
+        let ledger = Ledger::new(Some(1 << 20));
+        ledger.charge(&a);
+        let once = ledger.bytes_high();
+        assert!(once >= 1024);
+        ledger.charge(&b);
+        assert_eq!(ledger.bytes_high(), once);
+        ledger.release(&a);
+        ledger.release(&b);
+        assert_eq!(ledger.kept.lock().bytes, 0);
+    }
+}

@@ -1,0 +1,96 @@
+//! Stalls: a request with nothing left to run and boxes that have not finished.
+//!
+//! After Parks (Bounded Scheduling of Process Networks, 1995), the smallest full edge that a producer waits on is
+//! grown, within the request's budget. It is grown only while that can help: its consumer waits for another input,
+//! or has not yet had [`GROWTHS_MAX`] doublings to take a larger piece at once.
+
+use std::fmt::Write as _;
+
+use super::{Model, Woken, WokenBy};
+use crate::operator::Mode;
+
+/// How often an edge grows for a consumer that has all its inputs waiting and still takes nothing.
+const GROWTHS_MAX: usize = 4;
+/// An edge grows no further than this where the request has no budget.
+const GROWN_BYTES_MAX: usize = 1 << 30;
+
+/// Ends the stall by growing an edge, and gives the tasks that follow; or tells who waits for what.
+pub(super) fn grow(model: &Model) -> Result<Woken, String> {
+    let smallest = (0..model.edges.len())
+        .filter(|edge| can_help(model, *edge))
+        .min_by_key(|edge| model.edges[*edge].state().bytes_max);
+    let mut woken = Woken::default();
+    if let Some(edge) = smallest {
+        let edge = &model.edges[edge];
+        edge.grow();
+        for producer in &edge.producers {
+            model.notify(*producer, WokenBy::Room, &mut woken);
+        }
+    }
+    if woken.is_empty() { Err(report(model)) } else { Ok(woken) }
+}
+
+fn can_help(model: &Model, edge_idx: usize) -> bool {
+    let edge = &model.edges[edge_idx];
+    let state = edge.state();
+    if !state.wanted || state.closed || !model.ledger.has_room() || state.bytes_max >= GROWN_BYTES_MAX {
+        return false;
+    }
+    let starved = edge.consumers.iter().any(|consumer| {
+        let ports = model.boxes[*consumer].inputs.iter().filter(|port| port.mode != Mode::Side);
+        let mut others = ports.flat_map(|port| &port.edges).filter(|other| **other != edge_idx);
+        others.any(|other| !model.edges[*other].has_waiting() && !model.edges[*other].has_end())
+    });
+    starved || state.grown < GROWTHS_MAX
+}
+
+/// Which boxes wait on which full or empty edges.
+fn report(model: &Model) -> String {
+    let mut lines = String::new();
+    for edge in &model.edges {
+        let state = edge.state();
+        let (from, to) = model.edge_ends(edge);
+        let held = format!(
+            "{} of {} envelopes, {} of {} bytes",
+            state.envelopes,
+            bound(state.envelopes_max),
+            state.bytes,
+            bound(state.bytes_max)
+        );
+        if state.wanted {
+            let _ = writeln!(lines, "  `{from}` waits for room: `{from} -> {to}` is full ({held})");
+        }
+        let consumer_open = edge.consumers.iter().any(|consumer| !model.boxes[*consumer].state.is_done());
+        if consumer_open && !state.closed {
+            if state.envelopes > 0 {
+                let _ = writeln!(lines, "  `{to}` takes nothing, though `{from} -> {to}` holds {held}");
+            } else if !state.ended {
+                let _ = writeln!(lines, "  `{to}` waits for input: `{from} -> {to}` is empty");
+            }
+        }
+    }
+    for (idx, cell) in model.boxes.iter().enumerate() {
+        let fed = cell.inputs.iter().any(|port| !port.edges.is_empty());
+        if !cell.state.is_done() && !fed {
+            let _ = writeln!(
+                lines,
+                "  box `{}` has no inputs, waits and is never told of anything",
+                model.box_name(idx)
+            );
+        }
+        let ended = cell.inputs.iter().flat_map(|port| &port.edges).all(|edge| model.edges[*edge].is_ended());
+        if !cell.state.is_done() && fed && ended {
+            let _ =
+                writeln!(lines, "  box `{}` waits, though all its inputs have ended", model.box_name(idx));
+        }
+    }
+    if let Some(limit) = model.ledger.limit().filter(|_| !model.ledger.has_room()) {
+        let _ = writeln!(lines, "  the request's memory budget of {limit} bytes is used up: give it more");
+    }
+    lines.truncate(lines.trim_end().len());
+    lines
+}
+
+fn bound(limit: usize) -> String {
+    if limit == usize::MAX { "any".to_owned() } else { limit.to_string() }
+}

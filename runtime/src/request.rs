@@ -1,0 +1,167 @@
+//! The request: what it is submitted with, how it ends, and what it did.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::operator::{Part, Problem};
+use crate::parameter::Value;
+
+/// Requests are numbered in the order of their submission: a smaller number is an older request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a request is submitted with.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Values of parameters that differ from those of the prepared pipeline.
+    pub values: BTreeMap<String, Value>,
+    /// Which part of a run it is.
+    pub part: Part,
+    /// The most bytes that its edges keep; nothing means that only the edges' own bounds hold.
+    pub memory_bytes: Option<usize>,
+    /// When it is cancelled at the latest.
+    pub deadline: Option<Instant>,
+}
+
+impl Default for Submission {
+    fn default() -> Self {
+        Self { values: BTreeMap::new(), part: Part::WHOLE, memory_bytes: None, deadline: None }
+    }
+}
+
+/// Why a request ended without its results.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A box returned an error.
+    #[error("box `{name}`: {cause}")]
+    Failed {
+        /// The box.
+        name: String,
+        /// The operator's message.
+        cause: String,
+    },
+    /// A box panicked.
+    #[error("box `{name}` panicked: {cause}; this is a bug in its operator")]
+    Panicked {
+        /// The box.
+        name: String,
+        /// The panic's message.
+        cause: String,
+    },
+    /// Somebody cancelled it.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// Its deadline passed.
+    #[error("the request's deadline passed")]
+    DeadlinePassed,
+    /// No box can go on, and larger edges would not help.
+    #[error("the pipeline has stalled:\n{report}")]
+    Stalled {
+        /// Which boxes wait on which full or empty edges.
+        report: String,
+    },
+}
+
+/// What one box of a request did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BoxStatistics {
+    /// The box.
+    pub name: String,
+    /// The operator.
+    pub kind: &'static str,
+    /// Copies that it had.
+    pub copies: usize,
+    /// Calls of its processing method.
+    pub firings: u64,
+    /// Rows taken from its inputs.
+    pub rows_in: u64,
+    /// Rows put on its outputs.
+    pub rows_out: u64,
+    /// Time in firings, blocking left out, in nanoseconds; summed over the copies.
+    pub busy_ns: u64,
+    /// Time from being planned to being fired, in nanoseconds.
+    pub waiting_ns: u64,
+    /// Time detached (waiting for a permit, blocking, and attaching), in nanoseconds.
+    pub blocked_ns: u64,
+}
+
+/// A snapshot of an edge, for reports and statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeState {
+    /// Envelopes that wait.
+    pub envelopes: usize,
+    /// Bytes that wait.
+    pub bytes: usize,
+    /// Envelopes that it holds at most.
+    pub envelopes_max: usize,
+    /// Bytes that it holds at most.
+    pub bytes_max: usize,
+    /// The most envelopes that waited at once.
+    pub envelopes_high: usize,
+    /// The most bytes that waited at once.
+    pub bytes_high: usize,
+    /// Envelopes that came through.
+    pub envelopes_total: u64,
+    /// Rows that came through.
+    pub rows_total: u64,
+    /// Whether a producer waits for room.
+    pub wanted: bool,
+    /// Whether all producers have ended.
+    pub ended: bool,
+    /// Whether all consumers have closed it.
+    pub closed: bool,
+    /// How often its bounds were doubled to end a stall.
+    pub grown: usize,
+}
+
+/// What went through one edge of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeStatistics {
+    /// `box.port` of the producer.
+    pub from: String,
+    /// `box.port` of the consumer.
+    pub to: String,
+    /// Its counts and marks.
+    pub state: EdgeState,
+}
+
+/// How a request ended, and what it did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Whether it has delivered.
+    pub result: Result<(), RequestError>,
+    /// Faults in items of the input, the first [`PROBLEMS_KEPT_MAX`] of them.
+    pub problems: Vec<Problem>,
+    /// How many there were.
+    pub problems_count: u64,
+    /// By box, in the plan's order.
+    pub boxes: Vec<BoxStatistics>,
+    /// By edge, in the plan's order; the edges of a side input's copies follow each other.
+    pub edges: Vec<EdgeStatistics>,
+    /// From submission to end.
+    pub duration: Duration,
+    /// The most bytes that its edges kept at once; 0 for a request without a budget.
+    pub memory_bytes_high: usize,
+}
+
+/// Problems that an outcome keeps; the others are counted only.
+pub const PROBLEMS_KEPT_MAX: usize = 1000;
+
+/// How far a box is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The box.
+    pub name: String,
+    /// How much is done.
+    pub done: u64,
+    /// Of how much; 0 when it is not known.
+    pub total: u64,
+}

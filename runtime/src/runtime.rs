@@ -1,0 +1,135 @@
+//! The facade: start a runtime, submit requests of prepared pipelines, wait for them, shut down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::Model;
+use crate::prepare::{PrepareError, Prepared};
+use crate::request::{Outcome, Progress, RequestError, RequestId, Submission};
+use crate::scheduler::Scheduler;
+use crate::statistics::{SchedulerStatistics, TraceEvent};
+use crate::topology::Topology;
+
+/// Threads beyond the slots, for closures that block or wait for a permit.
+const BACKUP_THREADS_MAX: usize = 256;
+
+/// How a runtime is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The machine: one slot for each of its logical cores.
+    pub topology: Topology,
+    /// Whether threads are pinned to the cores of their slots.
+    pub pin: bool,
+    /// Operations in flight by blocking class; others have a limit of 8.
+    pub blocking: BTreeMap<String, usize>,
+    /// The most threads; closures beyond it block holding their slot. At least one for each slot.
+    pub threads_max: usize,
+    /// Whether firings are recorded for [`Runtime::take_trace`].
+    pub trace: bool,
+}
+
+impl Config {
+    /// A runtime with a slot for each logical core of a topology.
+    pub fn new(topology: Topology) -> Self {
+        let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
+        // Few enough for a spinning disk, enough for a solid-state one.
+        let blocking = BTreeMap::from([("disk".to_owned(), 4)]);
+        Self { topology, pin: false, blocking, threads_max, trace: false }
+    }
+
+    /// A runtime of so many slots on one node, for tests and `--workers`.
+    pub fn flat(slots: usize) -> Self {
+        Self::new(Topology::flat(slots))
+    }
+}
+
+/// Slots, the threads that hold them, and the requests that they run.
+///
+/// Dropping it cancels what still runs and waits for it.
+pub struct Runtime {
+    scheduler: Arc<Scheduler>,
+}
+
+impl Runtime {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn start(config: Config) -> std::io::Result<Self> {
+        Ok(Self { scheduler: Scheduler::start(config)? })
+    }
+
+    /// Submits one request of a prepared pipeline.
+    ///
+    /// # Errors
+    /// When its values do not fit, or a box refuses to be made.
+    pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
+        let slots = self.scheduler.topology().slots_count();
+        let id = self.scheduler.next_request();
+        let model = Arc::new(Model::new(id, Arc::clone(prepared), submission, slots)?);
+        self.scheduler.submit(Arc::clone(&model), submission.deadline);
+        Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
+    }
+
+    /// The machine that it runs on.
+    pub fn topology(&self) -> &Topology {
+        self.scheduler.topology()
+    }
+
+    /// What the scheduler did so far.
+    pub fn statistics(&self) -> SchedulerStatistics {
+        self.scheduler.statistics()
+    }
+
+    /// Takes what was recorded, where [`Config::trace`] asked for it.
+    pub fn take_trace(&self) -> Vec<TraceEvent> {
+        self.scheduler.take_trace()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.scheduler.shut_down();
+    }
+}
+
+/// A request under way. Dropping it lets it run on.
+pub struct Request {
+    model: Arc<Model>,
+    scheduler: Arc<Scheduler>,
+}
+
+impl Request {
+    /// Its number.
+    pub fn id(&self) -> RequestId {
+        self.model.id()
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&self) -> Outcome {
+        self.model
+            .wait(None)
+            .unwrap_or_else(|| unreachable!("a wait without a limit returns at the end only"))
+    }
+
+    /// Waits until it ends, but not longer than this.
+    pub fn wait_timeout(&self, limit: Duration) -> Option<Outcome> {
+        self.model.wait(Some(limit))
+    }
+
+    /// Cancels it: no box is fired any more, waiting closures leave their queues; a running firing goes to its end.
+    pub fn cancel(&self) {
+        self.scheduler.cancel(&self.model, RequestError::Cancelled);
+    }
+
+    /// How far its boxes are, for those that tell.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.model.progress()
+    }
+
+    /// Problems so far.
+    pub fn problems_count(&self) -> u64 {
+        self.model.problems_count()
+    }
+}

@@ -1,0 +1,341 @@
+//! The scheduler: slots, queues and the threads that run tasks. Its protocol is told in runtime/README.md.
+//!
+//! One decision a file: `sleep.rs` who is woken, `slot.rs` who holds a slot, `search.rs` where a task is looked for,
+//! `queues.rs` where tasks without a slot wait, `blocking.rs` who may block, `worker.rs` what a thread does,
+//! `deadline.rs` when a request is over.
+
+mod blocking;
+mod deadline;
+mod queues;
+mod search;
+mod sleep;
+mod slot;
+mod worker;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crossbeam_deque::Stealer;
+
+use self::blocking::Class;
+use self::deadline::Deadlines;
+use self::queues::{GlobalQueue, RequestQueues, Task};
+use self::sleep::NodeSleep;
+use self::slot::{Message, Pool, Slot};
+use crate::model::{Model, Woken, WokenBy};
+use crate::request::{RequestError, RequestId};
+use crate::runtime::Config;
+use crate::statistics::{
+    ClassStatistics, SchedulerStatistics, SlotStatistics, TRACE_EVENTS_MAX, TraceEvent, TraceKind,
+};
+use crate::sync::{AtomicU64, AtomicUsize, Mailbox, Mutex, Ordering};
+use crate::topology::{Distance, Ring, Topology};
+
+/// Operations in flight of a blocking class that the configuration does not name.
+const CLASS_LIMIT: usize = 8;
+
+/// What everybody may know of a slot, whoever holds it.
+struct SlotShared {
+    stealer: Stealer<Task>,
+    rings: Vec<Ring>,
+    counters: SlotCounters,
+    trace: Mutex<VecDeque<TraceEvent>>,
+}
+
+#[derive(Default)]
+struct SlotCounters {
+    tasks: AtomicU64,
+    steals: [AtomicU64; Distance::ALL.len()],
+    from_node: AtomicU64,
+    from_other_nodes: AtomicU64,
+    parks: AtomicU64,
+    wakes: AtomicU64,
+    hand_overs: AtomicU64,
+}
+
+struct NodeShared {
+    queues: RequestQueues,
+    sleep: NodeSleep,
+    /// The other nodes, nearest first.
+    others: Vec<usize>,
+}
+
+/// The scheduler of one runtime.
+pub(crate) struct Scheduler {
+    topology: Topology,
+    pin: bool,
+    traced: bool,
+    started: Instant,
+    slots: Vec<SlotShared>,
+    nodes: Vec<NodeShared>,
+    global: GlobalQueue,
+    pool: Mutex<Pool>,
+    /// Follows the number of threads that wait to attach: a look at it needs no lock.
+    attaching: AtomicUsize,
+    limits: BTreeMap<String, usize>,
+    classes: Mutex<BTreeMap<String, Arc<Class>>>,
+    next_request: AtomicU64,
+    requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
+    deadlines: Deadlines,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Scheduler {
+    /// Makes the slots and starts a thread for each.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
+        let topology = config.topology;
+        let count = topology.slots_count();
+        let slots: Vec<Box<Slot>> =
+            (0..count).map(|idx| Box::new(Slot::new(idx, topology.node(idx)))).collect();
+        let shared = slots.iter().map(|slot| SlotShared {
+            stealer: slot.deque.stealer(),
+            rings: topology.steal_rings(slot.idx),
+            counters: SlotCounters::default(),
+            trace: Mutex::new(VecDeque::new()),
+        });
+        let nodes = (0..topology.nodes().len()).map(|node| NodeShared {
+            queues: RequestQueues::new(),
+            sleep: NodeSleep::new(slots.iter().filter(|slot| slot.node == node).count()),
+            others: topology.node_order(node),
+        });
+        let scheduler = Arc::new(Self {
+            pin: config.pin,
+            traced: config.trace,
+            started: Instant::now(),
+            slots: shared.collect(),
+            nodes: nodes.collect(),
+            global: GlobalQueue::new(),
+            pool: Mutex::new(Pool::new(config.threads_max.max(count))),
+            attaching: AtomicUsize::new(0),
+            limits: config.blocking,
+            classes: Mutex::new(BTreeMap::new()),
+            next_request: AtomicU64::new(1),
+            requests: Mutex::new(BTreeMap::new()),
+            deadlines: Deadlines::new(),
+            threads: Mutex::new(Vec::new()),
+            topology,
+        });
+        for slot in slots {
+            scheduler.pool.lock().threads += 1;
+            if let Err((error, _)) = scheduler.spawn(slot) {
+                scheduler.shut_down();
+                return Err(error);
+            }
+        }
+        Ok(scheduler)
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub(crate) fn next_request(&self) -> RequestId {
+        RequestId(self.next_request.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes a new request in. It holds its submission's token.
+    pub(crate) fn submit(self: &Arc<Self>, model: Arc<Model>, deadline: Option<Instant>) {
+        {
+            let mut requests = self.requests.lock();
+            // Ended requests are swept as new ones come, so the map stays as long as what is alive.
+            requests.retain(|_, model| model.strong_count() > 0);
+            requests.insert(model.id(), Arc::downgrade(&model));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.add(self, deadline, &model);
+        }
+        self.global.push(model);
+        self.publish(0, None);
+    }
+
+    /// Ends a request early. Its waiting closures and tasks leave their queues.
+    pub(crate) fn cancel(&self, model: &Arc<Model>, why: RequestError) {
+        model.fail(why);
+        self.drain_waiters(model);
+    }
+
+    /// Sends a stopping request's waiters away from the blocking classes; their tasks are planned, to drain.
+    fn drain_waiters(&self, model: &Arc<Model>) {
+        let classes: Vec<_> = self.classes.lock().values().cloned().collect();
+        for class in classes {
+            for task in class.cancel(model.id()) {
+                self.plan_regular(task);
+            }
+        }
+    }
+
+    /// The blocking class of a name, made when it is first asked for.
+    fn class(&self, name: &str) -> Arc<Class> {
+        let mut classes = self.classes.lock();
+        if let Some(class) = classes.get(name) {
+            return Arc::clone(class);
+        }
+        let limit = self.limits.get(name).copied().unwrap_or(CLASS_LIMIT).max(1);
+        let class = Arc::new(Class::new(name, limit));
+        classes.insert(name.to_owned(), Arc::clone(&class));
+        class
+    }
+
+    /// Gives a permit back; a task that it passes to is planned with it.
+    fn release_permit(&self, class: &Class) {
+        if let Some(task) = class.release() {
+            task.model.permit(task.cell).store(true, Ordering::Release);
+            self.plan_regular(task);
+        }
+    }
+
+    /// Plans the tasks that a firing made: immediate ones on the slot that made them, the rest on their node.
+    fn plan(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken) {
+        // Reversed: the owner takes the last one pushed, which is then the first that was woken.
+        for (cell, by) in woken.drain().rev() {
+            let task = Task { model: Arc::clone(model), cell };
+            match by {
+                WokenBy::Input => self.plan_immediate(slot, task),
+                WokenBy::Room => self.plan_regular(task),
+            }
+        }
+    }
+
+    fn plan_immediate(&self, slot: &Slot, task: Task) {
+        let first = slot.deque.is_empty();
+        slot.deque.push(task);
+        // The first one wakes nobody: the owner takes it next.
+        if !first {
+            self.publish(slot.node, Some(slot.idx));
+        }
+    }
+
+    /// Plans a task on its request's home node.
+    fn plan_regular(&self, task: Task) {
+        let home = task.model.home.load(Ordering::Relaxed);
+        let home = if home < self.nodes.len() { home } else { 0 };
+        self.nodes[home].queues.push(task);
+        self.publish(home, None);
+    }
+
+    /// Tells a sleeper of work on a node, if there is one and nobody searches already.
+    fn publish(&self, node: usize, near: Option<usize>) {
+        for node in std::iter::once(node).chain(self.nodes[node].others.iter().copied()) {
+            let counts = self.nodes[node].sleep.counts();
+            if counts.searching > 0 {
+                return;
+            }
+            if counts.sleeping > 0 && self.wake(node, near) {
+                return;
+            }
+        }
+    }
+
+    /// Wakes the resting slot of a node that is nearest to another slot. False when none rests any more.
+    fn wake(&self, node: usize, near: Option<usize>) -> bool {
+        let (mut slot, backup) = {
+            let mut pool = self.pool.lock();
+            let rank = |slot: &Slot| {
+                let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
+                (slot.node == node).then_some(distance)
+            };
+            let Some(slot) = pool.take_resting(rank) else { return false };
+            self.nodes[node].sleep.wake();
+            (slot, pool.backup())
+        };
+        slot.searching = true;
+        count(&self.slots[slot.idx].counters.wakes);
+        backup.put(Message::Slot(slot));
+        true
+    }
+
+    /// Whether any task waits anywhere.
+    fn any_work(&self) -> bool {
+        !self.global.is_empty()
+            || self.nodes.iter().any(|node| !node.queues.is_empty())
+            || self.slots.iter().any(|slot| !slot.stealer.is_empty())
+    }
+
+    /// Starts a thread that holds a slot from the start. It is counted already.
+    fn spawn(self: &Arc<Self>, slot: Box<Slot>) -> Result<(), (std::io::Error, Box<Slot>)> {
+        let seat = Arc::new(Mailbox::new());
+        let name = format!("boxwork-{}", self.threads.lock().len());
+        let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat));
+        match std::thread::Builder::new().name(name).spawn(move || worker.run()) {
+            Ok(handle) => {
+                self.threads.lock().push(handle);
+                seat.put(Message::Slot(slot));
+                Ok(())
+            }
+            Err(error) => {
+                self.pool.lock().threads -= 1;
+                Err((error, slot))
+            }
+        }
+    }
+
+    fn trace(&self, slot: usize, begun: Instant, kind: TraceKind) {
+        let begin_ns = begun.duration_since(self.started).as_nanos() as u64;
+        let duration_ns = begun.elapsed().as_nanos() as u64;
+        let mut events = self.slots[slot].trace.lock();
+        if events.len() == TRACE_EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(TraceEvent { slot, begin_ns, duration_ns, kind });
+    }
+
+    /// The events recorded so far, by slot; the trace is empty afterwards.
+    pub(crate) fn take_trace(&self) -> Vec<TraceEvent> {
+        self.slots.iter().flat_map(|slot| std::mem::take(&mut *slot.trace.lock())).collect()
+    }
+
+    pub(crate) fn statistics(&self) -> SchedulerStatistics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let slots = self.slots.iter().map(|slot| {
+            let counters = &slot.counters;
+            let mut steals = [0; Distance::ALL.len()];
+            for (steals, counter) in steals.iter_mut().zip(&counters.steals) {
+                *steals = read(counter);
+            }
+            SlotStatistics {
+                tasks: read(&counters.tasks),
+                steals,
+                from_node: read(&counters.from_node),
+                from_other_nodes: read(&counters.from_other_nodes),
+                parks: read(&counters.parks),
+                wakes: read(&counters.wakes),
+                hand_overs: read(&counters.hand_overs),
+            }
+        });
+        let classes: Vec<ClassStatistics> =
+            self.classes.lock().values().map(|class| class.statistics()).collect();
+        SchedulerStatistics { slots: slots.collect(), classes, threads: self.pool.lock().threads }
+    }
+
+    /// Cancels what runs, waits for it, and ends the threads.
+    pub(crate) fn shut_down(&self) {
+        let alive: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
+        for model in &alive {
+            self.cancel(model, RequestError::Cancelled);
+        }
+        for model in &alive {
+            model.wait(None);
+        }
+        self.deadlines.stop();
+        let parked = self.pool.lock().exit();
+        for seat in parked {
+            seat.put(Message::Exit);
+        }
+        // No lock is held while a thread ends: it may still start to rest.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A worker catches the panics of boxes; one of its own is a broken invariant and was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Adds one to a counter. Slots change hands through a lock, so plain loads and stores would do for most; the
+/// waker counts for others, hence the read-modify-write.
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,82 @@
+//! Deadlines: one thread, started with the first of them, cancels requests whose time is over.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Scheduler;
+use crate::model::Model;
+use crate::request::{RequestError, RequestId};
+
+/// The deadlines of requests under way.
+pub(super) struct Deadlines {
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Default)]
+struct State {
+    pending: BinaryHeap<Reverse<(Instant, RequestId)>>,
+    models: std::collections::BTreeMap<RequestId, Weak<Model>>,
+    stopped: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Deadlines {
+    pub(super) fn new() -> Self {
+        Self { state: Arc::new((Mutex::new(State::default()), Condvar::new())) }
+    }
+
+    pub(super) fn add(&self, scheduler: &Arc<Scheduler>, deadline: Instant, model: &Arc<Model>) {
+        let mut state = self.state.0.lock();
+        state.pending.push(Reverse((deadline, model.id())));
+        state.models.insert(model.id(), Arc::downgrade(model));
+        if state.thread.is_none() {
+            // Weak: the scheduler joins this thread when it shuts down, and must not be kept alive by it.
+            let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.state));
+            let spawned = std::thread::Builder::new().name("boxwork-deadlines".to_owned());
+            // With no thread to be had the deadline cannot be kept; the request runs without it.
+            state.thread = spawned.spawn(move || watch(&shared, &scheduler)).ok();
+        }
+        self.state.1.notify_one();
+    }
+
+    pub(super) fn stop(&self) {
+        let thread = {
+            let mut state = self.state.0.lock();
+            state.stopped = true;
+            state.thread.take()
+        };
+        self.state.1.notify_one();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch((state, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler>) {
+    let mut state = state.lock();
+    while !state.stopped {
+        match state.pending.peek() {
+            None => changed.wait(&mut state),
+            Some(Reverse((deadline, _))) if *deadline > Instant::now() => {
+                let deadline = *deadline;
+                changed.wait_until(&mut state, deadline);
+            }
+            Some(Reverse((_, request))) => {
+                let request = *request;
+                state.pending.pop();
+                let model = state.models.remove(&request).and_then(|model| model.upgrade());
+                if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
+                    // Cancelling takes other locks; new deadlines must not wait for them.
+                    parking_lot::MutexGuard::unlocked(&mut state, || {
+                        scheduler.cancel(&model, RequestError::DeadlinePassed);
+                    });
+                }
+            }
+        }
+    }
+}

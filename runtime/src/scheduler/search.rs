@@ -1,0 +1,133 @@
+//! Where a slot looks for its next task: the nearest first.
+//!
+//! Its own deque; other slots of its node, nearest ring first, from a random place within the ring; the oldest
+//! request's queue on its node; the global queue, which homes that request here; then other nodes, nearest first.
+
+use std::sync::Arc;
+
+use crossbeam_deque::Steal;
+
+use super::queues::Task;
+use super::slot::Slot;
+use super::{Scheduler, count};
+use crate::model::HOMELESS;
+use crate::statistics::TraceKind;
+use crate::sync::Ordering;
+use crate::topology::Distance;
+
+/// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
+/// keep an older request waiting for ever.
+const TICKS_PER_FAIR_LOOK: u32 = 61;
+
+impl Scheduler {
+    /// The next task of a slot, or nothing when every place was empty.
+    pub(super) fn next_task(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
+        let task = self.look(slot)?;
+        slot.ticks = slot.ticks.wrapping_add(1);
+        if std::mem::take(&mut slot.searching) {
+            self.end_search(slot);
+        }
+        Some(task)
+    }
+
+    /// A search ends. The node's last searcher that leaves work behind wakes another: publishers who saw it search
+    /// have woken nobody.
+    pub(super) fn end_search(&self, slot: &Slot) {
+        if self.nodes[slot.node].sleep.end_search() && self.any_work() {
+            self.publish(slot.node, Some(slot.idx));
+        }
+    }
+
+    fn look(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
+        let counters = &self.slots[slot.idx].counters;
+        let node = &self.nodes[slot.node];
+        if slot.ticks % TICKS_PER_FAIR_LOOK == TICKS_PER_FAIR_LOOK - 1
+            && let Some(task) = node.queues.pop()
+        {
+            count(&counters.from_node);
+            return Some(task);
+        }
+        if let Some(task) = slot.deque.pop() {
+            return Some(task);
+        }
+        slot.searching = slot.searching || node.sleep.try_search();
+        if slot.searching
+            && let Some(task) = self.steal(slot, |distance| distance < Distance::Remote)
+        {
+            return Some(task);
+        }
+        if let Some(task) = node.queues.pop() {
+            count(&counters.from_node);
+            return Some(task);
+        }
+        if let Some(task) = self.adopt(slot) {
+            return Some(task);
+        }
+        if !slot.searching {
+            return None;
+        }
+        for other in &node.others {
+            if let Some(task) = self.nodes[*other].queues.pop() {
+                count(&counters.from_other_nodes);
+                return Some(task);
+            }
+        }
+        self.steal(slot, |distance| distance == Distance::Remote)
+    }
+
+    /// Steals the oldest task of another slot's deque.
+    fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Task> {
+        let shared = &self.slots[slot.idx];
+        for ring in shared.rings.iter().filter(|ring| within(ring.distance)) {
+            let start = slot.random(ring.slots.len());
+            for nth in 0..ring.slots.len() {
+                let victim = ring.slots[(start + nth) % ring.slots.len()];
+                loop {
+                    match self.slots[victim].stealer.steal() {
+                        Steal::Success(task) => {
+                            count(&shared.counters.steals[ring.distance as usize]);
+                            if self.traced {
+                                let kind = TraceKind::Steal { from: victim, distance: ring.distance };
+                                self.trace(slot.idx, std::time::Instant::now(), kind);
+                            }
+                            return Some(task);
+                        }
+                        // Another thief was faster: that one has a task, so this loop ends.
+                        Steal::Retry => std::hint::spin_loop(),
+                        Steal::Empty => break,
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a new request from the global queue and makes this node its home.
+    fn adopt(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
+        let model = self.global.pop()?;
+        debug_assert_eq!(model.home.load(Ordering::Relaxed), HOMELESS);
+        model.home.store(slot.node, Ordering::Relaxed);
+        let mut woken = model.start();
+        for (cell, _) in woken.drain() {
+            self.nodes[slot.node].queues.push(Task { model: Arc::clone(&model), cell });
+        }
+        self.release(&model);
+        let task = self.nodes[slot.node].queues.pop();
+        // This slot takes one; the others are for whoever wakes.
+        if !self.nodes[slot.node].queues.is_empty() && !slot.searching {
+            self.publish(slot.node, Some(slot.idx));
+        }
+        count(&self.slots[slot.idx].counters.from_node);
+        task
+    }
+
+    /// Gives a token of a request back, and settles the request when it was the last.
+    pub(super) fn release(&self, model: &Arc<crate::model::Model>) {
+        if model.release() {
+            let mut woken = model.settle();
+            for (cell, _) in woken.drain() {
+                self.plan_regular(Task { model: Arc::clone(model), cell });
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Who searches and who sleeps on a node: the word that decides whether a publisher wakes somebody.
+//!
+//! Invariants (the protocol is told in runtime/README.md, section "Sleep"):
+//! - a publisher first makes its task visible, then reads the words; a searcher that gives up first leaves the word,
+//!   then looks at the queues once more. All of it is SeqCst, so one of the two sees the other: no wake-up is lost;
+//! - whoever wakes a slot counts it as searching before it runs, so that the next publisher wakes nobody else: no herd;
+//! - at most half of a node's slots (and at least one) search at once.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// One unit of the searching count; the sleeping count is above it.
+const SEARCHING: u64 = 1;
+const SLEEPING: u64 = 1 << 32;
+
+/// The searching and sleeping counts of one node.
+pub(crate) struct NodeSleep {
+    word: AtomicU64,
+    searching_max: u64,
+}
+
+/// A reading of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) searching: u32,
+    pub(crate) sleeping: u32,
+}
+
+impl From<u64> for Counts {
+    fn from(word: u64) -> Self {
+        Self { searching: (word & (SLEEPING - 1)) as u32, sleeping: (word >> 32) as u32 }
+    }
+}
+
+impl NodeSleep {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { word: AtomicU64::new(0), searching_max: slots.div_ceil(2).max(1) as u64 }
+    }
+
+    /// The counts now; a publisher calls it after its task is visible.
+    pub(crate) fn counts(&self) -> Counts {
+        // A read-modify-write, not a load: it takes part in the single order of all SeqCst accesses, and a
+        // race detector understands it (a bare fence it does not).
+        self.word.fetch_add(0, Ordering::SeqCst).into()
+    }
+
+    /// Begins to search, unless half of the node does already.
+    pub(crate) fn try_search(&self) -> bool {
+        let mut word = self.word.load(Ordering::SeqCst);
+        loop {
+            if u64::from(Counts::from(word).searching) >= self.searching_max {
+                return false;
+            }
+            match self.word.compare_exchange_weak(word, word + SEARCHING, Ordering::SeqCst, Ordering::SeqCst)
+            {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Ends a search. True when this was the node's last searcher: the caller looks at the queues again.
+    pub(crate) fn end_search(&self) -> bool {
+        let before: Counts = self.word.fetch_sub(SEARCHING, Ordering::SeqCst).into();
+        before.searching == 1
+    }
+
+    /// A slot comes to rest (under the pool's lock).
+    pub(crate) fn sleep(&self) {
+        self.word.fetch_add(SLEEPING, Ordering::SeqCst);
+    }
+
+    /// A resting slot is taken by a thread that has work for it (under the pool's lock).
+    pub(crate) fn rouse(&self) {
+        self.word.fetch_sub(SLEEPING, Ordering::SeqCst);
+    }
+
+    /// A resting slot is woken to search (under the pool's lock).
+    pub(crate) fn wake(&self) {
+        self.word.fetch_sub(SLEEPING - SEARCHING, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_slots_search() {
+        let sleep = NodeSleep::new(4);
+        assert!(sleep.try_search() && sleep.try_search() && !sleep.try_search());
+        assert!(!sleep.end_search() && sleep.end_search());
+        sleep.sleep();
+        assert_eq!(sleep.counts(), Counts { searching: 0, sleeping: 1 });
+        sleep.wake();
+        assert_eq!(sleep.counts(), Counts { searching: 1, sleeping: 0 });
+        assert!(NodeSleep::new(1).try_search(), "one slot must be able to search");
+    }
+}

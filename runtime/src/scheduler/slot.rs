@@ -1,0 +1,164 @@
+//! Slots and the threads that hold them: hand-over, rest, and attaching.
+//!
+//! A slot is the right to compute on one core; whoever holds its [`Slot`] computes, nobody else. All changes of
+//! hands go through one lock, the pool's. Invariants (runtime/README.md, section "Slots"):
+//! - there are exactly as many `Slot`s as slots: at most that many tasks compute, ever;
+//! - at least as many backup threads are parked as slots rest, so whoever wakes a slot finds a thread for it;
+//! - a thread waits to attach only while no slot rests.
+
+use std::sync::Arc;
+
+use crossbeam_deque::Worker as Deque;
+
+use super::blocking::AttachQueue;
+use super::queues::Task;
+use crate::request::RequestId;
+use crate::sync::Mailbox;
+
+/// The right to compute on one logical core, with the deque that belongs to it.
+pub(crate) struct Slot {
+    pub(crate) idx: usize,
+    pub(crate) node: usize,
+    /// Last in, first out at the owner's end; thieves take the oldest task.
+    pub(crate) deque: Deque<Task>,
+    /// Whether the node counts it as searching.
+    pub(crate) searching: bool,
+    /// Tasks taken since the request queue was last looked at first.
+    pub(crate) ticks: u32,
+    /// The state of a xorshift generator for the random start within a ring.
+    random: u32,
+}
+
+impl Slot {
+    pub(crate) fn new(idx: usize, node: usize) -> Self {
+        Self {
+            idx,
+            node,
+            deque: Deque::new_lifo(),
+            searching: false,
+            ticks: 0,
+            random: 0x9e37_79b9 ^ (idx as u32 + 1),
+        }
+    }
+
+    /// A random number below `bound`.
+    pub(crate) fn random(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.random as usize % bound.max(1)
+    }
+}
+
+/// What a parked thread is told.
+pub(crate) enum Message {
+    /// It holds this slot from now on.
+    Slot(Box<Slot>),
+    /// The runtime shuts down.
+    Exit,
+}
+
+/// Where one thread parks.
+pub(crate) type Seat = Arc<Mailbox<Message>>;
+
+/// Resting slots, parked backup threads and threads that wait to attach; under the scheduler's pool lock.
+pub(crate) struct Pool {
+    resting: Vec<Box<Slot>>,
+    backups: Vec<Seat>,
+    attaching: AttachQueue<Seat>,
+    /// Threads that there are, and may be.
+    pub(crate) threads: usize,
+    threads_max: usize,
+    exiting: bool,
+}
+
+/// What became of a slot that a thread gives up to block.
+pub(crate) enum GivenAway {
+    /// Another thread holds it, or it rests.
+    Gone,
+    /// It went to rest: the caller looks at the queues once more.
+    Rests,
+    /// A new thread must be made for it.
+    NeedsThread(Box<Slot>),
+    /// The thread cap is reached: the caller keeps it.
+    Kept(Box<Slot>),
+}
+
+impl Pool {
+    pub(crate) fn new(threads_max: usize) -> Self {
+        Self {
+            resting: Vec::new(),
+            backups: Vec::new(),
+            attaching: AttachQueue::new(),
+            threads: 0,
+            threads_max,
+            exiting: false,
+        }
+    }
+
+    /// A thread parks, and its slot goes to the first that waits to attach; the receiver's seat comes back.
+    pub(crate) fn pass_to_attaching(&mut self, own: &Seat) -> Option<Seat> {
+        let receiver = self.attaching.pop()?;
+        self.backups.push(Arc::clone(own));
+        Some(receiver)
+    }
+
+    /// The first thread that waits to attach.
+    pub(crate) fn next_attaching(&mut self) -> Option<Seat> {
+        self.attaching.pop()
+    }
+
+    /// A slot rests and its thread becomes a backup. The slot comes back when the runtime shuts down.
+    pub(crate) fn rest(&mut self, slot: Box<Slot>, own: &Seat) -> Option<Box<Slot>> {
+        if self.exiting {
+            return Some(slot);
+        }
+        self.resting.push(slot);
+        self.backups.push(Arc::clone(own));
+        None
+    }
+
+    /// Gives a slot away whose thread goes to block. `idle`: nothing waits for it to be done.
+    pub(crate) fn give_away(&mut self, slot: Box<Slot>, idle: bool) -> GivenAway {
+        if self.backups.len() > self.resting.len() {
+            if idle {
+                self.resting.push(slot);
+                return GivenAway::Rests;
+            }
+            if let Some(backup) = self.backups.pop() {
+                backup.put(Message::Slot(slot));
+                return GivenAway::Gone;
+            }
+        }
+        if self.threads < self.threads_max {
+            self.threads += 1;
+            return GivenAway::NeedsThread(slot);
+        }
+        GivenAway::Kept(slot)
+    }
+
+    /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing).
+    pub(crate) fn take_resting(&mut self, rank: impl Fn(&Slot) -> Option<usize>) -> Option<Box<Slot>> {
+        let ranked = self.resting.iter().enumerate().filter_map(|(place, slot)| Some((rank(slot)?, place)));
+        let (_, place) = ranked.min()?;
+        Some(self.resting.swap_remove(place))
+    }
+
+    /// A parked thread for a slot that was taken from rest; the one that parked last has the warmest caches.
+    pub(crate) fn backup(&mut self) -> Seat {
+        // The second invariant: backups are never fewer than resting slots.
+        self.backups.pop().unwrap_or_else(|| unreachable!("a resting slot has no backup thread"))
+    }
+
+    /// Waits to attach.
+    pub(crate) fn attach_later(&mut self, request: RequestId, own: &Seat) {
+        self.attaching.push(request, Arc::clone(own));
+    }
+
+    /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
+    pub(crate) fn exit(&mut self) -> Vec<Seat> {
+        self.exiting = true;
+        self.resting.clear();
+        std::mem::take(&mut self.backups)
+    }
+}

@@ -1,0 +1,104 @@
+//! What the scheduler counts, and what it records when a trace is asked for.
+
+use std::fmt;
+
+use crate::topology::Distance;
+
+/// What one slot did, whichever threads held it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotStatistics {
+    /// Tasks run.
+    pub tasks: u64,
+    /// Tasks stolen from other slots, by [`Distance`] in the order of [`Distance::ALL`].
+    pub steals: [u64; Distance::ALL.len()],
+    /// Tasks taken from request queues of its own node.
+    pub from_node: u64,
+    /// Tasks taken from request queues of other nodes.
+    pub from_other_nodes: u64,
+    /// How often it came to rest.
+    pub parks: u64,
+    /// How often it was woken.
+    pub wakes: u64,
+    /// How often a thread gave it away to block, or got it back.
+    pub hand_overs: u64,
+}
+
+/// What one blocking class did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassStatistics {
+    /// The class.
+    pub name: String,
+    /// Operations that may be under way at once.
+    pub limit: usize,
+    /// Operations so far.
+    pub operations: u64,
+    /// The most that were under way at once.
+    pub in_flight_high: usize,
+    /// How many had to wait for a permit.
+    pub waited: u64,
+}
+
+/// What the scheduler did since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerStatistics {
+    /// By slot.
+    pub slots: Vec<SlotStatistics>,
+    /// By blocking class.
+    pub classes: Vec<ClassStatistics>,
+    /// Threads that it has.
+    pub threads: usize,
+}
+
+/// What a trace event tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// A firing of a box.
+    Firing {
+        /// The box.
+        name: String,
+        /// The request.
+        request: u64,
+    },
+    /// A closure that blocked.
+    Detached {
+        /// The box.
+        name: String,
+        /// The blocking class.
+        class: String,
+        /// The request.
+        request: u64,
+    },
+    /// A task taken from another slot.
+    Steal {
+        /// The slot that it was taken from.
+        from: usize,
+        /// How far that is.
+        distance: Distance,
+    },
+}
+
+impl fmt::Display for TraceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Firing { name, .. } => f.write_str(name),
+            Self::Detached { name, class, .. } => write!(f, "{name} [{class}]"),
+            Self::Steal { from, distance } => write!(f, "steal from slot {from} ({distance})"),
+        }
+    }
+}
+
+/// One event of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// The slot; for a detached closure the slot that it gave away.
+    pub slot: usize,
+    /// When it began, in nanoseconds since the runtime started.
+    pub begin_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub duration_ns: u64,
+    /// What it was.
+    pub kind: TraceKind,
+}
+
+/// Events that a trace keeps for each slot; older ones give way.
+pub const TRACE_EVENTS_MAX: usize = 1 << 20;

@@ -1,0 +1,182 @@
+//! What goes wrong: errors, panics, stalls, cancels and deadlines stay with their request; blocking keeps strict N.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::{Config, Runtime};
+use support::*;
+
+fn with_add(settings: &[(&str, Value)]) -> Graph {
+    Graph::new()
+        .add("s", "source", &[("count", int(100))])
+        .add("a", "add", settings)
+        .add("c", "collect", &[])
+        .chain("s -> a -> c")
+}
+
+#[test]
+fn an_error_names_its_box_and_leaves_the_others_healthy() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for _ in 0..20 {
+        let bad = with_add(&[("fail_at", int(50)), ("copies", int(3))]);
+        let (outcome, _) = bad.run_on(&runtime);
+        let error = outcome.result.unwrap_err();
+        assert_eq!(error.to_string(), "box `a`: does not like 50");
+        let (outcome, basket) = with_add(&[]).run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(basket.got.lock().unwrap().len(), 100);
+    }
+}
+
+#[test]
+fn a_panic_is_its_requests_alone() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for settings in
+        [vec![("panic_at", int(50))], vec![("block_us", int(10)), ("panic_detached", Value::Boolean(true))]]
+    {
+        let (outcome, _) = with_add(&settings).run_on(&runtime);
+        match outcome.result.unwrap_err() {
+            RequestError::Panicked { name, cause } => {
+                assert!(name == "a" && cause.contains("a panic"), "{cause}")
+            }
+            other => panic!("{other}"),
+        }
+        with_add(&[("block_us", int(10))]).run_on(&runtime).0.result.unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_a_drop_is_reported() {
+    let graph = Graph::new()
+        .add("s", "source", &[])
+        .add("c", "collect", &[("panic_in_drop", Value::Boolean(true))])
+        .chain("s -> c");
+    let error = graph.run(2).0.result.unwrap_err();
+    assert!(matches!(error, RequestError::Panicked { name, .. } if name == "c"));
+}
+
+#[test]
+fn a_diamond_that_stalls_is_grown() {
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(200))])
+        .add("x", "a_then_b", &[])
+        .add("c", "collect", &[])
+        .bounded("s -> x.a", Some(2), None)
+        .bounded("s -> x.b", Some(2), None)
+        .chain("x -> c");
+    let (outcome, basket) = graph.run(2);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 400);
+    assert!(outcome.edges[1].state.grown > 0);
+    assert_eq!(outcome.edges[0].state.grown, 0, "the edge that was read must not grow");
+}
+
+#[test]
+fn a_stall_within_a_budget_is_reported() {
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(200)), ("rows", int(64))])
+        .add("x", "a_then_b", &[])
+        .add("c", "collect", &[])
+        .bounded("s -> x.a", Some(2), None)
+        .bounded("s -> x.b", Some(2), None)
+        .chain("x -> c");
+    let runtime = Runtime::start(Config::flat(1)).unwrap();
+    let submission = Submission { memory_bytes: Some(1024), ..Submission::default() };
+    let graph = Graph(boxwork_runtime::plan::Declaration {
+        boxes: {
+            let mut boxes = graph.0.boxes.clone();
+            boxes[0].settings[0].1 = boxwork_runtime::plan::Setting::Value(int(64 * 200));
+            boxes
+        },
+        ..graph.0
+    });
+    let outcome = wait(&runtime.submit(&graph.prepare(), &submission).unwrap());
+    let report = outcome.result.unwrap_err().to_string();
+    assert!(report.contains("memory budget of 1024 bytes is used up"), "{report}");
+}
+
+#[test]
+fn a_box_that_takes_nothing_is_named() {
+    let graph =
+        Graph::new().add("s", "source", &[("count", int(1000))]).add("x", "stubborn", &[]).chain("s -> x");
+    let report = graph.run(2).0.result.unwrap_err().to_string();
+    assert!(report.contains("`s.out` waits for room: `s.out -> x.in` is full"), "{report}");
+    assert!(report.contains("`x.in` takes nothing"), "{report}");
+}
+
+#[test]
+fn no_more_than_n_compute_while_others_block() {
+    let runtime =
+        Runtime::start(Config { blocking: [("nap".to_owned(), 3)].into(), ..Config::flat(2) }).unwrap();
+    for kind in ["add", "add_nap"] {
+        let graph = Graph::new()
+            .add("s", "source", &[("count", int(60))])
+            .add("a", kind, &[("copies", int(16)), ("spin_us", int(300)), ("block_us", int(500))])
+            .add("c", "collect", &[])
+            .bounded("s -> a -> c", Some(64), None);
+        let (outcome, basket) = graph.run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(sorted(&basket), (1..61).collect::<Vec<_>>());
+        assert!(basket.computing_high.load(Ordering::SeqCst) <= 2, "more than N computed");
+        assert!(basket.blocking_high.load(Ordering::SeqCst) <= 3, "more than the class allows blocked");
+        assert!(basket.blocking_high.load(Ordering::SeqCst) >= 2, "nothing blocked side by side");
+    }
+    let statistics = runtime.statistics();
+    assert_eq!(statistics.classes[0].operations, 120);
+    assert!(statistics.classes[0].in_flight_high <= 3);
+}
+
+#[test]
+fn at_the_thread_cap_a_task_blocks_holding_its_slot() {
+    let runtime = Runtime::start(Config { threads_max: 2, ..Config::flat(2) }).unwrap();
+    let (outcome, basket) = with_add(&[("copies", int(4)), ("block_us", int(100))]).run_on(&runtime);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 100);
+    assert_eq!(runtime.statistics().threads, 2);
+}
+
+#[test]
+fn a_cancelled_request_ends_at_once_and_its_waiters_leave() {
+    let runtime =
+        Runtime::start(Config { blocking: [("nap".to_owned(), 1)].into(), ..Config::flat(2) }).unwrap();
+    for kind in ["add", "add_nap"] {
+        let graph = Graph::new()
+            .add("s", "source", &[("count", int(i64::MAX))])
+            .add("a", kind, &[("copies", int(8)), ("block_us", int(2000))])
+            .add("c", "collect", &[])
+            .chain("s -> a -> c");
+        let prepared = graph.prepare();
+        let request = runtime.submit(&prepared, &Submission::default()).unwrap();
+        while basket(&prepared).blocking.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        request.cancel();
+        assert_eq!(wait(&request).result, Err(RequestError::Cancelled));
+    }
+    with_add(&[]).run_on(&runtime).0.result.unwrap();
+}
+
+#[test]
+fn a_deadline_ends_a_request() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let graph =
+        Graph::new().add("s", "source", &[("count", int(i64::MAX))]).add("c", "collect", &[]).chain("s -> c");
+    let deadline = Some(Instant::now() + Duration::from_millis(20));
+    let submission = Submission { deadline, ..Submission::default() };
+    let request = runtime.submit(&graph.prepare(), &submission).unwrap();
+    assert_eq!(wait(&request).result, Err(RequestError::DeadlinePassed));
+}
+
+#[test]
+fn a_runtime_that_is_dropped_cancels_what_runs() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let graph =
+        Graph::new().add("s", "source", &[("count", int(i64::MAX))]).add("c", "collect", &[]).chain("s -> c");
+    let request = runtime.submit(&graph.prepare(), &Submission::default()).unwrap();
+    drop(runtime);
+    assert_eq!(wait(&request).result, Err(RequestError::Cancelled));
+}

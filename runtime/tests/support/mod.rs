@@ -1,0 +1,446 @@
+//! Small operators over one column of numbers, and a way to run graphs of them.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_array::{ArrayRef, UInt64Array};
+use arrow_schema::DataType;
+use boxwork_runtime::descriptor::{Column, Descriptor};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::*;
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_runtime::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, HintDeclaration};
+use boxwork_runtime::plan::{ResourceDeclaration, Setting};
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::{Outcome, Submission};
+use boxwork_runtime::{Config, Runtime};
+
+pub fn numbers(_: &Arguments) -> Descriptor {
+    Descriptor::new([Column::new("n", DataType::UInt64, "a number")])
+}
+
+pub fn envelope(values: impl IntoIterator<Item = u64>) -> Envelope {
+    Envelope::from_columns([("n", Arc::new(UInt64Array::from_iter_values(values)) as ArrayRef)]).unwrap()
+}
+
+/// What sinks collect, and how many boxes compute at once.
+#[derive(Default)]
+pub struct Basket {
+    pub got: Mutex<Vec<u64>>,
+    pub computing: AtomicUsize,
+    pub computing_high: AtomicUsize,
+    pub blocking: AtomicUsize,
+    pub blocking_high: AtomicUsize,
+}
+
+impl Basket {
+    pub fn enter(now: &AtomicUsize, high: &AtomicUsize) {
+        high.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    }
+}
+
+const BASKET: Parameter =
+    Parameter::new("basket", ParameterType::Resource("basket"), Default::Required, "where it goes");
+const fn count(name: &'static str, default: i64) -> Parameter {
+    Parameter::new(name, ParameterType::integer_from(0), Default::Integer(default), "a count")
+}
+
+struct Source {
+    next: u64,
+    end: u64,
+    rows: u64,
+}
+impl Operator for Source {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.next == self.end {
+                return Ok(Flow::Done);
+            }
+            let until = (self.next + self.rows).min(self.end);
+            cx.push("out", envelope(self.next..until))?;
+            self.next = until;
+            cx.progress(self.next, self.end);
+        }
+        Ok(Flow::More)
+    }
+}
+pub static SOURCE: OperatorSpec = OperatorSpec {
+    parameters: &[count("count", 100), count("rows", 1)],
+    outputs: &[Output::new("out", numbers, "the numbers from 0")],
+    ..OperatorSpec::new("source", "numbers from 0", Kind::Stateful, |bind| {
+        Ok(Box::new(Source { next: 0, end: bind.count("count") as u64, rows: bind.count("rows") as u64 }))
+    })
+};
+
+/// Adds, computes for a while, and blocks for a while, as it is told.
+struct Add {
+    add: u64,
+    spin_us: u64,
+    block_us: u64,
+    fail_at: Option<u64>,
+    panic_at: Option<u64>,
+    panic_detached: bool,
+    basket: Arc<Basket>,
+}
+fn spin(us: u64) {
+    let until = std::time::Instant::now() + Duration::from_micros(us);
+    while std::time::Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+impl Operator for Add {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        Basket::enter(&self.basket.computing, &self.basket.computing_high);
+        let result = self.step(cx);
+        self.basket.computing.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}
+impl Add {
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            let values = taken.u64s("n")?;
+            spin(self.spin_us);
+            if self.block_us > 0 {
+                let basket = Arc::clone(&self.basket);
+                basket.computing.fetch_sub(1, Ordering::SeqCst);
+                let blocked = cx.detached("nap", || {
+                    Basket::enter(&basket.blocking, &basket.blocking_high);
+                    std::thread::sleep(Duration::from_micros(self.block_us));
+                    basket.blocking.fetch_sub(1, Ordering::SeqCst);
+                    assert!(!self.panic_detached, "a panic while detached");
+                });
+                Basket::enter(&basket.computing, &basket.computing_high);
+                blocked?;
+            }
+            if values.iter().any(|n| Some(*n) == self.panic_at) {
+                panic!("a panic on purpose");
+            }
+            if let Some(n) = values.iter().find(|n| Some(**n) == self.fail_at) {
+                return Err(BoxError::new(format!("does not like {n}")));
+            }
+            cx.push("out", envelope(values.iter().map(|n| n + self.add)))?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let at = |name| bind.get_integer(name).map(|n| n as u64);
+    Ok(Box::new(Add {
+        add: bind.count("add") as u64,
+        spin_us: bind.count("spin_us") as u64,
+        block_us: bind.count("block_us") as u64,
+        fail_at: at("fail_at"),
+        panic_at: at("panic_at"),
+        panic_detached: bind.boolean("panic_detached"),
+        basket: bind.resource("basket")?,
+    }))
+}
+const ADD: &[Parameter] = &[
+    count("add", 1),
+    count("spin_us", 0),
+    count("block_us", 0),
+    Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
+    Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
+    Parameter::new(
+        "panic_detached",
+        ParameterType::Boolean,
+        Default::Boolean(false),
+        "panics while detached",
+    ),
+    BASKET,
+];
+macro_rules! add {
+    ($name:ident, $text:literal, $kind:expr, $blocking:expr) => {
+        pub static $name: OperatorSpec = OperatorSpec {
+            parameters: ADD,
+            inputs: &[Input::stream("in", numbers, "numbers")],
+            outputs: &[Output::new("out", numbers, "greater numbers")],
+            blocking: $blocking,
+            ..OperatorSpec::new($text, "adds", $kind, make_add)
+        };
+    };
+}
+add!(ADD_STATELESS, "add", Kind::Stateless, None);
+add!(ADD_ORDERED, "add_ordered", Kind::Ordered, None);
+add!(ADD_STATEFUL, "add_stateful", Kind::Stateful, None);
+add!(ADD_NAP, "add_nap", Kind::Stateless, Some("nap"));
+
+/// Collects; closes its input after `most` rows; panics in its drop, if told.
+struct Collect {
+    most: usize,
+    seen: usize,
+    panic_in_drop: bool,
+    basket: Arc<Basket>,
+}
+impl Operator for Collect {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(taken) = cx.take("in") {
+            let values = taken.u64s("n")?;
+            self.seen += values.len();
+            self.basket.got.lock().unwrap().extend(values);
+            if self.seen >= self.most {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+    }
+}
+impl Drop for Collect {
+    fn drop(&mut self) {
+        assert!(!self.panic_in_drop || std::thread::panicking(), "a panic in a drop");
+    }
+}
+pub static COLLECT: OperatorSpec = OperatorSpec {
+    parameters: &[
+        count("most", i64::MAX),
+        Parameter::new(
+            "panic_in_drop",
+            ParameterType::Boolean,
+            Default::Boolean(false),
+            "panics in its drop",
+        ),
+        BASKET,
+    ],
+    inputs: &[Input::merge("in", numbers, "numbers")],
+    ..OperatorSpec::new("collect", "collects", Kind::Stateful, |bind| {
+        Ok(Box::new(Collect {
+            most: bind.count("most"),
+            seen: 0,
+            panic_in_drop: bind.boolean("panic_in_drop"),
+            basket: bind.resource("basket")?,
+        }))
+    })
+};
+
+/// Adds the sum of its side input.
+struct AddSide;
+impl Operator for AddSide {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let sum: u64 = cx.side("side").iter().flat_map(|envelope| envelope.u64s("n").unwrap().to_vec()).sum();
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", envelope(taken.u64s("n")?.iter().map(|n| n + sum)))?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static ADD_SIDE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers"), Input::side("side", numbers, "what to add")],
+    outputs: &[Output::new("out", numbers, "sums")],
+    ..OperatorSpec::new("add_side", "adds the side input's sum", Kind::Stateless, |_| Ok(Box::new(AddSide)))
+};
+
+/// Takes all of `a` before any of `b`: with bounded edges from one source it stalls.
+struct AThenB;
+impl Operator for AThenB {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let taken = if cx.is_ended("a") { cx.take("b") } else { cx.take("a") };
+            match taken {
+                Some(taken) => drop(cx.push("out", taken)?),
+                None if cx.is_ended("a") && cx.is_ended("b") => return Ok(Flow::Done),
+                None if cx.is_ended("a") && !cx.is_ended("b") => return Ok(Flow::Wait),
+                None => return Ok(Flow::Wait),
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static A_THEN_B: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("a", numbers, "first"), Input::stream("b", numbers, "second")],
+    outputs: &[Output::new("out", numbers, "both")],
+    ..OperatorSpec::new("a_then_b", "one stream after the other", Kind::Stateful, |_| Ok(Box::new(AThenB)))
+};
+
+struct Stubborn;
+impl Operator for Stubborn {
+    fn process(&mut self, _: &mut Context<'_>) -> Result<Flow, BoxError> {
+        Ok(Flow::Wait)
+    }
+}
+pub static STUBBORN: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "never taken")],
+    ..OperatorSpec::new("stubborn", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Stubborn)))
+};
+
+/// Writes the least number seen as a hint.
+struct Least;
+impl Operator for Least {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(taken) = cx.take("in") {
+            for n in taken.u64s("n")? {
+                cx.join_hint("least", 0, 100.0 - *n as f64);
+            }
+        }
+        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+    }
+}
+const LEAST_HINT: Hint = Hint { name: "least", join: Join::Minimum, about: "the least so far" };
+pub static LEAST: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    hints_written: &[LEAST_HINT],
+    ..OperatorSpec::new("least", "the least so far", Kind::Stateful, |_| Ok(Box::new(Least)))
+};
+
+/// A source that goes on until the hint falls to a value.
+struct UntilHint {
+    next: u64,
+    until: f64,
+}
+impl Operator for UntilHint {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if cx.hint("least", 0) <= self.until {
+            return Ok(Flow::Done);
+        }
+        while cx.has_room("out") {
+            cx.push("out", envelope([self.next]))?;
+            self.next += 1;
+        }
+        Ok(Flow::More)
+    }
+}
+pub static UNTIL_HINT: OperatorSpec = OperatorSpec {
+    parameters: &[count("until", 10)],
+    outputs: &[Output::new("out", numbers, "numbers")],
+    hints_read: &[LEAST_HINT],
+    ..OperatorSpec::new("until_hint", "until the hint is low", Kind::Stateful, |bind| {
+        Ok(Box::new(UntilHint { next: 0, until: bind.count("until") as f64 }))
+    })
+};
+
+static BASKET_RESOURCE: ResourceSpec = ResourceSpec {
+    name: "basket",
+    about: "what sinks collect",
+    parameters: &[],
+    example: "",
+    check: None,
+    load: |_| Ok(Arc::new(Basket::default())),
+};
+
+pub fn catalog() -> Catalog {
+    Catalog::new(
+        [
+            &SOURCE,
+            &ADD_STATELESS,
+            &ADD_ORDERED,
+            &ADD_STATEFUL,
+            &ADD_NAP,
+            &COLLECT,
+            &ADD_SIDE,
+            &A_THEN_B,
+            &STUBBORN,
+            &LEAST,
+            &UNTIL_HINT,
+        ],
+        [&BASKET_RESOURCE],
+    )
+}
+
+/// A graph under construction.
+pub struct Graph(pub Declaration);
+
+impl Graph {
+    pub fn new() -> Self {
+        let basket = ResourceDeclaration {
+            name: "basket".into(),
+            kind: Setting::Value(Value::Text("basket".into())),
+            settings: Vec::new(),
+        };
+        Self(Declaration { resources: vec![basket], ..Declaration::default() })
+    }
+
+    /// Adds a box; the basket is given to those that take one.
+    pub fn add(mut self, name: &str, kind: &str, settings: &[(&str, Value)]) -> Self {
+        let mut settings: Vec<_> =
+            settings.iter().map(|(key, value)| ((*key).to_owned(), Setting::Value(value.clone()))).collect();
+        let takes = catalog().operator(kind).is_some_and(|s| s.parameters.iter().any(|p| p.name == "basket"));
+        if takes {
+            settings.push(("basket".into(), Setting::Value(Value::Text("basket".into()))));
+        }
+        let copies =
+            settings.iter().position(|(key, _)| key == "copies").map(|place| settings.remove(place).1);
+        let kind = Setting::Value(Value::Text(kind.into()));
+        self.0.boxes.push(BoxDeclaration { name: name.into(), kind, copies, blocking: None, settings });
+        self
+    }
+
+    /// Adds a chain of edges, `a -> b.port -> c`.
+    pub fn chain(self, chain: &str) -> Self {
+        self.bounded(chain, None, None)
+    }
+
+    pub fn bounded(mut self, chain: &str, envelopes: Option<usize>, bytes: Option<usize>) -> Self {
+        let ends: Vec<End> = chain.split("->").map(|end| end_of(end.trim())).collect();
+        for pair in ends.windows(2) {
+            let mut from = pair[0].clone();
+            // In a chain a port belongs to the consumer.
+            if ends.len() > 2 {
+                from.port = None;
+            }
+            self.0.edges.push(EdgeDeclaration { from, to: pair[1].clone(), envelopes, bytes });
+        }
+        self
+    }
+
+    pub fn hint(mut self, from: &str, to: &str) -> Self {
+        self.0.hints.push(HintDeclaration { from: end_of(from), to: end_of(to) });
+        self
+    }
+
+    pub fn prepare(&self) -> Arc<Prepared> {
+        Arc::new(
+            Prepared::new(&self.0, &catalog(), &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}")),
+        )
+    }
+
+    /// Runs it once on so many slots.
+    pub fn run(&self, slots: usize) -> (Outcome, Arc<Basket>) {
+        self.run_on(&Runtime::start(Config::flat(slots)).unwrap())
+    }
+
+    pub fn run_on(&self, runtime: &Runtime) -> (Outcome, Arc<Basket>) {
+        let prepared = self.prepare();
+        let request = runtime.submit(&prepared, &Submission::default()).unwrap();
+        (wait(&request), basket(&prepared))
+    }
+}
+
+/// Waits for a request; one that hangs fails the test, not the machine.
+pub fn wait(request: &boxwork_runtime::Request) -> Outcome {
+    request.wait_timeout(Duration::from_secs(60)).expect("the request hangs")
+}
+
+pub fn basket(prepared: &Prepared) -> Arc<Basket> {
+    Arc::clone(prepared.resource("basket").unwrap()).downcast().unwrap()
+}
+
+fn end_of(text: &str) -> End {
+    match text.split_once('.') {
+        Some((name, port)) => End { name: name.into(), port: Some(port.into()) },
+        None => End { name: text.into(), port: None },
+    }
+}
+
+pub fn int(value: i64) -> Value {
+    Value::Integer(value)
+}
+
+pub fn text(value: &str) -> Value {
+    Value::Text(value.into())
+}
+
+/// The basket's numbers in ascending order.
+pub fn sorted(basket: &Basket) -> Vec<u64> {
+    let mut got = basket.got.lock().unwrap().clone();
+    got.sort_unstable();
+    got
+}
