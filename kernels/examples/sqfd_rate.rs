@@ -1,6 +1,6 @@
 //! How many signature distances a second does one core compute, on each code path?
 //!
-//! Gaussian over L2, seven dimensions, 81 centroids a side, a thousand candidates that stay in the cache of the
+//! Gaussian over L2, seven dimensions, 81 centroids a side, candidates that stay in the cache of the
 //! core. The baseline is the f64 reference, own similarities cached. Answers are checked before they are timed;
 //! the median of the runs is printed, with the fastest and the slowest.
 //!
@@ -14,8 +14,8 @@ use boxwork_kernels::sqfd::{CodePath, Columns, Evaluator, PreparedQuery, StoreCo
 
 const DIMENSIONS: usize = 7;
 const CENTROIDS: usize = 81;
-const SIGNATURES: usize = 1000;
-const RUNS: usize = 15;
+const SIGNATURES: usize = 128;
+const RUNS: usize = 201;
 
 fn main() {
     let alpha = std::env::args().nth(1).map_or(0.2, |alpha| alpha.parse().expect("alpha, a number"));

@@ -159,16 +159,15 @@ impl Stream {
                             }
                         }
                     }
-                    for (pairs, &query_end) in pairs.iter_mut().zip(&group[dimensions]) {
-                        let query_end = lanes.splat(query_end);
-                        for pair in pairs {
-                            *pair = term.end(lanes, *pair, query_end);
-                        }
-                    }
+                    let [a, b, c, d] = pairs;
+                    let [e, f, g, h] = group[dimensions];
+                    let [e, f, g, h] = [lanes.splat(e), lanes.splat(f), lanes.splat(g), lanes.splat(h)];
+                    let early = term.end(lanes, [a[0], a[1], b[0], b[1]], [e, e, f, f]);
+                    let late = term.end(lanes, [c[0], c[1], d[0], d[1]], [g, g, h, h]);
                     for (v, partial) in partial.iter_mut().enumerate() {
-                        let even = lanes.add(pairs[0][v], pairs[1][v]);
-                        let odd = lanes.add(pairs[2][v], pairs[3][v]);
-                        *partial = lanes.add(*partial, lanes.add(even, odd));
+                        let early = lanes.add(early[v], early[v + VECTORS]);
+                        let late = lanes.add(late[v], late[v + VECTORS]);
+                        *partial = lanes.add(*partial, lanes.add(early, late));
                     }
                 }
                 for (total, partial) in total.iter_mut().zip(partial) {

@@ -40,7 +40,7 @@ const EXPONENT_ERROR_MAX: f64 = 0.05;
 const LINEAR_MAX: f64 = 0.516;
 const SQUARE_MAX: f64 = 0.531;
 
-/// Underflow of squared differences, and of f64 in the reference itself.
+/// Underflow of squared differences, terms cut off at the least exponent, and the reference's own rounding.
 const ABSOLUTE: f64 = 1e-14;
 
 /// Bound on the error in d^2: a fixed part, and a part relative to `d^2 - sigma(q,q) - sigma(o,o)`.

@@ -37,7 +37,10 @@ pub(super) trait Lanes: Copy {
     fn abs(self, a: Self::V) -> Self::V;
     fn sqrt(self, a: Self::V) -> Self::V;
     /// 2 to the power of the larger of `a` and [`EXPONENT_MIN`]; a NaN counts as the latter. `a < 127`.
-    fn exp2(self, a: Self::V) -> Self::V;
+    ///
+    /// Of four vectors step by step: one after the other their chains of dependent operations would fill the
+    /// processor's window, and it would find too little to do at a time.
+    fn exp2(self, a: [Self::V; 4]) -> [Self::V; 4];
 }
 
 /// Four lanes in plain Rust, the width of the least vector unit on both x86-64 and AArch64.
@@ -97,24 +100,26 @@ impl Lanes for Portable {
         a.map(f32::sqrt)
     }
     #[inline(always)]
-    fn exp2(self, a: Self::V) -> Self::V {
+    fn exp2(self, mut a: [Self::V; 4]) -> [Self::V; 4] {
+        for a in &mut a {
+            *a = self.exp2_one(*a);
+        }
+        a
+    }
+}
+
+impl Portable {
+    #[inline(always)]
+    fn exp2_one(self, a: [f32; COUNT]) -> [f32; COUNT] {
         let a = a.map(|a| if a > EXPONENT_MIN { a } else { EXPONENT_MIN });
         let rounded = self.add(a, self.splat(ROUND));
         let fraction = self.sub(a, self.sub(rounded, self.splat(ROUND)));
-        let power = polynomial(self, fraction, &EXP2_NEAREST);
+        let mut power = self.splat(EXP2_NEAREST[5]);
+        for &coefficient in EXP2_NEAREST[..5].iter().rev() {
+            power = self.mul_add(power, fraction, self.splat(coefficient));
+        }
         std::array::from_fn(|lane| {
             f32::from_bits(power[lane].to_bits().wrapping_add(rounded[lane].to_bits() << 23))
         })
     }
-}
-
-/// Horner's rule, lowest power first in `coefficients`.
-#[inline(always)]
-pub(super) fn polynomial<L: Lanes>(lanes: L, x: L::V, coefficients: &[f32; 6]) -> L::V {
-    let [c0, c1, c2, c3, c4, c5] = coefficients.map(
-        #[inline(always)]
-        |c| lanes.splat(c),
-    );
-    let high = lanes.mul_add(lanes.mul_add(c5, x, c4), x, c3);
-    lanes.mul_add(lanes.mul_add(lanes.mul_add(high, x, c2), x, c1), x, c0)
 }

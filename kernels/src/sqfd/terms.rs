@@ -12,8 +12,8 @@ pub(super) trait Term: Copy {
     fn start<L: Lanes>(self, lanes: L, candidate_start: L::V) -> L::V;
     /// One dimension: coordinates of the query and of the candidate.
     fn step<L: Lanes>(self, lanes: L, sum: L::V, query: L::V, candidate: L::V) -> L::V;
-    /// After the last dimension.
-    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V;
+    /// After the last dimension, for four vectors of pairs and the query's number of each.
+    fn end<L: Lanes>(self, lanes: L, sums: [L::V; 4], query_ends: [L::V; 4]) -> [L::V; 4];
 }
 
 /// `exp2(query . candidate + candidate_start + query_end)`: the Gaussian over L2, its constants folded into the
@@ -31,8 +31,11 @@ impl Term for Gaussian {
         lanes.mul_add(query, candidate, sum)
     }
     #[inline(always)]
-    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V {
-        lanes.exp2(lanes.add(sum, query_end))
+    fn end<L: Lanes>(self, lanes: L, mut sums: [L::V; 4], query_ends: [L::V; 4]) -> [L::V; 4] {
+        for (sum, query_end) in sums.iter_mut().zip(query_ends) {
+            *sum = lanes.add(*sum, query_end);
+        }
+        lanes.exp2(sums)
     }
 }
 
@@ -50,8 +53,11 @@ impl<G: GroundTerm, S: SimilarityTerm> Term for Direct<G, S> {
         self.0.step(lanes, sum, lanes.sub(query, candidate))
     }
     #[inline(always)]
-    fn end<L: Lanes>(self, lanes: L, sum: L::V, query_end: L::V) -> L::V {
-        lanes.mul(query_end, self.1.of(lanes, self.0.end(lanes, sum)))
+    fn end<L: Lanes>(self, lanes: L, mut sums: [L::V; 4], query_ends: [L::V; 4]) -> [L::V; 4] {
+        for (sum, query_end) in sums.iter_mut().zip(query_ends) {
+            *sum = lanes.mul(query_end, self.1.of(lanes, self.0.end(lanes, *sum)));
+        }
+        sums
     }
 }
 

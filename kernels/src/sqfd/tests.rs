@@ -51,6 +51,30 @@ proptest! {
 }
 
 #[test]
+fn the_exponential_is_as_good_as_declared() {
+    // A query centroid at the origin of one dimension leaves the exponent minus the candidate's squared norm.
+    let measure = Measure::new(Similarity::Gaussian, Ground::L2, 1.0).unwrap();
+    let scale = std::f64::consts::LOG2_E.sqrt() as f32;
+    let x: Vec<f32> = (0..40_000).map(|i| i as f32 * 2e-4).collect();
+    let (coordinates, weights): ([&[f32]; 1], _) = ([&x], vec![1.0; x.len()]);
+    let offsets: Vec<i32> = (0..=x.len() as i32).collect();
+    let store = StoreColumns::new(Columns::new(&coordinates, &weights), &offsets);
+    let query = PreparedQuery::new(measure, store.signature(0));
+    let rows: Vec<u32> = (0..x.len() as u32).collect();
+    let mut found = vec![0.0; x.len()];
+    for path in CodePath::available() {
+        Evaluator::new(path).sigma_cross(&query, &store, &rows, &mut found);
+        for (&x, &found) in x.iter().zip(&found) {
+            let exponent = -((x * scale) * (x * scale));
+            let expected = f64::from(exponent).exp2();
+            // The three missing centroids of the query's group weigh 2^-100 each.
+            let allowed = lanes::EXP2_RELATIVE_ERROR * expected + 3.1 * f64::from(lanes::EXPONENT_MIN).exp2();
+            assert!((found - expected).abs() <= allowed, "{path}: 2^{exponent} is not {found:e}");
+        }
+    }
+}
+
+#[test]
 fn a_signature_larger_than_a_stream_is_cut_and_summed() {
     let store = Store::random(3, 7, &[3, 2048, 81, 1025], 3.0);
     for measure in every_measure(0.2) {

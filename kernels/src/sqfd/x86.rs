@@ -5,17 +5,18 @@
 
 #![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::job::Job;
-use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND, polynomial};
+use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND};
 use super::path::CodePath;
 
 /// Does the job with AVX2.
 pub(super) fn run_avx2(job: &mut Job<'_>) {
     #[target_feature(enable = "avx2,fma")]
     fn door(job: &mut Job<'_>) {
-        job.run(Avx2(()));
+        job.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) });
     }
     assert!(CodePath::Avx2.is_available());
     // SAFETY: the line above asked for both features.
@@ -42,9 +43,61 @@ pub(super) fn prefetch(numbers: &[f32]) {
     }
 }
 
+/// Keeps four chains of dependent operations side by side: no instruction of the next step is placed before all
+/// four of this one. Left alone the compiler finishes one chain after the other to save registers, and the
+/// processor's window is too short to find the second chain behind the first. Emits nothing.
+macro_rules! in_step {
+    ($name:ident, $vector:ident, $class:ident, $feature:literal) => {
+        #[inline]
+        #[target_feature(enable = $feature)]
+        fn $name([a, b, c, d]: &mut [$vector; 4]) {
+            // SAFETY: there is no instruction, so the registers keep their values.
+            unsafe {
+                asm!(
+                    "/* {0} {1} {2} {3} */",
+                    inout($class) * a,
+                    inout($class) * b,
+                    inout($class) * c,
+                    inout($class) * d,
+                    options(nomem, nostack, preserves_flags)
+                );
+            }
+        }
+    };
+}
+in_step!(in_step_avx2, __m256, ymm_reg, "avx2");
+in_step!(in_step_avx512, __m512, zmm_reg, "avx512f");
+
+/// What `exp2` needs, a whole vector each.
+#[repr(align(32))]
+struct Constants {
+    exponent_min: [f32; 8],
+    round: [f32; 8],
+    polynomial: [[f32; 8]; 6],
+}
+
+static CONSTANTS: Constants = Constants {
+    exponent_min: [EXPONENT_MIN; 8],
+    round: [ROUND; 8],
+    polynomial: {
+        let mut polynomial = [[0.0; 8]; 6];
+        let mut power = 0;
+        while power < 6 {
+            polynomial[power] = [EXP2_NEAREST[power]; 8];
+            power += 1;
+        }
+        polynomial
+    },
+};
+
 /// Eight lanes.
+///
+/// The constants are read from memory the compiler cannot see through: there are too few registers for them, and a
+/// constant it knows it broadcasts anew at every use, an instruction each, instead of naming it as an operand.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(());
+pub(super) struct Avx2 {
+    constants: &'static Constants,
+}
 
 impl Lanes for Avx2 {
     const COUNT: usize = 8;
@@ -103,17 +156,38 @@ impl Lanes for Avx2 {
         unsafe { _mm256_sqrt_ps(a) }
     }
     #[inline(always)]
-    fn exp2(self, a: __m256) -> __m256 {
-        // The second operand is what a NaN in the first becomes.
-        // SAFETY: self proves AVX.
-        let a = unsafe { _mm256_max_ps(a, _mm256_set1_ps(EXPONENT_MIN)) };
-        let rounded = self.add(a, self.splat(ROUND));
-        let fraction = self.sub(a, self.sub(rounded, self.splat(ROUND)));
-        let power = polynomial(self, fraction, &EXP2_NEAREST);
+    fn exp2(self, mut a: [__m256; 4]) -> [__m256; 4] {
+        let Constants { exponent_min, round, polynomial } = self.constants;
+        for a in &mut a {
+            // The second operand is what a NaN in the first becomes.
+            // SAFETY: self proves AVX.
+            *a = unsafe { _mm256_max_ps(*a, self.load(exponent_min)) };
+        }
+        let mut rounded = a;
+        for rounded in &mut rounded {
+            *rounded = self.add(*rounded, self.load(round));
+        }
+        let mut fraction = a;
+        for (fraction, rounded) in fraction.iter_mut().zip(rounded) {
+            *fraction = self.sub(*fraction, self.sub(rounded, self.load(round)));
+        }
         // SAFETY: self proves AVX2.
-        let exponent = unsafe { _mm256_slli_epi32::<23>(_mm256_castps_si256(rounded)) };
-        // SAFETY: self proves AVX2.
-        unsafe { _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(power), exponent)) }
+        unsafe { in_step_avx2(&mut fraction) };
+        let mut power = [self.load(&polynomial[5]); 4];
+        for coefficient in polynomial[..5].iter().rev() {
+            for (power, fraction) in power.iter_mut().zip(fraction) {
+                *power = self.mul_add(*power, fraction, self.load(coefficient));
+            }
+            // SAFETY: self proves AVX2.
+            unsafe { in_step_avx2(&mut power) };
+        }
+        for (power, rounded) in power.iter_mut().zip(rounded) {
+            // SAFETY: self proves AVX2.
+            let exponent = unsafe { _mm256_slli_epi32::<23>(_mm256_castps_si256(rounded)) };
+            // SAFETY: self proves AVX2.
+            *power = unsafe { _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(*power), exponent)) };
+        }
+        power
     }
 }
 
@@ -185,14 +259,31 @@ impl Lanes for Avx512 {
         unsafe { _mm512_sqrt_ps(a) }
     }
     #[inline(always)]
-    fn exp2(self, a: __m512) -> __m512 {
-        // The second operand is what a NaN in the first becomes.
+    fn exp2(self, mut a: [__m512; 4]) -> [__m512; 4] {
+        for a in &mut a {
+            // The second operand is what a NaN in the first becomes.
+            // SAFETY: self proves AVX-512 F.
+            *a = unsafe { _mm512_max_ps(*a, _mm512_set1_ps(EXPONENT_MIN)) };
+        }
+        let mut fraction = a;
+        for fraction in &mut fraction {
+            // SAFETY: self proves AVX-512 DQ.
+            *fraction = unsafe { _mm512_reduce_ps::<BELOW>(*fraction) };
+        }
         // SAFETY: self proves AVX-512 F.
-        let a = unsafe { _mm512_max_ps(a, _mm512_set1_ps(EXPONENT_MIN)) };
-        // SAFETY: self proves AVX-512 DQ.
-        let fraction = unsafe { _mm512_reduce_ps::<BELOW>(a) };
-        let power = polynomial(self, fraction, &EXP2_BELOW);
-        // SAFETY: self proves AVX-512 F.
-        unsafe { _mm512_scalef_ps(power, a) }
+        unsafe { in_step_avx512(&mut fraction) };
+        let mut power = [self.splat(EXP2_BELOW[5]); 4];
+        for &coefficient in EXP2_BELOW[..5].iter().rev() {
+            for (power, fraction) in power.iter_mut().zip(fraction) {
+                *power = self.mul_add(*power, fraction, self.splat(coefficient));
+            }
+            // SAFETY: self proves AVX-512 F.
+            unsafe { in_step_avx512(&mut power) };
+        }
+        for (power, a) in power.iter_mut().zip(a) {
+            // SAFETY: self proves AVX-512 F.
+            *power = unsafe { _mm512_scalef_ps(*power, a) };
+        }
+        power
     }
 }
