@@ -6,6 +6,10 @@
 //! gives a smaller bound still. A mean whose bound exceeds a sample's distance to some other mean cannot be its
 //! nearest, nor tie with it. The means that remain are tried in ascending order and replace only when strictly
 //! nearer: ties stay with the lower index, as the specification wants.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "closures over vectors may miss the instruction set, see lanes.rs"
+)]
 
 use super::lanes::{Simd, Task};
 use super::sampling::Samples;
@@ -46,43 +50,47 @@ impl Metric for LInf {
     }
 }
 
-/// Means in columns, each filled up to a whole number of blocks, and one more, with infinity: never near anything.
+/// Means twice over: in rows, to compare one with many samples, and in groups, to compare many with one box. The last
+/// group is filled up with infinities, which are never near anything.
 #[derive(Debug, Default)]
 pub(super) struct Means {
-    pub(super) columns: [Vec<f32>; FEATURES],
-    count: usize,
+    rows: Vec<[f32; FEATURES]>,
+    groups: Vec<[[f32; BLOCK]; FEATURES]>,
 }
 
 impl Means {
-    pub(super) fn count(&self) -> usize {
-        self.count
+    pub(super) fn rows(&self) -> &[[f32; FEATURES]] {
+        &self.rows
+    }
+
+    /// Lower bounds that an assignment needs space for.
+    pub(super) fn groups_count(&self) -> usize {
+        self.groups.len()
     }
 
     /// Replaces all means.
-    pub(super) fn fill(&mut self, means: impl ExactSizeIterator<Item = [f32; FEATURES]>) {
-        self.count = means.len();
-        let padded = self.count.next_multiple_of(BLOCK) + BLOCK;
-        for column in &mut self.columns {
-            column.clear();
-            column.resize(padded, f32::INFINITY);
-        }
-        for (i, mean) in means.enumerate() {
-            for (column, value) in self.columns.iter_mut().zip(mean) {
-                column[i] = value;
-            }
-        }
+    pub(super) fn fill(&mut self, means: impl Iterator<Item = [f32; FEATURES]>) {
+        self.rows.clear();
+        self.rows.extend(means);
+        self.group();
     }
 
     /// Drops the means whose flag is false, and keeps the order of the others.
     pub(super) fn retain(&mut self, kept: &[bool]) {
-        let left = kept.iter().filter(|&&kept| kept).count();
-        for column in &mut self.columns {
-            let mut flags = kept.iter();
-            column.truncate(self.count);
-            column.retain(|_| *flags.next().unwrap_or(&false));
-            column.resize(left.next_multiple_of(BLOCK) + BLOCK, f32::INFINITY);
-        }
-        self.count = left;
+        let mut flags = kept.iter();
+        self.rows.retain(|_| *flags.next().unwrap_or(&false));
+        self.group();
+    }
+
+    fn group(&mut self) {
+        self.groups.clear();
+        self.groups.extend(self.rows.chunks(BLOCK).map(|rows| {
+            let mut group = [[f32::INFINITY; BLOCK]; FEATURES];
+            for (i, row) in rows.iter().enumerate() {
+                (0..FEATURES).for_each(|d| group[d][i] = row[d]);
+            }
+            group
+        }));
     }
 }
 
@@ -93,8 +101,8 @@ pub(super) struct Assign<'a, M> {
     pub(super) means: &'a Means,
     /// One per mean, all zeros; like the samples' totals.
     pub(super) sums: &'a mut [[i64; FEATURES + 1]],
-    /// Scratch, of the means' padded length.
-    pub(super) bounds: &'a mut [f32],
+    /// Scratch: a lower bound for each mean, by group.
+    pub(super) bounds: &'a mut [[f32; BLOCK]],
 }
 
 impl<M: Metric> Task for Assign<'_, M> {
@@ -110,14 +118,16 @@ impl<M: Metric> Task for Assign<'_, M> {
             let nearest = nearest_means(simd, metric, block, means, bounds, first);
             for (total, nearest) in totals.iter().zip(nearest) {
                 let sum = &mut sums[nearest as usize];
-                (0..=FEATURES).for_each(|d| sum[d] += total[d]);
+                for d in 0..=FEATURES {
+                    sum[d] += total[d];
+                }
             }
         }
     }
 }
 
 /// Coordinates that the bound of a box looks at: by far the most of the distance is in the plane.
-const BOUND_FEATURES: usize = 3;
+const BOUND_FEATURES: usize = 2;
 
 /// Fills `bounds` with a lower bound of the distance from each mean to anything in the box, and returns a mean that
 /// is near the whole of it.
@@ -127,30 +137,34 @@ fn lower_bounds<S: Simd, M: Metric>(
     metric: M,
     limits: &[[f32; FEATURES]; 2],
     means: &Means,
-    bounds: &mut [f32],
+    bounds: &mut [[f32; BLOCK]],
 ) -> usize {
     let zero = simd.splat(0.0);
     let low: [S::Vector; BOUND_FEATURES] = std::array::from_fn(|d| simd.splat(limits[0][d]));
     let high: [S::Vector; BOUND_FEATURES] = std::array::from_fn(|d| simd.splat(limits[1][d]));
     let mut least = simd.splat(f32::INFINITY);
-    let mut least_group = zero;
-    for start in (0..means.count).step_by(S::LANES) {
-        let (mut near, mut far) = (zero, zero);
-        for d in 0..BOUND_FEATURES {
-            let mean = simd.load(&means.columns[d][start..]);
-            let (below, above) = (simd.subtract(low[d], mean), simd.subtract(mean, high[d]));
-            near = metric.step(simd, near, simd.max(simd.max(below, above), zero));
-            far = metric.step(simd, far, simd.min(below, above));
+    let mut least_start = zero;
+    let mut start = 0.0;
+    for (group, bounds) in means.groups.iter().zip(bounds) {
+        for v in 0..BLOCK / S::LANES {
+            let (mut near, mut far) = (zero, zero);
+            for d in 0..BOUND_FEATURES {
+                let mean = simd.load(&group[d][v * S::LANES..]);
+                let (below, above) = (simd.subtract(low[d], mean), simd.subtract(mean, high[d]));
+                near = metric.step(simd, near, simd.max(simd.max(below, above), zero));
+                far = metric.step(simd, far, simd.min(below, above));
+            }
+            simd.store(near, &mut bounds[v * S::LANES..]);
+            least_start = simd.select_less(far, least, simd.splat(start), least_start);
+            least = simd.min(far, least);
+            start += S::LANES as f32;
         }
-        simd.store(near, &mut bounds[start..]);
-        least_group = simd.select_less(far, least, simd.splat(start as f32), least_group);
-        least = simd.min(far, least);
     }
-    let (mut values, mut groups) = ([f32::INFINITY; BLOCK], [0.0; BLOCK]);
+    let (mut values, mut starts) = ([f32::INFINITY; BLOCK], [0.0; BLOCK]);
     simd.store(least, &mut values);
-    simd.store(least_group, &mut groups);
+    simd.store(least_start, &mut starts);
     let lane = (1..S::LANES).fold(0, |best, lane| if values[lane] < values[best] { lane } else { best });
-    groups[lane] as usize + lane
+    starts[lane] as usize + lane
 }
 
 /// The nearest mean of each sample of a block, given lower bounds and any mean to start from.
@@ -160,40 +174,38 @@ fn nearest_means<S: Simd, M: Metric>(
     metric: M,
     block: &[[f32; BLOCK]; FEATURES],
     means: &Means,
-    bounds: &[f32],
+    bounds: &[[f32; BLOCK]],
     first: usize,
 ) -> [f32; BLOCK] {
     // With LANES = 16 only the first of two vectors is used.
     let vectors = BLOCK / S::LANES;
-    let distances = |mean: usize| {
-        let mut sums = [simd.splat(0.0); 2];
-        for (column, block) in means.columns.iter().zip(block) {
-            let mean = simd.splat(column[mean]);
-            for v in 0..vectors {
-                let x = simd.load(&block[v * S::LANES..]);
-                sums[v] = metric.step(simd, sums[v], simd.subtract(mean, x));
-            }
-        }
-        sums
-    };
     // The limit is a distance that each sample is known to reach; only the running best decides.
-    let mut limit = distances(first);
+    let mut limit = distances(simd, metric, block, &means.rows[first]);
     let mut best = [simd.splat(f32::INFINITY); 2];
     let mut nearest = [simd.splat(0.0); 2];
     let mut limits = [0.0; BLOCK];
-    (0..vectors).for_each(|v| simd.store(limit[v], &mut limits[v * S::LANES..]));
+    for v in 0..vectors {
+        simd.store(limit[v], &mut limits[v * S::LANES..]);
+    }
     let largest = simd.splat(limits.into_iter().fold(0.0, |a, b| if a > b { a } else { b }));
-    for start in (0..means.count).step_by(S::LANES) {
-        let mut candidates = simd.less_equal(simd.load(&bounds[start..]), largest);
+    for (start, bounds) in (0..).step_by(BLOCK).zip(bounds) {
+        let mut candidates = 0;
+        for v in 0..vectors {
+            candidates |= simd.less_equal(simd.load(&bounds[v * S::LANES..]), largest) << (v * S::LANES);
+        }
         while candidates != 0 {
-            let mean = start + candidates.trailing_zeros() as usize;
+            let lane = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
-            let bound = simd.splat(bounds[mean]);
-            if (0..vectors).all(|v| simd.less_equal(bound, limit[v]) == 0) {
+            let bound = simd.splat(bounds[lane % BLOCK]);
+            let mut reached = 0;
+            for limit in &limit[..vectors] {
+                reached |= simd.less_equal(bound, *limit);
+            }
+            if reached == 0 {
                 continue;
             }
-            let found = distances(mean);
-            let index = simd.splat(mean as f32);
+            let found = distances(simd, metric, block, &means.rows[start + lane]);
+            let index = simd.splat((start + lane) as f32);
             for v in 0..vectors {
                 nearest[v] = simd.select_less(found[v], best[v], index, nearest[v]);
                 best[v] = simd.min(found[v], best[v]);
@@ -202,8 +214,28 @@ fn nearest_means<S: Simd, M: Metric>(
         }
     }
     let mut indices = [0.0; BLOCK];
-    (0..vectors).for_each(|v| simd.store(nearest[v], &mut indices[v * S::LANES..]));
+    for v in 0..vectors {
+        simd.store(nearest[v], &mut indices[v * S::LANES..]);
+    }
     indices
+}
+
+/// The distance of each sample of a block to one mean.
+#[inline(always)]
+fn distances<S: Simd, M: Metric>(
+    simd: S,
+    metric: M,
+    block: &[[f32; BLOCK]; FEATURES],
+    mean: &[f32; FEATURES],
+) -> [S::Vector; 2] {
+    let mut sums = [simd.splat(0.0); 2];
+    for d in 0..FEATURES {
+        let value = simd.splat(mean[d]);
+        for v in 0..BLOCK / S::LANES {
+            sums[v] = metric.step(simd, sums[v], simd.subtract(value, simd.load(&block[d][v * S::LANES..])));
+        }
+    }
+    sums
 }
 
 /// Flags each mean that has no later mean nearer than `threshold`.
@@ -222,20 +254,45 @@ impl<M: Metric> Task for Join<'_, M> {
         let Self { metric, means, kept, .. } = self;
         let threshold = simd.splat(self.threshold);
         kept.clear();
-        for i in 0..means.count {
-            let mean: [S::Vector; FEATURES] = std::array::from_fn(|d| simd.splat(means.columns[d][i]));
-            let step = |sum, d: usize, start: usize| {
-                metric.step(simd, sum, simd.subtract(mean[d], simd.load(&means.columns[d][start..])))
-            };
-            // Each step keeps or raises the sum, so most groups are out after the plane.
-            let near = (i + 1..means.count).step_by(S::LANES).any(|start| {
-                let plane = (0..2).fold(simd.splat(0.0), |sum, d| step(sum, d, start));
-                simd.less(plane, threshold) != 0 && {
-                    let whole = (2..FEATURES).fold(plane, |sum, d| step(sum, d, start));
-                    simd.less(whole, threshold) != 0
+        for (i, row) in means.rows.iter().enumerate() {
+            // Of the mean's own group only the lanes after it count.
+            let mut later = u32::MAX << (i % BLOCK) << 1;
+            let mut near = false;
+            for group in &means.groups[i / BLOCK..] {
+                if near_lanes(simd, metric, row, group, threshold) & later != 0 {
+                    near = true;
+                    break;
                 }
-            });
+                later = u32::MAX;
+            }
             kept.push(!near);
         }
     }
+}
+
+/// One bit per mean of the group, set where it is nearer to `mean` than the threshold.
+#[inline(always)]
+fn near_lanes<S: Simd, M: Metric>(
+    simd: S,
+    metric: M,
+    mean: &[f32; FEATURES],
+    group: &[[f32; BLOCK]; FEATURES],
+    threshold: S::Vector,
+) -> u32 {
+    let mut sums = [simd.splat(0.0); 2];
+    let mut lanes = 0;
+    for d in 0..FEATURES {
+        let value = simd.splat(mean[d]);
+        lanes = 0;
+        for v in 0..BLOCK / S::LANES {
+            let other = simd.load(&group[d][v * S::LANES..]);
+            sums[v] = metric.step(simd, sums[v], simd.subtract(value, other));
+            lanes |= simd.less(sums[v], threshold) << (v * S::LANES);
+        }
+        // Each step keeps or raises the sum, so most groups are out after the plane.
+        if d == 1 && lanes == 0 {
+            return 0;
+        }
+    }
+    lanes
 }

@@ -6,6 +6,7 @@ use super::lanes::Simd;
 use super::parameters::{ExtractParameters, GroundDistance};
 use super::reference::{join_threshold, keep_heaviest};
 use super::sampling::Samples;
+use super::sites::BLOCK;
 use super::transform::{FEATURES, mean};
 
 /// Scratch space for clustering one image after the other.
@@ -14,7 +15,7 @@ pub(super) struct Clustering {
     means: Means,
     weights: Vec<u32>,
     sums: Vec<[i64; FEATURES + 1]>,
-    bounds: Vec<f32>,
+    bounds: Vec<[f32; BLOCK]>,
     kept: Vec<bool>,
 }
 
@@ -59,13 +60,7 @@ impl Clustering {
             self.means.fill(self.sums.iter().map(mean_of));
             self.join(simd, metric, threshold);
         }
-        let columns = &self.means.columns;
-        let mut means: Vec<_> = self
-            .weights
-            .iter()
-            .enumerate()
-            .map(|(i, &weight)| (columns.each_ref().map(|c| c[i]), weight))
-            .collect();
+        let mut means: Vec<_> = self.means.rows().iter().copied().zip(self.weights.iter().copied()).collect();
         keep_heaviest(&mut means, parameters.centroids_count_max as usize);
         Signature::from_means(&means)
     }
@@ -73,8 +68,8 @@ impl Clustering {
     fn assign<S: Simd, M: Metric>(&mut self, simd: S, metric: M, samples: &Samples) {
         let Self { means, sums, bounds, .. } = self;
         sums.clear();
-        sums.resize(means.count(), [0; FEATURES + 1]);
-        bounds.resize(means.columns[0].len(), 0.0);
+        sums.resize(means.rows().len(), [0; FEATURES + 1]);
+        bounds.resize(means.groups_count(), [0.0; BLOCK]);
         simd.vectorize(Assign { metric, samples, means, sums, bounds });
     }
 

@@ -7,11 +7,15 @@
 use super::lanes::{Simd, Task};
 use super::parameters::ExtractParameters;
 use super::sites::Site;
-use super::texture::{EntropyTable, PAIRS, Window};
+use super::texture::{ANY_U16, EntropyTable, PAIRS, Window};
 use super::{ImageRef, colour};
 
 /// Matrices up to this many cells are cleared as a whole, larger ones cell by cell as they were touched.
 const CELLS_CLEARED: usize = 1024;
+
+/// Windows that are counted in turns: a count that is read just after it was written waits for the write, and in
+/// smooth places the next pair often falls into the same cell.
+const ABREAST: usize = 4;
 
 /// Scratch space for the texture of one image after the other.
 #[derive(Debug)]
@@ -25,8 +29,11 @@ pub(super) struct Textures {
     /// Of row y at x: the sum of squared differences of all sub-windows above and to the left, modulo 2^32. A
     /// window's own sum is below 2^32, so differences of corners give it exactly.
     squares: Vec<u32>,
-    /// The co-occurrence matrix: all zeros between windows.
-    counts: Vec<u16>,
+    /// The co-occurrence matrix: all zeros between windows. Any `u16` is an index, so no access needs a check.
+    /// Several windows lie side by side.
+    counts: Box<[[u16; ABREAST]; ANY_U16]>,
+    /// Cells that the grey scale can reach.
+    cells_count: usize,
     /// Contrast and entropy of each site.
     features: Vec<[f64; 2]>,
 }
@@ -43,19 +50,15 @@ impl Textures {
             grey: Vec::new(),
             cells: Vec::new(),
             squares: Vec::new(),
-            counts: vec![0; levels * levels],
+            counts: vec![[0; ABREAST]; ANY_U16].try_into().expect("as many as are asked for"),
+            cells_count: levels * levels,
             features: Vec::new(),
         }
     }
 
     /// Contrast and entropy of each site, in the order of `sites`.
     pub(super) fn compute<S: Simd>(&mut self, simd: S, image: ImageRef<'_>, sites: &[Site]) -> &[[f64; 2]] {
-        self.features.clear();
-        if self.radius == 0 {
-            self.features.resize(sites.len(), [0.0; 2]);
-        } else {
-            simd.vectorize(Compute { textures: self, image, sites });
-        }
+        simd.vectorize(Compute { textures: self, image, sites });
         &self.features
     }
 
@@ -93,41 +96,90 @@ impl Textures {
         }
     }
 
+    /// The sum of squared differences in a window.
     #[inline(always)]
-    fn window(&mut self, width: usize, window: Window) -> [f64; 2] {
-        let pairs_count = window.pairs_count();
-        if pairs_count == 0 {
-            return [0.0; 2];
-        }
+    fn squares(&self, width: usize, window: Window) -> u32 {
         let corner = |x: usize, y: usize| self.squares[y * width + x];
-        let squares = corner(window.right, window.bottom)
+        corner(window.right, window.bottom)
             .wrapping_sub(corner(window.left, window.bottom))
             .wrapping_sub(corner(window.right, window.top))
-            .wrapping_add(corner(window.left, window.top));
-        if squares == 0 {
-            // All pairs are equal and the window is connected: one grey, one cell, entropy 0.
-            return [0.0; 2];
-        }
-        let gains = self.table.gains();
-        let row = |y: usize| y * width + window.left..y * width + window.right;
-        let mut terms = 0;
-        for y in window.top..window.bottom {
-            for &cell in self.cells[row(y)].as_flattened() {
-                let count = &mut self.counts[usize::from(cell)];
-                terms += gains[usize::from(*count)];
-                *count += 1;
+            .wrapping_add(corner(window.left, window.top))
+    }
+
+    /// The sums of c ln c over the cells of each of `windows`, which must have one shape.
+    #[inline(always)]
+    fn terms<const N: usize>(&mut self, width: usize, windows: [Window; N]) -> [u64; N] {
+        let Self { cells, counts, table, .. } = self;
+        let gains = table.gains();
+        let Window { left, right, top, bottom } = windows[0];
+        let (columns, rows) = (right - left, bottom - top);
+        let mut terms = [0; N];
+        for y in 0..rows {
+            let mut row: [&[u16]; N] = [&[]; N];
+            for (row, window) in row.iter_mut().zip(&windows) {
+                *row = cells[(window.top + y) * width + window.left..][..columns].as_flattened();
             }
-        }
-        if self.counts.len() <= CELLS_CLEARED {
-            self.counts.fill(0);
-        } else {
-            for y in window.top..window.bottom {
-                for &cell in self.cells[row(y)].as_flattened() {
-                    self.counts[usize::from(cell)] = 0;
+            for i in 0..columns * PAIRS {
+                for lane in 0..N {
+                    let count = &mut counts[usize::from(row[lane][i])][lane];
+                    terms[lane] += gains[usize::from(*count)];
+                    *count += 1;
                 }
             }
         }
-        self.table.features(pairs_count, squares, terms)
+        if self.cells_count <= CELLS_CLEARED {
+            counts[..self.cells_count].fill([0; ABREAST]);
+        } else {
+            for window in windows {
+                for y in window.top..window.bottom {
+                    for &cell in cells[y * width..][window.left..window.right].as_flattened() {
+                        counts[usize::from(cell)] = [0; ABREAST];
+                    }
+                }
+            }
+        }
+        terms
+    }
+
+    /// Fills `features`, the whole windows in groups.
+    #[inline(always)]
+    fn windows(&mut self, width: usize, height: usize, sites: &[Site]) {
+        let whole_pairs_count = PAIRS * (2 * self.radius) * (2 * self.radius);
+        let mut waiting = [(0, Window::default()); ABREAST];
+        let mut waiting_count = 0;
+        self.features.clear();
+        self.features.resize(sites.len(), [0.0; 2]);
+        for (idx, site) in sites.iter().enumerate() {
+            let window = Window::about(site.x as usize, site.y as usize, self.radius, width, height);
+            // Without a difference all pairs are equal and, as the window is connected, there is one grey, one cell
+            // and no entropy. An empty window has neither.
+            if window.pairs_count() == 0 || self.squares(width, window) == 0 {
+                continue;
+            }
+            if window.pairs_count() < whole_pairs_count {
+                let [terms] = self.terms(width, [window]);
+                self.finish(width, idx, window, terms);
+                continue;
+            }
+            waiting[waiting_count] = (idx, window);
+            waiting_count += 1;
+            if waiting_count == ABREAST {
+                waiting_count = 0;
+                let terms = self.terms(width, waiting.map(|(_, window)| window));
+                for ((idx, window), terms) in waiting.into_iter().zip(terms) {
+                    self.finish(width, idx, window, terms);
+                }
+            }
+        }
+        for &(idx, window) in &waiting[..waiting_count] {
+            let [terms] = self.terms(width, [window]);
+            self.finish(width, idx, window, terms);
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, width: usize, idx: usize, window: Window, terms: u64) {
+        self.features[idx] = self.table.features(window.pairs_count(), self.squares(width, window), terms);
     }
 }
 
@@ -144,11 +196,6 @@ impl Task for Compute<'_> {
     fn run<S: Simd>(self, _: S) {
         let (width, height) = (self.image.width, self.image.height);
         self.textures.prepare(self.image);
-        for site in self.sites {
-            let (x, y) = (site.x as usize, site.y as usize);
-            let window = Window::about(x, y, self.textures.radius, width, height);
-            let features = self.textures.window(width, window);
-            self.textures.features.push(features);
-        }
+        self.textures.windows(width, height, self.sites);
     }
 }

@@ -19,12 +19,13 @@ type Point = [f32; FEATURES];
 pub fn extract(parameters: &ExtractParameters, image: ImageRef<'_>) -> Result<Signature, ParameterError> {
     parameters.validate()?;
     let points = points::draw(parameters.points_count as usize, parameters.distribution, parameters.seed);
+    let table = EntropyTable::new(parameters.window_radius as usize);
     let samples: Vec<[i32; FEATURES]> = points
         .iter()
         .map(|&[sx, sy]| {
             let (x, y) = (points::pixel(sx, image.width()), points::pixel(sy, image.height()));
             let [l, a, b] = colour::lab(colour::xyz(image.pixel(x, y)));
-            let [contrast, entropy] = texture(parameters, image, x, y);
+            let [contrast, entropy] = texture(parameters, &table, image, x, y);
             let (x, y) = (x as f64 / image.width() as f64, y as f64 / image.height() as f64);
             parameters.transform.apply([x, y, l, a, b, contrast, entropy])
         })
@@ -33,7 +34,13 @@ pub fn extract(parameters: &ExtractParameters, image: ImageRef<'_>) -> Result<Si
 }
 
 /// Contrast and entropy about a pixel, from the whole co-occurrence matrix.
-fn texture(parameters: &ExtractParameters, image: ImageRef<'_>, x: usize, y: usize) -> [f64; 2] {
+fn texture(
+    parameters: &ExtractParameters,
+    table: &EntropyTable,
+    image: ImageRef<'_>,
+    x: usize,
+    y: usize,
+) -> [f64; 2] {
     let window = Window::about(x, y, parameters.window_radius as usize, image.width(), image.height());
     let levels = usize::from(parameters.grey_max) + 1;
     let grey = |x, y| usize::from(colour::grey(image.pixel(x, y), parameters.grey_max));
@@ -51,7 +58,6 @@ fn texture(parameters: &ExtractParameters, image: ImageRef<'_>, x: usize, y: usi
             }
         }
     }
-    let table = EntropyTable::new(parameters.window_radius as usize);
     let (mut squares, mut terms) = (0, 0);
     for i in 0..levels {
         for j in 0..=i {
@@ -219,7 +225,7 @@ mod tests {
         let check = |grey: &[u8], width: usize, x: usize, y: usize, contrast: f64, entropy: f64| {
             let rgb: Vec<u8> = grey.iter().flat_map(|&g| [g * 255; 3]).collect();
             let image = ImageRef::new(width, grey.len() / width, &rgb).expect("sizes agree");
-            let found = texture(&parameters, image, x, y);
+            let found = texture(&parameters, &EntropyTable::new(1), image, x, y);
             assert!((found[0] - contrast).abs() < 1e-12 && (found[1] - entropy).abs() < 1e-9, "{found:?}");
         };
         check(&[1; 9], 3, 1, 1, 0.0, 0.0);

@@ -1,4 +1,8 @@
 //! Samples of an image in vector form: position, colour and texture of each site, transformed to fixed point.
+#![allow(
+    clippy::needless_range_loop,
+    reason = "index loops over two arrays vectorise, chains of closures do not"
+)]
 
 use super::lanes::{Simd, Task};
 use super::sites::{BLOCK, Site};
@@ -52,18 +56,26 @@ impl Task for Compute<'_> {
     fn run<S: Simd>(self, _: S) {
         for (sites, textures) in self.sites.chunks(BLOCK).zip(self.textures.chunks(BLOCK)) {
             let fixed = self.fixed(sites, textures);
-            let block = fixed.map(|column| column.map(coordinate));
-            let extreme = |pick: fn(f32, f32) -> f32| {
-                block.map(|column| column.into_iter().reduce(pick).unwrap_or(0.0))
-            };
-            let bounds =
-                [extreme(|a, b| if a < b { a } else { b }), extreme(|a, b| if a > b { a } else { b })];
+            let mut block = [[0.0; BLOCK]; FEATURES];
+            let mut bounds = [[0.0; FEATURES]; 2];
+            for d in 0..FEATURES {
+                let (mut low, mut high) = (i32::MAX, i32::MIN);
+                for i in 0..BLOCK {
+                    block[d][i] = coordinate(fixed[d][i]);
+                    (low, high) = (low.min(fixed[d][i]), high.max(fixed[d][i]));
+                }
+                (bounds[0][d], bounds[1][d]) = (coordinate(low), coordinate(high));
+            }
             self.samples.blocks.push(block);
             self.samples.bounds.push(bounds);
-            self.samples.totals.extend(sites.iter().enumerate().map(|(i, site)| {
+            for (i, site) in sites.iter().enumerate() {
                 let count = i64::from(site.count);
-                std::array::from_fn(|d| if d < FEATURES { i64::from(fixed[d][i]) * count } else { count })
-            }));
+                let mut total = [count; FEATURES + 1];
+                for d in 0..FEATURES {
+                    total[d] = i64::from(fixed[d][i]) * count;
+                }
+                self.samples.totals.push(total);
+            }
         }
     }
 }
@@ -74,21 +86,29 @@ impl Compute<'_> {
     fn fixed(&self, sites: &[Site], textures: &[[f64; 2]]) -> [[i32; BLOCK]; FEATURES] {
         let (width, height) = (self.image.width as f64, self.image.height as f64);
         let mut features = [[0.0; BLOCK]; FEATURES];
-        (0..BLOCK).for_each(|i| {
+        for i in 0..BLOCK {
             let from = i.min(sites.len() - 1);
             let site = sites[from];
             let [x, y, z] = colour::xyz(self.image.pixel(site.x as usize, site.y as usize));
             let [contrast, entropy] = textures[from];
             let values = [f64::from(site.x), f64::from(site.y), x, y, z, contrast, entropy];
-            (0..FEATURES).for_each(|d| features[d][i] = values[d]);
-        });
+            for d in 0..FEATURES {
+                features[d][i] = values[d];
+            }
+        }
+        let [xs, ys, xyz_x, xyz_y, xyz_z, ..] = &mut features;
+        for (x, y) in xs.iter_mut().zip(ys) {
+            (*x, *y) = (*x / width, *y / height);
+        }
+        for ((x, y), z) in xyz_x.iter_mut().zip(xyz_y).zip(xyz_z) {
+            [*x, *y, *z] = colour::lab([*x, *y, *z]);
+        }
         let mut fixed = [[0; BLOCK]; FEATURES];
-        (0..BLOCK).for_each(|i| {
-            let [x, y, xyz_x, xyz_y, xyz_z, contrast, entropy] = std::array::from_fn(|d| features[d][i]);
-            let [l, a, b] = colour::lab([xyz_x, xyz_y, xyz_z]);
-            let values = self.transform.apply([x / width, y / height, l, a, b, contrast, entropy]);
-            (0..FEATURES).for_each(|d| fixed[d][i] = values[d]);
-        });
+        for d in 0..FEATURES {
+            for i in 0..BLOCK {
+                fixed[d][i] = self.transform.apply_one(d, features[d][i]);
+            }
+        }
         fixed
     }
 }

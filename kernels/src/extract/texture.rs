@@ -8,11 +8,14 @@ use super::elementary::ln;
 /// Pairs counted in each 2 x 2 sub-window.
 pub(super) const PAIRS: usize = 4;
 
+/// Values of a `u16`: an array of this length is indexed by one without a check.
+pub(super) const ANY_U16: usize = 1 << 16;
+
 /// Units of the fixed-point c ln c in 1.
 const SCALE: f64 = (1_u64 << 32) as f64;
 
 /// The sub-windows of the window about a pixel: the half-open range of their upper left corners per axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Window {
     pub(super) left: usize,
     pub(super) right: usize,
@@ -44,8 +47,8 @@ impl Window {
 pub(super) struct EntropyTable {
     /// c ln c in units of 2^-32.
     terms: Vec<u64>,
-    /// What the term of a cell grows by when its count grows from c to c + 1.
-    gains: Vec<u64>,
+    /// What the term of a cell grows by when its count grows from c to c + 1; zero where no count can be.
+    gains: Box<[u64; ANY_U16]>,
 }
 
 impl EntropyTable {
@@ -53,8 +56,9 @@ impl EntropyTable {
         let pairs_max = PAIRS * (2 * radius) * (2 * radius);
         let term = |c: usize| if c < 2 { 0 } else { (c as f64 * ln(c as f64) * SCALE + 0.5) as u64 };
         let terms: Vec<u64> = (0..=pairs_max).map(term).collect();
-        let gains = terms.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        Self { terms, gains }
+        let mut gains = vec![0; ANY_U16];
+        gains.iter_mut().zip(terms.windows(2)).for_each(|(gain, pair)| *gain = pair[1] - pair[0]);
+        Self { terms, gains: gains.try_into().expect("as many as are asked for") }
     }
 
     /// c ln c, in fixed point.
@@ -64,7 +68,7 @@ impl EntropyTable {
 
     /// The growth of [`term`](Self::term) from `c` to `c + 1`, for each `c`.
     #[inline(always)]
-    pub(super) fn gains(&self) -> &[u64] {
+    pub(super) fn gains(&self) -> &[u64; ANY_U16] {
         &self.gains
     }
 
@@ -104,6 +108,6 @@ mod tests {
         assert!((features(&[1; 4]) - 4_f64.ln()).abs() < 1e-9);
         assert!((features(&[1; 144]) - 144_f64.ln()).abs() < 1e-9);
         assert!((features(&[36, 108]) - (0.25 * 4_f64.ln() + 0.75 * (4.0 / 3.0_f64).ln())).abs() < 1e-9);
-        assert_eq!(table.gains().len(), 144);
+        assert_eq!(table.gains()[..144].iter().sum::<u64>(), table.term(144));
     }
 }

@@ -46,7 +46,13 @@ impl FeatureTransform {
     /// The fixed-point sample of `features`, in units of 2^-16.
     #[inline(always)]
     pub(super) fn apply(&self, features: [f64; FEATURES]) -> [i32; FEATURES] {
-        std::array::from_fn(|d| fixed(self.multiplier[d] * features[d] + self.offset[d]))
+        std::array::from_fn(|d| self.apply_one(d, features[d]))
+    }
+
+    /// One coordinate of [`apply`](Self::apply).
+    #[inline(always)]
+    pub(super) fn apply_one(&self, d: usize, feature: f64) -> i32 {
+        fixed(self.multiplier[d] * feature + self.offset[d])
     }
 }
 
