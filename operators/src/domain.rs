@@ -5,3 +5,4 @@
 pub mod signature;
 pub mod columns;
 pub mod signature_store;
+pub mod space;

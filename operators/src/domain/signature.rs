@@ -247,6 +247,11 @@ impl SignatureBuilder {
         self.len() == 0
     }
 
+    /// Names of the coordinates.
+    pub fn coordinates(&self) -> Vec<String> {
+        self.fields[..self.coordinates.len()].iter().map(|field| field.name().clone()).collect()
+    }
+
     /// Number of centroids so far.
     pub fn centroids(&self) -> usize {
         self.weights.len()

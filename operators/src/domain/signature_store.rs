@@ -15,7 +15,7 @@ mod resource;
 pub use batch::StoreBatch;
 pub use error::StoreError;
 pub use resource::SIGNATURE_STORE;
-pub(in crate::domain) use temporary::TemporaryFile;
+pub(crate) use temporary::TemporaryFile;
 pub use writer::{StoreInfo, StoreWriter};
 
 use std::fs::File;

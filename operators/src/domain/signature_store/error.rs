@@ -61,6 +61,16 @@ pub enum StoreError {
         /// Those wanted.
         wanted: Vec<String>,
     },
+    /// Signatures on their way into a store have other coordinates than those before.
+    #[error("signatures of {found:?} came for `{}`, where {wanted:?} is wanted: all objects of a store have the same coordinates", path.display())]
+    OtherSignatures {
+        /// The file.
+        path: PathBuf,
+        /// The coordinates that came.
+        found: Vec<String>,
+        /// Those of the objects before.
+        wanted: Vec<String>,
+    },
     /// There is no object of that number.
     #[error("`{}` has no object {id}: it holds {count}, numbered from 0", path.display())]
     NoObject {

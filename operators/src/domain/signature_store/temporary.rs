@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file under way.
 #[derive(Debug)]
-pub(in crate::domain) struct TemporaryFile {
+pub(crate) struct TemporaryFile {
     file: File,
     temporary_path: PathBuf,
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(in crate::domain) struct TemporaryFile {
 
 impl TemporaryFile {
     /// Starts a file that will be named `path`.
-    pub(in crate::domain) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         /// Only leftovers of killed runs with this process's number stand in the way.
         const TRIES: usize = 1000;
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -45,19 +45,24 @@ impl TemporaryFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Appends bytes.
-    pub(in crate::domain) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
-    }
-
     /// Puts the file on disk under its name, in place of one that is there.
-    pub(in crate::domain) fn keep(mut self) -> io::Result<()> {
+    pub(crate) fn keep(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temporary_path, &self.path)?;
         self.kept = true;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         // The rename is on disk once the folder is.
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Write for TemporaryFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

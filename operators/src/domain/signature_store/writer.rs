@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,6 +128,20 @@ impl StoreWriter {
     /// Whether there is none yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Refuses signatures of other coordinates than the store's.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn check_coordinates<S: AsRef<str>>(&self, found: &[S]) -> Result<(), StoreError> {
+        let (wanted, found) =
+            (self.signatures.coordinates(), found.iter().map(|name| name.as_ref().to_owned()));
+        let found: Vec<String> = found.collect();
+        if wanted == found {
+            return Ok(());
+        }
+        Err(StoreError::OtherSignatures { path: self.path.clone(), found, wanted })
     }
 
     /// Appends an object; its id is its place. A size of 0 x 0 says that there is no image.
