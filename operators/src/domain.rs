@@ -6,3 +6,4 @@ pub mod signature;
 pub mod columns;
 pub mod signature_store;
 pub mod space;
+pub(crate) mod json_lines;
