@@ -1,0 +1,94 @@
+//! `diversify`: at most a few results of one folder, so that ten pictures of one evening do not fill the page.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_operators::domain::columns;
+use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+/// Keeps the nearest few objects of each folder.
+///
+/// # Inputs
+/// `distances`: sorted by query and distance, as `top_k` gives them.
+///
+/// # Outputs
+/// `distances`: those that are kept, in the same order.
+///
+/// # Parameters
+/// `store`: knows the names. `most`: how many objects of one folder are kept for a query.
+pub static DIVERSIFY: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new("store", ParameterType::Resource("signature_store"), Default::Required, "knows the names"),
+        Parameter::new("most", ParameterType::integer_from(1), Default::Integer(2), "objects kept of one folder"),
+    ],
+    inputs: &[Input::stream("distances", columns::distances, "results, nearest first")],
+    outputs: &[Output::new("distances", columns::distances, "the results that are kept")],
+    example: "varied: {kind: diversify, store: signatures, most: 2}",
+    ..OperatorSpec::new("diversify", "Keeps the nearest few objects of each folder.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(Diversify { store: bind.resource("store")?, most: bind.count("most"), kept: HashMap::new() }))
+}
+
+struct Diversify {
+    store: Arc<SignatureStore>,
+    most: usize,
+    /// By query and folder: how many objects were kept.
+    kept: HashMap<(u32, String), usize>,
+}
+
+impl Operator for Diversify {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("distances") {
+            let Some(results) = cx.take("distances") else {
+                return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+            };
+            let kept = self.keep(&results)?;
+            cx.push("distances", kept)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+impl Diversify {
+    fn keep(&mut self, results: &Envelope) -> Result<Envelope, BoxError> {
+        let (queries, ids, distances) = (results.u32s("query")?, results.u64s("id")?, results.f64s("distance")?);
+        let mut rows = Vec::new();
+        for row in 0..results.rows() {
+            let name = self.store.name(ids[row]);
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+            let count = self.kept.entry((queries[row], folder)).or_default();
+            *count += 1;
+            if *count <= self.most {
+                rows.push(row);
+            }
+        }
+        Ok(Envelope::from_columns([
+            ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| queries[*row]))) as ArrayRef),
+            ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| ids[*row])))),
+            ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| distances[*row])))),
+        ])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_custom_operator_is_checked_like_a_shipped_one() {
+        let catalog = boxwork_operators::catalog().with(&DIVERSIFY);
+        let text = include_str!("../varied_search.yaml");
+        let loaded = boxwork::pipeline::load_text("varied_search.yaml", text).expect("the text is well formed");
+        let (plan, diagnostics) = loaded.check(&catalog, &loaded.declaration.defaults());
+        assert!(plan.is_some(), "{diagnostics:?}");
+        // The shipped command does not know it, and says so.
+        let (plan, _) = loaded.check(&boxwork_operators::catalog(), &loaded.declaration.defaults());
+        assert!(plan.is_none());
+    }
+}

@@ -1,0 +1,389 @@
+//! `extract`: small pictures become feature signatures of position, colour and texture.
+//!
+//! Invariant: the signature depends on the pixels and the parameters alone; the parameters go into the store as
+//! [`parameters_json`], so that a query image is treated as the store's images were.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_kernels::extract::{
+    CodePath, ExtractParameters, Extractor, FeatureTransform, GroundDistance, ImageRef, PointDistribution,
+};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use serde_json::{Value as Json, json};
+
+use crate::domain::columns;
+use crate::domain::signature::{PCT_COORDINATES, SignatureBuilder};
+
+/// The standard deviation of Gaussian points when none is given.
+const SIGMA: f64 = 0.2;
+
+const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
+
+/// Extracts signatures.
+///
+/// # Inputs
+/// `pixels`: small RGB pictures.
+///
+/// # Outputs
+/// `signatures`: name, signature, and the original's width and height.
+///
+/// # Parameters
+/// Those of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations` cost time
+/// and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
+/// `transform: practical` the best indexes.
+pub static EXTRACT: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
+        Parameter::new(
+            "distribution",
+            ParameterType::Choice(&["gaussian", "uniform", "grid"]),
+            Default::Text("gaussian"),
+            "how the points lie in the image",
+        ),
+        Parameter::new(
+            "sigma",
+            ParameterType::Number { minimum: 0.01, maximum: 10.0 },
+            Default::Absent,
+            "standard deviation of gaussian points; 0.2 when not given",
+        )
+        .unit("image sides"),
+        Parameter::new(
+            "seed",
+            ParameterType::integer_from(0),
+            Default::Integer(1),
+            "seed of the points' generator",
+        ),
+        Parameter::new(
+            "grey_levels",
+            ParameterType::Integer { minimum: 2, maximum: 256 },
+            Default::Integer(16),
+            "grey levels that texture tells apart",
+        ),
+        Parameter::new(
+            "radius",
+            ParameterType::Integer { minimum: 0, maximum: 32 },
+            Default::Integer(3),
+            "from the middle to the border of a texture window; 0 switches texture off",
+        )
+        .unit("pixels"),
+        Parameter::new(
+            "transform",
+            ParameterType::Choice(&["practical", "best"]),
+            Default::Text("practical"),
+            "how much each feature counts: practical indexes best, best is most precise",
+        ),
+        Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
+        Parameter::new(
+            "iterations",
+            ParameterType::Integer { minimum: 1, maximum: 1000 },
+            Default::Integer(10),
+            "rounds of clustering",
+        ),
+        Parameter::new(
+            "cluster_min",
+            ParameterType::Integer { minimum: 0, maximum: 65_536 },
+            Default::Integer(2),
+            "samples that a cluster must hold, times the round's number",
+        ),
+        Parameter::new(
+            "join_distance",
+            ParameterType::Number { minimum: 0.0, maximum: 128.0 },
+            Default::Number(0.2),
+            "clusters nearer than this are joined",
+        ),
+        Parameter::new("cap", COUNT, Default::Integer(768), "centroids of a signature at most"),
+        Parameter::new(
+            "ground",
+            ParameterType::Choice(&["l1", "l2", "linf"]),
+            Default::Text("l2"),
+            "the distance of the clustering",
+        ),
+    ],
+    inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
+    outputs: &[Output::new("signatures", columns::signatures, "a signature a picture, in the same order")],
+    example: "extract: {kind: extract, points: 2500, copies: auto}",
+    code_path: Some(|_| {
+        let path = CodePath::available().last().copied().unwrap_or(CodePath::Portable);
+        match path {
+            CodePath::Avx512 => "AVX-512".to_owned(),
+            CodePath::Avx2 => "AVX2".to_owned(),
+            _ => "portable".to_owned(),
+        }
+    }),
+    ..OperatorSpec::new("extract", "Extracts feature signatures from pictures.", Kind::Ordered, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(Extract { extractor: Extractor::new(parameters(bind)?)? }))
+}
+
+/// The extraction that a box of [`EXTRACT`] is told to do.
+fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
+    let distribution = bind.text("distribution");
+    let sigma = bind.get_number("sigma");
+    if sigma.is_some() && distribution != "gaussian" {
+        return Err(BoxError::new(format!(
+            "`sigma` is for gaussian points only, and `distribution` is {distribution}: leave one of them out"
+        )));
+    }
+    let count = |name| bind.count(name) as u32;
+    Ok(ExtractParameters {
+        points_count: count("points"),
+        distribution: distribution_of(distribution, sigma).map_err(BoxError::new)?,
+        seed: bind.count("seed") as u64,
+        grey_max: (bind.count("grey_levels") - 1) as u8,
+        window_radius: count("radius"),
+        transform: FeatureTransform::preset(bind.text("transform")).unwrap_or(FeatureTransform::PRACTICAL),
+        seeds_count: count("seeds"),
+        iterations_count: count("iterations"),
+        cluster_weight_min: count("cluster_min"),
+        join_distance: bind.number("join_distance") as f32,
+        centroids_count_max: count("cap"),
+        distance: ground_of(bind.text("ground")).map_err(BoxError::new)?,
+    })
+}
+
+fn distribution_of(name: &str, sigma: Option<f64>) -> Result<PointDistribution, String> {
+    match name {
+        "gaussian" => Ok(PointDistribution::Gaussian { sigma: sigma.unwrap_or(SIGMA) }),
+        "uniform" => Ok(PointDistribution::Uniform),
+        "grid" => Ok(PointDistribution::Grid),
+        _ => Err(format!("unknown distribution of points `{name}`; use gaussian, uniform or grid")),
+    }
+}
+
+fn ground_of(name: &str) -> Result<GroundDistance, String> {
+    match name {
+        "l1" => Ok(GroundDistance::L1),
+        "l2" => Ok(GroundDistance::L2),
+        "linf" => Ok(GroundDistance::LInf),
+        _ => Err(format!("unknown ground distance `{name}`; use l1, l2 or linf")),
+    }
+}
+
+/// The parameters as a store keeps them; [`parameters_from_json`] gives back the same.
+pub fn parameters_json(parameters: &ExtractParameters) -> String {
+    let (distribution, sigma) = match parameters.distribution {
+        PointDistribution::Gaussian { sigma } => ("gaussian", Some(sigma)),
+        PointDistribution::Grid => ("grid", None),
+        _ => ("uniform", None),
+    };
+    let ground = match parameters.distance {
+        GroundDistance::L1 => "l1",
+        GroundDistance::LInf => "linf",
+        _ => "l2",
+    };
+    // By its shortest decimal form, so that a person reads 0.2 and not the f64 next to that f32.
+    let join_distance: f64 = parameters.join_distance.to_string().parse().unwrap_or_default();
+    let mut json = json!({
+        "points": parameters.points_count,
+        "distribution": distribution,
+        "seed": parameters.seed,
+        "grey_levels": u32::from(parameters.grey_max) + 1,
+        "radius": parameters.window_radius,
+        "multiplier": parameters.transform.multiplier,
+        "offset": parameters.transform.offset,
+        "seeds": parameters.seeds_count,
+        "iterations": parameters.iterations_count,
+        "cluster_min": parameters.cluster_weight_min,
+        "join_distance": join_distance,
+        "cap": parameters.centroids_count_max,
+        "ground": ground,
+    });
+    if let Some(sigma) = sigma {
+        json["sigma"] = json!(sigma);
+    }
+    json.to_string()
+}
+
+/// The parameters that [`parameters_json`] wrote.
+///
+/// # Errors
+/// A sentence on the first field that is missing or out of its range. Fields of other names are passed over, since
+/// a store may say more than how it was extracted.
+pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
+    let json: Json = serde_json::from_str(text).map_err(|error| format!("they are not JSON: {error}"))?;
+    let field = |name: &str| json.get(name).ok_or_else(|| format!("`{name}` is missing"));
+    let count = |name: &str| -> Result<u32, String> {
+        let value = field(name)?.as_u64().and_then(|value| u32::try_from(value).ok());
+        value.ok_or_else(|| format!("`{name}` is not a count"))
+    };
+    let word = |name: &str| field(name)?.as_str().ok_or_else(|| format!("`{name}` is not text"));
+    let number =
+        |name: &str| -> Result<f64, String> { field(name)?.as_f64().ok_or(format!("`{name}` is no number")) };
+    let seven = |name: &str| -> Result<[f64; 7], String> {
+        let values = field(name)?.as_array().map(|values| values.iter().filter_map(Json::as_f64).collect());
+        let values: Vec<f64> = values.unwrap_or_default();
+        values.try_into().map_err(|_| format!("`{name}` is not seven numbers"))
+    };
+    let parameters = ExtractParameters {
+        points_count: count("points")?,
+        distribution: distribution_of(word("distribution")?, json.get("sigma").and_then(Json::as_f64))?,
+        seed: field("seed")?.as_u64().ok_or("`seed` is no whole number")?,
+        grey_max: u8::try_from(count("grey_levels")?.saturating_sub(1))
+            .map_err(|_| "`grey_levels` is above 256")?,
+        window_radius: count("radius")?,
+        transform: FeatureTransform { multiplier: seven("multiplier")?, offset: seven("offset")? },
+        seeds_count: count("seeds")?,
+        iterations_count: count("iterations")?,
+        cluster_weight_min: count("cluster_min")?,
+        join_distance: number("join_distance")? as f32,
+        centroids_count_max: count("cap")?,
+        distance: ground_of(word("ground")?)?,
+    };
+    parameters.validate().map_err(|error| error.to_string())?;
+    Ok(parameters)
+}
+
+/// The side of the pictures that a store was extracted from: the field `size` beside the parameters, where it is.
+pub(crate) fn scaled_size(text: &str) -> u32 {
+    const SIZE: u32 = 150;
+    let json: Json = serde_json::from_str(text).unwrap_or_default();
+    let size = json.get("size").and_then(Json::as_u64).and_then(|size| u32::try_from(size).ok());
+    size.filter(|size| (1..=4096).contains(size)).unwrap_or(SIZE)
+}
+
+struct Extract {
+    extractor: Extractor,
+}
+
+impl Operator for Extract {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(pixels) = cx.take("pixels") else {
+            return Ok(if cx.is_ended("pixels") { Flow::Done } else { Flow::Wait });
+        };
+        let (names, rgbs) = (pixels.texts("name")?, pixels.binaries("rgb")?);
+        let (scaled_widths, scaled_heights) = (pixels.u32s("scaled_width")?, pixels.u32s("scaled_height")?);
+        let mut signatures = SignatureBuilder::new(&PCT_COORDINATES)?;
+        let mut kept = Vec::with_capacity(pixels.rows());
+        for row in 0..pixels.rows() {
+            if cx.is_cancelled() {
+                return Ok(Flow::Done);
+            }
+            let (width, height) = (scaled_widths[row] as usize, scaled_heights[row] as usize);
+            let extracted = ImageRef::new(width, height, rgbs.value(row))
+                .map_err(|error| error.to_string())
+                .and_then(|image| push(&mut self.extractor, image, &mut signatures));
+            match extracted {
+                Ok(()) => kept.push(row),
+                Err(message) => cx.report(names.value(row), message),
+            }
+        }
+        if kept.is_empty() {
+            return Ok(Flow::Wait);
+        }
+        let (widths, heights) = (pixels.u32s("width")?, pixels.u32s("height")?);
+        let columns: [(&str, ArrayRef); 4] = [
+            ("name", Arc::new(StringArray::from_iter_values(kept.iter().map(|row| names.value(*row))))),
+            ("signature", Arc::new(signatures.finish())),
+            ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
+            ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
+        ];
+        let pushed = cx.push("signatures", Envelope::from_columns(columns)?)?;
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+    }
+}
+
+/// Extracts an image's signature and appends it.
+pub(crate) fn push(
+    extractor: &mut Extractor,
+    image: ImageRef<'_>,
+    signatures: &mut SignatureBuilder,
+) -> Result<(), String> {
+    let signature = extractor.extract(image);
+    let coordinates: Vec<&[f32]> = signature.centroids.iter().map(Vec::as_slice).collect();
+    signatures.push(&coordinates, &signature.weights).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::BinaryArray;
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use crate::domain::signature::SignatureColumns;
+
+    fn pixels(rgbs: &[Vec<u8>], side: u32) -> Envelope {
+        let names = (0..rgbs.len()).map(|idx| format!("a/{idx}"));
+        let sides: ArrayRef = Arc::new(UInt32Array::from(vec![side; rgbs.len()]));
+        let columns: [(&str, ArrayRef); 6] = [
+            ("name", Arc::new(StringArray::from_iter_values(names))),
+            ("width", Arc::new(UInt32Array::from(vec![640; rgbs.len()]))),
+            ("height", Arc::new(UInt32Array::from(vec![480; rgbs.len()]))),
+            ("scaled_width", Arc::clone(&sides)),
+            ("scaled_height", sides),
+            ("rgb", Arc::new(BinaryArray::from_iter_values(rgbs))),
+        ];
+        Envelope::from_columns(columns).unwrap()
+    }
+
+    #[test]
+    fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
+        let noise: Vec<u8> = (0..30 * 30 * 3u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let mut harness = Harness::new(&EXTRACT, [("points", Value::Integer(300))]).unwrap();
+        harness.give("pixels", pixels(&[vec![200; 2700], vec![1; 5], noise.clone()], 30));
+        harness.end("pixels");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(harness.problems().len(), 1);
+        assert_eq!(harness.problems()[0].subject, "a/1");
+        let envelopes = harness.taken("signatures");
+        assert_eq!(envelopes[0].texts("name").unwrap().iter().flatten().collect::<Vec<_>>(), ["a/0", "a/2"]);
+        assert_eq!(envelopes[0].u32s("height").unwrap(), [480, 480]);
+        let columns = SignatureColumns::new(envelopes[0].lists("signature").unwrap()).unwrap();
+        let parameters = ExtractParameters { points_count: 300, ..ExtractParameters::default() };
+        let expected =
+            Extractor::new(parameters).unwrap().extract(ImageRef::new(30, 30, &noise).unwrap());
+        let found = columns.signature(1);
+        assert_eq!(found.weights(), expected.weights);
+        assert_eq!(found.coordinate(5), expected.centroids[5]);
+    }
+
+    #[test]
+    fn the_defaults_are_the_kernels() {
+        let arguments = boxwork_runtime::parameter::Arguments::check(EXTRACT.parameters, []).unwrap();
+        let bind = Bind {
+            name: "extract",
+            arguments: &arguments,
+            resources: &std::collections::BTreeMap::new(),
+            part: boxwork_runtime::operator::Part::WHOLE,
+            shared: None,
+        };
+        assert_eq!(parameters(&bind).unwrap(), ExtractParameters::default());
+    }
+
+    #[test]
+    fn parameters_are_read_back() {
+        let uniform = ExtractParameters {
+            distribution: PointDistribution::Uniform,
+            seed: u64::MAX,
+            join_distance: 0.1 + 0.2,
+            distance: GroundDistance::LInf,
+            transform: FeatureTransform::BEST,
+            ..ExtractParameters::default()
+        };
+        for parameters in [ExtractParameters::default(), uniform] {
+            assert_eq!(parameters_from_json(&parameters_json(&parameters)), Ok(parameters));
+        }
+        let json = parameters_json(&ExtractParameters::default());
+        assert!(json.contains("\"join_distance\":0.2,") && json.contains("\"sigma\":0.2"), "{json}");
+        assert!(parameters_from_json("{}").unwrap_err().contains("`points` is missing"));
+        assert!(parameters_from_json("points").unwrap_err().contains("not JSON"));
+        let zero = json.replace("\"points\":2500", "\"points\":0");
+        assert!(parameters_from_json(&zero).unwrap_err().contains("points_count is 0"));
+    }
+
+    #[test]
+    fn sigma_is_for_gaussian_points_only() {
+        let given = [("distribution", Value::Text("grid".into())), ("sigma", Value::Number(0.3))];
+        let error = Harness::new(&EXTRACT, given).err().unwrap().to_string();
+        assert!(error.contains("`sigma`") && error.contains("grid"), "{error}");
+        assert!(Harness::new(&EXTRACT, [("sigma", Value::Number(0.3))]).is_ok());
+    }
+}

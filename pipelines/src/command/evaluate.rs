@@ -1,0 +1,40 @@
+//! `boxwork evaluate`: the quality of a labelled store's order, by `pipelines/evaluate.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+
+use super::{Space, path_value, whole};
+use crate::run::{Exit, Options};
+use crate::{run, shipped};
+
+/// Tells how well distances tell the classes of a store apart: MAP, precision at 10, intrinsic dimensionality
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The store; an object's class is the folder in its name
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+    #[command(flatten)]
+    space: Space,
+    /// Objects at most: the time grows with their square
+    #[arg(long, default_value_t = 10_000)]
+    most: u32,
+    /// What the results look like
+    #[arg(long, default_value = "table", value_parser = ["table", "json"])]
+    format: String,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("format".to_owned(), Value::Text(arguments.format.clone())),
+        ("most".to_owned(), whole(arguments.most)),
+    ]);
+    arguments.space.give(&mut values);
+    run::run(&shipped::EVALUATE.load(), catalog, &values, &arguments.options)
+}

@@ -1,0 +1,96 @@
+//! `boxwork extract`: images to a signature store, by `pipelines/extract.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+
+use super::{path_value, whole};
+use crate::run::{Exit, Options};
+use crate::{run, shipped};
+
+/// Extracts the signatures of images (jpeg, png, bmp, gif, tiff, webp) into a store
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Folders, searched with all that is below them, or images
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The store to write, such as photos.signatures.arrow
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Sampling points per image
+    #[arg(long, default_value_t = 2500)]
+    points: u32,
+    /// How the points lie: gaussian, uniform or grid
+    #[arg(long, default_value = "gaussian")]
+    distribution: String,
+    /// Seed of the points' generator
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// Width and height that images are scaled to, in pixels
+    #[arg(long, default_value_t = 150)]
+    size: u32,
+    /// Grey levels that texture tells apart
+    #[arg(long, default_value_t = 16)]
+    grey_levels: u32,
+    /// Half a texture window, in pixels
+    #[arg(long, default_value_t = 3)]
+    radius: u32,
+    /// How much each feature counts: practical or best
+    #[arg(long, default_value = "practical")]
+    transform: String,
+    /// Samples that seed the clusters
+    #[arg(long, default_value_t = 400)]
+    seeds: u32,
+    /// Rounds of clustering
+    #[arg(long, default_value_t = 10)]
+    iterations: u32,
+    /// Samples that a cluster must hold, times the round's number
+    #[arg(long, default_value_t = 2)]
+    cluster_min: u32,
+    /// Clusters nearer than this are joined
+    #[arg(long, default_value_t = 0.2)]
+    join_distance: f64,
+    /// Centroids of a signature at most
+    #[arg(long, default_value_t = 768)]
+    cap: u32,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let paths = arguments.paths.iter().map(|path| path_value(path)).collect();
+    let mut values = BTreeMap::from([
+        ("paths".to_owned(), Value::List(paths)),
+        ("out".to_owned(), path_value(&arguments.out)),
+        ("distribution".to_owned(), Value::Text(arguments.distribution.clone())),
+        ("transform".to_owned(), Value::Text(arguments.transform.clone())),
+        ("join_distance".to_owned(), Value::Number(arguments.join_distance)),
+    ]);
+    for (name, value) in [
+        ("points", arguments.points),
+        ("seed", arguments.seed),
+        ("size", arguments.size),
+        ("grey_levels", arguments.grey_levels),
+        ("radius", arguments.radius),
+        ("seeds", arguments.seeds),
+        ("iterations", arguments.iterations),
+        ("cluster_min", arguments.cluster_min),
+        ("cap", arguments.cap),
+    ] {
+        values.insert(name.to_owned(), whole(value));
+    }
+    // One folder: the names are paths in it, so a page can show the pictures.
+    if let [folder] = &arguments.paths[..]
+        && folder.is_dir()
+    {
+        values.insert("source".to_owned(), path_value(folder));
+    }
+    let exit = run::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
+    if matches!(exit, Exit::Ok | Exit::Problems) {
+        eprintln!("wrote {}", arguments.out.display());
+    }
+    exit
+}

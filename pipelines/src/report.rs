@@ -1,0 +1,121 @@
+//! The statistics of a run, as `--stats` prints them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use boxwork_runtime::request::{BoxStatistics, Outcome};
+use boxwork_runtime::statistics::SchedulerStatistics;
+use boxwork_runtime::topology::Distance;
+
+/// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
+/// steals by distance, parks; by blocking class: operations.
+pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed: Duration) -> String {
+    let mut text = String::new();
+    let boxes = summed(outcomes);
+    let width = boxes.iter().map(|of_box| of_box.name.len()).max().unwrap_or(0).max("box".len());
+    let _ = writeln!(
+        text,
+        "{:width$}  {:>6}  {:>9}  {:>11}  {:>11}  {:>9}  {:>9}  {:>9}",
+        "box", "copies", "firings", "rows in", "rows out", "busy", "waiting", "blocked"
+    );
+    for of_box in &boxes {
+        let _ = writeln!(
+            text,
+            "{:width$}  {:>6}  {:>9}  {:>11}  {:>11}  {:>9}  {:>9}  {:>9}",
+            of_box.name,
+            of_box.copies,
+            of_box.firings,
+            of_box.rows_in,
+            of_box.rows_out,
+            time(of_box.busy_ns),
+            time(of_box.waiting_ns),
+            time(of_box.blocked_ns)
+        );
+    }
+    if let Some(outcome) = outcomes.first() {
+        let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
+        let _ = writeln!(text, "\n{:width$}  {:>9}  {:>11}  {:>16}  {:>12}", "edge", "envelopes", "rows", "most waiting", "most bytes");
+        for edge in &outcome.edges {
+            let most = match edge.state.envelopes_max {
+                usize::MAX => edge.state.envelopes_high.to_string(),
+                bound => format!("{} of {bound}", edge.state.envelopes_high),
+            };
+            let name = format!("{} -> {}", edge.from, edge.to);
+            let _ = writeln!(
+                text,
+                "{name:width$}  {:>9}  {:>11}  {most:>16}  {:>12}",
+                edge.state.envelopes_total, edge.state.rows_total, edge.state.bytes_high
+            );
+        }
+        if outcomes.len() > 1 {
+            let _ = writeln!(text, "(edges: the first of {} requests)", outcomes.len());
+        }
+    }
+    let distances: Vec<String> = Distance::ALL.iter().map(|distance| format!("{distance:>12}")).collect();
+    let _ = writeln!(
+        text,
+        "\nworker      tasks   stolen from:{}   own queue  other queues     parks     wakes  hand-overs",
+        distances.join("")
+    );
+    for (idx, slot) in scheduler.slots.iter().enumerate() {
+        let steals: String = slot.steals.iter().map(|steals| format!("{steals:>12}")).collect();
+        let _ = writeln!(
+            text,
+            "{idx:>6}  {:>9}               {steals}  {:>10}  {:>12}  {:>8}  {:>8}  {:>10}",
+            slot.tasks, slot.from_node, slot.from_other_nodes, slot.parks, slot.wakes, slot.hand_overs
+        );
+    }
+    for class in &scheduler.classes {
+        let _ = writeln!(
+            text,
+            "blocking class {}: {} operations, at most {} of {} at once, {} waited",
+            class.name, class.operations, class.in_flight_high, class.limit, class.waited
+        );
+    }
+    let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
+    text
+}
+
+/// The boxes' statistics over all requests of the run.
+fn summed(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
+    let mut sums: Vec<BoxStatistics> = Vec::new();
+    for outcome in outcomes {
+        for of_box in &outcome.boxes {
+            match sums.iter_mut().find(|sum| sum.name == of_box.name) {
+                None => sums.push(of_box.clone()),
+                Some(sum) => {
+                    sum.firings += of_box.firings;
+                    sum.rows_in += of_box.rows_in;
+                    sum.rows_out += of_box.rows_out;
+                    sum.busy_ns += of_box.busy_ns;
+                    sum.waiting_ns += of_box.waiting_ns;
+                    sum.blocked_ns += of_box.blocked_ns;
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// A time with three significant digits and its unit.
+fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_have_three_digits() {
+        let shown: Vec<String> = [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
+        assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
+    }
+}

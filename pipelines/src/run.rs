@@ -1,0 +1,303 @@
+//! Running a pipeline: its requests, progress, Ctrl-C, the problems at the end, statistics and the trace.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use boxwork_runtime::operator::{Catalog, Part};
+use boxwork_runtime::parameter::{QUERIES_MAX, Value};
+use boxwork_runtime::prepare::{PrepareError, Prepared};
+use boxwork_runtime::request::{Outcome, RequestError, Submission};
+use boxwork_runtime::topology::Topology;
+use boxwork_runtime::{Config, Request, Runtime};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::diagnostic::{self, Diagnostic};
+use crate::pipeline::Loaded;
+use crate::{report, trace};
+
+/// Requests of one run that are under way at once: one computes while the next begins and the last ends.
+const REQUESTS_IN_FLIGHT: usize = 3;
+/// How often progress is shown and Ctrl-C looked for.
+const POLL: Duration = Duration::from_millis(100);
+/// Problems that are listed one by one.
+const PROBLEMS_LISTED_MAX: usize = 20;
+
+/// How a pipeline is run.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {
+    /// Slots to compute on [default: all logical cores that this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Option<u32>,
+    /// Pin each worker to its core
+    #[arg(long)]
+    pub pin: bool,
+    /// Print what every box and worker did
+    #[arg(long)]
+    pub stats: bool,
+    /// Write a trace that Perfetto (ui.perfetto.dev) opens
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Bytes that the edges of a request keep at most [default: the edges' own bounds]
+    #[arg(long, value_name = "MIB")]
+    pub memory_mib: Option<usize>,
+    /// Cancel the run after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<u64>,
+}
+
+/// How a run ended; the command's exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// It ran, and some items of its input had problems; or a pipeline has faults.
+    Problems = 1,
+    /// The call was wrong.
+    Usage = 2,
+    /// The run failed.
+    Failed = 3,
+    /// Somebody pressed Ctrl-C.
+    Interrupted = 130,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Set by Ctrl-C; a second one ends the process at once.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn listen_for_interrupts() {
+    // A second run in one process finds its handler there already.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    });
+}
+
+/// Prepares and runs a pipeline with the values given, and says on stderr what there is to say.
+pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, options: &Options) -> Exit {
+    listen_for_interrupts();
+    let begun = Instant::now();
+    let prepared = match Prepared::new(&loaded.declaration, catalog, given) {
+        Ok(prepared) => Arc::new(prepared),
+        Err(error) => return refuse(loaded, error),
+    };
+    let detected = Topology::detect();
+    let topology = options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
+    let config = Config { pin: options.pin, trace: options.trace.is_some(), ..Config::new(topology) };
+    let runtime = match Runtime::start(config) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the system refused a thread: {error}; try fewer --workers");
+            return Exit::Failed;
+        }
+    };
+    let mut run = Run { runtime, prepared, options, deadline: None, bar: Bar::new(begun), ended: Vec::new() };
+    run.deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
+    let failure = run.requests();
+    run.bar.clear();
+    let exit = run.conclude(loaded, failure);
+    if options.stats {
+        eprint!("{}", report::statistics(&run.ended, &run.runtime.statistics(), begun.elapsed()));
+    }
+    match &options.trace {
+        Some(path) => trace::write(path, &run.runtime.take_trace(), run.runtime.topology()).map_or_else(
+            |error| {
+                eprintln!("error: the trace {} cannot be written: {error}", path.display());
+                Exit::Failed
+            },
+            |()| exit,
+        ),
+        None => exit,
+    }
+}
+
+/// Says why a pipeline cannot be prepared.
+fn refuse(loaded: &Loaded, error: PrepareError) -> Exit {
+    match error {
+        PrepareError::Values(faults) => {
+            for (_, message) in faults {
+                eprintln!("error: {message}");
+            }
+            Exit::Usage
+        }
+        PrepareError::Faults(faults) => {
+            let diagnostics: Vec<Diagnostic> = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
+            eprint!("{}", diagnostic::render(&diagnostics, std::io::stderr().is_terminal()));
+            Exit::Problems
+        }
+        other => {
+            eprintln!("error: {other}");
+            Exit::Failed
+        }
+    }
+}
+
+struct Run<'a> {
+    runtime: Runtime,
+    prepared: Arc<Prepared>,
+    options: &'a Options,
+    deadline: Option<Instant>,
+    bar: Bar,
+    ended: Vec<Outcome>,
+}
+
+/// Why a run ended before its requests did.
+enum Failure {
+    Prepare(PrepareError),
+    Request(RequestError),
+    Interrupted,
+}
+
+impl Run<'_> {
+    /// The values of each request: queries beyond [`QUERIES_MAX`] make more requests.
+    fn parts(&self) -> Vec<BTreeMap<String, Value>> {
+        let batched = self.prepared.batched().and_then(|name| match self.prepared.values().get(name) {
+            Some(Value::List(values)) if values.len() > QUERIES_MAX => Some((name, values)),
+            _ => None,
+        });
+        match batched {
+            None => vec![BTreeMap::new()],
+            Some((name, values)) => {
+                let part = |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
+                values.chunks(QUERIES_MAX).map(part).collect()
+            }
+        }
+    }
+
+    fn requests(&mut self) -> Option<Failure> {
+        let parts = self.parts();
+        let count = parts.len();
+        let mut under_way: VecDeque<Request> = VecDeque::new();
+        let mut waiting = parts.into_iter().enumerate();
+        loop {
+            while under_way.len() < REQUESTS_IN_FLIGHT {
+                let Some((idx, values)) = waiting.next() else { break };
+                let submission = Submission {
+                    values,
+                    part: Part { idx, count },
+                    memory_bytes: self.options.memory_mib.map(|mib| mib << 20),
+                    deadline: self.deadline,
+                };
+                match self.runtime.submit(&self.prepared, &submission) {
+                    Ok(request) => under_way.push_back(request),
+                    Err(error) => {
+                        self.cancel(under_way);
+                        return Some(Failure::Prepare(error));
+                    }
+                }
+            }
+            let oldest = under_way.front()?;
+            if INTERRUPTED.load(Ordering::SeqCst) {
+                self.bar.clear();
+                eprintln!("interrupted: stopping (press Ctrl-C again to stop at once)");
+                self.cancel(under_way);
+                return Some(Failure::Interrupted);
+            }
+            match oldest.wait_timeout(POLL) {
+                None => self.bar.show(oldest),
+                Some(outcome) => {
+                    under_way.pop_front();
+                    let result = outcome.result.clone();
+                    self.ended.push(outcome);
+                    if let Err(error) = result {
+                        self.cancel(under_way);
+                        return Some(Failure::Request(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, requests: VecDeque<Request>) {
+        for request in &requests {
+            request.cancel();
+        }
+        self.ended.extend(requests.iter().map(Request::wait));
+    }
+
+    fn conclude(&self, loaded: &Loaded, failure: Option<Failure>) -> Exit {
+        let count: u64 = self.ended.iter().map(|outcome| outcome.problems_count).sum();
+        let problems = self.ended.iter().flat_map(|outcome| &outcome.problems);
+        for problem in problems.take(PROBLEMS_LISTED_MAX) {
+            eprintln!("skipped: {}: {}", problem.subject, problem.message);
+        }
+        if count > PROBLEMS_LISTED_MAX as u64 {
+            eprintln!("... and {} more", count - PROBLEMS_LISTED_MAX as u64);
+        }
+        if count > 0 {
+            eprintln!("{count} item{} had problems and {} left out", plural(count), if count == 1 { "was" } else { "were" });
+        }
+        match failure {
+            None if count > 0 => Exit::Problems,
+            None => Exit::Ok,
+            Some(Failure::Interrupted) => {
+                eprintln!("interrupted: nothing was left half-written");
+                Exit::Interrupted
+            }
+            Some(Failure::Prepare(error)) => refuse(loaded, error),
+            Some(Failure::Request(error)) => {
+                eprintln!("error: {error}");
+                Exit::Failed
+            }
+        }
+    }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// The progress bar: rate and time left, on a terminal only.
+struct Bar {
+    bar: Option<ProgressBar>,
+    begun: Instant,
+}
+
+impl Bar {
+    fn new(begun: Instant) -> Self {
+        Self { bar: None, begun }
+    }
+
+    /// Shows how far a request is: what its last box that tells has done, of what its first one that knows said.
+    fn show(&mut self, request: &Request) {
+        /// A run shorter than this shows no bar.
+        const QUIET: Duration = Duration::from_millis(300);
+        if !std::io::stderr().is_terminal() || self.begun.elapsed() < QUIET {
+            return;
+        }
+        let progress = request.progress();
+        let (Some(last), total) = (progress.last(), progress.iter().map(|told| told.total).max().unwrap_or(0)) else {
+            return;
+        };
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(total);
+            let style = "{bar:30} {human_pos} of {human_len}  {per_sec}  {eta} left  {msg}";
+            if let Ok(style) = ProgressStyle::with_template(style) {
+                bar.set_style(style);
+            }
+            bar
+        });
+        bar.set_length(total);
+        bar.set_position(last.done);
+        let problems = request.problems_count();
+        if problems > 0 {
+            bar.set_message(format!("({problems} left out)"));
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The pipelines that the command ships: the same texts that lie beside the source, so `boxwork run` of a file does
+//! what `boxwork search` does.
+
+use crate::pipeline::{self, Loaded};
+
+/// A shipped pipeline: its name, and its text.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Where it lies in the source tree.
+    pub path: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($name:ident, $file:literal, $about:literal) => {
+        #[doc = $about]
+        pub const $name: Shipped =
+            Shipped { path: concat!("pipelines/", $file), text: include_str!(concat!("../", $file)) };
+    };
+}
+
+shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
+shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
+shipped!(SEARCH, "search.yaml", "The k nearest objects.");
+shipped!(RANGE, "range.yaml", "All objects within a range.");
+shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
+
+/// All of them.
+pub const ALL: [Shipped; 6] = [EXTRACT, IMPORT, EXPORT, SEARCH, RANGE, EVALUATE];
+
+impl Shipped {
+    /// Reads it.
+    ///
+    /// # Panics
+    /// When the text has a flaw, which the tests rule out.
+    pub fn load(&self) -> Loaded {
+        pipeline::load_text(self.path, self.text).unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path))
+    }
+}
