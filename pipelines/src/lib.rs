@@ -1,1 +1,13 @@
-//! The YAML front end.
+//! The YAML front end and the `boxwork` command.
+//!
+//! A text becomes a document, the document a declaration, and the runtime's check of it a plan; every fault comes
+//! back to its line and column. Modules in reading order; nothing imports upwards.
+
+mod document;
+mod compile;
+pub mod diagnostic;
+pub mod pipeline;
+pub mod given;
+pub mod sample_images;
+
+pub use document::span::Span;

@@ -1,0 +1,280 @@
+//! Diagnostics: what is wrong, where in which file, and what to do; for people and as JSON.
+//!
+//! Invariants: `file:line:column` stands in both forms; control characters of the input never reach the terminal;
+//! columns count characters from 1, and an end is the column after the last character.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use boxwork_runtime::plan::Severity;
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use serde_json::{Value as Json, json};
+
+use crate::document::Flaw;
+use crate::document::span::{Span, line_and_column};
+
+/// A longer line is not shown: the caret would be off the screen.
+const LINE_BYTES_MAX: usize = 400;
+/// The width that texts are wrapped to.
+const WIDTH_COLUMNS: usize = 100;
+
+/// A text that diagnostics point into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file's path, or another name for people.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// A stable word for machines, such as `unknown-operator`.
+    pub code: &'static str,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// A few words to stand under the place.
+    pub label: String,
+    /// What to do about it, where that is known.
+    pub help: Option<String>,
+    /// The file.
+    pub file: String,
+    /// Where in the file; nothing when it is about the file as a whole.
+    pub place: Option<TextPlace>,
+}
+
+/// A place in a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    /// The bytes of the source.
+    pub span: Span,
+    /// The first line, from 1.
+    pub line: usize,
+    /// The first character's column, from 1.
+    pub column: usize,
+    /// The last line.
+    pub end_line: usize,
+    /// The column after the last character.
+    pub end_column: usize,
+    source: Arc<Source>,
+}
+
+impl TextPlace {
+    /// A place of a source.
+    pub fn new(source: &Arc<Source>, span: Span) -> Self {
+        let span = span.within(&source.text);
+        let (line, column) = line_and_column(&source.text, span.start);
+        let (end_line, end_column) = line_and_column(&source.text, span.end);
+        Self { span, line, column, end_line, end_column, source: Arc::clone(source) }
+    }
+}
+
+impl Diagnostic {
+    /// An error about a file as a whole.
+    pub fn of_file(file: &str, code: &'static str, message: impl Into<String>, help: Option<String>) -> Self {
+        let (label, message) = (String::new(), message.into());
+        Self { severity: Severity::Error, code, message, label, help, file: file.to_owned(), place: None }
+    }
+
+    pub(crate) fn of_flaw(flaw: Flaw, source: &Arc<Source>) -> Self {
+        Self {
+            severity: flaw.severity,
+            code: flaw.code,
+            message: flaw.message,
+            label: flaw.label.to_owned(),
+            help: flaw.help,
+            file: source.name.clone(),
+            place: Some(TextPlace::new(source, flaw.span)),
+        }
+    }
+
+    /// Whether it is an error.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// Where it is sorted among those of its file.
+    pub(crate) fn offset(&self) -> usize {
+        self.place.as_ref().map_or(0, |place| place.span.start)
+    }
+
+    fn to_json(&self) -> Json {
+        let place = self.place.as_ref();
+        json!({
+            "file": self.file,
+            "line": place.map(|place| place.line),
+            "column": place.map(|place| place.column),
+            "end_line": place.map(|place| place.end_line),
+            "end_column": place.map(|place| place.end_column),
+            "severity": severity_word(self.severity),
+            "code": self.code,
+            "message": self.message,
+            "help": self.help,
+        })
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// One line: `file:line:column: error: message`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if let Some(place) = &self.place {
+            write!(f, "{}:{}:", place.line, place.column)?;
+        }
+        write!(f, " {}: {}", severity_word(self.severity), printable(&self.message))
+    }
+}
+
+/// How many errors and how many warnings.
+pub fn counts(diagnostics: &[Diagnostic]) -> (usize, usize) {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    (errors, diagnostics.len() - errors)
+}
+
+/// All diagnostics for machines: `{"diagnostics": [...], "errors": n, "warnings": n}`.
+pub fn to_json(diagnostics: &[Diagnostic]) -> Json {
+    let (errors, warnings) = counts(diagnostics);
+    let list: Vec<Json> = diagnostics.iter().map(Diagnostic::to_json).collect();
+    json!({"diagnostics": list, "errors": errors, "warnings": warnings})
+}
+
+/// All diagnostics for people, each with its source line and a caret.
+pub fn render(diagnostics: &[Diagnostic], coloured: bool) -> String {
+    let theme = if coloured { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_links(false)
+        .with_width(WIDTH_COLUMNS)
+        .with_context_lines(1);
+    let mut rendered = String::new();
+    for diagnostic in diagnostics {
+        let report = Report::new(diagnostic);
+        if handler.render_report(&mut rendered, &report).is_err() {
+            // Rendering fails on a place outside the source only; the line is then better than nothing.
+            let _ = writeln!(rendered, "{diagnostic}");
+        }
+        while rendered.ends_with("\n\n") {
+            rendered.pop();
+        }
+        rendered.push('\n');
+    }
+    rendered
+}
+
+/// `2 errors, 1 warning`.
+pub fn summary(diagnostics: &[Diagnostic]) -> String {
+    let (errors, warnings) = counts(diagnostics);
+    let many = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "no problems".to_owned(),
+        (errors, 0) => many(errors, "error"),
+        (0, warnings) => many(warnings, "warning"),
+        (errors, warnings) => format!("{}, {}", many(errors, "error"), many(warnings, "warning")),
+    }
+}
+
+fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// The same text with its control characters shown by signs, so that no input can steer a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let steers = |c: char| c.is_control() && c != '\n';
+    text.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            c if steers(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// A diagnostic in miette's terms.
+struct Report {
+    code: &'static str,
+    severity: Severity,
+    message: String,
+    help: Option<String>,
+    snippet: Option<(NamedSource<String>, LabeledSpan)>,
+}
+
+impl Report {
+    fn new(diagnostic: &Diagnostic) -> Self {
+        let snippet = diagnostic.place.as_ref().and_then(|place| {
+            let text = &place.source.text;
+            let start = text[..place.span.start].rfind('\n').map_or(0, |newline| newline + 1);
+            let end = text[place.span.end..].find('\n').map_or(text.len(), |len| place.span.end + len);
+            let shown = text[start..end].lines().all(|line| line.len() <= LINE_BYTES_MAX);
+            // A place over many lines is shown by its first.
+            let first_line = start + text[start..].lines().next().unwrap_or_default().len();
+            let len = place.span.end.min(first_line.max(place.span.start)) - place.span.start;
+            let label = LabeledSpan::new(Some(diagnostic.label.clone()), place.span.start, len);
+            shown.then(|| (NamedSource::new(&diagnostic.file, shown_text(text)), label))
+        });
+        let mut message = printable(&diagnostic.message);
+        if snippet.is_none() {
+            let at = diagnostic.place.as_ref().map(|place| format!(":{}:{}", place.line, place.column));
+            message = format!("{}{}: {message}", diagnostic.file, at.unwrap_or_default());
+        }
+        let help = diagnostic.help.as_deref().map(printable);
+        Self { code: diagnostic.code, severity: diagnostic.severity, message, help, snippet }
+    }
+}
+
+/// The text with every control character replaced by one of as many bytes, so that places stay.
+fn shown_text(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            '\r' => ' ',
+            c if c.is_control() && c.len_utf8() == 2 => '·',
+            c if c.is_control() => '?',
+            c => c,
+        })
+        .collect()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl miette::Diagnostic for Report {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.code))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.severity {
+            Severity::Warning => miette::Severity::Warning,
+            Severity::Error => miette::Severity::Error,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.snippet.as_ref().map(|(source, _)| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let (_, label) = self.snippet.as_ref()?;
+        Some(Box::new(std::iter::once(label.clone())))
+    }
+}

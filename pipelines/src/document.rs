@@ -1,0 +1,111 @@
+//! The document: a pipeline's text read into named parts, each with its place.
+//!
+//! Invariants: reading never fails as a whole and never stops at the first flaw, unless the text is no YAML at all;
+//! a part with a flaw is kept where its name is known, and listed as tainted, so that later checks do not complain
+//! of what follows from it. Knows no operator.
+
+pub(crate) mod span;
+pub(crate) mod node;
+mod setting;
+mod chain;
+mod parameter;
+mod reader;
+
+use std::collections::BTreeSet;
+
+use boxwork_runtime::plan::{End, ParameterDeclaration, Setting, Severity};
+
+use span::{Marked, Span};
+
+/// The version of the language that this front end reads.
+pub const VERSION: i64 = 1;
+
+/// What is wrong at one place of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    pub(crate) span: Span,
+    pub(crate) severity: Severity,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) label: &'static str,
+    pub(crate) help: Option<String>,
+}
+
+impl Flaw {
+    fn error(span: Span, code: &'static str, message: impl Into<String>, label: &'static str) -> Self {
+        Self { span, severity: Severity::Error, code, message: message.into(), label, help: None }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    fn help_maybe(mut self, help: Option<String>) -> Self {
+        self.help = help;
+        self
+    }
+}
+
+/// A parameter that a pipeline declares.
+#[derive(Clone, Debug)]
+pub(crate) struct ParameterEntry {
+    pub(crate) name: Marked<String>,
+    pub(crate) declaration: ParameterDeclaration,
+    /// Where the default stands, or the name.
+    pub(crate) default: Span,
+}
+
+/// A box or a resource: a name and settings in order, `kind` among them.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: Marked<String>,
+    pub(crate) settings: Vec<(Marked<String>, Marked<Setting>)>,
+}
+
+/// An edge or a hint's edge between two ends.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeEntry {
+    pub(crate) from: Marked<End>,
+    pub(crate) to: Marked<End>,
+    pub(crate) envelopes: Option<usize>,
+    pub(crate) bytes: Option<usize>,
+    pub(crate) span: Span,
+}
+
+/// A pipeline's text in named parts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Document {
+    pub(crate) about: String,
+    pub(crate) parameters: Vec<ParameterEntry>,
+    pub(crate) resources: Vec<Entry>,
+    pub(crate) boxes: Vec<Entry>,
+    pub(crate) edges: Vec<EdgeEntry>,
+    pub(crate) hints: Vec<EdgeEntry>,
+    /// Where a fault of the whole is shown.
+    pub(crate) head: Span,
+    pub(crate) taint: Taint,
+}
+
+/// What has a flaw, so that what follows from the flaw is not reported too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taint {
+    /// Parameters, resources and boxes.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether an edge or hint was lost.
+    pub(crate) edges: bool,
+    /// Whether a whole section was lost, so that no check makes sense.
+    pub(crate) sections: bool,
+}
+
+/// Reads a text; the document holds what could be read.
+pub(crate) fn read(text: &str) -> (Document, Vec<Flaw>) {
+    reader::read(text)
+}
+
+/// Whether a name of a box, resource, parameter or port is one: letters, digits, `_` and `-`.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
+const NAMES_ARE: &str = "names are made of letters, digits, `_` and `-`";

@@ -1,0 +1,488 @@
+//! From nodes to the document's parts: shapes, names and keys, all flaws at once.
+
+use std::collections::BTreeMap;
+
+use boxwork_runtime::parameter::{Value, nearest};
+use boxwork_runtime::plan::declaration::{BLOCKING, COPIES, KIND};
+use boxwork_runtime::plan::{End, Setting};
+
+use super::chain::{self, Broken};
+use super::node::{self, Node};
+use super::span::{Marked, Span, line_and_column};
+use super::{Document, EdgeEntry, Entry, Flaw, NAMES_ARE, VERSION, is_name, parameter, setting};
+
+const SECTIONS: [&str; 7] = ["boxwork", "about", "parameters", "resources", "boxes", "edges", "hints"];
+const EDGE_KEYS: [&str; 4] = ["from", "to", "envelopes", "bytes"];
+
+pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
+    let mut reader = Reader { text, flaws: Vec::new(), document: Document::default() };
+    match node::read(text) {
+        Ok(node) => reader.whole(&node),
+        Err(flaw) => {
+            reader.flaw(flaw);
+            reader.document.taint.sections = true;
+        }
+    }
+    (reader.document, reader.flaws)
+}
+
+/// Reads nodes and collects flaws.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    flaws: Vec<Flaw>,
+    document: Document,
+}
+
+impl Reader<'_> {
+    pub(super) fn flaw(&mut self, flaw: Flaw) {
+        self.flaws.push(flaw);
+    }
+
+    fn whole(&mut self, node: &Marked<Node>) {
+        let help = "a pipeline begins with the line `boxwork: 1`; `boxwork schema` describes the rest";
+        if node.value == Node::Null {
+            self.flaw(Flaw::error(Span::default(), "empty", "the file is empty", "nothing here").help(help));
+            self.document.taint.sections = true;
+            return;
+        }
+        if !matches!(node.value, Node::Map(_)) {
+            let message = format!("a pipeline is a map, and this is {}", node.value.what());
+            self.flaw(
+                Flaw::error(first_line(self.text), "wrong-shape", message, "not a pipeline").help(help),
+            );
+            self.document.taint.sections = true;
+            return;
+        }
+        // Whether it is ours is asked first: in another version the keys may differ.
+        let Some(fields) = self.version(node).and_then(|()| self.fields(node, "a pipeline", Some(&SECTIONS)))
+        else {
+            self.document.taint.sections = true;
+            return;
+        };
+        self.document.head = fields.first().map_or(Span::default(), |(key, _)| key.span);
+        for (key, node) in fields {
+            match key.value.as_str() {
+                "about" => self.document.about = self.text(node, "about").unwrap_or_default(),
+                "parameters" => self.parameters(node),
+                "resources" => {
+                    let resources = self.entries(node, "resource", &[KIND]);
+                    self.document.resources = resources;
+                }
+                "boxes" => {
+                    self.document.head = key.span;
+                    let boxes = self.entries(node, "box", &[KIND, COPIES, BLOCKING]);
+                    self.document.boxes = boxes;
+                }
+                "edges" => self.edges(node),
+                "hints" => self.hints(node),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing when the text is in another version of the language, or in none.
+    fn version(&mut self, node: &Marked<Node>) -> Option<()> {
+        let Node::Map(entries) = &node.value else { return None };
+        let found = entries.iter().find(|(key, _)| key.value == Node::Text("boxwork".to_owned()));
+        let Some((_, version)) = found else {
+            let span = entries.first().map_or(node.span, |(key, _)| key.span);
+            let message = "this is no pipeline: it does not say `boxwork: 1`";
+            let help = "make `boxwork: 1` the first line";
+            self.flaw(Flaw::error(span, "missing-version", message, "expected before this").help(help));
+            return Some(());
+        };
+        if version.value == Node::Integer(VERSION) {
+            return Some(());
+        }
+        let span = if version.value == Node::Null { found?.0.span } else { version.span };
+        let message = match &version.value {
+            Node::Integer(other) => {
+                format!(
+                    "this pipeline is in version {other} of the language, and this boxwork reads {VERSION}"
+                )
+            }
+            other => {
+                format!("`boxwork` is the language's version, a whole number, and this is {}", other.what())
+            }
+        };
+        let help = format!("write `boxwork: {VERSION}`, or take a boxwork that reads this version");
+        self.flaw(Flaw::error(span, "wrong-version", message, "not a known version").help(help));
+        if matches!(version.value, Node::Integer(_)) { None } else { Some(()) }
+    }
+
+    /// The entries of a map by name, none twice; unknown keys are flaws, where the known ones are given.
+    pub(super) fn fields<'n>(
+        &mut self,
+        node: &'n Marked<Node>,
+        what: &str,
+        known: Option<&[&str]>,
+    ) -> Option<Vec<(Marked<String>, &'n Marked<Node>)>> {
+        let Node::Map(entries) = &node.value else {
+            let message = format!("{what} is a map, and this is {}", node.value.what());
+            self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a map"));
+            return None;
+        };
+        let mut fields: Vec<(Marked<String>, &Marked<Node>)> = Vec::new();
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for (key, value) in entries {
+            let Some(name) = self.key(key) else { continue };
+            if let Some(first) = seen.get(&name) {
+                let (line, _) = line_and_column(self.text, *first);
+                let message = format!("`{name}` stands twice in {what}");
+                let help = format!("it stands on line {line} already: rename or remove one of the two");
+                self.flaw(Flaw::error(key.span, "repeated-key", message, "again").help(help));
+                self.document.taint.names.insert(name);
+                continue;
+            }
+            seen.insert(name.clone(), key.span.start);
+            if let Some(known) = known
+                && !known.contains(&name.as_str())
+            {
+                let near = nearest(&name, known.iter().copied());
+                let help = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the keys: {}", known.join(", ")),
+                };
+                let message = format!("{what} has no key `{name}`");
+                self.flaw(Flaw::error(key.span, "unknown-key", message, "no such key").help(help));
+                // What was misspelt is missing: that is no fault of its own.
+                self.document.taint.sections |= what == "a pipeline" && near.is_some();
+                continue;
+            }
+            fields.push((Marked::new(name, key.span), value));
+        }
+        Some(fields)
+    }
+
+    fn key(&mut self, key: &Marked<Node>) -> Option<String> {
+        match &key.value {
+            Node::Text(text) => Some(text.clone()),
+            Node::Integer(_) | Node::Number(_) | Node::Boolean(_) => {
+                key.span.of(self.text).map(str::to_owned)
+            }
+            other => {
+                let message = format!("a key is a name, and this is {}", other.what());
+                self.flaw(Flaw::error(key.span, "wrong-key", message, "not a name").help(NAMES_ARE));
+                None
+            }
+        }
+    }
+
+    fn name(&mut self, name: &Marked<String>, what: &str) {
+        if !is_name(&name.value) {
+            let message = format!("`{}` cannot be the name of a {what}", name.value);
+            self.flaw(Flaw::error(name.span, "wrong-name", message, "not a name").help(NAMES_ARE));
+            self.document.taint.names.insert(name.value.clone());
+        }
+    }
+
+    /// Marks a name whose reading added flaws.
+    fn tainting<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.flaws.len();
+        let value = read(self);
+        if self.flaws.len() > before {
+            self.document.taint.names.insert(name.to_owned());
+        }
+        value
+    }
+
+    fn section<'n>(&mut self, node: &'n Marked<Node>, what: &str) -> Vec<(Marked<String>, &'n Marked<Node>)> {
+        if node.value == Node::Null {
+            return Vec::new();
+        }
+        let fields = self.fields(node, what, None);
+        self.document.taint.sections |= fields.is_none();
+        fields.unwrap_or_default()
+    }
+
+    fn parameters(&mut self, node: &Marked<Node>) {
+        for (name, node) in self.section(node, "`parameters`") {
+            self.name(&name, "parameter");
+            let entry = self.tainting(&name.value, |reader| parameter::read(reader, &name, node));
+            self.document.parameters.extend(entry);
+        }
+    }
+
+    /// Boxes or resources; `own` are the keys that are no parameters of the operator.
+    fn entries(&mut self, node: &Marked<Node>, what: &str, own: &[&str]) -> Vec<Entry> {
+        let plural = if what == "box" { "`boxes`" } else { "`resources`" };
+        let mut entries = Vec::new();
+        for (name, node) in self.section(node, plural) {
+            self.name(&name, what);
+            let settings = self.tainting(&name.value, |reader| reader.entry(&name, node, what, own));
+            entries.push(Entry { name, settings });
+        }
+        entries
+    }
+
+    fn entry(
+        &mut self,
+        name: &Marked<String>,
+        node: &Marked<Node>,
+        what: &str,
+        own: &[&str],
+    ) -> Vec<(Marked<String>, Marked<Setting>)> {
+        let owner = format!("the {what} `{}`", name.value);
+        if !matches!(node.value, Node::Map(_)) {
+            let message = format!("{owner} is {}, not a map", node.value.what());
+            let kind = match &node.value {
+                Node::Text(kind) if is_name(kind) => kind,
+                _ => "NAME",
+            };
+            let span = if node.value == Node::Null { name.span } else { node.span };
+            let help = format!("write `{}: {{kind: {kind}}}`", name.value);
+            self.flaw(Flaw::error(span, "wrong-shape", message, "not a map").help(help));
+            return Vec::new();
+        }
+        let fields = self.fields(node, &owner, None).unwrap_or_default();
+        if !fields.iter().any(|(key, _)| key.value == KIND) {
+            let near = nearest(KIND, fields.iter().map(|(key, _)| key.value.as_str()));
+            let help = match near {
+                Some(near) => format!("did you mean `kind` by `{near}`?"),
+                None => "add `kind: NAME`; `boxwork boxes` lists what there is".to_owned(),
+            };
+            let message = format!("{owner} has no `kind`");
+            self.flaw(Flaw::error(name.span, "missing-key", message, "no kind").help(help));
+        }
+        let mut settings = Vec::new();
+        for (key, node) in fields {
+            let Some(setting) = self.setting(node, &key.value) else { continue };
+            let is_text = matches!(&setting, Setting::Value(Value::Text(_)));
+            if key.value == BLOCKING && own.contains(&BLOCKING) && !is_text {
+                let message = "`blocking` is the name of a class of blocking operations";
+                let help = "write `blocking: disk`";
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a name").help(help));
+                continue;
+            }
+            settings.push((key, Marked::new(setting, node.span)));
+        }
+        settings
+    }
+
+    /// A value, a list, or text with parameters in it.
+    pub(super) fn setting(&mut self, node: &Marked<Node>, key: &str) -> Option<Setting> {
+        Some(match &node.value {
+            Node::Boolean(value) => Setting::Value(Value::Boolean(*value)),
+            Node::Integer(value) => Setting::Value(Value::Integer(*value)),
+            Node::Number(value) => Setting::Value(Value::Number(*value)),
+            Node::Text(text) => match setting::interpolate(text) {
+                Ok(setting) => setting,
+                Err(malformed) => {
+                    let span = self.part(node, text, malformed.start, malformed.end);
+                    self.flaw(
+                        Flaw::error(span, "malformed-interpolation", malformed.message, "here")
+                            .help(malformed.help),
+                    );
+                    return None;
+                }
+            },
+            Node::List(items) => {
+                let read: Vec<Option<Setting>> = items.iter().map(|item| self.setting(item, key)).collect();
+                setting::list(read.into_iter().collect::<Option<_>>()?)
+            }
+            Node::Null => {
+                let message = format!("`{key}` has no value");
+                let help = "give one, or remove the key; an empty text is \"\"";
+                self.flaw(Flaw::error(node.span, "no-value", message, "nothing here").help(help));
+                return None;
+            }
+            Node::Map(_) => {
+                let message = format!("`{key}` is a map, and settings are values or lists of values");
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "a map"));
+                return None;
+            }
+        })
+    }
+
+    pub(super) fn text(&mut self, node: &Marked<Node>, key: &str) -> Option<String> {
+        match &node.value {
+            Node::Text(text) => Some(text.clone()),
+            Node::Integer(_) | Node::Number(_) | Node::Boolean(_) => {
+                node.span.of(self.text).map(str::to_owned)
+            }
+            other => {
+                let message = format!("`{key}` is text, and this is {}", other.what());
+                let flaw = Flaw::error(node.span, "wrong-shape", message, "not text");
+                self.flaw(flaw.help("put quotes around a text that contains `: `, or begins with a sign"));
+                None
+            }
+        }
+    }
+
+    /// The items of a list of edges or hints.
+    fn items<'n>(&mut self, node: &'n Marked<Node>, what: &str, example: &str) -> &'n [Marked<Node>] {
+        match &node.value {
+            Node::List(items) => items,
+            Node::Null => &[],
+            other => {
+                let message = format!("`{what}` is a list, and this is {}", other.what());
+                let help = format!("begin each line with a dash: `- {example}`");
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a list").help(help));
+                self.document.taint.edges = true;
+                &[]
+            }
+        }
+    }
+
+    fn edges(&mut self, node: &Marked<Node>) {
+        for item in self.items(node, "edges", "a -> b") {
+            match &item.value {
+                Node::Text(text) => {
+                    let edges = self.chain(item, text, "->");
+                    self.document.edges.extend(edges);
+                }
+                Node::Map(_) => {
+                    let edge = self.edge(item);
+                    self.document.taint.edges |= edge.is_none();
+                    self.document.edges.extend(edge);
+                }
+                _ => self.not_an_edge(item, "an edge", "`a -> b` or `{from: a, to: b}`"),
+            }
+        }
+    }
+
+    fn hints(&mut self, node: &Marked<Node>) {
+        for item in self.items(node, "hints", "a.x ~> b.x") {
+            match &item.value {
+                Node::Text(text) => {
+                    let hints = self.chain(item, text, "~>");
+                    self.document.hints.extend(hints);
+                }
+                _ => self.not_an_edge(item, "a hint", "`a.x ~> b.x`"),
+            }
+        }
+    }
+
+    fn not_an_edge(&mut self, item: &Marked<Node>, what: &str, form: &str) {
+        let message = format!("{what} is written {form}, and this is {}", item.value.what());
+        self.flaw(Flaw::error(item.span, "wrong-edge", message, "not an edge"));
+        self.document.taint.edges = true;
+    }
+
+    fn chain(&mut self, node: &Marked<Node>, text: &str, arrow: &str) -> Vec<EdgeEntry> {
+        let links = match chain::links(text, arrow) {
+            Ok(links) => links,
+            Err(broken) => {
+                for Broken { from, to, message, help } in broken {
+                    let span = self.part(node, text, from, to);
+                    self.flaw(Flaw::error(span, "wrong-edge", message, "here").help_maybe(help));
+                }
+                self.document.taint.edges = true;
+                return Vec::new();
+            }
+        };
+        let ends: Vec<Marked<End>> = links
+            .into_iter()
+            .map(|link| Marked::new(link.end, self.part(node, text, link.from, link.to)))
+            .collect();
+        let pairs = ends.windows(2).enumerate();
+        pairs
+            .map(|(idx, pair)| {
+                let mut from = pair[0].clone();
+                if idx > 0 {
+                    // In the middle of a chain the port is the input's.
+                    from.value.port = None;
+                }
+                let span = from.span.with(pair[1].span);
+                EdgeEntry { from, to: pair[1].clone(), envelopes: None, bytes: None, span }
+            })
+            .collect()
+    }
+
+    fn edge(&mut self, node: &Marked<Node>) -> Option<EdgeEntry> {
+        let before = self.flaws.len();
+        let fields = self.fields(node, "an edge", Some(&EDGE_KEYS))?;
+        let field = |key: &str| fields.iter().find(|(name, _)| name.value == key).map(|(_, node)| *node);
+        let whole = fields.first().map_or(node.span, |(key, _)| key.span);
+        let (from, to) = (self.end(field("from"), "from", whole), self.end(field("to"), "to", whole));
+        let envelopes = field("envelopes").and_then(|node| match &node.value {
+            Node::Integer(count) if usize::try_from(*count).is_ok() => usize::try_from(*count).ok(),
+            _ => {
+                let message = "`envelopes` is a whole number of at least 1";
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a count"));
+                None
+            }
+        });
+        let bytes = field("bytes").and_then(|node| {
+            let bytes = match &node.value {
+                Node::Integer(count) => usize::try_from(*count).ok(),
+                Node::Text(text) => bytes(text),
+                _ => None,
+            };
+            if bytes.is_none() {
+                let message = "`bytes` is a number of bytes";
+                let help = "write a whole number, or one with a unit: \"64 MiB\"";
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a size").help(help));
+            }
+            bytes
+        });
+        let (from, to) = (from?, to?);
+        (self.flaws.len() == before).then_some(EdgeEntry { from, to, envelopes, bytes, span: node.span })
+    }
+
+    fn end(&mut self, node: Option<&Marked<Node>>, key: &str, whole: Span) -> Option<Marked<End>> {
+        let Some(node) = node else {
+            let flaw = Flaw::error(whole, "missing-key", format!("the edge has no `{key}`"), "this edge");
+            self.flaw(flaw.help("write `{from: a, to: b}`"));
+            return None;
+        };
+        let text = self.text(node, key)?;
+        match chain::end(text.trim()) {
+            Ok(end) => Some(Marked::new(end, node.span)),
+            Err(Broken { message, help, .. }) => {
+                let span = if text.is_empty() { whole } else { node.span };
+                self.flaw(Flaw::error(span, "wrong-edge", message, "here").help_maybe(help));
+                None
+            }
+        }
+    }
+
+    /// The place of a part of a text's value; the whole node where escapes or folding hide it.
+    fn part(&self, node: &Marked<Node>, value: &str, from: usize, to: usize) -> Span {
+        let written = node.span.of(self.text).and_then(|raw| raw.find(value));
+        match written {
+            Some(at) if !value.is_empty() => {
+                Span::new(node.span.start + at + from, node.span.start + at + to)
+            }
+            _ => node.span,
+        }
+    }
+}
+
+/// `64 MiB` in bytes.
+fn bytes(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit: usize = match text[digits..].trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<usize>().ok()?.checked_mul(unit)
+}
+
+fn first_line(text: &str) -> Span {
+    let start = text.len() - text.trim_start().len();
+    let line = text[start..].lines().next().unwrap_or_default();
+    Span::new(start, start + line.trim_end().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("64 MiB"), Some(64 << 20));
+        assert_eq!(bytes("1kB"), Some(1000));
+        assert_eq!(bytes("7"), Some(7));
+        assert_eq!(bytes("MiB"), None);
+        assert_eq!(bytes("-1"), None);
+        assert_eq!(bytes("99999999999 GiB"), None);
+    }
+}
