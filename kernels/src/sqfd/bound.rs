@@ -19,12 +19,19 @@
 //! whatever the candidate: far centroids have large errors in terms that are nearly nothing. To that comes the
 //! relative error of `exp2`, and of adding positive terms.
 //!
+//! # Closer, for a given distance
+//! The distance is that of a Hilbert space in which sigma is the inner product, so for a candidate within `r` of the
+//! query `sigma <= |q| (|q| + r)`, where `|q|^2 = sigma(q,q)`. The terms sum to sigma, and `t log2(1/t)` is concave in
+//! a term `t = 2^-delta^2`, so by Jensen the errors sum to what they would be if every term were sigma: the same
+//! table, with `sigma`, `sigma log2(1/sigma)^(1/2)` and `sigma log2(1/sigma)` for 1 and the two constants (the root by
+//! Cauchy), and the query's longest centroid for each. The smaller of both bounds holds.
+//!
 //! # Heuristic and minus
 //! Differences are taken before anything is squared, so all errors are relative: to `1 / alpha` at most for the
 //! heuristic, to sigma itself for minus, which the distance and the two own sigmas determine.
 
 use super::block::GROUPS_PER_PARTIAL_SUM;
-use super::lanes::{EXP2_RELATIVE_ERROR, EXPONENT_MIN};
+use super::lanes::EXP2_RELATIVE_ERROR;
 use super::query::ROWS;
 use crate::similarity::{Measure, Similarity};
 
@@ -43,7 +50,7 @@ const SQUARE_MAX: f64 = 0.531;
 /// Underflow of squared differences, terms cut off at the least exponent, and the reference's own rounding.
 const ABSOLUTE: f64 = 1e-14;
 
-/// Bound on the error in d^2: a fixed part, and a part relative to `d^2 - sigma(q,q) - sigma(o,o)`.
+/// Bound on the error in d^2 against one query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     similarity: Similarity,
@@ -52,7 +59,33 @@ pub(super) struct Bound {
     relative: f64,
     /// Largest value of a similarity; infinite for minus.
     similarity_max: f64,
+    /// Bound that holds at every distance; for minus what is not relative to sigma.
     fixed: f64,
+    /// Length of the longest query centroid, and the largest logarithm of a weight.
+    length_max: f64,
+    logarithm_max: f64,
+}
+
+/// The sums over all pairs of the terms, of `delta` times the terms, and of `delta^2` times the terms.
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    zeroth: f64,
+    first: f64,
+    second: f64,
+}
+
+impl Moments {
+    /// Whatever the terms are.
+    const LARGEST: Self = Self { zeroth: 1.0, first: LINEAR_MAX, second: SQUARE_MAX };
+
+    /// When the terms sum to at most `sigma`.
+    fn of_sigma(sigma: f64) -> Self {
+        // Both functions grow up to their maxima, at e^-1/2 and e^-1.
+        let logarithm = -sigma.log2();
+        let first = if sigma < 0.6 { sigma * logarithm.sqrt() } else { LINEAR_MAX };
+        let second = if sigma < 0.36 { sigma * logarithm } else { SQUARE_MAX };
+        Self { zeroth: sigma.min(1.0), first, second }
+    }
 }
 
 impl Bound {
@@ -76,34 +109,53 @@ impl Bound {
         if measure.similarity() == Similarity::Heuristic && !(1e-30..1e30).contains(&measure.alpha()) {
             fixed = f64::INFINITY;
         }
-        Self { similarity: measure.similarity(), dimensions, relative, similarity_max, fixed }
+        let similarity = measure.similarity();
+        Self { similarity, dimensions, relative, similarity_max, fixed, length_max: 0.0, logarithm_max: 0.0 }
     }
 
-    /// Adds the part of one query centroid of the given weight, at `a` from the centre in scaled coordinates.
-    pub(super) fn add_centroid(&mut self, weight: f64, a: f64) {
+    /// Adds the part of one query centroid of the given weight, at `length` from the centre in scaled coordinates.
+    pub(super) fn add_centroid(&mut self, weight: f64, length: f64) {
         if self.similarity != Similarity::Gaussian || weight <= 0.0 {
             return;
         }
-        let norms = a * a + 2.0 * a * LINEAR_MAX + SQUARE_MAX;
-        let products = a * a + a * LINEAR_MAX;
-        let chain = self.dimensions * (norms + 2.0 * products) + 2.0 * products;
-        let ends = SQUARE_MAX + 2.0 * weight.log2().abs() + a * a;
-        let own_norm = (self.dimensions + 1.0) * norms;
-        let moved = 2.0 * (3.0 * a * LINEAR_MAX + 2.0 * SQUARE_MAX) + 2.0 * SQUARE_MAX;
-        let exponent_error = EPS * (chain + ends + own_norm + moved);
-        self.fixed += if exponent_error <= EXPONENT_ERROR_MAX {
-            2.0 * weight * (std::f64::consts::LN_2 * exponent_error + f64::from(EXPONENT_MIN).exp2()) * SAFETY
+        let logarithm = weight.log2().abs();
+        let error = self.exponent_error(length, logarithm, Moments::LARGEST);
+        self.fixed += if error <= EXPONENT_ERROR_MAX {
+            2.0 * weight * std::f64::consts::LN_2 * error * SAFETY
         } else {
             f64::INFINITY
         };
+        self.length_max = self.length_max.max(length);
+        self.logarithm_max = self.logarithm_max.max(logarithm);
     }
 
-    /// Bound in d^2, where `spread` is `d^2 - sigma(q,q) - sigma(o,o)`, which is twice the cross sum of minus.
-    pub(super) fn squared(&self, spread: f64) -> f64 {
-        if self.similarity_max.is_finite() {
-            self.fixed
-        } else {
-            self.fixed + self.relative * spread.max(0.0) * SAFETY
+    /// Sum over pairs of the exponent's error times the term: the table above.
+    fn exponent_error(&self, a: f64, logarithm: f64, moments: Moments) -> f64 {
+        let Moments { zeroth, first, second } = moments;
+        let norms = a * a * zeroth + 2.0 * a * first + second;
+        let products = a * a * zeroth + a * first;
+        let chain = self.dimensions * (norms + 2.0 * products) + 2.0 * products;
+        let ends = second + (2.0 * logarithm + a * a) * zeroth;
+        let own_norm = (self.dimensions + 1.0) * norms;
+        let moved = 2.0 * (3.0 * a * first + 2.0 * second) + 2.0 * second;
+        EPS * (chain + ends + own_norm + moved)
+    }
+
+    /// Bound in d^2 near distance `range`, given the query's own sigma and the least of the candidates'.
+    pub(super) fn squared(&self, range: f64, sigma_query: f64, sigma_self_min: f64) -> f64 {
+        if self.similarity == Similarity::Minus {
+            // d^2 - sigma(q,q) - sigma(o,o) is twice the cross sum.
+            let spread = range * range - sigma_query - sigma_self_min;
+            return self.fixed + self.relative * spread.max(0.0) * SAFETY;
         }
+        // Not zero, whose logarithm is infinite.
+        let query_length = sigma_query.max(f64::MIN_POSITIVE).sqrt();
+        let sigma = (query_length * (query_length + range)).min(self.similarity_max);
+        let mut closer = self.relative * sigma;
+        if self.similarity == Similarity::Gaussian {
+            let error = self.exponent_error(self.length_max, self.logarithm_max, Moments::of_sigma(sigma));
+            closer += std::f64::consts::LN_2 * error;
+        }
+        if self.fixed.is_finite() { self.fixed.min(ABSOLUTE + 2.0 * closer * SAFETY) } else { self.fixed }
     }
 }

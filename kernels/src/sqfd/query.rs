@@ -78,7 +78,7 @@ impl PreparedQuery {
     /// `sigma_self_min` is the least of the candidates' own sigmas; only `minus`, whose sums have no bound of
     /// their own, depends on it. Infinite when f32 cannot carry these coordinates at this alpha.
     pub fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
-        self.bound.squared(range * range - self.sigma_self - sigma_self_min)
+        self.bound.squared(range, self.sigma_self, sigma_self_min)
     }
 
     /// How far a fast distance may lie on the wrong side of `range`; see [`distance_error`](super::distance_error).
