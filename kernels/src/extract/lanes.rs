@@ -2,7 +2,7 @@
 //!
 //! A value of an instruction set's type is a proof that the machine has it: it comes from `detect` only. `vectorize`
 //! compiles a task for that set, and every method of the task that is inlined into it. No path contracts anything:
-//! `add_square` is the one fused operation, exact everywhere (in software where the hardware has none, slowly).
+//! `add_square` is the one fused operation, exact everywhere (through `f64` where the hardware has none).
 #![expect(unsafe_code, reason = "vector instructions, behind types that prove that the machine has them")]
 
 /// A computation that runs on the vectors of any instruction set.
@@ -88,7 +88,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn add_square(self, sum: [f32; 8], t: [f32; 8]) -> [f32; 8] {
-        std::array::from_fn(|i| t[i].mul_add(t[i], sum[i]))
+        std::array::from_fn(|i| add_square(sum[i], t[i]))
     }
 
     #[inline(always)]
@@ -120,6 +120,25 @@ impl Simd for Portable {
     fn less_equal(self, a: [f32; 8], b: [f32; 8]) -> u32 {
         (0..8).fold(0, |bits, i| bits | u32::from(a[i] <= b[i]) << i)
     }
+}
+
+/// `t * t + sum` rounded once, for `sum` of 0 or more: `t.mul_add(t, sum)`, which without hardware is a slow call.
+#[inline(always)]
+fn add_square(sum: f32, t: f32) -> f32 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        return t.mul_add(t, sum);
+    }
+    // The square is exact in an f64, and `error` is exactly what the rounded sum lacks (Knuth's two-sum). A sum rounded
+    // to odd instead of to nearest keeps enough of what was cut off for the second rounding to be the right one
+    // (Boldo and Melquiond 2008); infinities give no comparable error and stay as they are.
+    let (square, sum) = (f64::from(t) * f64::from(t), f64::from(sum));
+    let total = square + sum;
+    let part = total - square;
+    let error = (square - (total - part)) + (sum - part);
+    let bits = total.to_bits();
+    let even = 1 - (bits & 1);
+    let odd = bits + if error > 0.0 { even } else { 0 } - if error < 0.0 { even } else { 0 };
+    f64::from_bits(odd) as f32
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -315,6 +334,44 @@ mod x86 {
         #[inline(always)]
         fn less_equal(self, a: __m512, b: __m512) -> u32 {
             u32::from(intrinsic!(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(sum: f32, t: f32) {
+        assert_eq!(add_square(sum, t).to_bits(), t.mul_add(t, sum).to_bits(), "{sum} + {t}^2");
+    }
+
+    #[test]
+    fn halves_and_infinities_round_once() {
+        // The square is the middle of two f32, and the sum is lost in an f64: rounding twice would go to even.
+        let (sum, t) = (f32::from_bits(0x2180_0000), f32::from_bits(0x3f80_0800));
+        assert_ne!((f64::from(t) * f64::from(t) + f64::from(sum)) as f32, t.mul_add(t, sum));
+        check(sum, t);
+        check(0.0, f32::INFINITY);
+        check(f32::INFINITY, f32::INFINITY);
+        check(f32::INFINITY, 1.0);
+        check(0.0, 0.0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn the_sum_of_a_square_rounds_once(sum in 0_u32..0x7f80_0000, t in any::<u32>(), shift in 0_u32..64) {
+            let t = f32::from_bits(t);
+            if !t.is_nan() {
+                check(f32::from_bits(sum), t);
+                // Sums of like size, where most bits overlap.
+                let near = (t * t).to_bits().saturating_sub(shift << 22);
+                check(f32::from_bits(near), t);
+            }
         }
     }
 }
