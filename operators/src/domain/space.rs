@@ -1,13 +1,14 @@
 //! The space of a search: a measure over a store, and every object's similarity to itself.
 //!
-//! The self-similarities are f64, computed where they are first needed and then kept; a sidecar file keeps them from
-//! one run to the next. What [`SqfdSpace::exact`] gives is the distance that every result reports.
+//! The self-similarities are f64, computed where they are first needed and then kept; once all are known, a
+//! sidecar file keeps them from one run to the next. What [`SqfdSpace::exact`] gives is the distance that every
+//! result reports.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use boxwork_kernels::similarity::{Ground, Measure, MeasureError, Similarity};
 use boxwork_kernels::sqfd::{Evaluator, PreparedQuery, SignatureRef, reference};
@@ -24,6 +25,7 @@ pub struct SqfdSpace {
     // The bits of each object's sigma(S, S), or UNKNOWN. Whoever computes one gets the same bits, and nothing else
     // is told by them: relaxed order suffices.
     sigma_self: Vec<AtomicU64>,
+    is_kept: AtomicBool,
 }
 
 /// A not-a-number, which no sigma is.
@@ -32,9 +34,10 @@ const UNKNOWN: u64 = u64::MAX;
 impl SqfdSpace {
     /// The space of a measure over a store; takes the self-similarities from the sidecar, where a fresh one is.
     pub fn new(store: Arc<SignatureStore>, measure: Measure) -> Self {
-        let mut space = Self { store, measure, sigma_self: Vec::new() };
+        let mut space = Self { store, measure, sigma_self: Vec::new(), is_kept: AtomicBool::new(false) };
         // A sidecar that is absent, stale or damaged costs time and nothing else.
         let kept = fs::read(space.sidecar_path()).ok().and_then(|bytes| space.read_sidecar(&bytes));
+        space.is_kept = AtomicBool::new(kept.is_some());
         space.sigma_self = kept.unwrap_or_else(|| {
             std::iter::repeat_with(|| AtomicU64::new(UNKNOWN)).take(space.store.len() as usize).collect()
         });
@@ -128,11 +131,14 @@ impl SqfdSpace {
         self.sigma_self.iter().all(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)
     }
 
-    /// Writes the sidecar, when every similarity is known and the folder can be written to; says whether it did.
+    /// Writes the sidecar, when every similarity is known; says whether one is there now.
     ///
-    /// Blocks on the disk.
+    /// Blocks on the disk. A folder that cannot be written to costs the next run time and nothing else.
     pub fn keep(&self) -> bool {
-        self.is_complete() && self.write_sidecar().is_ok()
+        if !self.is_kept.load(Ordering::Relaxed) && self.is_complete() {
+            self.is_kept.store(self.write_sidecar().is_ok(), Ordering::Relaxed);
+        }
+        self.is_kept.load(Ordering::Relaxed)
     }
 
     /// Where the self-similarities are kept: beside the store, under the measure's name.
@@ -170,6 +176,13 @@ impl SqfdSpace {
             && sigmas.len() as u64 == self.store.len()
             && crc32fast::hash(content) == u32::from_le_bytes(*checksum);
         fits.then(|| sigmas.iter().map(|sigma| AtomicU64::new(u64::from_le_bytes(*sigma))).collect())
+    }
+}
+
+impl Drop for SqfdSpace {
+    /// What a scan of the whole store has computed is not lost.
+    fn drop(&mut self) {
+        self.keep();
     }
 }
 
@@ -289,6 +302,13 @@ mod tests {
             assert!(space.read_sidecar(&bytes).is_none(), "byte {place} went unnoticed");
         }
         assert!((0..sound.len()).all(|length| space.read_sidecar(&sound[..length]).is_none()));
+        fs::remove_file(space.sidecar_path()).unwrap();
+        drop(again);
+        assert!(!space.sidecar_path().exists());
+        let dropped = SqfdSpace::new(Arc::clone(space.store()), gaussian(0.2));
+        (0..20).for_each(|id| drop(dropped.sigma_self(id)));
+        drop(dropped);
+        assert_eq!(fs::read(space.sidecar_path()).unwrap(), sound);
         // Another store under the same name is another store.
         assert!(!SqfdSpace::new(store(&path, 21), gaussian(0.2)).is_complete());
     }

@@ -42,7 +42,6 @@ pub struct StoreInfo {
 }
 
 /// A store under way.
-
 pub struct StoreWriter {
     path: PathBuf,
     file: TemporaryFile,
