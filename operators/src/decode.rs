@@ -79,7 +79,8 @@ struct Decode {
 
 impl Operator for Decode {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some((files, mut at)) = self.rest.take().or_else(|| cx.take("bytes").map(|files| (files, 0))) else {
+        let Some((files, mut at)) = self.rest.take().or_else(|| cx.take("bytes").map(|files| (files, 0)))
+        else {
             return Ok(if cx.is_ended("bytes") { Flow::Done } else { Flow::Wait });
         };
         while at < files.rows() {

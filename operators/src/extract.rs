@@ -325,7 +325,8 @@ mod tests {
 
     #[test]
     fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
-        let noise: Vec<u8> = (0..30 * 30 * 3u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let noise: Vec<u8> =
+            (0..30 * 30 * 3u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let mut harness = Harness::new(&EXTRACT, [("points", Value::Integer(300))]).unwrap();
         harness.give("pixels", pixels(&[vec![200; 2700], vec![1; 5], noise.clone()], 30));
         harness.end("pixels");
@@ -338,8 +339,7 @@ mod tests {
         assert_eq!(envelopes[0].u32s("height").unwrap(), [480, 480]);
         let columns = SignatureColumns::new(envelopes[0].lists("signature").unwrap()).unwrap();
         let parameters = ExtractParameters { points_count: 300, ..ExtractParameters::default() };
-        let expected =
-            Extractor::new(parameters).unwrap().extract(ImageRef::new(30, 30, &noise).unwrap());
+        let expected = Extractor::new(parameters).unwrap().extract(ImageRef::new(30, 30, &noise).unwrap());
         let found = columns.signature(1);
         assert_eq!(found.weights(), expected.weights);
         assert_eq!(found.coordinate(5), expected.centroids[5]);

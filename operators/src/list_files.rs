@@ -342,10 +342,7 @@ mod tests {
     #[test]
     fn two_files_of_one_name_are_refused() {
         let folder = folder_of(&["x/cats/001.jpg", "y/cats/001.jpg"]);
-        check_error(
-            &[&folder.path().join("x"), &folder.path().join("y")],
-            &["`cats/001.jpg`", "holds both"],
-        );
+        check_error(&[&folder.path().join("x"), &folder.path().join("y")], &["`cats/001.jpg`", "holds both"]);
     }
 
     #[cfg(unix)]

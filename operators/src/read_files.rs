@@ -52,7 +52,8 @@ struct ReadFiles {
 
 impl Operator for ReadFiles {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some((files, start)) = self.rest.take().or_else(|| cx.take("files").map(|files| (files, 0))) else {
+        let Some((files, start)) = self.rest.take().or_else(|| cx.take("files").map(|files| (files, 0)))
+        else {
             return Ok(if cx.is_ended("files") { Flow::Done } else { Flow::Wait });
         };
         let mut at = start;
