@@ -1,4 +1,6 @@
-//! Placeholder until the first module lands.
+//! Signature distances, extraction and quality numbers: an f64 or straight reference and vector twins of each.
+//!
+//! Pure algorithms: this crate knows no thread, no envelope and no file.
 
 pub mod extract;
 
