@@ -9,5 +9,11 @@ pub mod diagnostic;
 pub mod pipeline;
 pub mod given;
 pub mod sample_images;
+pub mod shipped;
+mod trace;
+mod report;
+pub mod run;
+mod command;
 
+pub use command::main_with;
 pub use document::span::Span;

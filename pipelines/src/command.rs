@@ -1,0 +1,153 @@
+//! The `boxwork` command: what it accepts, and one file a subcommand.
+//!
+//! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
+//! Adding one is a file with `Arguments` and `run`, and a line in each list below.
+
+mod check;
+mod evaluate;
+mod export;
+mod extract;
+mod import;
+mod run;
+mod search;
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::diagnostic::{self, Diagnostic};
+use crate::run::Exit;
+
+/// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
+#[derive(Debug, Parser)]
+#[command(name = "boxwork", version, max_term_width = 100, after_help = EXIT_STATUS)]
+struct CommandLine {
+    #[command(subcommand)]
+    subcommand: Subcommands,
+}
+
+const EXIT_STATUS: &str = "Exit status: 0 all is well, 1 problems were found, 2 the call was wrong, 3 the run failed.\n\
+                           Data goes to standard output, talk to standard error; NO_COLOR is respected.";
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    Extract(extract::Arguments),
+    Import(import::Arguments),
+    Export(export::Arguments),
+    Search(search::Arguments),
+    Evaluate(evaluate::Arguments),
+    Run(run::Arguments),
+    Check(check::Arguments),
+}
+
+impl Subcommands {
+    fn run(&self, catalog: &Catalog) -> Exit {
+        match self {
+            Self::Extract(arguments) => extract::run(catalog, arguments),
+            Self::Import(arguments) => import::run(catalog, arguments),
+            Self::Export(arguments) => export::run(catalog, arguments),
+            Self::Search(arguments) => search::run(catalog, arguments),
+            Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
+            Self::Run(arguments) => run::run(catalog, arguments),
+            Self::Check(arguments) => check::run(catalog, arguments),
+        }
+    }
+}
+
+/// The whole command with a catalogue of operators: what a binary's `main` calls.
+///
+/// A binary with operators of its own adds them to the catalogue, and its pipelines, pages, drawings and schema know
+/// them at once.
+pub fn main_with(catalog: Catalog) -> ExitCode {
+    CommandLine::parse().subcommand.run(&catalog).into()
+}
+
+/// For people, or for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For machines
+    Json,
+}
+
+/// How alike two signatures are: the options of all subcommands that compute distances.
+#[derive(Clone, Debug, clap::Args)]
+struct Space {
+    /// The similarity of two centroids
+    #[arg(long, value_name = "NAME", value_parser = ["gaussian", "heuristic", "minus"])]
+    similarity: Option<String>,
+    /// The distance of two centroids
+    #[arg(long, value_name = "NAME", value_parser = ["l1", "l2", "linf", "l2_squared"])]
+    ground: Option<String>,
+    /// The steepness of the similarity
+    #[arg(long, value_name = "A")]
+    alpha: Option<f64>,
+}
+
+impl Space {
+    /// Adds what was given; the pipelines know the defaults.
+    fn give(&self, values: &mut BTreeMap<String, Value>) {
+        let text = |text: &String| Value::Text(text.clone());
+        values.extend(self.similarity.as_ref().map(|name| ("similarity".to_owned(), text(name))));
+        values.extend(self.ground.as_ref().map(|name| ("ground".to_owned(), text(name))));
+        values.extend(self.alpha.map(|alpha| ("alpha".to_owned(), Value::Number(alpha))));
+    }
+}
+
+fn path_value(path: &Path) -> Value {
+    Value::Text(path.to_string_lossy().into_owned())
+}
+
+fn whole(count: u32) -> Value {
+    Value::Integer(i64::from(count))
+}
+
+/// Whether colours help on a stream.
+fn coloured(stream: &impl IsTerminal) -> bool {
+    let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    stream.is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Prints diagnostics for people.
+fn print_diagnostics(diagnostics: &[Diagnostic]) {
+    talk(&diagnostic::render(diagnostics, coloured(&io::stderr())));
+}
+
+/// Writes data to standard output. A reader that has gone (`boxwork boxes | head`) is no failure.
+fn data(text: &str) -> Exit {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Exit::Ok,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
+        Err(error) => {
+            talk(&format!("error: standard output cannot be written: {error}\n"));
+            Exit::Failed
+        }
+    }
+}
+
+/// JSON as data, for people to read too.
+fn data_json(json: &serde_json::Value) -> Exit {
+    data(&format!("{json:#}\n"))
+}
+
+/// Writes talk to standard error; where that is closed, nobody listens.
+fn talk(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::CommandLine::command().debug_assert();
+    }
+}
