@@ -119,11 +119,14 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Extract { extractor: Extractor::new(parameters(bind)?)? }))
+    Ok(Box::new(Extract { extractor: Extractor::new(parameters(bind)?)?, note: None }))
 }
 
 /// The extraction that a box of [`EXTRACT`] is told to do.
-fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
+///
+/// # Errors
+/// When `sigma` is given for points that are not gaussian.
+pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
     let distribution = bind.text("distribution");
     let sigma = bind.get_number("sigma");
     if sigma.is_some() && distribution != "gaussian" {
@@ -248,8 +251,24 @@ pub(crate) fn scaled_size(text: &str) -> u32 {
     size.filter(|size| (1..=4096).contains(size)).unwrap_or(SIZE)
 }
 
+/// The key of the note on envelopes of signatures that says how they were made; `write_store` keeps it.
+pub(crate) const PARAMETERS_NOTE: &str = "boxwork.parameters";
+
 struct Extract {
     extractor: Extractor,
+    /// The parameters as JSON, with the size of the pictures, which the first one tells.
+    note: Option<String>,
+}
+
+impl Extract {
+    fn note(&mut self, size: u32) -> &str {
+        self.note.get_or_insert_with(|| {
+            let mut json: Json =
+                serde_json::from_str(&parameters_json(self.extractor.parameters())).unwrap_or_default();
+            json["size"] = json!(size);
+            json.to_string()
+        })
+    }
 }
 
 impl Operator for Extract {
@@ -284,7 +303,9 @@ impl Operator for Extract {
             ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
             ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
         ];
-        let pushed = cx.push("signatures", Envelope::from_columns(columns)?)?;
+        let note = self.note(scaled_widths[0]);
+        let pushed =
+            cx.push("signatures", Envelope::from_columns(columns)?.with_note(PARAMETERS_NOTE, note))?;
         Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
     }
 }

@@ -12,6 +12,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::domain::columns;
 use crate::domain::signature::{SignatureColumns, SignatureError, coordinate_names};
 use crate::domain::signature_store::{StoreError, StoreInfo, StoreWriter};
+use crate::extract::PARAMETERS_NOTE;
 
 /// Writes signatures to a store.
 ///
@@ -27,7 +28,7 @@ use crate::domain::signature_store::{StoreError, StoreInfo, StoreWriter};
 ///
 /// # Parameters
 /// `out`: the file to write. `source`: the folder that the names are paths in, so that the pictures can be shown.
-/// `parameters`: how the signatures were made, as JSON; kept as it is.
+/// `parameters`: how the signatures were made, as JSON; kept as it is. When not given, what `extract` noted.
 pub static WRITE_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -46,7 +47,7 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
             "parameters",
             ParameterType::Text,
             Default::Absent,
-            "the extraction's parameters, as JSON",
+            "the extraction's parameters, as JSON; when not given, what `extract` noted",
         ),
     ],
     inputs: &[Input::stream("signatures", columns::signatures, "the objects, no two of one name")],
@@ -100,7 +101,11 @@ impl WriteStore {
                 writer.check_coordinates(&coordinates)?;
                 writer
             }
-            None => self.writer.insert(StoreWriter::create(&self.out, &coordinates, &self.info)?),
+            None => {
+                let noted = || envelope.note(PARAMETERS_NOTE).map(str::to_owned);
+                self.info.parameters = self.info.parameters.take().or_else(noted);
+                self.writer.insert(StoreWriter::create(&self.out, &coordinates, &self.info)?)
+            }
         };
         let columns = SignatureColumns::new(signatures)?;
         let (names, widths, heights) =

@@ -97,6 +97,26 @@ impl Envelope {
         Self::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
     }
 
+    /// The same with a text beside its columns, by key: what a reader far down the pipeline may want to know of how
+    /// they were made. Descriptors do not look at it, and boxes that make new envelopes do not pass it on.
+    #[must_use]
+    pub fn with_note(self, key: &str, text: &str) -> Self {
+        let mut notes = self.schema().metadata().clone();
+        notes.insert(key.to_owned(), text.to_owned());
+        let schema = Arc::new(Schema::new_with_metadata(self.schema().fields().clone(), notes));
+        let bytes = self.bytes;
+        match self.batch.clone().with_schema(schema) {
+            Ok(batch) => Self { batch, bytes },
+            // Only the notes differ, and Arrow accepts more of those; the columns are worth more than a note.
+            Err(_) => self,
+        }
+    }
+
+    /// The text that [`Envelope::with_note`] put beside the columns.
+    pub fn note(&self, key: &str) -> Option<&str> {
+        self.schema().metadata().get(key).map(String::as_str)
+    }
+
     fn with_bytes(batch: RecordBatch, bytes: usize) -> Result<Self, EnvelopeError> {
         if batch.num_rows() > ENVELOPE_ROWS_MAX {
             return Err(EnvelopeError::TooManyRows { rows: batch.num_rows() });
@@ -231,6 +251,18 @@ mod tests {
         let envelope = Envelope::from_columns([("query", Arc::new(long.slice(10, 5)) as ArrayRef)]).unwrap();
         assert_eq!((envelope.rows(), envelope.bytes()), (5, 20));
         assert_eq!(envelope.u32s("query").unwrap(), &[10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn a_note_travels_with_the_columns() {
+        let one = Arc::new(UInt32Array::from(vec![1])) as ArrayRef;
+        let envelope =
+            Envelope::from_columns([("query", one)]).unwrap().with_note("a", "x").with_note("b", "y");
+        assert_eq!(
+            (envelope.note("a"), envelope.note("b"), envelope.note("c")),
+            (Some("x"), Some("y"), None)
+        );
+        assert_eq!((envelope.bytes(), envelope.u32s("query").unwrap()), (4, &[1_u32][..]));
     }
 
     #[test]

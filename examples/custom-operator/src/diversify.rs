@@ -60,7 +60,7 @@ impl Diversify {
         let (queries, ids, distances) = (results.u32s("query")?, results.u64s("id")?, results.f64s("distance")?);
         let mut rows = Vec::new();
         for row in 0..results.rows() {
-            let name = self.store.name(ids[row]);
+            let name = self.store.name(ids[row])?;
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
             let count = self.kept.entry((queries[row], folder)).or_default();
             *count += 1;
