@@ -173,15 +173,13 @@ impl Operator for Floods {
 /// # Parameters
 /// `milliseconds`: how long an envelope takes it.
 pub static SLOW: OperatorSpec = OperatorSpec {
-    parameters: &[
-        Parameter::new(
-            "milliseconds",
-            ParameterType::Integer { minimum: 0, maximum: 60_000 },
-            Default::Integer(10),
-            "how long an envelope takes it",
-        )
-        .unit("ms"),
-    ],
+    parameters: &[Parameter::new(
+        "milliseconds",
+        ParameterType::Integer { minimum: 0, maximum: 60_000 },
+        Default::Integer(10),
+        "how long an envelope takes it",
+    )
+    .unit("ms")],
     inputs: INPUTS,
     example: "slow: {kind: slow, milliseconds: 100}",
     ..OperatorSpec::new("slow", "Takes its time for each envelope.", Kind::Stateful, |bind| {

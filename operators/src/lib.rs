@@ -4,10 +4,32 @@
 
 pub mod domain;
 
+pub mod list_files;
+pub mod read_files;
+pub mod decode;
+pub mod extract;
+mod queries;
+pub mod read_query;
+pub mod scan;
+pub mod sqfd;
 pub mod read_jsonl;
 pub mod write_store;
 pub mod read_store;
 pub mod write_jsonl;
+pub mod merge;
+pub mod filter_range;
+pub mod top_k;
+mod results;
+pub mod table;
+pub mod json;
+pub mod csv;
+pub mod html;
+pub mod all_pairs;
+pub mod sqfd_pairs;
+pub mod evaluate;
+pub mod faults;
+#[cfg(test)]
+mod testing;
 
 use boxwork_runtime::operator::Catalog;
 
@@ -15,10 +37,27 @@ use boxwork_runtime::operator::Catalog;
 pub fn catalog() -> Catalog {
     Catalog::new(
         [
+            &list_files::LIST_FILES,
+            &read_files::READ_FILES,
+            &decode::DECODE,
+            &extract::EXTRACT,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
             &read_store::READ_STORE,
             &write_jsonl::WRITE_JSONL,
+            &read_query::READ_QUERY,
+            &scan::SCAN,
+            &sqfd::SQFD,
+            &merge::MERGE,
+            &filter_range::FILTER_RANGE,
+            &top_k::TOP_K,
+            &table::TABLE,
+            &json::JSON,
+            &csv::CSV,
+            &html::HTML,
+            &all_pairs::ALL_PAIRS,
+            &sqfd_pairs::SQFD_PAIRS,
+            &evaluate::EVALUATE,
         ],
         [&domain::signature_store::SIGNATURE_STORE, &domain::space::SQFD_SPACE],
     )
