@@ -65,7 +65,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 /// Number of pairs of so many objects.
 pub(crate) fn pairs_count(objects: u64) -> u64 {
     // One of the two factors is even; halved first, nothing overflows.
-    if objects % 2 == 0 {
+    if objects.is_multiple_of(2) {
         objects / 2 * objects.saturating_sub(1)
     } else {
         objects.saturating_sub(1) / 2 * objects

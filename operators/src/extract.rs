@@ -303,7 +303,7 @@ impl Operator for Extract {
             ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
             ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
         ];
-        let note = self.note(scaled_widths[0]);
+        let note = self.note(scaled_widths[kept[0]]);
         let pushed =
             cx.push("signatures", Envelope::from_columns(columns)?.with_note(PARAMETERS_NOTE, note))?;
         Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
@@ -358,6 +358,9 @@ mod tests {
         let envelopes = harness.taken("signatures");
         assert_eq!(envelopes[0].texts("name").unwrap().iter().flatten().collect::<Vec<_>>(), ["a/0", "a/2"]);
         assert_eq!(envelopes[0].u32s("height").unwrap(), [480, 480]);
+        let note = envelopes[0].note(PARAMETERS_NOTE).unwrap();
+        assert_eq!(parameters_from_json(note).unwrap().points_count, 300);
+        assert_eq!(scaled_size(note), 30);
         let columns = SignatureColumns::new(envelopes[0].lists("signature").unwrap()).unwrap();
         let parameters = ExtractParameters { points_count: 300, ..ExtractParameters::default() };
         let expected = Extractor::new(parameters).unwrap().extract(ImageRef::new(30, 30, &noise).unwrap());

@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(nine_digits(0.0), "0");
         assert_eq!(nine_digits(0.5), "0.5");
         assert_eq!(nine_digits(1.0 / 3.0), "0.333333333");
-        assert_eq!(nine_digits(1234.567_890_123), "1234.56789");
+        assert_eq!(nine_digits(1_234.567_890_123), "1234.56789");
     }
 
     #[test]

@@ -364,7 +364,7 @@ mod tests {
             check(&seeds, k, range, rows_per_envelope, |id| match direction {
                 0 => 0.0,
                 1 => 0.95,
-                2 => if id % 2 == 0 { 0.95 } else { -0.95 },
+                2 => [0.95, -0.95][id as usize % 2],
                 _ => -0.95,
             });
         }
