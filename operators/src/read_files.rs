@@ -1,7 +1,7 @@
 //! `read_files`: the content of files, for the boxes that decode it.
 //!
 //! Invariants: rows keep the order of the files; an envelope ends with the file that fills it, so that at most one
-//! file stands beyond [`ENVELOPE_BYTES`].
+//! file stands beyond `ENVELOPE_BYTES`.
 
 use std::fs::{self, File};
 use std::io::Read;
