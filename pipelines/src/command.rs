@@ -3,13 +3,19 @@
 //! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
 //! Adding one is a file with `Arguments` and `run`, and a line in each list below.
 
+mod boxes;
 mod check;
 mod evaluate;
+mod explain;
 mod export;
 mod extract;
+mod graph;
 mod import;
 mod run;
+mod sample_images;
+mod schema;
 mod search;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -43,6 +49,12 @@ enum Subcommands {
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
+    Explain(explain::Arguments),
+    Graph(graph::Arguments),
+    Boxes(boxes::Arguments),
+    Schema(schema::Arguments),
+    Topology(topology::Arguments),
+    SampleImages(sample_images::Arguments),
 }
 
 impl Subcommands {
@@ -55,6 +67,12 @@ impl Subcommands {
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),
+            Self::Explain(arguments) => explain::run(catalog, arguments),
+            Self::Graph(arguments) => graph::run(catalog, arguments),
+            Self::Boxes(arguments) => boxes::run(catalog, arguments),
+            Self::Schema(arguments) => schema::run(catalog, arguments),
+            Self::Topology(arguments) => topology::run(arguments),
+            Self::SampleImages(arguments) => sample_images::run(arguments),
         }
     }
 }

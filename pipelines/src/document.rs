@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 use boxwork_runtime::plan::{End, ParameterDeclaration, Setting, Severity};
 
+pub(crate) use parameter::TYPES;
 use span::{Marked, Span};
 
 /// The version of the language that this front end reads.

@@ -97,8 +97,7 @@ impl Loaded {
         if self.taint.sections {
             return (None, self.flaws.clone());
         }
-        let (plan, faults) = plan::check(&self.declaration, catalog, values);
-        let faults: Vec<Fault> = faults.into_iter().filter(|fault| !self.follows(fault)).collect();
+        let (plan, faults) = self.plan(catalog, values);
         let left_out = faults.len().saturating_sub(FAULTS_COUNT_MAX);
         let mut diagnostics: Vec<Diagnostic> =
             faults.iter().take(FAULTS_COUNT_MAX).map(|fault| self.diagnose(fault)).collect();
@@ -110,6 +109,21 @@ impl Loaded {
         }
         let broken = diagnostics.iter().any(Diagnostic::is_error);
         (plan.filter(|_| !broken), diagnostics)
+    }
+
+    /// The faults that a check finds, without the text's own flaws: for drawings, which want their places.
+    pub fn faults(&self, catalog: &Catalog, values: &BTreeMap<String, Value>) -> Vec<Fault> {
+        self.plan(catalog, values).1
+    }
+
+    /// Whether the text has a flaw at a box, resource or parameter of this name.
+    pub fn is_tainted(&self, name: &str) -> bool {
+        self.taint.names.contains(name)
+    }
+
+    fn plan(&self, catalog: &Catalog, values: &BTreeMap<String, Value>) -> (Option<Plan>, Vec<Fault>) {
+        let (plan, faults) = plan::check(&self.declaration, catalog, values);
+        (plan, faults.into_iter().filter(|fault| !self.follows(fault)).collect())
     }
 
     /// A fault of the declaration with its place in the text.

@@ -140,6 +140,9 @@ impl Reader<'_> {
             {
                 let near = nearest(&name, known.iter().copied());
                 let help = match near {
+                    _ if value.value == Node::Null && name.contains(' ') => {
+                        "a text with a comma in it needs quotes within { }".to_owned()
+                    }
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("the keys: {}", known.join(", ")),
                 };

@@ -1,0 +1,69 @@
+//! `boxwork explain`: the plan of a pipeline, without running it or opening a file.
+
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::topology::Topology;
+
+use super::{Format, data, data_json, print_diagnostics, talk};
+use crate::run::Exit;
+use crate::{explain, given, pipeline};
+
+/// Shows what a pipeline would do: boxes, copies, columns of every edge, limits, what is bound when
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The pipeline, a YAML file
+    pipeline: PathBuf,
+    /// Give a parameter of the pipeline its value; lists as [a, b] or by giving it several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
+    settings: Vec<(String, String)>,
+    /// Slots to compute on [default: all logical cores that this process may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
+    /// A machine made up from levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
+    #[arg(long, value_name = "LEVELS")]
+    topology: Option<String>,
+    /// The form of the answer
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let topology = match arguments.topology.as_deref().map(Topology::synthetic) {
+        None => Topology::detect(),
+        Some(Ok(topology)) => topology,
+        Some(Err(error)) => {
+            talk(&format!("error: {error}\n"));
+            return Exit::Usage;
+        }
+    };
+    let topology = arguments.workers.map_or_else(|| topology.clone(), |count| topology.first(count as usize));
+    let loaded = match pipeline::read(&arguments.pipeline) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            print_diagnostics(&faults);
+            return Exit::Problems;
+        }
+    };
+    let given = match given::parse_settings(&loaded.declaration, &arguments.settings) {
+        Ok(given) => given,
+        Err(faults) => {
+            for (_, message) in faults {
+                talk(&format!("error: {message}\n"));
+            }
+            return Exit::Usage;
+        }
+    };
+    let mut values = loaded.declaration.defaults();
+    values.extend(given);
+    let (plan, diagnostics) = loaded.check(catalog, &values);
+    print_diagnostics(&diagnostics);
+    let Some(plan) = plan else { return Exit::Problems };
+    let explained =
+        explain::Explained { about: &loaded.about, plan: &plan, values: &values, topology: &topology };
+    match arguments.format {
+        Format::Text => data(&explained.text()),
+        Format::Json => data_json(&explained.json()),
+    }
+}

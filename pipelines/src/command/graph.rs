@@ -1,0 +1,72 @@
+//! `boxwork graph`: a drawing of a pipeline, broken ones too.
+
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use clap::ValueEnum;
+
+use super::{data, print_diagnostics, talk};
+use crate::run::Exit;
+use crate::{diagnostic, drawing, given, pipeline};
+
+/// The language of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// For Markdown files
+    Mermaid,
+    /// For Graphviz
+    Dot,
+    /// For browsers
+    Svg,
+}
+
+/// Draws a pipeline; what is missing or wrong is drawn red
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The pipeline, a YAML file
+    pipeline: PathBuf,
+    /// The language of the drawing
+    #[arg(long, value_enum, default_value_t = Language::Mermaid)]
+    format: Language,
+    /// Give a parameter of the pipeline its value, such as one that is a box's kind
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
+    settings: Vec<(String, String)>,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let loaded = match pipeline::read(&arguments.pipeline) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            print_diagnostics(&faults);
+            return Exit::Problems;
+        }
+    };
+    let given = match given::parse_settings(&loaded.declaration, &arguments.settings) {
+        Ok(given) => given,
+        Err(faults) => {
+            for (_, message) in faults {
+                talk(&format!("error: {message}\n"));
+            }
+            return Exit::Usage;
+        }
+    };
+    let mut values = loaded.declaration.defaults();
+    values.extend(given);
+    let drawn = drawing::draw(&loaded, catalog, &values);
+    let written = data(&match arguments.format {
+        Language::Mermaid => drawing::mermaid(&drawn),
+        Language::Dot => drawing::dot(&drawn),
+        Language::Svg => drawing::svg(&drawn),
+    });
+    let (_, diagnostics) = loaded.check(catalog, &values);
+    let (errors, _) = diagnostic::counts(&diagnostics);
+    if errors == 0 {
+        return written;
+    }
+    for diagnostic in diagnostics.iter().filter(|diagnostic| diagnostic.is_error()) {
+        talk(&format!("{diagnostic}\n"));
+    }
+    talk(&format!("drawn with {}; `boxwork check` tells more\n", diagnostic::summary(&diagnostics)));
+    Exit::Problems
+}

@@ -1,0 +1,58 @@
+//! `boxwork sample-images`: a labelled set of procedural pictures to try retrieval on.
+
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::talk;
+use crate::run::Exit;
+use crate::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, SampleSet};
+
+/// Draws a folder of labelled pictures to try retrieval on: the same to the bit for the same seed
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The folder; made where it is not there, one folder within it a class
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// How many classes
+    #[arg(long, value_name = "N", default_value_t = CLASSES_COUNT_MAX)]
+    classes: usize,
+    /// How many pictures a class
+    #[arg(long, value_name = "M", default_value_t = PER_CLASS_DEFAULT)]
+    per_class: usize,
+    /// Another seed gives other pictures of the same classes
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &Arguments) -> Exit {
+    let set = match SampleSet::new(arguments.classes, arguments.per_class, arguments.seed) {
+        Ok(set) => set,
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            return Exit::Usage;
+        }
+    };
+    let bar = ProgressBar::new((set.classes * set.per_class) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} pictures, {eta} left") {
+        bar.set_style(style);
+    }
+    let written = set.write(&arguments.folder, &mut |done, _| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    match written {
+        Ok(summary) => {
+            let mebibytes = summary.bytes as f64 / f64::from(1 << 20);
+            let folder = arguments.folder.display();
+            talk(&format!(
+                "wrote {} pictures in {} classes ({mebibytes:.1} MiB) below {folder}\n",
+                summary.images, summary.classes
+            ));
+            Exit::Ok
+        }
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            Exit::Failed
+        }
+    }
+}
