@@ -28,11 +28,11 @@ use self::hints::HintCell;
 use self::ledger::Ledger;
 use self::reorder::Reorder;
 use crate::operator::{Kind, Mode, Problem};
-use crate::prepare::{PrepareError, Prepared};
+use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
     BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId, Submission,
 };
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering};
 
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
@@ -60,24 +60,24 @@ pub(crate) struct BoxCell {
     reorder: Option<usize>,
     /// A permit of the box's blocking class was taken for its next firing.
     pub(crate) permit: AtomicBool,
-    planned_ns: AtomicU64,
+    planned_ns: Counter,
     counters: Counters,
 }
 
 #[derive(Default)]
 struct Counters {
-    firings: AtomicU64,
-    rows_in: AtomicU64,
-    rows_out: AtomicU64,
-    busy_ns: AtomicU64,
-    waiting_ns: AtomicU64,
-    blocked_ns: AtomicU64,
-    progress_done: AtomicU64,
-    progress_total: AtomicU64,
+    firings: Counter,
+    rows_in: Counter,
+    rows_out: Counter,
+    busy_ns: Counter,
+    waiting_ns: Counter,
+    blocked_ns: Counter,
+    progress_done: Counter,
+    progress_total: Counter,
 }
 
 /// Adds to a counter that only the box's own firing writes: no locked instruction is needed.
-fn add(counter: &AtomicU64, amount: u64) {
+fn add(counter: &Counter, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Model {
     problems: Mutex<(Vec<Problem>, u64)>,
     started: Instant,
     outcome: Mutex<Option<Outcome>>,
-    ended: parking_lot::Condvar,
+    ended: Condvar,
 }
 
 impl Model {
@@ -138,6 +138,18 @@ impl Model {
                 edges.push(Edge::new(plan_edge, producers, consumers, envelopes, edge.bytes));
             }
         }
+        // By copy of a box and port: the edges there, in the order of the plan.
+        let mut fed: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        let mut feeding: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (idx, edge) in edges.iter().enumerate() {
+            let planned = &plan.edges[edge.plan_edge];
+            for consumer in &edge.consumers {
+                fed.entry((*consumer, planned.input)).or_default().push(idx);
+            }
+            for producer in &edge.producers {
+                feeding.entry((*producer, planned.output)).or_default().push(idx);
+            }
+        }
         let (hints, written) = hint_cells(plan, &copies);
         let mut reorders = Vec::new();
         let mut boxes = Vec::new();
@@ -148,39 +160,29 @@ impl Model {
             });
             for copy in &copies[plan_box] {
                 let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
-                let of_port = |output: usize| {
-                    let feeds = |edge: &Edge| {
-                        plan.edges[edge.plan_edge].output == output && edge.producers.contains(copy)
-                    };
-                    (0..edges.len()).filter(|idx| feeds(&edges[*idx])).collect::<Vec<_>>()
-                };
-                let inputs = planned.spec.inputs.iter().enumerate().map(|(input, port)| {
-                    let fed = |edge: &Edge| {
-                        plan.edges[edge.plan_edge].input == input && edge.consumers.contains(copy)
-                    };
-                    InputPort {
-                        mode: port.mode,
-                        edges: (0..edges.len()).filter(|idx| fed(&edges[*idx])).collect(),
-                    }
+                let inputs = planned.spec.inputs.iter().enumerate().map(|(input, port)| InputPort {
+                    mode: port.mode,
+                    edges: fed.remove(&(*copy, input)).unwrap_or_default(),
                 });
+                let outputs = 0..planned.spec.outputs.len();
+                let outputs = outputs.map(|output| feeding.remove(&(*copy, output)).unwrap_or_default());
                 let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
                     let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
                     feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
                 });
-                let outputs: Vec<_> = (0..planned.spec.outputs.len()).map(of_port).collect();
                 boxes.push(BoxCell {
                     plan_box,
                     state: BoxState::new(),
                     running: Mutex::new(Some(Running::new(operator, planned.spec.inputs.len()))),
                     inputs: inputs.collect(),
-                    outputs,
+                    outputs: outputs.collect(),
                     hints_read: hints_read.collect(),
                     hints_written: (0..planned.spec.hints_written.len())
                         .map(|idx| written[&(plan_box, idx)])
                         .collect(),
                     reorder,
                     permit: AtomicBool::new(false),
-                    planned_ns: AtomicU64::new(0),
+                    planned_ns: Counter::new(0),
                     counters: Counters::default(),
                 });
             }
@@ -200,7 +202,7 @@ impl Model {
             problems: Mutex::new((Vec::new(), 0)),
             started: Instant::now(),
             outcome: Mutex::new(None),
-            ended: parking_lot::Condvar::new(),
+            ended: Condvar::new(),
             prepared,
         })
     }
@@ -233,14 +235,12 @@ impl Model {
     }
 
     /// Tells a box of an event; when that makes a task, it stands on the list with its token.
-    fn notify(&self, cell: usize, by: WokenBy, woken: &mut Woken) -> Notified {
-        let notified = self.boxes[cell].state.notify();
-        if notified == Notified::Plan {
+    fn notify(&self, cell: usize, by: WokenBy, woken: &mut Woken) {
+        if self.boxes[cell].state.notify() == Notified::Plan {
             self.live.fetch_add(1, Ordering::Relaxed);
             self.boxes[cell].planned_ns.store(self.now_ns(), Ordering::Relaxed);
             woken.push(cell, by);
         }
-        notified
     }
 
     /// Tells every box once, so that the sources start and the others find their inputs. Ends the submission's
@@ -319,7 +319,8 @@ impl Model {
 
     /// Waits for the end.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
-        let until = limit.map(|limit| Instant::now() + limit);
+        // A limit beyond the clock's range is none.
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut outcome = self.outcome.lock();
         while outcome.is_none() {
             match until {
@@ -359,7 +360,7 @@ impl Model {
     fn box_statistics(&self) -> Vec<BoxStatistics> {
         let plan = self.prepared.plan();
         let of_box = plan.boxes.iter().zip(&self.copies).map(|(planned, copies)| {
-            let sum = |pick: fn(&Counters) -> &AtomicU64| {
+            let sum = |pick: fn(&Counters) -> &Counter| {
                 copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
             };
             BoxStatistics {
@@ -412,15 +413,4 @@ fn hint_cells(
         }
     }
     (cells, places)
-}
-
-/// The text of a panic.
-pub(crate) fn panic_message(cause: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = cause.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = cause.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "with a value that is no text".to_owned()
-    }
 }

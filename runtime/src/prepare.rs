@@ -1,6 +1,7 @@
 //! Preparing a plan: its values bound, its resources loaded, once for many requests.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::operator::{Bind, BoxError, Catalog, Operator, Part, Resource};
 use crate::parameter::{Arguments, Value};
@@ -170,7 +171,23 @@ impl Prepared {
         let planned = &self.plan.boxes[box_idx];
         let shared = self.shared[box_idx].as_ref();
         let bind = Bind { name: &planned.name, arguments, resources: &self.resources, part, shared };
-        (planned.spec.make)(&bind).map_err(|cause| PrepareError::Box { name: planned.name.clone(), cause })
+        let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(&bind)));
+        let made = made.unwrap_or_else(|cause| {
+            let cause = panic_message(cause.as_ref());
+            Err(BoxError::new(format!("panicked: {cause}; this is a bug in its operator")))
+        });
+        made.map_err(|cause| PrepareError::Box { name: planned.name.clone(), cause })
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(cause: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = cause.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = cause.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "with a value that is no text".to_owned()
     }
 }
 

@@ -1,16 +1,17 @@
 //! The scheduler: slots, queues and the threads that run tasks. Its protocol is told in runtime/README.md.
 //!
-//! One decision a file: `sleep.rs` who is woken, `slot.rs` who holds a slot, `search.rs` where a task is looked for,
-//! `queues.rs` where tasks without a slot wait, `blocking.rs` who may block, `worker.rs` what a thread does,
-//! `deadline.rs` when a request is over.
+//! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
+//! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
+//! `worker.rs` what a thread does, `deadline.rs` when a request is over.
 
-mod blocking;
-mod deadline;
-mod queues;
-mod search;
 mod sleep;
 mod slot;
+mod crew;
+mod blocking;
+mod queues;
+mod search;
 mod worker;
+mod deadline;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -19,17 +20,17 @@ use std::time::Instant;
 use crossbeam_deque::Stealer;
 
 use self::blocking::Class;
+use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
-use self::sleep::NodeSleep;
-use self::slot::{Message, Pool, Slot};
+use self::slot::{Message, Slot};
 use crate::model::{Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId};
 use crate::runtime::Config;
 use crate::statistics::{
     ClassStatistics, SchedulerStatistics, SlotStatistics, TRACE_EVENTS_MAX, TraceEvent, TraceKind,
 };
-use crate::sync::{AtomicU64, AtomicUsize, Mailbox, Mutex, Ordering};
+use crate::sync::{Counter, Mailbox, Mutex, Ordering};
 use crate::topology::{Distance, Ring, Topology};
 
 /// Operations in flight of a blocking class that the configuration does not name.
@@ -45,37 +46,27 @@ struct SlotShared {
 
 #[derive(Default)]
 struct SlotCounters {
-    tasks: AtomicU64,
-    steals: [AtomicU64; Distance::ALL.len()],
-    from_node: AtomicU64,
-    from_other_nodes: AtomicU64,
-    parks: AtomicU64,
-    wakes: AtomicU64,
-    hand_overs: AtomicU64,
-}
-
-struct NodeShared {
-    queues: RequestQueues,
-    sleep: NodeSleep,
-    /// The other nodes, nearest first.
-    others: Vec<usize>,
+    tasks: Counter,
+    steals: [Counter; Distance::ALL.len()],
+    from_node: Counter,
+    from_other_nodes: Counter,
+    parks: Counter,
+    hand_overs: Counter,
 }
 
 /// The scheduler of one runtime.
 pub(crate) struct Scheduler {
-    topology: Topology,
+    crew: Crew,
     pin: bool,
     traced: bool,
     started: Instant,
     slots: Vec<SlotShared>,
-    nodes: Vec<NodeShared>,
+    /// By node.
+    queues: Vec<RequestQueues>,
     global: GlobalQueue,
-    pool: Mutex<Pool>,
-    /// Follows the number of threads that wait to attach: a look at it needs no lock.
-    attaching: AtomicUsize,
     limits: BTreeMap<String, usize>,
-    classes: Mutex<BTreeMap<String, Arc<Class>>>,
-    next_request: AtomicU64,
+    classes: Mutex<BTreeMap<String, Arc<Class<Task>>>>,
+    next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
     deadlines: Deadlines,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -87,40 +78,30 @@ impl Scheduler {
     /// # Errors
     /// When a thread cannot be started.
     pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
-        let topology = config.topology;
-        let count = topology.slots_count();
-        let slots: Vec<Box<Slot>> =
-            (0..count).map(|idx| Box::new(Slot::new(idx, topology.node(idx)))).collect();
+        let (crew, slots) = Crew::new(config.topology, config.threads_max);
         let shared = slots.iter().map(|slot| SlotShared {
             stealer: slot.deque.stealer(),
-            rings: topology.steal_rings(slot.idx),
+            rings: crew.topology.steal_rings(slot.idx),
             counters: SlotCounters::default(),
             trace: Mutex::new(VecDeque::new()),
-        });
-        let nodes = (0..topology.nodes().len()).map(|node| NodeShared {
-            queues: RequestQueues::new(),
-            sleep: NodeSleep::new(slots.iter().filter(|slot| slot.node == node).count()),
-            others: topology.node_order(node),
         });
         let scheduler = Arc::new(Self {
             pin: config.pin,
             traced: config.trace,
             started: Instant::now(),
             slots: shared.collect(),
-            nodes: nodes.collect(),
+            queues: crew.topology.nodes().iter().map(|_| RequestQueues::new()).collect(),
             global: GlobalQueue::new(),
-            pool: Mutex::new(Pool::new(config.threads_max.max(count))),
-            attaching: AtomicUsize::new(0),
             limits: config.blocking,
             classes: Mutex::new(BTreeMap::new()),
-            next_request: AtomicU64::new(1),
+            next_request: Counter::new(1),
             requests: Mutex::new(BTreeMap::new()),
             deadlines: Deadlines::new(),
             threads: Mutex::new(Vec::new()),
-            topology,
+            crew,
         });
         for slot in slots {
-            scheduler.pool.lock().threads += 1;
+            scheduler.crew.add_thread();
             if let Err((error, _)) = scheduler.spawn(slot) {
                 scheduler.shut_down();
                 return Err(error);
@@ -130,7 +111,7 @@ impl Scheduler {
     }
 
     pub(crate) fn topology(&self) -> &Topology {
-        &self.topology
+        &self.crew.topology
     }
 
     pub(crate) fn next_request(&self) -> RequestId {
@@ -139,17 +120,12 @@ impl Scheduler {
 
     /// Takes a new request in. It holds its submission's token.
     pub(crate) fn submit(self: &Arc<Self>, model: Arc<Model>, deadline: Option<Instant>) {
-        {
-            let mut requests = self.requests.lock();
-            // Ended requests are swept as new ones come, so the map stays as long as what is alive.
-            requests.retain(|_, model| model.strong_count() > 0);
-            requests.insert(model.id(), Arc::downgrade(&model));
-        }
+        self.requests.lock().insert(model.id(), Arc::downgrade(&model));
         if let Some(deadline) = deadline {
             self.deadlines.add(self, deadline, &model);
         }
         self.global.push(model);
-        self.publish(0, None);
+        self.crew.publish(0, None);
     }
 
     /// Ends a request early. Its waiting closures and tasks leave their queues.
@@ -169,7 +145,7 @@ impl Scheduler {
     }
 
     /// The blocking class of a name, made when it is first asked for.
-    fn class(&self, name: &str) -> Arc<Class> {
+    fn class(&self, name: &str) -> Arc<Class<Task>> {
         let mut classes = self.classes.lock();
         if let Some(class) = classes.get(name) {
             return Arc::clone(class);
@@ -181,10 +157,24 @@ impl Scheduler {
     }
 
     /// Gives a permit back; a task that it passes to is planned with it.
-    fn release_permit(&self, class: &Class) {
+    fn release_permit(&self, class: &Class<Task>) {
         if let Some(task) = class.release() {
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
+            self.take_permits_back(class);
+        }
+    }
+
+    /// A thread that waits for a permit holding its slot gets those of tasks that have not started: they might wait
+    /// for that slot. Called when such a thread has begun to wait, and when such a task has been planned: one of the
+    /// two sees the other, as both went through the locks of the class and of the queues.
+    fn take_permits_back(&self, class: &Class<Task>) {
+        let taken = |task: &Task| {
+            task.model.blocking(task.cell) == Some(&class.name)
+                && task.model.permit(task.cell).swap(false, Ordering::AcqRel)
+        };
+        while class.blocks_a_slot() && self.queues.iter().any(|queues| queues.any(taken)) {
+            self.release_permit(class);
         }
     }
 
@@ -205,53 +195,22 @@ impl Scheduler {
         slot.deque.push(task);
         // The first one wakes nobody: the owner takes it next.
         if !first {
-            self.publish(slot.node, Some(slot.idx));
+            self.crew.publish(slot.node, Some(slot.idx));
         }
     }
 
     /// Plans a task on its request's home node.
     fn plan_regular(&self, task: Task) {
         let home = task.model.home.load(Ordering::Relaxed);
-        let home = if home < self.nodes.len() { home } else { 0 };
-        self.nodes[home].queues.push(task);
-        self.publish(home, None);
-    }
-
-    /// Tells a sleeper of work on a node, if there is one and nobody searches already.
-    fn publish(&self, node: usize, near: Option<usize>) {
-        for node in std::iter::once(node).chain(self.nodes[node].others.iter().copied()) {
-            let counts = self.nodes[node].sleep.counts();
-            if counts.searching > 0 {
-                return;
-            }
-            if counts.sleeping > 0 && self.wake(node, near) {
-                return;
-            }
-        }
-    }
-
-    /// Wakes the resting slot of a node that is nearest to another slot. False when none rests any more.
-    fn wake(&self, node: usize, near: Option<usize>) -> bool {
-        let (mut slot, backup) = {
-            let mut pool = self.pool.lock();
-            let rank = |slot: &Slot| {
-                let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
-                (slot.node == node).then_some(distance)
-            };
-            let Some(slot) = pool.take_resting(rank) else { return false };
-            self.nodes[node].sleep.wake();
-            (slot, pool.backup())
-        };
-        slot.searching = true;
-        count(&self.slots[slot.idx].counters.wakes);
-        backup.put(Message::Slot(slot));
-        true
+        let home = if home < self.queues.len() { home } else { 0 };
+        self.queues[home].push(task);
+        self.crew.publish(home, None);
     }
 
     /// Whether any task waits anywhere.
     fn any_work(&self) -> bool {
         !self.global.is_empty()
-            || self.nodes.iter().any(|node| !node.queues.is_empty())
+            || self.queues.iter().any(|queues| !queues.is_empty())
             || self.slots.iter().any(|slot| !slot.stealer.is_empty())
     }
 
@@ -267,7 +226,7 @@ impl Scheduler {
                 Ok(())
             }
             Err(error) => {
-                self.pool.lock().threads -= 1;
+                self.crew.drop_thread();
                 Err((error, slot))
             }
         }
@@ -289,8 +248,8 @@ impl Scheduler {
     }
 
     pub(crate) fn statistics(&self) -> SchedulerStatistics {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let slots = self.slots.iter().map(|slot| {
+        let read = |counter: &Counter| counter.load(Ordering::Relaxed);
+        let slots = self.slots.iter().enumerate().map(|(idx, slot)| {
             let counters = &slot.counters;
             let mut steals = [0; Distance::ALL.len()];
             for (steals, counter) in steals.iter_mut().zip(&counters.steals) {
@@ -302,13 +261,19 @@ impl Scheduler {
                 from_node: read(&counters.from_node),
                 from_other_nodes: read(&counters.from_other_nodes),
                 parks: read(&counters.parks),
-                wakes: read(&counters.wakes),
+                wakes: self.crew.wakes(idx),
                 hand_overs: read(&counters.hand_overs),
             }
         });
         let classes: Vec<ClassStatistics> =
             self.classes.lock().values().map(|class| class.statistics()).collect();
-        SchedulerStatistics { slots: slots.collect(), classes, threads: self.pool.lock().threads }
+        SchedulerStatistics {
+            slots: slots.collect(),
+            classes,
+            threads: self.crew.threads(),
+            requests: self.requests.lock().len(),
+            deadlines: self.deadlines.count(),
+        }
     }
 
     /// Cancels what runs, waits for it, and ends the threads.
@@ -321,10 +286,7 @@ impl Scheduler {
             model.wait(None);
         }
         self.deadlines.stop();
-        let parked = self.pool.lock().exit();
-        for seat in parked {
-            seat.put(Message::Exit);
-        }
+        self.crew.exit();
         // No lock is held while a thread ends: it may still start to rest.
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
@@ -334,8 +296,7 @@ impl Scheduler {
     }
 }
 
-/// Adds one to a counter. Slots change hands through a lock, so plain loads and stores would do for most; the
-/// waker counts for others, hence the read-modify-write.
-fn count(counter: &AtomicU64) {
+/// Adds one to a counter.
+fn count(counter: &Counter) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -47,6 +47,10 @@ pub struct SchedulerStatistics {
     pub classes: Vec<ClassStatistics>,
     /// Threads that it has.
     pub threads: usize,
+    /// Requests that it knows: those under way.
+    pub requests: usize,
+    /// Deadlines that it watches.
+    pub deadlines: usize,
 }
 
 /// What a trace event tells of.

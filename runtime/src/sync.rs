@@ -1,27 +1,26 @@
 //! The one door to atomics, locks and threads, so that loom can take their place in the models of the protocols.
 
 #[cfg(not(loom))]
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Condvar, Mutex};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(loom)]
-pub(crate) use self::modelled::Mutex;
+pub(crate) use self::modelled::{Condvar, Mutex};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
+// For numbers that people read: no protocol depends on them, so the models need not see them.
+pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+
 /// A place where one thread waits for one value at a time.
 pub(crate) struct Mailbox<T> {
-    #[cfg(not(loom))]
-    inner: (parking_lot::Mutex<Option<T>>, parking_lot::Condvar),
-    #[cfg(loom)]
-    inner: (loom::sync::Mutex<Option<T>>, loom::sync::Condvar),
+    inner: (Mutex<Option<T>>, Condvar),
 }
 
-#[cfg(not(loom))]
 impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
-        Self { inner: (parking_lot::Mutex::new(None), parking_lot::Condvar::new()) }
+        Self { inner: (Mutex::new(None), Condvar::new()) }
     }
 
     /// Puts a value in. The protocols never send a second one before the first is taken.
@@ -44,40 +43,72 @@ impl<T> Mailbox<T> {
 }
 
 #[cfg(loom)]
-impl<T> Mailbox<T> {
-    pub(crate) fn new() -> Self {
-        Self { inner: (loom::sync::Mutex::new(None), loom::sync::Condvar::new()) }
-    }
-
-    pub(crate) fn put(&self, value: T) {
-        let before = self.inner.0.lock().unwrap().replace(value);
-        assert!(before.is_none(), "a mailbox was filled twice");
-        self.inner.1.notify_one();
-    }
-
-    pub(crate) fn take(&self) -> T {
-        let mut value = self.inner.0.lock().unwrap();
-        loop {
-            if let Some(value) = value.take() {
-                return value;
-            }
-            value = self.inner.1.wait(value).unwrap();
-        }
-    }
-}
-
-#[cfg(loom)]
 mod modelled {
-    /// loom's mutex with parking_lot's manners: no poisoning.
+    //! loom's lock and condition with parking_lot's manners: no poisoning, and the guard stays with the caller.
+
+    use std::ops::{Deref, DerefMut};
+    use std::time::Instant;
+
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    /// Empty only within a wait.
+    pub(crate) struct Guard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0.lock().unwrap()
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            Guard(self.0.lock().ok())
+        }
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.0.as_ref().unwrap()
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().unwrap()
+        }
+    }
+
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    /// Models have no clock: nothing times out.
+    pub(crate) struct Waited;
+
+    impl Waited {
+        pub(crate) fn timed_out(&self) -> bool {
+            false
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut Guard<'_, T>) {
+            guard.0 = guard.0.take().and_then(|held| self.0.wait(held).ok());
+        }
+
+        pub(crate) fn wait_until<T>(&self, guard: &mut Guard<'_, T>, _: Instant) -> Waited {
+            self.wait(guard);
+            Waited
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
         }
     }
 }

@@ -180,3 +180,94 @@ fn a_runtime_that_is_dropped_cancels_what_runs() {
     drop(runtime);
     assert_eq!(wait(&request).result, Err(RequestError::Cancelled));
 }
+
+#[test]
+fn a_reserved_permit_is_not_held_while_waiting_for_another_class() {
+    let blocking = [("x".to_owned(), 1), ("y".to_owned(), 1)].into();
+    let runtime = Runtime::start(Config { blocking, ..Config::flat(3) }).unwrap();
+    let settings = |class| [("class", text(class)), ("block_us", int(50)), ("spin_us", int(50))];
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(200))])
+        .add("a", "add", &settings("y"))
+        .blocking("x")
+        .add("b", "add", &settings("x"))
+        .blocking("y")
+        .add("c", "collect", &[])
+        .chain("s -> a -> c")
+        .chain("s -> b -> c");
+    let (outcome, basket) = graph.run_on(&runtime);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 400);
+}
+
+#[test]
+fn at_the_thread_cap_a_permit_of_a_queued_task_does_not_block_the_slots() {
+    let blocking = [("nap".to_owned(), 1)].into();
+    let runtime = Runtime::start(Config { threads_max: 2, blocking, ..Config::flat(2) }).unwrap();
+    let settings = [("copies", int(3)), ("block_us", int(20))];
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(500))])
+        .add("a", "add", &settings)
+        .add("b", "add_nap", &settings)
+        .add("c", "collect", &[])
+        .chain("s -> a -> c")
+        .chain("s -> b -> c");
+    let (outcome, basket) = graph.run_on(&runtime);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 1000);
+    assert!(basket.blocking_high.load(Ordering::SeqCst) <= 1);
+}
+
+#[test]
+fn a_task_that_blocks_holding_its_slot_publishes_what_it_made() {
+    let runtime = Runtime::start(Config { threads_max: 2, ..Config::flat(2) }).unwrap();
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(20))])
+        .add("h", "handshake", &[])
+        .add("c", "collect", &[])
+        .chain("s -> h -> c");
+    graph.run_on(&runtime).0.result.unwrap();
+}
+
+#[test]
+fn a_diamond_of_small_envelopes_is_grown_by_their_number() {
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(5000))])
+        .add("x", "a_then_b", &[])
+        .add("c", "collect", &[])
+        .bounded("s -> x.a", Some(2), None)
+        .bounded("s -> x.b", Some(2), None)
+        .chain("x -> c");
+    let (outcome, basket) = graph.run(2);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 10_000);
+    assert_eq!(outcome.edges[1].state.bytes_max, outcome.edges[0].state.bytes_max, "bytes were not short");
+}
+
+#[test]
+fn a_panic_in_make_is_an_error_of_the_submission() {
+    let runtime = Runtime::start(Config::flat(1)).unwrap();
+    let graph = Graph::new().add("s", "source", &[]).add("x", "unmade", &[]).chain("s -> x");
+    let error = runtime.submit(&graph.prepare(), &Submission::default()).err().unwrap().to_string();
+    assert!(error.contains("`x`") && error.contains("a panic in make"), "{error}");
+    with_add(&[]).run_on(&runtime).0.result.unwrap();
+}
+
+#[test]
+fn ended_requests_are_forgotten() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let prepared = with_add(&[("copies", int(1))]).prepare();
+    let deadline = Some(Instant::now() + Duration::from_secs(3600));
+    let submission = Submission { deadline, ..Submission::default() };
+    let requests: Vec<_> = (0..50).map(|_| runtime.submit(&prepared, &submission).unwrap()).collect();
+    for request in &requests {
+        wait(request).result.unwrap();
+        assert!(request.wait_timeout(Duration::MAX).is_some());
+    }
+    drop(runtime.submit(&prepared, &submission).unwrap().wait());
+    // The last one is forgotten just after its owner was told.
+    while runtime.statistics().requests > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(runtime.statistics().deadlines, 0);
+}

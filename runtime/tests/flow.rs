@@ -187,3 +187,70 @@ fn a_synthetic_machine_of_two_nodes_runs_it_all() {
     assert!(tasks >= 2000 / 8);
     drop(Arc::clone(&basket));
 }
+
+#[test]
+fn a_copy_that_quits_leaves_its_input_to_the_others() {
+    for most in 1..6 {
+        let graph = Graph::new()
+            .add("s", "source", &[("count", int(1000))])
+            .add("q", "quit", &[("copies", int(3)), ("most", int(most))])
+            .add("c", "collect", &[])
+            .bounded("s -> q -> c", Some(1), None);
+        for slots in [1, 1, 2, 3] {
+            let (outcome, basket) = graph.run(slots);
+            outcome.result.unwrap();
+            assert_eq!(basket.got.lock().unwrap().len() as i64, 3 * most);
+            assert!(
+                outcome.edges.iter().all(|edge| edge.state.grown == 0),
+                "an envelope was left, unnoticed"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_side_input_that_is_taken_frees_the_budget_for_the_others() {
+    // 160 bytes an envelope. The first side holds three when the second one finds the budget used up; it then ends
+    // without another, and nobody but the box that takes it can tell the second.
+    let graph = Graph::new()
+        .add("one", "source", &[("count", int(80)), ("rows", int(20))])
+        .add("two", "source", &[("count", int(260)), ("rows", int(20))])
+        .add("s", "source", &[("count", int(10))])
+        .add("h", "head", &[("most", int(3))])
+        .add("a", "add_side", &[])
+        .add("b", "add_side", &[])
+        .add("c", "collect", &[])
+        .chain("s -> a -> b -> c")
+        .bounded("one -> h", Some(3), None)
+        .chain("h -> a.side")
+        .chain("two -> b.side");
+    let (outcome, basket) = within_budget(&graph, 2400);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 10);
+}
+
+#[test]
+fn closing_an_input_frees_the_budget_for_the_others() {
+    let graph = Graph::new()
+        .add("t", "source", &[("count", int(1000)), ("rows", int(16))])
+        .add("side", "source", &[("count", int(64)), ("rows", int(16))])
+        .add("s", "source", &[("count", int(1))])
+        .add("x", "hold_then_close", &[])
+        .add("a", "add_side", &[])
+        .add("c", "collect", &[])
+        .chain("s -> x.a")
+        .bounded("t -> x.b", Some(100), None)
+        .chain("x -> a -> c")
+        .chain("side -> a.side");
+    let (outcome, basket) = within_budget(&graph, 1024);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 1);
+}
+
+/// One slot runs the sources in the order in which they stand, so that the budget is short where the test says.
+fn within_budget(graph: &Graph, memory_bytes: usize) -> (boxwork_runtime::request::Outcome, Arc<Basket>) {
+    let runtime = Runtime::start(Config::flat(1)).unwrap();
+    let prepared = graph.prepare();
+    let submission = Submission { memory_bytes: Some(memory_bytes), ..Submission::default() };
+    (wait(&runtime.submit(&prepared, &submission).unwrap()), basket(&prepared))
+}

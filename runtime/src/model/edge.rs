@@ -21,6 +21,17 @@ pub(crate) enum Offered {
     Closed,
 }
 
+/// What a consumer's closing of an edge leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// Envelopes wait for the other consumers, who may not have been told of them.
+    Left,
+    /// Others still take from it, and nothing waits.
+    Others,
+    /// Nobody takes from it any more: the producers must be told; `freed` as in [`Popped`].
+    Closed { freed: bool },
+}
+
 /// An envelope taken from an edge.
 pub(crate) struct Popped {
     pub(crate) envelope: Envelope,
@@ -38,7 +49,8 @@ struct Inner {
     queue: VecDeque<Envelope>,
     state: EdgeState,
     producers_open: usize,
-    consumers_open: usize,
+    /// The consumers that have not closed it.
+    consumers_open: Vec<usize>,
     sequence: u64,
 }
 
@@ -70,7 +82,7 @@ impl Edge {
             queue: VecDeque::new(),
             state,
             producers_open: producers.len(),
-            consumers_open: consumers.len(),
+            consumers_open: consumers.clone(),
             sequence: 0,
         };
         Self {
@@ -155,20 +167,28 @@ impl Edge {
         inner.state.ended
     }
 
-    /// One consumer has closed it. True when it was the last: the producers must be told.
-    pub(crate) fn close(&self, ledger: &Ledger) -> bool {
-        let dropped = {
+    /// One consumer has closed it. Under the lock of `offer`: an envelope that came before waits and is seen here,
+    /// the producer of a later one sees that this consumer has gone.
+    pub(crate) fn close(&self, consumer: usize, ledger: &Ledger) -> Closing {
+        let (dropped, freed) = {
             let mut inner = self.inner.lock();
-            inner.consumers_open -= 1;
-            if inner.consumers_open > 0 {
-                return false;
+            inner.consumers_open.retain(|other| *other != consumer);
+            if !inner.consumers_open.is_empty() {
+                return if inner.queue.is_empty() { Closing::Others } else { Closing::Left };
             }
             inner.state.closed = true;
             self.empty(&mut inner, ledger)
         };
         // Freed outside the lock: dropping columns may run foreign code.
         drop(dropped);
-        true
+        Closing::Closed { freed }
+    }
+
+    /// The first consumer, from the `nth` on in turn, that has not closed it and fits.
+    pub(crate) fn find_open(&self, nth: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let inner = self.inner.lock();
+        let (before, from) = inner.consumers_open.split_at(nth % inner.consumers_open.len().max(1));
+        from.iter().chain(before).copied().find(|consumer| fits(*consumer))
     }
 
     /// Drops what waits; the request is over.
@@ -177,22 +197,27 @@ impl Edge {
         drop(dropped);
     }
 
-    fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> VecDeque<Envelope> {
+    /// Takes all that waits; the second is whether the request's budget has room again.
+    fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (VecDeque<Envelope>, bool) {
+        let mut freed = false;
         for envelope in &inner.queue {
-            ledger.release(envelope);
+            freed |= ledger.release(envelope);
         }
         inner.state.envelopes = 0;
         inner.state.bytes = 0;
         inner.state.wanted = false;
         self.waiting.store(0, Ordering::Release);
-        std::mem::take(&mut inner.queue)
+        (std::mem::take(&mut inner.queue), freed)
     }
 
-    /// Doubles the bounds, to end a stall.
+    /// Doubles the bound that is reached, to end a stall.
     pub(crate) fn grow(&self) {
         let state = &mut self.inner.lock().state;
-        state.envelopes_max = state.envelopes_max.saturating_mul(2).max(state.envelopes + 1);
-        state.bytes_max = state.bytes_max.saturating_mul(2);
+        if state.envelopes >= state.envelopes_max {
+            state.envelopes_max = state.envelopes_max.saturating_mul(2);
+        } else {
+            state.bytes_max = state.bytes_max.saturating_mul(2);
+        }
         state.wanted = false;
         state.grown += 1;
     }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
-use super::box_state::Notified;
-use super::edge::Offered;
-use super::{Model, add, panic_message};
+use super::edge::{Closing, Offered};
+use super::{Model, add};
 use crate::envelope::Envelope;
 use crate::operator::{BoxError, Cancelled, Context, Flow, Host, Mode, Operator, Problem, Pushed};
+use crate::prepare::panic_message;
 use crate::request::RequestError;
 use crate::sync::{Ordering, fence};
 
@@ -170,7 +170,7 @@ impl Model {
             running.finishing = true;
             return self.finish(cell_idx, running, woken);
         }
-        if !running.sides_complete && !self.take_sides(cell_idx, running) {
+        if !running.sides_complete && !self.take_sides(cell_idx, running, woken) {
             return Step::Idle;
         }
         if let Some(reorder) = cell.reorder {
@@ -227,6 +227,8 @@ impl Model {
         match flow {
             Flow::Done => {
                 running.finishing = true;
+                // At once, and not when its last results have found room: others may wait for these inputs.
+                self.close_inputs(cell_idx, running, woken);
                 if self.flush(cell_idx, running, woken) {
                     self.finish(cell_idx, running, woken)
                 } else {
@@ -260,7 +262,7 @@ impl Model {
     }
 
     /// Takes all envelopes of the side inputs, once they have ended.
-    fn take_sides(&self, cell_idx: usize, running: &mut Running) -> bool {
+    fn take_sides(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
         let ports =
             || self.boxes[cell_idx].inputs.iter().enumerate().filter(|(_, port)| port.mode == Mode::Side);
         if !ports().all(|(_, port)| port.edges.iter().all(|edge| self.edges[*edge].has_end())) {
@@ -270,6 +272,9 @@ impl Model {
             for edge in &port.edges {
                 // They stay charged to nobody from here on: the copies hold them until the request ends.
                 while let Some(popped) = self.edges[*edge].pop(&self.ledger) {
+                    if popped.freed {
+                        self.notify_budget(woken);
+                    }
                     add(&self.boxes[cell_idx].counters.rows_in, popped.envelope.rows() as u64);
                     running.sides[input].push(popped.envelope);
                 }
@@ -317,11 +322,7 @@ impl Model {
             }
             reorder.copies_open -= 1;
         }
-        for (input, port) in cell.inputs.iter().enumerate() {
-            if !std::mem::replace(&mut running.closed_inputs[input], true) {
-                self.close_edges(&port.edges, woken);
-            }
-        }
+        self.close_inputs(cell_idx, running, woken);
         for edge in cell.outputs.iter().flatten() {
             let edge = &self.edges[*edge];
             if edge.end() {
@@ -333,12 +334,28 @@ impl Model {
         Step::Done
     }
 
-    fn close_edges(&self, edges: &[usize], woken: &mut Woken) {
-        for edge in edges {
-            let edge = &self.edges[*edge];
-            if edge.close(&self.ledger) {
-                for producer in &edge.producers {
-                    self.notify(*producer, WokenBy::Room, woken);
+    fn close_inputs(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) {
+        for (input, closed) in running.closed_inputs.iter_mut().enumerate() {
+            if !std::mem::replace(closed, true) {
+                self.close_edges(cell_idx, input, woken);
+            }
+        }
+    }
+
+    fn close_edges(&self, cell_idx: usize, input: usize, woken: &mut Woken) {
+        for edge_idx in &self.boxes[cell_idx].inputs[input].edges {
+            let edge = &self.edges[*edge_idx];
+            match edge.close(cell_idx, &self.ledger) {
+                // This copy may be the only one that was told of what waits.
+                Closing::Left => self.notify_one_consumer(*edge_idx, woken),
+                Closing::Others => {}
+                Closing::Closed { freed } => {
+                    for producer in &edge.producers {
+                        self.notify(*producer, WokenBy::Room, woken);
+                    }
+                    if freed {
+                        self.notify_budget(woken);
+                    }
                 }
             }
         }
@@ -356,27 +373,20 @@ impl Model {
         }
     }
 
-    /// Tells one free copy; where all are busy, one of those that run, which then looks again.
+    /// Tells one free copy; where all are busy, one of those that run, which then looks again. A copy that has
+    /// closed the edge is not told: it would take nothing and tell nobody.
     fn notify_one_consumer(&self, edge_idx: usize, woken: &mut Woken) {
         let edge = &self.edges[edge_idx];
-        let [only] = edge.consumers[..] else {
-            let first = edge.turn.fetch_add(1, Ordering::Relaxed);
-            let turn = |nth: usize| edge.consumers[(first + nth) % edge.consumers.len()];
-            let free = (0..edge.consumers.len()).map(turn).find(|copy| self.boxes[*copy].state.is_idle());
-            if let Some(copy) = free
-                && self.notify(copy, WokenBy::Input, woken) == Notified::Plan
-            {
-                return;
-            }
-            // None was free a moment ago. One is enough: a copy looks for more before it waits.
-            for copy in (0..edge.consumers.len()).map(turn) {
-                if self.notify(copy, WokenBy::Input, woken) != Notified::Done {
-                    return;
-                }
-            }
+        if let [only] = edge.consumers[..] {
+            self.notify(only, WokenBy::Input, woken);
             return;
-        };
-        self.notify(only, WokenBy::Input, woken);
+        }
+        let first = edge.turn.fetch_add(1, Ordering::Relaxed);
+        let free = edge.find_open(first, |copy| self.boxes[copy].state.is_idle());
+        if let Some(copy) = free.or_else(|| edge.find_open(first, |_| true)) {
+            // Whatever it does now, it looks at the edge before it waits; or it closes it, and tells another.
+            self.notify(copy, WokenBy::Input, woken);
+        }
     }
 
     /// Tells the producers that wait for the request's budget.
@@ -459,8 +469,7 @@ impl Host for Firing<'_> {
         if !std::mem::replace(&mut self.closed_inputs[input], true) {
             self.progressed = true;
             self.sides[input].clear();
-            let model = self.model;
-            model.close_edges(&model.boxes[self.cell_idx].inputs[input].edges, self.woken);
+            self.model.close_edges(self.cell_idx, input, self.woken);
         }
     }
 

@@ -11,14 +11,17 @@ use crate::operator::Mode;
 
 /// How often an edge grows for a consumer that has all its inputs waiting and still takes nothing.
 const GROWTHS_MAX: usize = 4;
-/// An edge grows no further than this where the request has no budget.
+/// An edge that holds this many bytes grows no further, whatever the request's budget.
 const GROWN_BYTES_MAX: usize = 1 << 30;
+/// An edge that holds this many envelopes grows no further: mapped ones count no bytes.
+const GROWN_ENVELOPES_MAX: usize = 1 << 20;
 
 /// Ends the stall by growing an edge, and gives the tasks that follow; or tells who waits for what.
 pub(super) fn grow(model: &Model) -> Result<Woken, String> {
-    let smallest = (0..model.edges.len())
-        .filter(|edge| can_help(model, *edge))
-        .min_by_key(|edge| model.edges[*edge].state().bytes_max);
+    let smallest = (0..model.edges.len()).filter(|edge| can_help(model, *edge)).min_by_key(|edge| {
+        let state = model.edges[*edge].state();
+        (state.bytes, state.envelopes)
+    });
     let mut woken = Woken::default();
     if let Some(edge) = smallest {
         let edge = &model.edges[edge];
@@ -33,7 +36,8 @@ pub(super) fn grow(model: &Model) -> Result<Woken, String> {
 fn can_help(model: &Model, edge_idx: usize) -> bool {
     let edge = &model.edges[edge_idx];
     let state = edge.state();
-    if !state.wanted || state.closed || !model.ledger.has_room() || state.bytes_max >= GROWN_BYTES_MAX {
+    let too_large = state.bytes >= GROWN_BYTES_MAX || state.envelopes >= GROWN_ENVELOPES_MAX;
+    if !state.wanted || state.closed || too_large || !model.ledger.has_room() {
         return false;
     }
     let starved = edge.consumers.iter().any(|consumer| {

@@ -1,12 +1,12 @@
 //! Blocking classes: named kinds of blocking operations, each with its own limit of operations in flight.
 //!
 //! Invariants: at most `limit` permits are out; waiters are served by request age, then arrival; a permit that is
-//! released goes to the first waiter and is never free while one waits; a cancelled waiter leaves at once.
+//! released goes to the first waiter and is never free while one waits; a cancelled waiter leaves at once. A thread
+//! that waits holding its slot (at the thread cap) comes before all others, as they may need that very slot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::queues::Task;
 use crate::request::RequestId;
 use crate::statistics::ClassStatistics;
 use crate::sync::{Mailbox, Mutex};
@@ -19,41 +19,54 @@ pub(crate) enum Permit {
 }
 
 /// Who waits for a permit.
-enum Waiter {
-    /// A thread in `detached`; it holds no slot.
+enum Waiter<T> {
+    /// A thread in `detached`.
     Thread(Arc<Mailbox<Permit>>),
     /// A task of a box that declares its class; no thread waits with it.
-    Task(Task),
+    Task(T),
 }
 
-/// Tasks that come back from a class: planned again by the caller.
-pub(crate) enum Admission {
+/// What a class says to a task that is about to start.
+pub(crate) enum Admission<T> {
     /// The permit is the task's.
-    Permitted(Task),
+    Permitted(T),
     /// The request is stopping: the task only drains, and needs no permit.
-    Draining(Task),
+    Draining(T),
     /// The class keeps the task until a permit is free.
     Later,
 }
 
-struct State {
+/// What a class says to a thread.
+pub(crate) enum Entered {
+    Now(Permit),
+    /// It is told here.
+    Waits(Arc<Mailbox<Permit>>),
+}
+
+type Waiters<T> = BTreeMap<(RequestId, u64), Waiter<T>>;
+
+struct State<T> {
     limit: usize,
     in_flight: usize,
     arrivals: u64,
-    waiters: BTreeMap<(RequestId, u64), Waiter>,
+    /// Threads that wait holding their slots.
+    holding: Waiters<T>,
+    waiters: Waiters<T>,
     statistics: ClassStatistics,
 }
 
-/// One blocking class.
-pub(crate) struct Class {
-    state: Mutex<State>,
+/// One blocking class, of tasks of type `T`.
+pub(crate) struct Class<T> {
+    pub(crate) name: String,
+    state: Mutex<State<T>>,
 }
 
-impl Class {
+impl<T> Class<T> {
     pub(crate) fn new(name: &str, limit: usize) -> Self {
         let statistics = ClassStatistics { name: name.to_owned(), limit, ..ClassStatistics::default() };
-        let state = State { limit, in_flight: 0, arrivals: 0, waiters: BTreeMap::new(), statistics };
-        Self { state: Mutex::new(state) }
+        let (holding, waiters) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { limit, in_flight: 0, arrivals: 0, holding, waiters, statistics };
+        Self { name: name.to_owned(), state: Mutex::new(state) }
     }
 
     /// Takes a permit if one is free.
@@ -62,43 +75,52 @@ impl Class {
     }
 
     /// Takes a permit for a task, or keeps the task until one is free.
-    pub(crate) fn admit(&self, task: Task) -> Admission {
+    pub(crate) fn admit(
+        &self,
+        request: RequestId,
+        task: T,
+        is_stopping: impl Fn(&T) -> bool,
+    ) -> Admission<T> {
         let mut state = self.state.lock();
-        // Under the lock, as in `acquire`.
-        if task.model.is_stopping() {
+        // Under the lock, as in `enter`.
+        if is_stopping(&task) {
             return Admission::Draining(task);
         }
         if state.try_acquire() {
             return Admission::Permitted(task);
         }
-        let key = state.arrival(task.model.id());
+        let key = state.arrival(request);
         state.waiters.insert(key, Waiter::Task(task));
         Admission::Later
     }
 
-    /// Waits for a permit; the caller holds no slot.
-    pub(crate) fn acquire(&self, request: RequestId, is_stopping: &dyn Fn() -> bool) -> Permit {
-        let mailbox = {
-            let mut state = self.state.lock();
-            // Under the lock: a request that stops later finds this waiter in the queue when it cancels.
-            if is_stopping() {
-                return Permit::Cancelled;
-            }
-            if state.try_acquire() {
-                return Permit::Granted;
-            }
-            let mailbox = Arc::new(Mailbox::new());
-            let key = state.arrival(request);
-            state.waiters.insert(key, Waiter::Thread(Arc::clone(&mailbox)));
-            mailbox
-        };
-        mailbox.take()
+    /// A thread asks for a permit; `holding` says that it keeps its slot meanwhile.
+    pub(crate) fn enter(&self, request: RequestId, holding: bool, is_stopping: impl Fn() -> bool) -> Entered {
+        let mut state = self.state.lock();
+        // Under the lock: a request that stops later finds this waiter in the queue when it cancels.
+        if is_stopping() {
+            return Entered::Now(Permit::Cancelled);
+        }
+        if state.try_acquire() {
+            return Entered::Now(Permit::Granted);
+        }
+        let mailbox = Arc::new(Mailbox::new());
+        let key = state.arrival(request);
+        let queue = if holding { &mut state.holding } else { &mut state.waiters };
+        queue.insert(key, Waiter::Thread(Arc::clone(&mailbox)));
+        Entered::Waits(mailbox)
+    }
+
+    /// Whether a thread waits here that holds a slot.
+    pub(crate) fn blocks_a_slot(&self) -> bool {
+        !self.state.lock().holding.is_empty()
     }
 
     /// Gives a permit back. A task that it passes to comes back, to be planned by the caller.
-    pub(crate) fn release(&self) -> Option<Task> {
+    pub(crate) fn release(&self) -> Option<T> {
         let mut state = self.state.lock();
-        match state.waiters.pop_first() {
+        let first = state.holding.pop_first().or_else(|| state.waiters.pop_first());
+        match first {
             None => {
                 state.in_flight -= 1;
                 None
@@ -118,22 +140,19 @@ impl Class {
     }
 
     /// Sends a request's waiters away. Its tasks come back, to be planned without a permit: they only drain.
-    pub(crate) fn cancel(&self, request: RequestId) -> Vec<Task> {
-        let (mut tasks, mut threads) = (Vec::new(), Vec::new());
-        {
-            let mut state = self.state.lock();
-            let keys: Vec<_> =
-                state.waiters.range((request, 0)..=(request, u64::MAX)).map(|(key, _)| *key).collect();
-            for key in keys {
-                match state.waiters.remove(&key) {
-                    Some(Waiter::Task(task)) => tasks.push(task),
-                    Some(Waiter::Thread(mailbox)) => threads.push(mailbox),
-                    None => {}
-                }
+    pub(crate) fn cancel(&self, request: RequestId) -> Vec<T> {
+        let left: Vec<_> = {
+            let state = &mut *self.state.lock();
+            let of_request = (request, 0)..=(request, u64::MAX);
+            let queues = [&mut state.holding, &mut state.waiters].into_iter();
+            queues.flat_map(|queue| queue.extract_if(of_request.clone(), |_, _| true)).collect()
+        };
+        let mut tasks = Vec::new();
+        for (_, waiter) in left {
+            match waiter {
+                Waiter::Task(task) => tasks.push(task),
+                Waiter::Thread(mailbox) => mailbox.put(Permit::Cancelled),
             }
-        }
-        for mailbox in threads {
-            mailbox.put(Permit::Cancelled);
         }
         tasks
     }
@@ -143,7 +162,7 @@ impl Class {
     }
 }
 
-impl State {
+impl<T> State<T> {
     fn try_acquire(&mut self) -> bool {
         if self.in_flight >= self.limit {
             return false;
@@ -175,6 +194,11 @@ impl<T> AttachQueue<T> {
     pub(crate) fn push(&mut self, request: RequestId, waiter: T) {
         self.arrivals += 1;
         self.waiters.insert((request, self.arrivals), waiter);
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {

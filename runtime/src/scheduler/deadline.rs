@@ -1,7 +1,6 @@
 //! Deadlines: one thread, started with the first of them, cancels requests whose time is over.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -19,8 +18,8 @@ pub(super) struct Deadlines {
 
 #[derive(Default)]
 struct State {
-    pending: BinaryHeap<Reverse<(Instant, RequestId)>>,
-    models: std::collections::BTreeMap<RequestId, Weak<Model>>,
+    pending: BTreeSet<(Instant, RequestId)>,
+    models: BTreeMap<RequestId, (Instant, Weak<Model>)>,
     stopped: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,8 +31,8 @@ impl Deadlines {
 
     pub(super) fn add(&self, scheduler: &Arc<Scheduler>, deadline: Instant, model: &Arc<Model>) {
         let mut state = self.state.0.lock();
-        state.pending.push(Reverse((deadline, model.id())));
-        state.models.insert(model.id(), Arc::downgrade(model));
+        state.pending.insert((deadline, model.id()));
+        state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
         if state.thread.is_none() {
             // Weak: the scheduler joins this thread when it shuts down, and must not be kept alive by it.
             let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.state));
@@ -42,6 +41,19 @@ impl Deadlines {
             state.thread = spawned.spawn(move || watch(&shared, &scheduler)).ok();
         }
         self.state.1.notify_one();
+    }
+
+    /// The request has ended.
+    pub(super) fn remove(&self, request: RequestId) {
+        let mut state = self.state.0.lock();
+        if let Some((deadline, _)) = state.models.remove(&request) {
+            state.pending.remove(&(deadline, request));
+        }
+    }
+
+    /// Deadlines that are watched.
+    pub(super) fn count(&self) -> usize {
+        self.state.0.lock().models.len()
     }
 
     pub(super) fn stop(&self) {
@@ -60,22 +72,21 @@ impl Deadlines {
 fn watch((state, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler>) {
     let mut state = state.lock();
     while !state.stopped {
-        match state.pending.peek() {
+        match state.pending.first().copied() {
             None => changed.wait(&mut state),
-            Some(Reverse((deadline, _))) if *deadline > Instant::now() => {
-                let deadline = *deadline;
+            Some((deadline, _)) if deadline > Instant::now() => {
                 changed.wait_until(&mut state, deadline);
             }
-            Some(Reverse((_, request))) => {
-                let request = *request;
-                state.pending.pop();
-                let model = state.models.remove(&request).and_then(|model| model.upgrade());
-                if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
-                    // Cancelling takes other locks; new deadlines must not wait for them.
-                    parking_lot::MutexGuard::unlocked(&mut state, || {
+            Some(due) => {
+                state.pending.remove(&due);
+                let model = state.models.remove(&due.1).and_then(|(_, model)| model.upgrade());
+                // Cancelling takes other locks, and the model's last owner drops what people wrote: new deadlines
+                // must not wait for that.
+                parking_lot::MutexGuard::unlocked(&mut state, || {
+                    if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
                         scheduler.cancel(&model, RequestError::DeadlinePassed);
-                    });
-                }
+                    }
+                });
             }
         }
     }

@@ -51,6 +51,11 @@ impl RequestQueues {
         task
     }
 
+    /// Whether a task that waits here fits; the oldest are asked first.
+    pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
+        self.queues.lock().values().flatten().any(fits)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }

@@ -24,39 +24,30 @@ impl Scheduler {
     pub(super) fn next_task(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
         let task = self.look(slot)?;
         slot.ticks = slot.ticks.wrapping_add(1);
-        if std::mem::take(&mut slot.searching) {
-            self.end_search(slot);
-        }
+        self.crew.end_search(slot, || self.any_work());
         Some(task)
-    }
-
-    /// A search ends. The node's last searcher that leaves work behind wakes another: publishers who saw it search
-    /// have woken nobody.
-    pub(super) fn end_search(&self, slot: &Slot) {
-        if self.nodes[slot.node].sleep.end_search() && self.any_work() {
-            self.publish(slot.node, Some(slot.idx));
-        }
     }
 
     fn look(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
         let counters = &self.slots[slot.idx].counters;
-        let node = &self.nodes[slot.node];
+        let queues = &self.queues[slot.node];
         if slot.ticks % TICKS_PER_FAIR_LOOK == TICKS_PER_FAIR_LOOK - 1
-            && let Some(task) = node.queues.pop()
+            && let Some(task) = queues.pop()
         {
             count(&counters.from_node);
+            self.crew.publish_left(slot);
             return Some(task);
         }
         if let Some(task) = slot.deque.pop() {
             return Some(task);
         }
-        slot.searching = slot.searching || node.sleep.try_search();
+        self.crew.try_search(slot);
         if slot.searching
             && let Some(task) = self.steal(slot, |distance| distance < Distance::Remote)
         {
             return Some(task);
         }
-        if let Some(task) = node.queues.pop() {
+        if let Some(task) = queues.pop() {
             count(&counters.from_node);
             return Some(task);
         }
@@ -66,8 +57,8 @@ impl Scheduler {
         if !slot.searching {
             return None;
         }
-        for other in &node.others {
-            if let Some(task) = self.nodes[*other].queues.pop() {
+        for other in self.crew.others(slot.node) {
+            if let Some(task) = self.queues[*other].pop() {
                 count(&counters.from_other_nodes);
                 return Some(task);
             }
@@ -109,13 +100,13 @@ impl Scheduler {
         model.home.store(slot.node, Ordering::Relaxed);
         let mut woken = model.start();
         for (cell, _) in woken.drain() {
-            self.nodes[slot.node].queues.push(Task { model: Arc::clone(&model), cell });
+            self.queues[slot.node].push(Task { model: Arc::clone(&model), cell });
         }
         self.release(&model);
-        let task = self.nodes[slot.node].queues.pop();
+        let task = self.queues[slot.node].pop();
         // This slot takes one; the others are for whoever wakes.
-        if !self.nodes[slot.node].queues.is_empty() && !slot.searching {
-            self.publish(slot.node, Some(slot.idx));
+        if !self.queues[slot.node].is_empty() && !slot.searching {
+            self.crew.publish(slot.node, Some(slot.idx));
         }
         count(&self.slots[slot.idx].counters.from_node);
         task
@@ -125,6 +116,10 @@ impl Scheduler {
     pub(super) fn release(&self, model: &Arc<crate::model::Model>) {
         if model.release() {
             let mut woken = model.settle();
+            if woken.is_empty() {
+                self.requests.lock().remove(&model.id());
+                self.deadlines.remove(model.id());
+            }
             for (cell, _) in woken.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });
             }

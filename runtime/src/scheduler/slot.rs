@@ -61,7 +61,7 @@ pub(crate) enum Message {
 /// Where one thread parks.
 pub(crate) type Seat = Arc<Mailbox<Message>>;
 
-/// Resting slots, parked backup threads and threads that wait to attach; under the scheduler's pool lock.
+/// Resting slots, parked backup threads and threads that wait to attach; under the crew's lock.
 pub(crate) struct Pool {
     resting: Vec<Box<Slot>>,
     backups: Vec<Seat>,
@@ -70,18 +70,6 @@ pub(crate) struct Pool {
     pub(crate) threads: usize,
     threads_max: usize,
     exiting: bool,
-}
-
-/// What became of a slot that a thread gives up to block.
-pub(crate) enum GivenAway {
-    /// Another thread holds it, or it rests.
-    Gone,
-    /// It went to rest: the caller looks at the queues once more.
-    Rests,
-    /// A new thread must be made for it.
-    NeedsThread(Box<Slot>),
-    /// The thread cap is reached: the caller keeps it.
-    Kept(Box<Slot>),
 }
 
 impl Pool {
@@ -118,23 +106,22 @@ impl Pool {
         None
     }
 
-    /// Gives a slot away whose thread goes to block. `idle`: nothing waits for it to be done.
-    pub(crate) fn give_away(&mut self, slot: Box<Slot>, idle: bool) -> GivenAway {
-        if self.backups.len() > self.resting.len() {
-            if idle {
-                self.resting.push(slot);
-                return GivenAway::Rests;
-            }
-            if let Some(backup) = self.backups.pop() {
-                backup.put(Message::Slot(slot));
-                return GivenAway::Gone;
-            }
-        }
-        if self.threads < self.threads_max {
-            self.threads += 1;
-            return GivenAway::NeedsThread(slot);
-        }
-        GivenAway::Kept(slot)
+    /// Whether a backup is parked that no resting slot needs.
+    pub(crate) fn has_spare_backup(&self) -> bool {
+        self.backups.len() > self.resting.len()
+    }
+
+    /// A slot rests whose thread goes to block; a spare backup is there for it.
+    pub(crate) fn rest_unseated(&mut self, slot: Box<Slot>) {
+        assert!(self.has_spare_backup(), "a slot would rest with no thread to wake");
+        self.resting.push(slot);
+    }
+
+    /// Counts one more thread, if the cap allows it.
+    pub(crate) fn try_add_thread(&mut self) -> bool {
+        let below = self.threads < self.threads_max;
+        self.threads += usize::from(below);
+        below
     }
 
     /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing).
@@ -160,5 +147,15 @@ impl Pool {
         self.exiting = true;
         self.resting.clear();
         std::mem::take(&mut self.backups)
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn check(&self) -> usize {
+        assert!(self.backups.len() >= self.resting.len(), "a resting slot has no backup thread");
+        assert!(
+            self.resting.is_empty() || self.attaching.is_empty(),
+            "a slot rests while a thread waits for one"
+        );
+        self.resting.len()
     }
 }

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::blocking::{Admission, Permit};
+use super::blocking::{Admission, Class, Entered, Permit};
+use super::crew::GivenAway;
 use super::queues::Task;
-use super::slot::{GivenAway, Message, Seat, Slot};
+use super::slot::{Message, Seat, Slot};
 use super::{Scheduler, count};
 use crate::model::{After, Detacher, Model, Woken, WokenBy};
 use crate::operator::Cancelled;
@@ -29,14 +30,18 @@ impl Worker {
 
     /// The thread's life.
     pub(super) fn run(mut self) {
+        let _guard = AbortOnPanic;
+        let scheduler = Arc::clone(&self.scheduler);
+        let any_work = || scheduler.any_work();
         while self.hold() {
-            let scheduler = Arc::clone(&self.scheduler);
-            match self.slot.as_mut().and_then(|slot| scheduler.next_task(slot)) {
-                Some(task) => {
-                    self.run_task(task);
-                    self.pass_to_attaching();
-                }
-                None => self.rest(),
+            // Whoever waits to attach comes before new tasks.
+            scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
+            let Some(slot) = &mut self.slot else { continue };
+            if let Some(task) = scheduler.next_task(slot) {
+                self.run_task(task);
+            } else if let Some(slot) = self.slot.take() {
+                count(&scheduler.slots[slot.idx].counters.parks);
+                scheduler.crew.rest(slot, &self.seat, any_work);
             }
         }
     }
@@ -57,7 +62,7 @@ impl Worker {
 
     fn receive(&mut self, slot: Box<Slot>) {
         if self.scheduler.pin
-            && let Some(os_idx) = self.scheduler.topology.os_idx(slot.idx)
+            && let Some(os_idx) = self.scheduler.topology().os_idx(slot.idx)
             && self.pinned != Some(os_idx)
         {
             // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
@@ -75,7 +80,7 @@ impl Worker {
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
         {
-            match class.admit(task) {
+            match class.admit(task.model.id(), task, |task| task.model.is_stopping()) {
                 Admission::Permitted(admitted) => {
                     admitted.model.permit(admitted.cell).store(true, Ordering::Relaxed);
                     task = admitted;
@@ -118,106 +123,25 @@ impl Worker {
         }
     }
 
-    /// At a task's end: whoever waits to attach comes first.
-    fn pass_to_attaching(&mut self) {
-        let scheduler = &self.scheduler;
-        if scheduler.attaching.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let receiver = scheduler.pool.lock().pass_to_attaching(&self.seat);
-        if let (Some(receiver), Some(slot)) = (receiver, self.slot.take_if(|_| true)) {
-            scheduler.attaching.fetch_sub(1, Ordering::AcqRel);
-            count(&scheduler.slots[slot.idx].counters.hand_overs);
-            receiver.put(Message::Slot(slot));
-        }
-    }
-
-    /// Nothing was found: the slot rests (or goes to a thread that waits to attach), the thread is a backup.
-    fn rest(&mut self) {
-        let Some(mut slot) = self.slot.take() else { return };
-        let scheduler = &self.scheduler;
-        let (idx, node) = (slot.idx, slot.node);
-        let searched = std::mem::take(&mut slot.searching);
-        let (receiver, left) = {
-            let mut pool = scheduler.pool.lock();
-            match pool.pass_to_attaching(&self.seat) {
-                Some(receiver) => (Some(receiver), Some(slot)),
-                None => {
-                    scheduler.nodes[node].sleep.sleep();
-                    (None, pool.rest(slot, &self.seat))
-                }
-            }
-        };
-        count(&scheduler.slots[idx].counters.parks);
-        match (receiver, left) {
-            (Some(receiver), Some(slot)) => {
-                scheduler.attaching.fetch_sub(1, Ordering::AcqRel);
-                receiver.put(Message::Slot(slot));
-            }
-            // The runtime shuts down: the slot is dropped, and this thread ends itself.
-            (None, Some(_)) => return self.seat.put(Message::Exit),
-            _ => {}
-        }
-        if searched {
-            scheduler.nodes[node].sleep.end_search();
-        }
-        // The last look: whoever published before the word said that we rest has woken nobody.
-        if scheduler.any_work() {
-            scheduler.publish(node, Some(idx));
-        }
-    }
-
     /// Gives the slot away before blocking; it comes back when the thread cap is reached.
     fn give_away(&mut self) -> Option<Box<Slot>> {
         let slot = self.slot.take()?;
         let scheduler = &self.scheduler;
-        let (idx, node) = (slot.idx, slot.node);
-        count(&scheduler.slots[idx].counters.hand_overs);
-        let given = {
-            let mut pool = scheduler.pool.lock();
-            if let Some(receiver) = pool.next_attaching() {
-                scheduler.attaching.fetch_sub(1, Ordering::AcqRel);
-                receiver.put(Message::Slot(slot));
-                GivenAway::Gone
-            } else {
-                let given = pool.give_away(slot, !scheduler.any_work());
-                if matches!(given, GivenAway::Rests) {
-                    scheduler.nodes[node].sleep.sleep();
-                }
-                given
-            }
-        };
-        match given {
+        count(&scheduler.slots[slot.idx].counters.hand_overs);
+        match scheduler.crew.give_away(slot, || scheduler.any_work()) {
             GivenAway::Gone => None,
-            GivenAway::Rests => {
-                if scheduler.any_work() {
-                    scheduler.publish(node, Some(idx));
-                }
-                None
-            }
-            // When the system has no thread left, the task blocks holding its slot.
-            GivenAway::NeedsThread(slot) => scheduler.spawn(slot).err().map(|(_, slot)| slot),
+            GivenAway::NeedsThread(slot) => scheduler.spawn(slot).err().map(|(_, slot)| {
+                // The system has no thread left: the task blocks holding its slot.
+                scheduler.crew.publish_left(&slot);
+                slot
+            }),
             GivenAway::Kept(slot) => Some(slot),
         }
     }
 
     /// Waits for a slot after blocking, preferring the old node.
     fn attach(&mut self, model: &Model, old: (usize, usize)) {
-        let (idx, node) = old;
-        let rested = {
-            let scheduler = &self.scheduler;
-            let mut pool = scheduler.pool.lock();
-            let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
-            let rested = pool.take_resting(rank);
-            match &rested {
-                Some(slot) => scheduler.nodes[slot.node].sleep.rouse(),
-                None => {
-                    pool.attach_later(model.id(), &self.seat);
-                    scheduler.attaching.fetch_add(1, Ordering::AcqRel);
-                }
-            }
-            rested
-        };
+        let rested = self.scheduler.crew.attach(model.id(), &self.seat, old);
         let slot = match rested {
             Some(slot) => slot,
             None => match self.seat.take() {
@@ -227,6 +151,30 @@ impl Worker {
             },
         };
         self.receive(slot);
+    }
+
+    /// Waits for a permit; a thread at the cap has kept its slot.
+    fn permit(&self, model: &Model, class: &Class<Task>, kept: bool) -> Permit {
+        match class.enter(model.id(), kept, || model.is_stopping()) {
+            Entered::Now(permit) => permit,
+            Entered::Waits(mailbox) => {
+                if kept {
+                    self.scheduler.take_permits_back(class);
+                }
+                mailbox.take()
+            }
+        }
+    }
+}
+
+/// A panic outside of the boxes is a broken invariant: a thread that ended so would keep its slot for ever.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
     }
 }
 
@@ -244,12 +192,16 @@ impl Detacher for Worker {
         let old = (slot.idx, slot.node);
         scheduler.plan(slot, model, woken);
         let class = scheduler.class(class_name);
-        let reserved =
-            model.blocking(cell) == Some(class_name) && model.permit(cell).swap(false, Ordering::AcqRel);
+        let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
+        if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
+            // Held while waiting for another class, two boxes could wait for each other.
+            scheduler.release_permit(&scheduler.class(declared));
+            reserved = false;
+        }
         let permitted = reserved || class.try_acquire();
         let begun = Instant::now();
         let kept = self.give_away();
-        let granted = permitted || class.acquire(model.id(), &|| model.is_stopping()) == Permit::Granted;
+        let granted = permitted || self.permit(model, &class, kept.is_some()) == Permit::Granted;
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.

@@ -30,6 +30,8 @@ pub fn envelope(values: impl IntoIterator<Item = u64>) -> Envelope {
 #[derive(Default)]
 pub struct Basket {
     pub got: Mutex<Vec<u64>>,
+    /// The same by the sink's number.
+    pub by_sink: Mutex<BTreeMap<usize, Vec<u64>>>,
     pub computing: AtomicUsize,
     pub computing_high: AtomicUsize,
     pub blocking: AtomicUsize,
@@ -83,6 +85,7 @@ struct Add {
     fail_at: Option<u64>,
     panic_at: Option<u64>,
     panic_detached: bool,
+    class: String,
     basket: Arc<Basket>,
 }
 fn spin(us: u64) {
@@ -110,7 +113,7 @@ impl Add {
             if self.block_us > 0 {
                 let basket = Arc::clone(&self.basket);
                 basket.computing.fetch_sub(1, Ordering::SeqCst);
-                let blocked = cx.detached("nap", || {
+                let blocked = cx.detached(&self.class, || {
                     Basket::enter(&basket.blocking, &basket.blocking_high);
                     std::thread::sleep(Duration::from_micros(self.block_us));
                     basket.blocking.fetch_sub(1, Ordering::SeqCst);
@@ -139,6 +142,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         fail_at: at("fail_at"),
         panic_at: at("panic_at"),
         panic_detached: bind.boolean("panic_detached"),
+        class: bind.text("class").to_owned(),
         basket: bind.resource("basket")?,
     }))
 }
@@ -154,6 +158,7 @@ const ADD: &[Parameter] = &[
         Default::Boolean(false),
         "panics while detached",
     ),
+    Parameter::new("class", ParameterType::Text, Default::Text("nap"), "what it blocks on"),
     BASKET,
 ];
 macro_rules! add {
@@ -176,6 +181,7 @@ add!(ADD_NAP, "add_nap", Kind::Stateless, Some("nap"));
 struct Collect {
     most: usize,
     seen: usize,
+    sink: usize,
     panic_in_drop: bool,
     basket: Arc<Basket>,
 }
@@ -185,6 +191,7 @@ impl Operator for Collect {
             let values = taken.u64s("n")?;
             self.seen += values.len();
             self.basket.got.lock().unwrap().extend(values);
+            self.basket.by_sink.lock().unwrap().entry(self.sink).or_default().extend(values);
             if self.seen >= self.most {
                 return Ok(Flow::Done);
             }
@@ -200,6 +207,7 @@ impl Drop for Collect {
 pub static COLLECT: OperatorSpec = OperatorSpec {
     parameters: &[
         count("most", i64::MAX),
+        count("sink", 0),
         Parameter::new(
             "panic_in_drop",
             ParameterType::Boolean,
@@ -213,6 +221,7 @@ pub static COLLECT: OperatorSpec = OperatorSpec {
         Ok(Box::new(Collect {
             most: bind.count("most"),
             seen: 0,
+            sink: bind.count("sink"),
             panic_in_drop: bind.boolean("panic_in_drop"),
             basket: bind.resource("basket")?,
         }))
@@ -239,6 +248,25 @@ pub static ADD_SIDE: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("add_side", "adds the side input's sum", Kind::Stateless, |_| Ok(Box::new(AddSide)))
 };
 
+/// Joins streams in any order.
+struct Gather;
+impl Operator for Gather {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static GATHER: OperatorSpec = OperatorSpec {
+    inputs: &[Input::merge("in", numbers, "streams")],
+    outputs: &[Output::new("out", numbers, "all of them")],
+    ..OperatorSpec::new("gather", "joins streams", Kind::Stateless, |_| Ok(Box::new(Gather)))
+};
+
 /// Takes all of `a` before any of `b`: with bounded edges from one source it stalls.
 struct AThenB;
 impl Operator for AThenB {
@@ -259,6 +287,125 @@ pub static A_THEN_B: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("a", numbers, "first"), Input::stream("b", numbers, "second")],
     outputs: &[Output::new("out", numbers, "both")],
     ..OperatorSpec::new("a_then_b", "one stream after the other", Kind::Stateful, |_| Ok(Box::new(AThenB)))
+};
+
+/// Hands on a few envelopes and is done, though more may come.
+struct Quit {
+    left: usize,
+}
+impl Operator for Quit {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.left == 0 {
+                return Ok(Flow::Done);
+            }
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+            self.left -= 1;
+        }
+        Ok(if self.left == 0 { Flow::Done } else { Flow::Wait })
+    }
+}
+pub static QUIT: OperatorSpec = OperatorSpec {
+    parameters: &[count("most", 1)],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the first of them")],
+    ..OperatorSpec::new("quit", "takes a few", Kind::Stateless, |bind| {
+        Ok(Box::new(Quit { left: bind.count("most") }))
+    })
+};
+
+/// Hands the first envelopes on and takes the others away.
+struct Head {
+    left: usize,
+}
+impl Operator for Head {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            if self.left > 0 {
+                self.left -= 1;
+                cx.push("out", taken)?;
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HEAD: OperatorSpec = OperatorSpec {
+    parameters: &[count("most", 1)],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the first of them")],
+    ..OperatorSpec::new("head", "the first envelopes", Kind::Stateful, |bind| {
+        Ok(Box::new(Head { left: bind.count("most") }))
+    })
+};
+
+/// Hands `a` on, and closes `b` when the first of `a` comes.
+struct HoldThenClose;
+impl Operator for HoldThenClose {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("a") else {
+                return Ok(if cx.is_ended("a") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+            cx.close("b");
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HOLD_THEN_CLOSE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("a", numbers, "numbers"), Input::stream("b", numbers, "never taken")],
+    outputs: &[Output::new("out", numbers, "those of a")],
+    ..OperatorSpec::new("hold_then_close", "closes b late", Kind::Stateful, |_| Ok(Box::new(HoldThenClose)))
+};
+
+/// Hands an envelope on and blocks until the sink has it: what was made before must be on its way.
+struct Handshake {
+    basket: Arc<Basket>,
+}
+impl Operator for Handshake {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            let wanted = taken.u64s("n")?[0];
+            cx.push("out", taken)?;
+            let got = cx.detached("handshake", || {
+                let until = std::time::Instant::now() + Duration::from_secs(20);
+                while !self.basket.got.lock().unwrap().contains(&wanted) {
+                    if std::time::Instant::now() > until {
+                        return false;
+                    }
+                    std::thread::yield_now();
+                }
+                true
+            })?;
+            if !got {
+                return Err(BoxError::new("nobody ran the sink"));
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HANDSHAKE: OperatorSpec = OperatorSpec {
+    parameters: &[BASKET],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the same")],
+    ..OperatorSpec::new("handshake", "waits for the sink", Kind::Stateful, |bind| {
+        Ok(Box::new(Handshake { basket: bind.resource("basket")? }))
+    })
+};
+
+/// Cannot be made.
+pub static UNMADE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    ..OperatorSpec::new("unmade", "panics when it is made", Kind::Stateful, |_| panic!("a panic in make"))
 };
 
 struct Stubborn;
@@ -337,6 +484,12 @@ pub fn catalog() -> Catalog {
             &COLLECT,
             &ADD_SIDE,
             &A_THEN_B,
+            &GATHER,
+            &QUIT,
+            &HEAD,
+            &HOLD_THEN_CLOSE,
+            &HANDSHAKE,
+            &UNMADE,
             &STUBBORN,
             &LEAST,
             &UNTIL_HINT,
@@ -370,6 +523,14 @@ impl Graph {
             settings.iter().position(|(key, _)| key == "copies").map(|place| settings.remove(place).1);
         let kind = Setting::Value(Value::Text(kind.into()));
         self.0.boxes.push(BoxDeclaration { name: name.into(), kind, copies, blocking: None, settings });
+        self
+    }
+
+    /// Declares the blocking class of the box added last.
+    pub fn blocking(mut self, class: &str) -> Self {
+        if let Some(last) = self.0.boxes.last_mut() {
+            last.blocking = Some(class.into());
+        }
         self
     }
 
@@ -416,7 +577,7 @@ impl Graph {
 
 /// Waits for a request; one that hangs fails the test, not the machine.
 pub fn wait(request: &boxwork_runtime::Request) -> Outcome {
-    request.wait_timeout(Duration::from_secs(60)).expect("the request hangs")
+    request.wait_timeout(Duration::from_secs(15)).expect("the request hangs")
 }
 
 pub fn basket(prepared: &Prepared) -> Arc<Basket> {

@@ -1,0 +1,253 @@
+//! The crew: slots change hands, rest and are woken. The steps are named in runtime/README.md, "Slots" and "Sleep".
+//!
+//! Here the words of `sleep.rs` and the pool of `slot.rs` are put together, and nothing is known of tasks but whether
+//! any waits: the loom models run this code with a queue of their own.
+
+use super::sleep::NodeSleep;
+use super::slot::{Message, Pool, Seat, Slot};
+use crate::request::RequestId;
+use crate::sync::{AtomicUsize, Counter, Mutex, Ordering};
+use crate::topology::Topology;
+
+/// The slots of all nodes, and the threads that have none.
+pub(super) struct Crew {
+    pub(super) topology: Topology,
+    nodes: Vec<NodeSleep>,
+    /// By node: the others, nearest first.
+    others: Vec<Vec<usize>>,
+    pool: Mutex<Pool>,
+    /// Follows the number of threads that wait to attach: a look at it needs no lock.
+    attaching: AtomicUsize,
+    wakes: Vec<Counter>,
+}
+
+/// What became of a slot that a thread gives up to block.
+pub(super) enum GivenAway {
+    /// Another thread holds it, or it rests.
+    Gone,
+    /// A new thread must be made for it; it is counted already.
+    NeedsThread(Box<Slot>),
+    /// The thread cap is reached: the caller keeps it.
+    Kept(Box<Slot>),
+}
+
+impl Crew {
+    /// A crew for the machine's slots, and these slots.
+    pub(super) fn new(topology: Topology, threads_max: usize) -> (Self, Vec<Box<Slot>>) {
+        let count = topology.slots_count();
+        let slots: Vec<_> = (0..count).map(|idx| Box::new(Slot::new(idx, topology.node(idx)))).collect();
+        let of_node = |node| slots.iter().filter(|slot| slot.node == node).count();
+        let nodes = 0..topology.nodes().len();
+        let crew = Self {
+            nodes: nodes.clone().map(|node| NodeSleep::new(of_node(node))).collect(),
+            others: nodes.map(|node| topology.node_order(node)).collect(),
+            pool: Mutex::new(Pool::new(threads_max.max(count))),
+            attaching: AtomicUsize::new(0),
+            wakes: (0..count).map(|_| Counter::new(0)).collect(),
+            topology,
+        };
+        (crew, slots)
+    }
+
+    /// The other nodes, nearest first.
+    pub(super) fn others(&self, node: usize) -> &[usize] {
+        &self.others[node]
+    }
+
+    /// How often a slot was woken.
+    pub(super) fn wakes(&self, slot: usize) -> u64 {
+        self.wakes[slot].load(Ordering::Relaxed)
+    }
+
+    /// Threads that there are.
+    pub(super) fn threads(&self) -> usize {
+        self.pool.lock().threads
+    }
+
+    /// A thread is about to be started outside [`Crew::give_away`].
+    pub(super) fn add_thread(&self) {
+        self.pool.lock().threads += 1;
+    }
+
+    /// A thread that was counted could not be started.
+    pub(super) fn drop_thread(&self) {
+        self.pool.lock().threads -= 1;
+    }
+
+    /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
+    pub(super) fn publish(&self, node: usize, near: Option<usize>) {
+        for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
+            let counts = self.nodes[node].counts();
+            if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, near)) {
+                return;
+            }
+        }
+    }
+
+    /// Wakes the resting slot of a node that is nearest to another slot. False when none rests any more.
+    fn wake(&self, node: usize, near: Option<usize>) -> bool {
+        let (mut slot, backup) = {
+            let mut pool = self.pool.lock();
+            let rank = |slot: &Slot| {
+                let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
+                (slot.node == node).then_some(distance)
+            };
+            let Some(slot) = pool.take_resting(rank) else { return false };
+            self.nodes[node].wake();
+            (slot, pool.backup())
+        };
+        slot.searching = true;
+        self.wakes[slot.idx].fetch_add(1, Ordering::Relaxed);
+        backup.put(Message::Slot(slot));
+        true
+    }
+
+    /// Begins a search, unless the slot searches already or half of its node does.
+    pub(super) fn try_search(&self, slot: &mut Slot) {
+        slot.searching = slot.searching || self.nodes[slot.node].try_search();
+    }
+
+    /// A slot has found a task (or gets another use). The node's last searcher that leaves work behind wakes another:
+    /// publishers who saw it search have woken nobody.
+    pub(super) fn end_search(&self, slot: &mut Slot, any_work: impl Fn() -> bool) {
+        if std::mem::take(&mut slot.searching) && self.nodes[slot.node].end_search() && any_work() {
+            self.publish(slot.node, Some(slot.idx));
+        }
+    }
+
+    /// Nothing was found: the slot rests, or goes to a thread that waits to attach; the caller is a backup from now
+    /// on and parks at its seat.
+    pub(super) fn rest(&self, mut slot: Box<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
+        let (idx, node) = (slot.idx, slot.node);
+        let searched = std::mem::take(&mut slot.searching);
+        let passed = {
+            let mut pool = self.pool.lock();
+            match pool.pass_to_attaching(own) {
+                Some(receiver) => Some((receiver, Message::Slot(slot))),
+                None => {
+                    self.nodes[node].sleep();
+                    // When the runtime shuts down the slot is dropped, and this thread ends itself.
+                    pool.rest(slot, own).map(|_| (Seat::clone(own), Message::Exit))
+                }
+            }
+        };
+        if let Some((receiver, message)) = passed {
+            self.count_attached(&message);
+            receiver.put(message);
+        }
+        if searched {
+            self.nodes[node].end_search();
+        }
+        // The last look: whoever published before the words said that this slot rests has woken nobody.
+        if any_work() {
+            self.publish(node, Some(idx));
+        }
+    }
+
+    /// At a task's end: the slot goes to whoever waits to attach, if anybody does, and the caller is a backup.
+    pub(super) fn pass_to_attaching(
+        &self,
+        slot: &mut Option<Box<Slot>>,
+        own: &Seat,
+        any_work: impl Fn() -> bool,
+    ) {
+        if self.attaching.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(held) = slot else { return };
+        self.end_search(held, any_work);
+        let receiver = self.pool.lock().pass_to_attaching(own);
+        if let (Some(receiver), Some(slot)) = (receiver, slot.take()) {
+            self.hand_over(&receiver, slot);
+        }
+    }
+
+    /// Gives the slot of a thread that goes to block to another one.
+    pub(super) fn give_away(&self, slot: Box<Slot>, any_work: impl Fn() -> bool) -> GivenAway {
+        let (idx, node) = (slot.idx, slot.node);
+        let mut pool = self.pool.lock();
+        if let Some(receiver) = pool.next_attaching() {
+            drop(pool);
+            self.hand_over(&receiver, slot);
+            return GivenAway::Gone;
+        }
+        if pool.has_spare_backup() {
+            if any_work() {
+                let backup = pool.backup();
+                drop(pool);
+                backup.put(Message::Slot(slot));
+                return GivenAway::Gone;
+            }
+            pool.rest_unseated(slot);
+            self.nodes[node].sleep();
+            drop(pool);
+            // As in `rest`.
+            if any_work() {
+                self.publish(node, Some(idx));
+            }
+            return GivenAway::Gone;
+        }
+        if pool.try_add_thread() {
+            return GivenAway::NeedsThread(slot);
+        }
+        drop(pool);
+        self.publish_left(&slot);
+        GivenAway::Kept(slot)
+    }
+
+    /// A thread comes back from blocking: a slot that rests, its old one or one of its old node if it can be. With
+    /// nothing it gets one at its seat, as soon as a task ends.
+    pub(super) fn attach(&self, request: RequestId, own: &Seat, old: (usize, usize)) -> Option<Box<Slot>> {
+        let (idx, node) = old;
+        let mut pool = self.pool.lock();
+        let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
+        let rested = pool.take_resting(rank);
+        match &rested {
+            Some(slot) => self.nodes[slot.node].rouse(),
+            None => {
+                pool.attach_later(request, own);
+                self.attaching.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        rested
+    }
+
+    /// Hands a slot to a thread that waited to attach. It goes on with its own task, so that what the deque holds is
+    /// for others.
+    fn hand_over(&self, receiver: &Seat, slot: Box<Slot>) {
+        let (idx, node, left) = (slot.idx, slot.node, !slot.deque.is_empty());
+        let message = Message::Slot(slot);
+        self.count_attached(&message);
+        receiver.put(message);
+        if left {
+            self.publish(node, Some(idx));
+        }
+    }
+
+    fn count_attached(&self, message: &Message) {
+        if let Message::Slot(_) = message {
+            self.attaching.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The first task of a deque wakes nobody, as its owner takes it next; this owner does not.
+    pub(super) fn publish_left(&self, slot: &Slot) {
+        if !slot.deque.is_empty() {
+            self.publish(slot.node, Some(slot.idx));
+        }
+    }
+
+    /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
+    pub(super) fn exit(&self) {
+        let parked = self.pool.lock().exit();
+        for seat in parked {
+            seat.put(Message::Exit);
+        }
+    }
+
+    /// The pool's invariants hold, and so many slots rest.
+    #[cfg(all(test, loom))]
+    pub(super) fn check(&self) -> usize {
+        self.pool.lock().check()
+    }
+}
