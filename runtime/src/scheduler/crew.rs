@@ -156,8 +156,9 @@ impl Crew {
         }
         let Some(held) = slot else { return };
         self.end_search(held, any_work);
-        let receiver = self.pool.lock().pass_to_attaching(own);
-        if let (Some(receiver), Some(slot)) = (receiver, slot.take()) {
+        // Somebody else may have served the last one: the slot leaves its place only with a receiver.
+        let Some(receiver) = self.pool.lock().pass_to_attaching(own) else { return };
+        if let Some(slot) = slot.take() {
             self.hand_over(&receiver, slot);
         }
     }
