@@ -7,7 +7,10 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use boxwork_runtime::plan::Severity;
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
+    SourceSpan, SpanContents,
+};
 use serde_json::{Value as Json, json};
 
 use crate::document::Flaw;
@@ -200,7 +203,7 @@ struct Report {
     severity: Severity,
     message: String,
     help: Option<String>,
-    snippet: Option<(NamedSource<String>, LabeledSpan)>,
+    snippet: Option<(Shown, LabeledSpan)>,
 }
 
 impl Report {
@@ -214,7 +217,7 @@ impl Report {
             let first_line = start + text[start..].lines().next().unwrap_or_default().len();
             let len = place.span.end.min(first_line.max(place.span.start)) - place.span.start;
             let label = LabeledSpan::new(Some(diagnostic.label.clone()), place.span.start, len);
-            shown.then(|| (NamedSource::new(&diagnostic.file, shown_text(text)), label))
+            shown.then(|| (Shown { name: diagnostic.file.clone(), text: shown_text(text) }, label))
         });
         let mut message = printable(&diagnostic.message);
         if snippet.is_none() {
@@ -223,6 +226,32 @@ impl Report {
         }
         let help = diagnostic.help.as_deref().map(printable);
         Self { code: diagnostic.code, severity: diagnostic.severity, message, help, snippet }
+    }
+}
+
+/// A source whose columns count characters, as everywhere else; miette's own count what a terminal shows.
+struct Shown {
+    name: String,
+    text: String,
+}
+
+impl SourceCode for Shown {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let found = self.text.read_span(span, lines_before, lines_after)?;
+        let (_, column) = line_and_column(&self.text, found.span().offset());
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name.clone(),
+            found.data(),
+            *found.span(),
+            found.line(),
+            column - 1,
+            found.line_count(),
+        )))
     }
 }
 

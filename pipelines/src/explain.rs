@@ -119,7 +119,10 @@ impl Explained<'_> {
     fn setting(&self, key: &str, setting: &Setting) -> String {
         match (setting, setting.resolve(self.values)) {
             (_, Some(value)) => format!("{key}: {value}"),
-            (Setting::Parameter(name), None) => format!("{key}: ${{{name}}}"),
+            (Setting::Parameter(name), None) => {
+                let absent = self.plan.parameters.iter().any(|known| known.name == *name && known.optional);
+                if absent { format!("{key}: absent") } else { format!("{key}: ${{{name}}}") }
+            }
             (_, None) => format!("{key}: {}", unresolved(setting)),
         }
     }

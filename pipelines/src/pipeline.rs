@@ -55,7 +55,7 @@ pub fn load_text(name: &str, text: &str) -> Result<Loaded, Vec<Diagnostic>> {
 /// When the file cannot be read, or is no text.
 pub fn read(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     let name = path.display().to_string();
-    let text = read_file(path, &name).map_err(|diagnostic| vec![diagnostic])?;
+    let text = read_file(path, &name).map_err(|diagnostic| vec![*diagnostic])?;
     Ok(read_text(&name, &text))
 }
 
@@ -158,7 +158,7 @@ impl Loaded {
         let quoted = fault.message.split('`').skip(1).step_by(2).any(tainted);
         match fault.code {
             "unread-box" | "unconnected-input" | "no-boxes" | "unused-parameter" => any,
-            "unknown-box" | "unknown-pipeline-parameter" | "wrong-value" if quoted => true,
+            "unknown-box" | "unknown-pipeline-parameter" if quoted => true,
             _ => match &fault.place {
                 Place::Whole => false,
                 Place::Parameter(name)
@@ -168,43 +168,50 @@ impl Loaded {
                 | Place::Box(name)
                 | Place::BoxKind(name)
                 | Place::BoxSetting(name, _) => tainted(name),
-                Place::Edge(idx) | Place::EdgeFrom(idx) | Place::EdgeTo(idx) => {
+                Place::Edge(idx) => {
                     let edge = &self.declaration.edges[*idx];
                     tainted(&edge.from.name) || tainted(&edge.to.name)
                 }
-                Place::Hint(idx) | Place::HintFrom(idx) | Place::HintTo(idx) => {
+                Place::EdgeFrom(idx) => tainted(&self.declaration.edges[*idx].from.name),
+                Place::EdgeTo(idx) => tainted(&self.declaration.edges[*idx].to.name),
+                Place::Hint(idx) => {
                     let hint = &self.declaration.hints[*idx];
                     tainted(&hint.from.name) || tainted(&hint.to.name)
                 }
+                Place::HintFrom(idx) => tainted(&self.declaration.hints[*idx].from.name),
+                Place::HintTo(idx) => tainted(&self.declaration.hints[*idx].to.name),
             },
         }
     }
 }
 
-fn read_file(path: &Path, name: &str) -> Result<String, Diagnostic> {
+fn read_file(path: &Path, name: &str) -> Result<String, Box<Diagnostic>> {
+    let refused = |code: &'static str, message: String, help: Option<String>| {
+        Box::new(Diagnostic::of_file(name, code, message, help))
+    };
     let unreadable = |error: std::io::Error| {
         let help = match error.kind() {
             std::io::ErrorKind::NotFound => Some("check the path".to_owned()),
             _ => None,
         };
-        Diagnostic::of_file(name, "unreadable", format!("the file cannot be read: {error}"), help)
+        refused("unreadable", format!("the file cannot be read: {error}"), help)
     };
     let mut bytes = Vec::new();
     let limit = FILE_BYTES_MAX as u64 + 1;
     File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() > FILE_BYTES_MAX {
         let message = format!("the file is larger than {} KiB: it is no pipeline", FILE_BYTES_MAX >> 10);
-        return Err(Diagnostic::of_file(name, "too-large", message, None));
+        return Err(refused("too-large", message, None));
     }
     if bytes.contains(&0) {
         let message = "the file is binary: a pipeline is YAML text".to_owned();
-        return Err(Diagnostic::of_file(name, "not-text", message, None));
+        return Err(refused("not-text", message, None));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("the file is not UTF-8: a byte of line {line} is part of no character");
         let help = Some("save it as UTF-8".to_owned());
-        Diagnostic::of_file(name, "not-text", message, help)
+        refused("not-text", message, help)
     })
 }

@@ -35,7 +35,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         if path.is_dir() {
             let mut found = Vec::new();
             if let Err(fault) = search(path, DEPTH_MAX, &mut found) {
-                diagnostics.push(fault);
+                diagnostics.push(*fault);
             } else if found.is_empty() {
                 let message = "the folder holds no *.yaml or *.yml";
                 diagnostics.push(Diagnostic::of_file(&path.display().to_string(), "no-files", message, None));
@@ -82,10 +82,10 @@ fn check_file(file: &Path, catalog: &Catalog) -> Vec<Diagnostic> {
 }
 
 /// The pipelines below a folder, by name; links to folders are not followed, hidden ones not entered.
-fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Diagnostic> {
+fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Box<Diagnostic>> {
     let unreadable = |error: io::Error| {
         let message = format!("the folder cannot be read: {error}");
-        Diagnostic::of_file(&folder.display().to_string(), "unreadable", message, None)
+        Box::new(Diagnostic::of_file(&folder.display().to_string(), "unreadable", message, None))
     };
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())

@@ -59,7 +59,8 @@ fn options() -> Options {
             flow_nesting_limit: DEPTH_MAX,
             max_nodes: NODES_COUNT_MAX,
             max_events: 4 * NODES_COUNT_MAX,
-            max_documents: 1,
+            // More than one is an error of its own.
+            max_documents: 8,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: NODES_COUNT_MAX,
@@ -90,6 +91,14 @@ fn span(location: &Location) -> Option<Span> {
     Some(Span::new(start, start + len))
 }
 
+/// Errors of the syntax know their line and column only.
+fn line_column(location: &Location, text: &str) -> Option<Span> {
+    let (line, column) = (usize::try_from(location.line()).ok()?, usize::try_from(location.column()).ok()?);
+    let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let within: usize = text[start..].chars().take(column.saturating_sub(1)).map(char::len_utf8).sum();
+    Some(Span::new(start + within, start + within))
+}
+
 /// Puts all spans within the text, and makes those of lists and maps hold their items.
 fn settle(node: &mut Marked<Node>, text: &str) {
     node.span = node.span.within(text);
@@ -112,7 +121,8 @@ fn settle(node: &mut Marked<Node>, text: &str) {
 fn flaw(error: &Error, text: &str) -> Flaw {
     let error = error.without_snippet();
     let location = error.location();
-    let place = location.as_ref().and_then(span).unwrap_or_default();
+    let place = location.as_ref().and_then(|location| span(location).or_else(|| line_column(location, text)));
+    let place = place.unwrap_or_default();
     let place = if place.start >= text.len() { last_line(text) } else { place };
     let place = if place.end <= place.start { to_line_end(place.start, text) } else { place }.within(text);
     let line = line_of(place.start, text);

@@ -131,7 +131,8 @@ impl Reader<'_> {
                 let message = format!("`{name}` stands twice in {what}");
                 let help = format!("it stands on line {line} already: rename or remove one of the two");
                 self.flaw(Flaw::error(key.span, "repeated-key", message, "again").help(help));
-                self.document.taint.names.insert(name);
+                // The first is kept whole; of a section the second's names would be missed.
+                self.document.taint.sections |= what == "a pipeline";
                 continue;
             }
             seen.insert(name.clone(), key.span.start);

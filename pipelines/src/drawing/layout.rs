@@ -94,16 +94,16 @@ pub(super) fn layout(drawing: &Drawing, sizes: &[Size]) -> Layout {
             chain.iter().flat_map(ends).collect()
         })
         .collect();
-    let top = corners.iter().map(|corner| corner.1).fold(f64::INFINITY, f64::min);
-    let top = if top.is_finite() { top } else { 0.0 };
-    let bottom = (0..count).map(|idx| centres[idx] + points[idx].height / 2.0).fold(0.0, f64::max);
+    let edges = |sign: f64| points.iter().zip(&centres).map(move |(point, y)| y + sign * point.height / 2.0);
+    let top = if points.is_empty() { 0.0 } else { edges(-1.0).fold(f64::INFINITY, f64::min) };
+    let bottom = edges(1.0).fold(top, f64::max);
     let shift = |(x, y): (f64, f64)| (x, y - top);
     let via: Vec<Vec<(f64, f64)>> = via;
     Layout {
         corners: corners.into_iter().map(shift).collect(),
         via: via.into_iter().map(|points| points.into_iter().map(shift).collect()).collect(),
         width: (x - COLUMN_GAP).max(0.0),
-        height: (bottom - top).max(0.0),
+        height: bottom - top,
     }
 }
 

@@ -11,7 +11,7 @@ const PADDING: f64 = 12.0;
 const HEAD_HEIGHT: f64 = 42.0;
 const LINE_HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 24.0;
-const TITLE_HEIGHT: f64 = 48.0;
+const TITLE_HEIGHT: f64 = 56.0;
 /// Between the lowest box over a hint and the hint, and between hints.
 const HINT_DROP: f64 = 26.0;
 
@@ -63,8 +63,8 @@ pub fn svg(drawing: &Drawing) -> String {
     let width = layout.width.max(title_width).max(legend.1) + 2.0 * MARGIN;
     let height = layout.height.max(hints.bottom) + TITLE_HEIGHT + 2.0 * MARGIN + 24.0;
     let mut head = String::new();
-    text(&mut head, (0.0, -26.0), 15.0, INK, "start", "600", &drawing.title);
-    text(&mut head, (0.0, -8.0), SMALL_PX + 1.0, FAINT, "start", "", &drawing.about);
+    text(&mut head, (0.0, -38.0), 15.0, INK, "start", "600", &drawing.title);
+    text(&mut head, (0.0, -20.0), SMALL_PX + 1.0, FAINT, "start", "", &drawing.about);
     let markers: String = [STREAM, SIDE, HINT, WRONG].map(marker).concat();
     let (dx, dy) = (MARGIN, MARGIN + TITLE_HEIGHT);
     format!(
@@ -146,7 +146,9 @@ impl Hints {
                 .iter()
                 .zip(sizes)
                 .filter(|(corner, size)| corner.0 < right && corner.0 + size.width > left);
-            let mut low = over.map(|(corner, size)| corner.1 + size.height).fold(0.0, f64::max) + HINT_DROP;
+            let boxes = over.map(|(corner, size)| corner.1 + size.height).fold(0.0, f64::max);
+            let via = layout.via.iter().flatten().filter(|(x, _)| *x < right && *x > left);
+            let mut low = via.map(|(_, y)| *y).fold(boxes, f64::max) + HINT_DROP;
             // Below the hints that are drawn already on this stretch.
             while taken.iter().any(|(l, r, y)| *l < right && *r > left && (y - low).abs() < HINT_DROP - 4.0) {
                 low += HINT_DROP - 4.0;
