@@ -16,5 +16,7 @@ pub mod topology;
 pub mod statistics;
 mod scheduler;
 mod runtime;
+#[cfg(all(test, loom))]
+mod loom_models;
 
 pub use runtime::{Config, Request, Runtime};

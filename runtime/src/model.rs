@@ -8,7 +8,7 @@
 //!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
 //! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
 
-mod box_state;
+pub(crate) mod box_state;
 mod edge;
 mod firing;
 mod hints;

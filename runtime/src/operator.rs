@@ -434,7 +434,7 @@ pub struct OperatorSpec {
     /// Makes the operator of a box (of each copy, for each request).
     pub make: fn(&Bind<'_>) -> Result<Box<dyn Operator>, BoxError>,
     /// Makes what all requests of a box share (an output file, say), once, when the pipeline is prepared.
-    pub share: Option<fn(&Bind<'_>) -> Result<Arc<dyn Any + Send + Sync>, BoxError>>,
+    pub share: Option<Share>,
     /// Which code runs (`AVX2`, say), for `explain`.
     pub code_path: Option<fn(&Arguments) -> String>,
 }
@@ -483,6 +483,10 @@ impl fmt::Debug for OperatorSpec {
 
 /// A loaded resource: a snapshot that boxes share.
 pub type Resource = Arc<dyn Any + Send + Sync>;
+/// Makes what all requests of a box share.
+pub type Share = fn(&Bind<'_>) -> Result<Resource, BoxError>;
+/// Checks arguments with no file opened; the text says what is wrong.
+pub type Check = fn(&Arguments) -> Result<(), String>;
 
 /// A kind of resource: something loaded once and shared by requests.
 pub struct ResourceSpec {
@@ -496,7 +500,7 @@ pub struct ResourceSpec {
     /// An example in YAML.
     pub example: &'static str,
     /// Checks what can be checked with no file opened: parameters that exclude each other, say.
-    pub check: Option<fn(&Arguments) -> Result<(), String>>,
+    pub check: Option<Check>,
     /// Opens or builds it.
     pub load: fn(&Bind<'_>) -> Result<Resource, BoxError>,
 }

@@ -5,9 +5,9 @@
 //! `worker.rs` what a thread does, `deadline.rs` when a request is over.
 
 mod sleep;
-mod slot;
-mod crew;
-mod blocking;
+pub(crate) mod slot;
+pub(crate) mod crew;
+pub(crate) mod blocking;
 mod queues;
 mod search;
 mod worker;
@@ -215,7 +215,7 @@ impl Scheduler {
     }
 
     /// Starts a thread that holds a slot from the start. It is counted already.
-    fn spawn(self: &Arc<Self>, slot: Box<Slot>) -> Result<(), (std::io::Error, Box<Slot>)> {
+    fn spawn(self: &Arc<Self>, slot: Slot) -> Result<(), (std::io::Error, Slot)> {
         let seat = Arc::new(Mailbox::new());
         let name = format!("boxwork-{}", self.threads.lock().len());
         let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat));

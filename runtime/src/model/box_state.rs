@@ -71,7 +71,9 @@ impl BoxState {
         if !again && self.0.compare_exchange(RUNNING, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             return false;
         }
-        self.0.store(QUEUED, Ordering::SeqCst);
+        // A swap, not a store: an event that comes between the exchange above and here must reach the next `start`
+        // through this value.
+        self.0.swap(QUEUED, Ordering::SeqCst);
         true
     }
 

@@ -10,8 +10,8 @@ use crate::sync::{AtomicUsize, Counter, Mutex, Ordering};
 use crate::topology::Topology;
 
 /// The slots of all nodes, and the threads that have none.
-pub(super) struct Crew {
-    pub(super) topology: Topology,
+pub(crate) struct Crew {
+    pub(crate) topology: Topology,
     nodes: Vec<NodeSleep>,
     /// By node: the others, nearest first.
     others: Vec<Vec<usize>>,
@@ -22,20 +22,20 @@ pub(super) struct Crew {
 }
 
 /// What became of a slot that a thread gives up to block.
-pub(super) enum GivenAway {
+pub(crate) enum GivenAway {
     /// Another thread holds it, or it rests.
     Gone,
     /// A new thread must be made for it; it is counted already.
-    NeedsThread(Box<Slot>),
+    NeedsThread(Slot),
     /// The thread cap is reached: the caller keeps it.
-    Kept(Box<Slot>),
+    Kept(Slot),
 }
 
 impl Crew {
     /// A crew for the machine's slots, and these slots.
-    pub(super) fn new(topology: Topology, threads_max: usize) -> (Self, Vec<Box<Slot>>) {
+    pub(crate) fn new(topology: Topology, threads_max: usize) -> (Self, Vec<Slot>) {
         let count = topology.slots_count();
-        let slots: Vec<_> = (0..count).map(|idx| Box::new(Slot::new(idx, topology.node(idx)))).collect();
+        let slots: Vec<_> = (0..count).map(|idx| Slot::new(idx, topology.node(idx))).collect();
         let of_node = |node| slots.iter().filter(|slot| slot.node == node).count();
         let nodes = 0..topology.nodes().len();
         let crew = Self {
@@ -50,32 +50,32 @@ impl Crew {
     }
 
     /// The other nodes, nearest first.
-    pub(super) fn others(&self, node: usize) -> &[usize] {
+    pub(crate) fn others(&self, node: usize) -> &[usize] {
         &self.others[node]
     }
 
     /// How often a slot was woken.
-    pub(super) fn wakes(&self, slot: usize) -> u64 {
+    pub(crate) fn wakes(&self, slot: usize) -> u64 {
         self.wakes[slot].load(Ordering::Relaxed)
     }
 
     /// Threads that there are.
-    pub(super) fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.pool.lock().threads
     }
 
     /// A thread is about to be started outside [`Crew::give_away`].
-    pub(super) fn add_thread(&self) {
+    pub(crate) fn add_thread(&self) {
         self.pool.lock().threads += 1;
     }
 
     /// A thread that was counted could not be started.
-    pub(super) fn drop_thread(&self) {
+    pub(crate) fn drop_thread(&self) {
         self.pool.lock().threads -= 1;
     }
 
     /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
-    pub(super) fn publish(&self, node: usize, near: Option<usize>) {
+    pub(crate) fn publish(&self, node: usize, near: Option<usize>) {
         for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
             let counts = self.nodes[node].counts();
             if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, near)) {
@@ -103,13 +103,13 @@ impl Crew {
     }
 
     /// Begins a search, unless the slot searches already or half of its node does.
-    pub(super) fn try_search(&self, slot: &mut Slot) {
+    pub(crate) fn try_search(&self, slot: &mut Slot) {
         slot.searching = slot.searching || self.nodes[slot.node].try_search();
     }
 
     /// A slot has found a task (or gets another use). The node's last searcher that leaves work behind wakes another:
     /// publishers who saw it search have woken nobody.
-    pub(super) fn end_search(&self, slot: &mut Slot, any_work: impl Fn() -> bool) {
+    pub(crate) fn end_search(&self, slot: &mut Slot, any_work: impl Fn() -> bool) {
         if std::mem::take(&mut slot.searching) && self.nodes[slot.node].end_search() && any_work() {
             self.publish(slot.node, Some(slot.idx));
         }
@@ -117,7 +117,7 @@ impl Crew {
 
     /// Nothing was found: the slot rests, or goes to a thread that waits to attach; the caller is a backup from now
     /// on and parks at its seat.
-    pub(super) fn rest(&self, mut slot: Box<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
+    pub(crate) fn rest(&self, mut slot: Slot, own: &Seat, any_work: impl Fn() -> bool) {
         let (idx, node) = (slot.idx, slot.node);
         let searched = std::mem::take(&mut slot.searching);
         let passed = {
@@ -145,12 +145,7 @@ impl Crew {
     }
 
     /// At a task's end: the slot goes to whoever waits to attach, if anybody does, and the caller is a backup.
-    pub(super) fn pass_to_attaching(
-        &self,
-        slot: &mut Option<Box<Slot>>,
-        own: &Seat,
-        any_work: impl Fn() -> bool,
-    ) {
+    pub(crate) fn pass_to_attaching(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
         if self.attaching.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -164,7 +159,7 @@ impl Crew {
     }
 
     /// Gives the slot of a thread that goes to block to another one.
-    pub(super) fn give_away(&self, slot: Box<Slot>, any_work: impl Fn() -> bool) -> GivenAway {
+    pub(crate) fn give_away(&self, slot: Slot, any_work: impl Fn() -> bool) -> GivenAway {
         let (idx, node) = (slot.idx, slot.node);
         let mut pool = self.pool.lock();
         if let Some(receiver) = pool.next_attaching() {
@@ -198,7 +193,7 @@ impl Crew {
 
     /// A thread comes back from blocking: a slot that rests, its old one or one of its old node if it can be. With
     /// nothing it gets one at its seat, as soon as a task ends.
-    pub(super) fn attach(&self, request: RequestId, own: &Seat, old: (usize, usize)) -> Option<Box<Slot>> {
+    pub(crate) fn attach(&self, request: RequestId, own: &Seat, old: (usize, usize)) -> Option<Slot> {
         let (idx, node) = old;
         let mut pool = self.pool.lock();
         let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
@@ -215,7 +210,7 @@ impl Crew {
 
     /// Hands a slot to a thread that waited to attach. It goes on with its own task, so that what the deque holds is
     /// for others.
-    fn hand_over(&self, receiver: &Seat, slot: Box<Slot>) {
+    fn hand_over(&self, receiver: &Seat, slot: Slot) {
         let (idx, node, left) = (slot.idx, slot.node, !slot.deque.is_empty());
         let message = Message::Slot(slot);
         self.count_attached(&message);
@@ -232,14 +227,14 @@ impl Crew {
     }
 
     /// The first task of a deque wakes nobody, as its owner takes it next; this owner does not.
-    pub(super) fn publish_left(&self, slot: &Slot) {
+    pub(crate) fn publish_left(&self, slot: &Slot) {
         if !slot.deque.is_empty() {
             self.publish(slot.node, Some(slot.idx));
         }
     }
 
     /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
-    pub(super) fn exit(&self) {
+    pub(crate) fn exit(&self) {
         let parked = self.pool.lock().exit();
         for seat in parked {
             seat.put(Message::Exit);
@@ -248,7 +243,7 @@ impl Crew {
 
     /// The pool's invariants hold, and so many slots rest.
     #[cfg(all(test, loom))]
-    pub(super) fn check(&self) -> usize {
+    pub(crate) fn check(&self) -> usize {
         self.pool.lock().check()
     }
 }

@@ -53,7 +53,7 @@ impl Slot {
 /// What a parked thread is told.
 pub(crate) enum Message {
     /// It holds this slot from now on.
-    Slot(Box<Slot>),
+    Slot(Slot),
     /// The runtime shuts down.
     Exit,
 }
@@ -63,7 +63,7 @@ pub(crate) type Seat = Arc<Mailbox<Message>>;
 
 /// Resting slots, parked backup threads and threads that wait to attach; under the crew's lock.
 pub(crate) struct Pool {
-    resting: Vec<Box<Slot>>,
+    resting: Vec<Slot>,
     backups: Vec<Seat>,
     attaching: AttachQueue<Seat>,
     /// Threads that there are, and may be.
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// A slot rests and its thread becomes a backup. The slot comes back when the runtime shuts down.
-    pub(crate) fn rest(&mut self, slot: Box<Slot>, own: &Seat) -> Option<Box<Slot>> {
+    pub(crate) fn rest(&mut self, slot: Slot, own: &Seat) -> Option<Slot> {
         if self.exiting {
             return Some(slot);
         }
@@ -112,7 +112,7 @@ impl Pool {
     }
 
     /// A slot rests whose thread goes to block; a spare backup is there for it.
-    pub(crate) fn rest_unseated(&mut self, slot: Box<Slot>) {
+    pub(crate) fn rest_unseated(&mut self, slot: Slot) {
         assert!(self.has_spare_backup(), "a slot would rest with no thread to wake");
         self.resting.push(slot);
     }
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing).
-    pub(crate) fn take_resting(&mut self, rank: impl Fn(&Slot) -> Option<usize>) -> Option<Box<Slot>> {
+    pub(crate) fn take_resting(&mut self, rank: impl Fn(&Slot) -> Option<usize>) -> Option<Slot> {
         let ranked = self.resting.iter().enumerate().filter_map(|(place, slot)| Some((rank(slot)?, place)));
         let (_, place) = ranked.min()?;
         Some(self.resting.swap_remove(place))

@@ -19,7 +19,7 @@ use crate::topology::pin_current_thread;
 pub(super) struct Worker {
     scheduler: Arc<Scheduler>,
     seat: Seat,
-    slot: Option<Box<Slot>>,
+    slot: Option<Slot>,
     pinned: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    fn receive(&mut self, slot: Box<Slot>) {
+    fn receive(&mut self, slot: Slot) {
         if self.scheduler.pin
             && let Some(os_idx) = self.scheduler.topology().os_idx(slot.idx)
             && self.pinned != Some(os_idx)
@@ -73,10 +73,7 @@ impl Worker {
 
     fn run_task(&mut self, mut task: Task) {
         let scheduler = Arc::clone(&self.scheduler);
-        let class = match task.model.blocking(task.cell) {
-            Some(name) => Some(scheduler.class(name)),
-            None => None,
-        };
+        let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
         {
@@ -124,7 +121,7 @@ impl Worker {
     }
 
     /// Gives the slot away before blocking; it comes back when the thread cap is reached.
-    fn give_away(&mut self) -> Option<Box<Slot>> {
+    fn give_away(&mut self) -> Option<Slot> {
         let slot = self.slot.take()?;
         let scheduler = &self.scheduler;
         count(&scheduler.slots[slot.idx].counters.hand_overs);

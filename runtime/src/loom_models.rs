@@ -1,0 +1,373 @@
+//! The protocols under loom: all interleavings of a few threads, within a bound on preemptions, run the real code.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p boxwork-runtime --release --lib loom`. What the models cover, and what not,
+//! stands in runtime/README.md, section "Models". loom knows deadlocks: a lost wake-up leaves a thread parked.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use crate::model::box_state::{BoxState, Notified};
+use crate::request::RequestId;
+use crate::scheduler::blocking::{Admission, Class, Entered, Permit};
+use crate::scheduler::crew::{Crew, GivenAway};
+use crate::scheduler::slot::{Message, Seat, Slot};
+use crate::sync::{AtomicBool, AtomicUsize, Mailbox, Mutex, Ordering};
+use crate::topology::Topology;
+
+/// Explores a model with at most so many preemptions of threads that could go on.
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(preemptions);
+    builder.check(model);
+}
+
+/// A box, the events that it was told of, and those that its firings saw.
+struct Told {
+    state: BoxState,
+    events: [AtomicBool; 3],
+    seen: Mutex<[bool; 3]>,
+    firing: AtomicBool,
+}
+
+impl Told {
+    /// Publishes an event and tells the box; whoever makes the task runs it.
+    fn tell(&self, event: usize) {
+        // Relaxed: it is the box's state that must carry the event over.
+        self.events[event].store(true, Ordering::Relaxed);
+        if self.state.notify() == Notified::Plan {
+            self.fire();
+        }
+    }
+
+    fn fire(&self) {
+        let mut again = true;
+        loop {
+            self.state.start();
+            assert!(!self.firing.swap(true, Ordering::Relaxed), "two threads fire one box");
+            let seen = self.events.each_ref().map(|event| event.load(Ordering::Relaxed));
+            let mut all = self.seen.lock();
+            *all = [0, 1, 2].map(|event| all[event] || seen[event]);
+            drop(all);
+            self.firing.store(false, Ordering::Relaxed);
+            // The first firing has more to do.
+            if !self.state.finish(std::mem::take(&mut again)) {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn loom_a_box_sees_every_event_and_is_fired_by_one_thread() {
+    check(3, || {
+        let told = Arc::new(Told {
+            state: BoxState::new(),
+            events: [AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false)],
+            seen: Mutex::new([false; 3]),
+            firing: AtomicBool::new(false),
+        });
+        let threads = [0, 1].map(|event| {
+            let told = Arc::clone(&told);
+            thread::spawn(move || told.tell(event))
+        });
+        told.tell(2);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(*told.seen.lock(), [true; 3], "an event was lost");
+        assert!(told.state.is_idle());
+    });
+}
+
+/// A crew at work: its threads run the loop of `worker.rs` with a counter in the place of all queues.
+struct Work {
+    crew: Crew,
+    slots: usize,
+    /// Tasks that wait.
+    queued: AtomicUsize,
+    /// Tasks that have not been run to their end.
+    left: AtomicUsize,
+    computing: AtomicUsize,
+    done: Mailbox<()>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// Whether tasks block.
+    blocking: bool,
+}
+
+impl Work {
+    fn start(topology: Topology, threads_max: usize, tasks: usize, blocking: bool) -> (Arc<Self>, Vec<Slot>) {
+        let (crew, slots) = Crew::new(topology, threads_max);
+        let work = Arc::new(Self {
+            crew,
+            slots: slots.len(),
+            queued: AtomicUsize::new(0),
+            left: AtomicUsize::new(tasks),
+            computing: AtomicUsize::new(0),
+            done: Mailbox::new(),
+            threads: Mutex::new(Vec::new()),
+            blocking,
+        });
+        (work, slots)
+    }
+
+    fn any_work(&self) -> bool {
+        self.queued.load(Ordering::SeqCst) > 0
+    }
+
+    fn publish(&self) {
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        self.crew.publish(0, None);
+    }
+
+    fn take(&self) -> bool {
+        let less = |count: usize| count.checked_sub(1);
+        self.queued.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
+
+    fn spawn(self: &Arc<Self>, slot: Slot) {
+        let work = Arc::clone(self);
+        let thread = thread::spawn(move || work.run(Some(slot)));
+        self.threads.lock().push(thread);
+    }
+
+    fn run(self: &Arc<Self>, slot: Option<Slot>) {
+        self.run_at(slot, Arc::new(Mailbox::new()));
+    }
+
+    fn run_at(self: &Arc<Self>, mut slot: Option<Slot>, seat: Seat) {
+        loop {
+            if slot.is_none() {
+                match seat.take() {
+                    Message::Slot(received) => slot = Some(received),
+                    Message::Exit => return,
+                }
+            }
+            self.crew.pass_to_attaching(&mut slot, &seat, || self.any_work());
+            let Some(held) = &mut slot else { continue };
+            self.crew.try_search(held);
+            if self.take() {
+                self.crew.end_search(held, || self.any_work());
+                self.run_task(&mut slot, &seat);
+            } else if let Some(slot) = slot.take() {
+                self.crew.rest(slot, &seat, || self.any_work());
+            }
+        }
+    }
+
+    fn run_task(self: &Arc<Self>, slot: &mut Option<Slot>, seat: &Seat) {
+        self.compute();
+        if let Some(held) = slot.take_if(|_| self.blocking) {
+            let old = (held.idx, held.node);
+            *slot = match self.crew.give_away(held, || self.any_work()) {
+                GivenAway::Kept(held) => Some(held),
+                GivenAway::Gone => self.attach(seat, old),
+                GivenAway::NeedsThread(held) => {
+                    self.spawn(held);
+                    self.attach(seat, old)
+                }
+            };
+            self.compute();
+        }
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.put(());
+        }
+    }
+
+    fn attach(&self, seat: &Seat, old: (usize, usize)) -> Option<Slot> {
+        let rested = self.crew.attach(RequestId(1), seat, old);
+        rested.or_else(|| match seat.take() {
+            Message::Slot(slot) => Some(slot),
+            Message::Exit => panic!("the crew was sent home while a task blocked"),
+        })
+    }
+
+    fn compute(&self) {
+        assert!(self.computing.fetch_add(1, Ordering::Relaxed) < self.slots, "more than N compute");
+        self.computing.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Waits for all tasks, checks what must hold at rest, and ends the threads.
+    fn finish(&self) {
+        self.done.take();
+        self.crew.check();
+        self.crew.exit();
+        loop {
+            let Some(thread) = self.threads.lock().pop() else { break };
+            thread.join().unwrap();
+        }
+        assert!(!self.any_work());
+    }
+}
+
+#[test]
+fn loom_no_wake_up_is_lost() {
+    check(3, || {
+        let (work, slots) = Work::start(Topology::flat(2), 2, 2, false);
+        slots.into_iter().for_each(|slot| work.spawn(slot));
+        work.publish();
+        work.publish();
+        work.finish();
+    });
+}
+
+#[test]
+fn loom_no_wake_up_is_lost_between_nodes() {
+    check(3, || {
+        let (work, slots) = Work::start(Topology::synthetic("numa:2 core:1 pu:1").unwrap(), 2, 1, false);
+        slots.into_iter().for_each(|slot| work.spawn(slot));
+        work.publish();
+        work.finish();
+    });
+}
+
+#[test]
+fn loom_one_slot_changes_hands() {
+    check(3, || {
+        let (work, slots) = Work::start(Topology::flat(1), 3, 2, true);
+        work.queued.store(2, Ordering::SeqCst);
+        slots.into_iter().for_each(|slot| work.spawn(slot));
+        work.finish();
+    });
+}
+
+#[test]
+fn loom_two_slots_change_hands() {
+    check(1, || {
+        let (work, slots) = Work::start(Topology::flat(2), 3, 2, true);
+        work.queued.store(2, Ordering::SeqCst);
+        slots.into_iter().for_each(|slot| work.spawn(slot));
+        work.finish();
+    });
+}
+
+#[test]
+fn loom_a_task_published_while_a_slot_is_given_away_is_run() {
+    check(3, || {
+        let (work, slots) = Work::start(Topology::flat(1), 2, 1, false);
+        // One backup is parked, and this thread has the slot.
+        let backup: Seat = Arc::new(Mailbox::new());
+        slots.into_iter().for_each(|slot| work.crew.rest(slot, &backup, || false));
+        let slot = work.crew.attach(RequestId(1), &Arc::new(Mailbox::new()), (0, 0)).unwrap();
+        let threads = [
+            thread::spawn({
+                let work = Arc::clone(&work);
+                move || work.run_at(None, backup)
+            }),
+            thread::spawn({
+                let work = Arc::clone(&work);
+                move || work.publish()
+            }),
+        ];
+        work.threads.lock().extend(threads);
+        assert!(matches!(work.crew.give_away(slot, || work.any_work()), GivenAway::Gone));
+        // This thread blocks until the task has run: it does not come back for it.
+        work.finish();
+    });
+}
+
+/// A class whose tasks are numbers.
+fn class() -> Arc<Class<u64>> {
+    Arc::new(Class::new("nap", 1))
+}
+
+/// Uses a permit, if it is given one.
+fn use_permit(class: &Class<u64>, permit: Permit, out: &AtomicUsize) {
+    if permit == Permit::Granted {
+        assert_eq!(out.fetch_add(1, Ordering::Relaxed), 0, "more permits are out than there are");
+        out.fetch_sub(1, Ordering::Relaxed);
+        assert_eq!(class.release(), None);
+    }
+}
+
+#[test]
+fn loom_permits_are_few_and_none_is_lost() {
+    check(3, || {
+        let (class, out, stopping) =
+            (class(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let threads = [(1, false), (2, false), (3, true)].map(|(request, holding)| {
+            let (class, out, stopping) = (Arc::clone(&class), Arc::clone(&out), Arc::clone(&stopping));
+            thread::spawn(move || {
+                let is_stopping = || request == 2 && stopping.load(Ordering::Acquire);
+                let permit = match class.enter(RequestId(request), holding, is_stopping) {
+                    Entered::Now(permit) => permit,
+                    Entered::Waits(mailbox) => mailbox.take(),
+                };
+                assert!(permit == Permit::Granted || request == 2, "another request was cancelled");
+                use_permit(&class, permit, &out);
+            })
+        });
+        stopping.store(true, Ordering::Release);
+        assert!(class.cancel(RequestId(2)).is_empty());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(class.try_acquire(), "a permit was lost");
+        assert!(!class.try_acquire(), "a permit was made");
+    });
+}
+
+#[test]
+fn loom_the_oldest_waiter_is_first_and_a_cancelled_one_leaves() {
+    check(3, || {
+        let class = class();
+        assert!(class.try_acquire());
+        let wait = |request| match class.enter(RequestId(request), false, || false) {
+            Entered::Now(_) => panic!("the permit is out"),
+            Entered::Waits(mailbox) => mailbox,
+        };
+        let young = wait(3);
+        assert!(matches!(class.admit(RequestId(2), 2, |_| false), Admission::Later));
+        let old = wait(1);
+        let threads = [
+            thread::spawn({
+                let class = Arc::clone(&class);
+                move || assert_eq!(class.release(), None, "a thread waits before the task")
+            }),
+            thread::spawn({
+                let class = Arc::clone(&class);
+                move || {
+                    if old.take() == Permit::Granted {
+                        // To the task, unless its request was cancelled before; then to the young one.
+                        if class.release() == Some(2) {
+                            assert_eq!(class.release(), None);
+                        }
+                    }
+                }
+            }),
+        ];
+        let left = class.cancel(RequestId(2));
+        assert!(left.len() <= 1);
+        assert_eq!(young.take(), Permit::Granted);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(!class.try_acquire(), "the young one has the permit");
+        assert_eq!(class.release(), None);
+        assert!(class.try_acquire(), "a permit was lost");
+    });
+}
+
+#[test]
+fn loom_a_cancelled_waiter_does_not_wait_for_the_permit() {
+    check(3, || {
+        let (class, stopping) = (class(), Arc::new(AtomicBool::new(false)));
+        assert!(class.try_acquire());
+        let waiter = thread::spawn({
+            let (class, stopping) = (Arc::clone(&class), Arc::clone(&stopping));
+            move || match class.enter(RequestId(1), false, || stopping.load(Ordering::Acquire)) {
+                Entered::Now(permit) => permit,
+                Entered::Waits(mailbox) => mailbox.take(),
+            }
+        });
+        let task = thread::spawn({
+            let (class, stopping) = (Arc::clone(&class), Arc::clone(&stopping));
+            move || {
+                !matches!(
+                    class.admit(RequestId(1), 1, |_| stopping.load(Ordering::Acquire)),
+                    Admission::Later
+                )
+            }
+        });
+        stopping.store(true, Ordering::Release);
+        let left = class.cancel(RequestId(1));
+        assert_eq!(waiter.join().unwrap(), Permit::Cancelled);
+        assert!(task.join().unwrap() || left == [1], "the task is left behind");
+        assert_eq!(class.release(), None);
+        assert!(class.try_acquire(), "a permit was lost");
+    });
+}
