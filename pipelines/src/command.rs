@@ -133,7 +133,7 @@ fn coloured(stream: &impl IsTerminal) -> bool {
 }
 
 /// Prints diagnostics for people.
-fn print_diagnostics(diagnostics: &[Diagnostic]) {
+pub(crate) fn print_diagnostics(diagnostics: &[Diagnostic]) {
     talk(&diagnostic::render(diagnostics, coloured(&io::stderr())));
 }
 

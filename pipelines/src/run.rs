@@ -15,7 +15,7 @@ use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::diagnostic::{self, Diagnostic};
+use crate::diagnostic::Diagnostic;
 use crate::pipeline::Loaded;
 use crate::{report, trace};
 
@@ -92,7 +92,8 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         Err(error) => return refuse(loaded, error),
     };
     let detected = Topology::detect();
-    let topology = options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
+    let topology =
+        options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
     let config = Config { pin: options.pin, trace: options.trace.is_some(), ..Config::new(topology) };
     let runtime = match Runtime::start(config) {
         Ok(runtime) => runtime,
@@ -132,7 +133,7 @@ fn refuse(loaded: &Loaded, error: PrepareError) -> Exit {
         }
         PrepareError::Faults(faults) => {
             let diagnostics: Vec<Diagnostic> = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
-            eprint!("{}", diagnostic::render(&diagnostics, std::io::stderr().is_terminal()));
+            crate::command::print_diagnostics(&diagnostics);
             Exit::Problems
         }
         other => {
@@ -168,7 +169,8 @@ impl Run<'_> {
         match batched {
             None => vec![BTreeMap::new()],
             Some((name, values)) => {
-                let part = |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
+                let part =
+                    |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
                 values.chunks(QUERIES_MAX).map(part).collect()
             }
         }
@@ -235,7 +237,11 @@ impl Run<'_> {
             eprintln!("... and {} more", count - PROBLEMS_LISTED_MAX as u64);
         }
         if count > 0 {
-            eprintln!("{count} item{} had problems and {} left out", plural(count), if count == 1 { "was" } else { "were" });
+            eprintln!(
+                "{count} item{} had problems and {} left out",
+                plural(count),
+                if count == 1 { "was" } else { "were" }
+            );
         }
         match failure {
             None if count > 0 => Exit::Problems,
@@ -276,7 +282,9 @@ impl Bar {
             return;
         }
         let progress = request.progress();
-        let (Some(last), total) = (progress.last(), progress.iter().map(|told| told.total).max().unwrap_or(0)) else {
+        let (Some(last), total) =
+            (progress.last(), progress.iter().map(|told| told.total).max().unwrap_or(0))
+        else {
             return;
         };
         let bar = self.bar.get_or_insert_with(|| {

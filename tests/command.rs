@@ -1,0 +1,334 @@
+//! The command as a person meets it: from images to answers, bad input, interruption.
+//!
+//! Each test makes its own data in a folder of its own; none needs a network or files from elsewhere.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+fn boxwork(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_boxwork"));
+    command.current_dir(folder).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    boxwork(folder).args(arguments).output().expect("the command starts")
+}
+
+/// Runs a call that must succeed, and gives its standard output.
+fn ok(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the output is text")
+}
+
+/// Runs a call that must end with this status, and gives what it said.
+fn fails(folder: &Path, arguments: &[&str], status: i32) -> String {
+    let output = run(folder, arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+fn json(text: &str) -> Json {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder for the test")
+}
+
+/// A folder with 4 classes of 6 images and their store.
+fn with_store() -> TempDir {
+    let folder = folder();
+    ok(folder.path(), &["sample-images", "images", "--classes", "4", "--per-class", "6", "--seed", "3"]);
+    ok(folder.path(), &["extract", "images", "--out", "s.arrow", "--points", "300", "--seeds", "60"]);
+    folder
+}
+
+/// Signatures of two dimensions as JSON lines, imported as `v.arrow`.
+fn with_points(lines: &str) -> TempDir {
+    let folder = folder();
+    fs::write(folder.path().join("v.jsonl"), lines).expect("the lines are written");
+    ok(folder.path(), &["import", "v.jsonl", "--out", "v.arrow"]);
+    folder
+}
+
+const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
+{"name": "b", "centroids": [[1, 0]], "weights": [2]}
+{"name": "c", "centroids": [[0, 0], [3, 4]], "weights": [1, 1]}
+"#;
+
+#[test]
+fn from_a_folder_of_images_to_the_most_similar_ones() {
+    let folder = with_store();
+    let name =
+        fs::read_dir(folder.path().join("images")).expect("classes").next().expect("one").expect("a class");
+    let query = format!("{}/002.jpg", name.file_name().to_string_lossy());
+    let search = ["search", "--store", "s.arrow", "--query", &query, "-k", "5", "--format", "json"];
+    let found = json(&ok(folder.path(), &search));
+    let results = found["queries"][0]["results"].as_array().expect("results");
+    assert_eq!(results.len(), 5);
+    assert_eq!(
+        (results[0]["name"].as_str(), results[0]["distance"].as_f64()),
+        (Some(query.as_str()), Some(0.0))
+    );
+    let distances: Vec<f64> =
+        results.iter().map(|result| result["distance"].as_f64().expect("a number")).collect();
+    assert!(distances.windows(2).all(|pair| pair[0] <= pair[1]));
+
+    // The file itself, extracted as the store was, is the object.
+    let file = format!("images/{query}");
+    fs::copy(folder.path().join(&file), folder.path().join("query.jpg")).expect("a copy");
+    let again = json(&ok(
+        folder.path(),
+        &["search", "--store", "s.arrow", "--query", "query.jpg", "-k", "5", "--format", "json"],
+    ));
+    assert_eq!(again["queries"][0]["results"], found["queries"][0]["results"]);
+
+    // `run` of the shipped file gives the same answer, on any number of workers.
+    let pipeline = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/search.yaml");
+    for workers in ["1", "3"] {
+        let set = format!("queries={query}");
+        let run = [
+            "run",
+            pipeline,
+            "--set",
+            "store=s.arrow",
+            "--set",
+            &set,
+            "--set",
+            "k=5",
+            "--set",
+            "format=json",
+            "--workers",
+            workers,
+        ];
+        assert_eq!(json(&ok(folder.path(), &run)), found);
+    }
+
+    let quality = json(&ok(folder.path(), &["evaluate", "--store", "s.arrow", "--format", "json"]));
+    assert_eq!(quality["classes"].as_object().map(serde_json::Map::len), Some(4));
+    let map = quality["map"].as_f64().expect("a MAP");
+    assert!(map > 0.35 && map <= 1.0, "chance alone gives about 0.22, not {map}");
+
+    ok(
+        folder.path(),
+        &["search", "--store", "s.arrow", "--query", &query, "--format", "html", "--out", "page.html"],
+    );
+    let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
+    assert_eq!(
+        page.matches("data:image/jpeg;base64,").count(),
+        11,
+        "the query and ten neighbours with pictures"
+    );
+}
+
+#[test]
+fn extraction_is_the_same_on_any_number_of_workers() {
+    let folder = with_store();
+    let again =
+        ["extract", "images", "--out", "t.arrow", "--points", "300", "--seeds", "60", "--workers", "1"];
+    ok(folder.path(), &again);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
+    assert!(read("s.arrow") == read("t.arrow"), "the stores differ");
+}
+
+#[test]
+fn distances_are_those_of_the_definition() {
+    let folder = with_points(POINTS);
+    let search = ["search", "--store", "v.arrow", "--query", "a", "--alpha", "0.5", "--format", "json"];
+    let found = json(&ok(folder.path(), &search));
+    let results = found["queries"][0]["results"].as_array().expect("results");
+    // By hand: sigma(a,a) = 1, sigma(a,b) = exp(-0.5), sigma(c,c) = (1 + exp(-12.5)) / 2, sigma(a,c) the same.
+    let to_b = (2.0 - 2.0 * (-0.5_f64).exp()).sqrt();
+    let near = (1.0 + (-12.5_f64).exp()) / 2.0;
+    let to_c = (1.0 + near - 2.0 * near).sqrt();
+    let names: Vec<&str> = results.iter().filter_map(|result| result["name"].as_str()).collect();
+    assert_eq!(names, ["a", "c", "b"]);
+    for (result, wanted) in results.iter().zip([0.0, to_c, to_b]) {
+        let distance = result["distance"].as_f64().expect("a number");
+        assert!((distance - wanted).abs() < 1e-7, "{distance} is not {wanted}");
+    }
+    // A range alone finds all within it, ends included.
+    let range = [
+        "search", "--store", "v.arrow", "--query", "a", "--alpha", "0.5", "--range", "0.8", "--format", "csv",
+    ];
+    assert_eq!(ok(folder.path(), &range).lines().count(), 1 + 2);
+}
+
+#[test]
+fn more_queries_than_a_request_holds_keep_their_order() {
+    let lines: String = (0..150)
+        .map(|n| format!("{{\"name\": \"o{n:03}\", \"centroids\": [[{n}, 0]], \"weights\": [1]}}\n"))
+        .collect();
+    let folder = with_points(&lines);
+    let names: Vec<String> = (0..150).rev().map(|n| format!("o{n:03}")).collect();
+    let mut arguments = vec!["search", "--store", "v.arrow", "-k", "1", "--format", "csv"];
+    for name in &names {
+        arguments.extend(["--query", name]);
+    }
+    let found = ok(folder.path(), &arguments);
+    let lines: Vec<&str> = found.lines().skip(1).collect();
+    assert_eq!(lines.len(), 150);
+    for (line, name) in lines.iter().zip(&names) {
+        assert!(line.starts_with(name.as_str()) && line.matches(name.as_str()).count() == 2, "{line}");
+    }
+}
+
+#[test]
+fn export_and_import_give_the_same_store() {
+    let folder = with_points(POINTS);
+    let lines = ok(folder.path(), &["export", "v.arrow"]);
+    fs::write(folder.path().join("w.jsonl"), lines).expect("written");
+    ok(folder.path(), &["import", "w.jsonl", "--out", "w.arrow"]);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
+    assert!(read("v.arrow") == read("w.arrow"), "the stores differ");
+}
+
+#[test]
+fn files_that_are_no_images_are_listed_and_the_rest_goes_on() {
+    let folder = folder();
+    ok(folder.path(), &["sample-images", "images", "--classes", "1", "--per-class", "3"]);
+    let class =
+        fs::read_dir(folder.path().join("images")).expect("a class").next().expect("one").expect("it").path();
+    let whole = fs::read(class.join("001.jpg")).expect("an image");
+    fs::write(class.join("cut.jpg"), &whole[..whole.len() / 3]).expect("written");
+    fs::write(class.join("text.png"), "not an image").expect("written");
+    fs::write(class.join("empty.gif"), "").expect("written");
+    let mut huge = b"BM".to_vec();
+    huge.extend([0; 8]);
+    huge.extend([54, 0, 0, 0, 40, 0, 0, 0]);
+    huge.extend(100_000_i32.to_le_bytes());
+    huge.extend(100_000_i32.to_le_bytes());
+    huge.extend([1, 0, 24, 0]);
+    huge.extend([0; 24]);
+    fs::write(class.join("huge.bmp"), huge).expect("written");
+    let said = fails(folder.path(), &["extract", "images", "--out", "s.arrow", "--points", "100"], 1);
+    for name in ["cut.jpg", "text.png", "empty.gif", "huge.bmp"] {
+        assert!(said.contains(name), "{name} is not named: {said}");
+    }
+    assert!(said.contains("4 items had problems"), "{said}");
+    assert_eq!(ok(folder.path(), &["export", "s.arrow"]).lines().count(), 3);
+}
+
+#[test]
+fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
+    let folder = with_points(POINTS);
+    let at = folder.path();
+    fs::create_dir(at.join("empty")).expect("a folder");
+    let said = fails(at, &["extract", "empty", "--out", "n.arrow"], 3);
+    assert!(said.contains("jpg"), "{said}");
+    fails(at, &["extract", "nowhere", "--out", "n.arrow"], 3);
+    assert!(!at.join("n.arrow").exists());
+    let said = fails(at, &["search", "--store", "v.arrow", "--query", "aa"], 3);
+    assert!(said.contains("`aa`"), "{said}");
+    fails(at, &["search", "--store", "v.arrow", "--query", "a", "-k", "0"], 2);
+    assert!(
+        fails(at, &["search", "--store", "v.arrow", "--query", "a", "--alpha", "0"], 1).contains("alpha")
+    );
+    let refused =
+        ["search", "--store", "v.arrow", "--query", "a", "--similarity", "gaussian", "--ground", "l1"];
+    assert!(fails(at, &refused, 1).contains("heuristic"), "it must say what to use instead");
+    assert!(fails(at, &["search", "--store", "v.jsonl", "--query", "a"], 3).contains("v.jsonl"));
+    fs::write(at.join("bad.yaml"), "boxwork: 1\nboxes:\n  a: {kind: scna}\n").expect("written");
+    let said = fails(at, &["run", "bad.yaml"], 1);
+    assert!(said.contains("bad.yaml:3:") && said.contains("did you mean `scan`"), "{said}");
+    fails(at, &["run", "bad.yaml", "--set", "x=1"], 2);
+    let all = ok(at, &["search", "--store", "v.arrow", "--query", "a", "-k", "1000", "--format", "csv"]);
+    assert_eq!(all.lines().count(), 1 + 3, "k beyond the store finds all of it");
+    for (line, what) in [
+        (r#"{"name": "x", "centroids": [[1, 2]], "weights": [-1]}"#, "weight"),
+        (r#"{"name": "x", "centroids": [], "weights": []}"#, "centroid"),
+        (r#"{"name": "x", "centroids": [[1, 2], [3]], "weights": [1, 1]}"#, ""),
+        (r#"{"name": "x", "centroids": [[1, 2]]"#, ""),
+    ] {
+        fs::write(at.join("x.jsonl"), format!("{POINTS}{line}\n")).expect("written");
+        let said = fails(at, &["import", "x.jsonl", "--out", "n.arrow"], 3);
+        assert!(said.contains("x.jsonl:4") && said.contains(what), "{line}: {said}");
+        assert!(!at.join("n.arrow").exists());
+    }
+    let left: Vec<_> = fs::read_dir(at)
+        .expect("the folder")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    assert!(!left.iter().any(|name| name.contains("tmp")), "{left:?}");
+}
+
+/// A pipeline that goes on for longer than any test: an extraction from a pipe that nobody fills.
+fn endless(folder: &Path) -> Child {
+    let mut images = Vec::new();
+    for n in 0..4000 {
+        images.push(format!("{{\"name\": \"o{n}\", \"centroids\": [[{n}, 0]], \"weights\": [1]}}"));
+    }
+    fs::write(folder.join("many.jsonl"), images.join("\n")).expect("written");
+    let mut child = boxwork(folder)
+        .args([
+            "run",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/import.yaml"),
+            "--set",
+            "path=-",
+            "--set",
+            "out=old.arrow",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    // Enough for the writer to begin; standard input stays open, so the run waits in a blocking read.
+    let lines = fs::read(folder.join("many.jsonl")).expect("lines");
+    child.stdin.as_mut().expect("a pipe").write_all(&lines).expect("the pipe takes them");
+    child
+}
+
+fn wait(child: &mut Child) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().expect("a status") {
+            return status.code();
+        }
+        std::thread::yield_now();
+    }
+    child.kill().expect("killed");
+    panic!("the command does not end");
+}
+
+#[test]
+fn a_killed_run_leaves_the_old_store() {
+    let folder = with_points(POINTS);
+    fs::copy(folder.path().join("v.arrow"), folder.path().join("old.arrow")).expect("a copy");
+    let mut child = endless(folder.path());
+    child.kill().expect("killed");
+    wait(&mut child);
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
+    assert!(read("old.arrow") == read("v.arrow"), "the old store was touched");
+}
+
+#[test]
+#[expect(unsafe_code, reason = "a signal is sent to a child of this test")]
+fn an_interrupt_stops_cleanly() {
+    let folder = with_points(POINTS);
+    fs::copy(folder.path().join("v.arrow"), folder.path().join("old.arrow")).expect("a copy");
+    let mut child = endless(folder.path());
+    let mut said = child.stderr.take().expect("a pipe");
+    let id = i32::try_from(child.id()).expect("an id");
+    // SAFETY: the child has not been waited for, so the id is its own.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    // A blocking read is not interrupted; the end of its input lets it return.
+    drop(child.stdin.take());
+    assert_eq!(wait(&mut child), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).expect("text");
+    assert!(text.contains("interrupted"), "{text}");
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
+    assert!(read("old.arrow") == read("v.arrow"), "the old store was touched");
+    let left = fs::read_dir(folder.path()).expect("the folder").filter_map(Result::ok);
+    assert!(!left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("tmp")));
+}
