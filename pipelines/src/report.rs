@@ -34,7 +34,11 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
     }
     if let Some(outcome) = outcomes.first() {
         let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
-        let _ = writeln!(text, "\n{:width$}  {:>9}  {:>11}  {:>16}  {:>12}", "edge", "envelopes", "rows", "most waiting", "most bytes");
+        let _ = writeln!(
+            text,
+            "\n{:width$}  {:>9}  {:>11}  {:>16}  {:>12}",
+            "edge", "envelopes", "rows", "most waiting", "most bytes"
+        );
         for edge in &outcome.edges {
             let most = match edge.state.envelopes_max {
                 usize::MAX => edge.state.envelopes_high.to_string(),
@@ -115,7 +119,8 @@ mod tests {
 
     #[test]
     fn times_have_three_digits() {
-        let shown: Vec<String> = [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
+        let shown: Vec<String> =
+            [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
         assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
     }
 }

@@ -26,11 +26,15 @@ pub fn write(path: &Path, events: &[TraceEvent], topology: &Topology) -> io::Res
         write!(file, "{}\n{json}", if std::mem::take(&mut first) { "" } else { "," })
     };
     for node in 0..topology.nodes().len() {
-        line(json!({"ph": "M", "name": "process_name", "pid": node, "args": {"name": format!("node {node}")}}))?;
+        line(
+            json!({"ph": "M", "name": "process_name", "pid": node, "args": {"name": format!("node {node}")}}),
+        )?;
     }
     for slot in 0..topology.slots_count() {
         let node = topology.node(slot);
-        line(json!({"ph": "M", "name": "thread_name", "pid": node, "tid": slot, "args": {"name": format!("slot {slot}")}}))?;
+        line(
+            json!({"ph": "M", "name": "thread_name", "pid": node, "tid": slot, "args": {"name": format!("slot {slot}")}}),
+        )?;
     }
     for (arrow, event) in events.iter().enumerate() {
         let (begin_us, duration_us) = (event.begin_ns as f64 / 1e3, event.duration_ns as f64 / 1e3);

@@ -22,8 +22,18 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 /// `store`: knows the names. `most`: how many objects of one folder are kept for a query.
 pub static DIVERSIFY: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new("store", ParameterType::Resource("signature_store"), Default::Required, "knows the names"),
-        Parameter::new("most", ParameterType::integer_from(1), Default::Integer(2), "objects kept of one folder"),
+        Parameter::new(
+            "store",
+            ParameterType::Resource("signature_store"),
+            Default::Required,
+            "knows the names",
+        ),
+        Parameter::new(
+            "most",
+            ParameterType::integer_from(1),
+            Default::Integer(2),
+            "objects kept of one folder",
+        ),
     ],
     inputs: &[Input::stream("distances", columns::distances, "results, nearest first")],
     outputs: &[Output::new("distances", columns::distances, "the results that are kept")],
@@ -57,7 +67,8 @@ impl Operator for Diversify {
 
 impl Diversify {
     fn keep(&mut self, results: &Envelope) -> Result<Envelope, BoxError> {
-        let (queries, ids, distances) = (results.u32s("query")?, results.u64s("id")?, results.f64s("distance")?);
+        let (queries, ids, distances) =
+            (results.u32s("query")?, results.u64s("id")?, results.f64s("distance")?);
         let mut rows = Vec::new();
         for row in 0..results.rows() {
             let name = self.store.name(ids[row])?;
@@ -69,7 +80,10 @@ impl Diversify {
             }
         }
         Ok(Envelope::from_columns([
-            ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| queries[*row]))) as ArrayRef),
+            (
+                "query",
+                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| queries[*row]))) as ArrayRef,
+            ),
             ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| ids[*row])))),
             ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| distances[*row])))),
         ])?)
@@ -84,7 +98,8 @@ mod tests {
     fn a_custom_operator_is_checked_like_a_shipped_one() {
         let catalog = boxwork_operators::catalog().with(&DIVERSIFY);
         let text = include_str!("../varied_search.yaml");
-        let loaded = boxwork::pipeline::load_text("varied_search.yaml", text).expect("the text is well formed");
+        let loaded =
+            boxwork::pipeline::load_text("varied_search.yaml", text).expect("the text is well formed");
         let (plan, diagnostics) = loaded.check(&catalog, &loaded.declaration.defaults());
         assert!(plan.is_some(), "{diagnostics:?}");
         // The shipped command does not know it, and says so.
