@@ -223,7 +223,7 @@ fn machine(random: &mut Random) -> Runtime {
 
 fn check(seed: u64, case: &Case, prepared: &Arc<Prepared>, request: &Request) {
     let outcome = request
-        .wait_timeout(Duration::from_secs(10))
+        .wait_timeout(Duration::from_secs(60))
         .unwrap_or_else(|| panic!("seed {seed}: the request hangs: {:#?}", case.graph.0));
     match (&outcome.result, case.fault) {
         (Ok(()), _)

@@ -577,7 +577,7 @@ impl Graph {
 
 /// Waits for a request; one that hangs fails the test, not the machine.
 pub fn wait(request: &boxwork_runtime::Request) -> Outcome {
-    request.wait_timeout(Duration::from_secs(15)).expect("the request hangs")
+    request.wait_timeout(Duration::from_secs(60)).expect("the request hangs")
 }
 
 pub fn basket(prepared: &Prepared) -> Arc<Basket> {
