@@ -3,7 +3,7 @@
 //! Each test makes its own data in a folder of its own; none needs a network or files from elsewhere.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -236,7 +236,7 @@ fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
     );
     let refused =
         ["search", "--store", "v.arrow", "--query", "a", "--similarity", "gaussian", "--ground", "l1"];
-    assert!(fails(at, &refused, 1).contains("heuristic"), "it must say what to use instead");
+    assert!(fails(at, &refused, 1).contains("use l2"), "it must say what to use instead");
     assert!(fails(at, &["search", "--store", "v.jsonl", "--query", "a"], 3).contains("v.jsonl"));
     fs::write(at.join("bad.yaml"), "boxwork: 1\nboxes:\n  a: {kind: scna}\n").expect("written");
     let said = fails(at, &["run", "bad.yaml"], 1);
@@ -317,16 +317,18 @@ fn an_interrupt_stops_cleanly() {
     let folder = with_points(POINTS);
     fs::copy(folder.path().join("v.arrow"), folder.path().join("old.arrow")).expect("a copy");
     let mut child = endless(folder.path());
-    let mut said = child.stderr.take().expect("a pipe");
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
     let id = i32::try_from(child.id()).expect("an id");
     // SAFETY: the child has not been waited for, so the id is its own.
     assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    let mut text = String::new();
+    said.read_line(&mut text).expect("text");
+    assert!(text.starts_with("interrupted: stopping"), "{text}");
     // A blocking read is not interrupted; the end of its input lets it return.
     drop(child.stdin.take());
     assert_eq!(wait(&mut child), Some(130));
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut said, &mut text).expect("text");
-    assert!(text.contains("interrupted"), "{text}");
+    said.read_to_string(&mut text).expect("text");
+    assert!(text.contains("nothing was left half-written"), "{text}");
     let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
     assert!(read("old.arrow") == read("v.arrow"), "the old store was touched");
     let left = fs::read_dir(folder.path()).expect("the folder").filter_map(Result::ok);

@@ -15,7 +15,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use fast_image_resize::images::Image;
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, RgbImage};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
 use crate::domain::columns;
 
@@ -157,6 +157,30 @@ pub(crate) fn decode_image(content: &[u8]) -> Result<RgbImage, String> {
     }
 }
 
+/// Whether a JPEG's end-of-image marker is there. The decoder fills what is missing with grey and says nothing.
+///
+/// Segments are passed over by their lengths, as a thumbnail within one has an end of its own; within compressed data
+/// a marker's first byte is always followed by a zero or a restart mark.
+fn jpeg_has_end(content: &[u8]) -> bool {
+    const START: u8 = 0xd8;
+    const END: u8 = 0xd9;
+    let mut at = 0;
+    while let Some(found) = content.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff)) {
+        at += found + 1;
+        match content.get(at) {
+            Some(&END) => return true,
+            // A stuffed byte, a fill byte, a restart mark, the start: nothing to pass over.
+            Some(0 | 0xff | 0x01 | 0xd0..=0xd7 | START) => at += usize::from(content[at] != 0xff),
+            Some(_) => match content.get(at + 1..at + 3) {
+                Some(&[high, low]) => at += 1 + usize::from(u16::from_be_bytes([high, low])),
+                _ => return false,
+            },
+            None => return false,
+        }
+    }
+    false
+}
+
 fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     if content.is_empty() {
         return Err("the file is empty".to_owned());
@@ -167,6 +191,9 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     let Some(format) = reader.format() else {
         return Err("it is no image of a known format (JPEG, PNG, BMP, GIF, TIFF, WebP)".to_owned());
     };
+    if format == ImageFormat::Jpeg && !jpeg_has_end(content) {
+        return Err("the JPEG image is cut short: its end is missing; copy the file again".to_owned());
+    }
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(IMAGE_BYTES_MAX);
     // Not the limits' own sides: their refusal would not say how large the image is.
@@ -258,7 +285,7 @@ impl Scaler {
 mod tests {
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::parameter::Value;
-    use image::{ExtendedColorType, ImageEncoder, ImageFormat, Rgb, Rgba};
+    use image::{ExtendedColorType, ImageEncoder, Rgb, Rgba};
 
     use super::*;
 

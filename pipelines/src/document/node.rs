@@ -135,14 +135,21 @@ fn flaw(error: &Error, text: &str) -> Flaw {
         rendered.truncate(at);
     }
     let (code, message, help) = match error {
-        Error::Budget { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. } => (
-            "too-large",
-            "the file is too large, too deep or repeats too much by aliases".to_owned(),
-            Some(format!("at most {NODES_COUNT_MAX} values, {DEPTH_MAX} levels and one document")),
-        ),
+        // The crate wraps these errors where an alias is replayed within another, so the words decide too.
+        _ if matches!(
+            error,
+            Error::Budget { .. }
+                | Error::AliasReplayLimitExceeded { .. }
+                | Error::AliasReplayStackDepthExceeded { .. }
+                | Error::AliasExpansionLimitExceeded { .. }
+        ) || (rendered.contains("alias") && rendered.contains("limit exceeded")) =>
+        {
+            (
+                "too-large",
+                "the file is too large, too deep or repeats too much by aliases".to_owned(),
+                Some(format!("at most {NODES_COUNT_MAX} values, {DEPTH_MAX} levels and one document")),
+            )
+        }
         _ if rendered.contains("recursion limit") || rendered.contains("nesting") => (
             "too-large",
             "lists and maps stand too deep in each other".to_owned(),
