@@ -167,8 +167,8 @@ fn jpeg_has_end(content: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = content.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff)) {
         at += found + 1;
-        match content.get(at) {
-            Some(&END) => return true,
+        match content.get(at).copied() {
+            Some(END) => return true,
             // A stuffed byte, a fill byte, a restart mark, the start: nothing to pass over.
             Some(0 | 0xff | 0x01 | 0xd0..=0xd7 | START) => at += usize::from(content[at] != 0xff),
             Some(_) => match content.get(at + 1..at + 3) {
