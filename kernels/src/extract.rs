@@ -2,7 +2,7 @@
 //!
 //! The same image, parameters and seed give the same bits on every machine, thread count and instruction set:
 //! samples are fixed point, sums and textures are integers, every rounded expression has one order, and no function
-//! of a platform's mathematics library is called. [`reference`] states the algorithm; [`Extractor`] computes the same
+//! of a platform's mathematics library is called. [mod@reference] states the algorithm; [`Extractor`] computes the same
 //! quickly, and the tests hold the two together bit for bit.
 
 mod elementary;

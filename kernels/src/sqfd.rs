@@ -1,6 +1,6 @@
 //! Signature quadratic form distance: the f64 reference, and f32 paths that are fast and say how wrong they may be.
 //!
-//! Every distance that is reported comes from [`reference`]. The fast paths only decide which objects are worth
+//! Every distance that is reported comes from [mod@reference]. The fast paths only decide which objects are worth
 //! that: an object farther than `r + e(r)` by a fast path, where `e` is [`PreparedQuery::distance_error`], is
 //! farther than `r` by the reference. Paths differ in their last bits, never in what they decide together with
 //! the reference.
