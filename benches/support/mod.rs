@@ -1,0 +1,170 @@
+//! What the benches share: arguments, the machine, rounds of measuring, synthetic signatures, a peer's process.
+//!
+//! Sides are measured in turn, a part of each in every round, and compared within a round: what disturbs the machine
+//! disturbs both. A ratio is the median of the rounds' ratios, never the ratio of two medians.
+
+#![allow(dead_code, reason = "every bench uses a part of it")]
+
+pub mod clock;
+pub mod memory;
+pub mod peer;
+pub mod signatures;
+pub mod store;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::fs;
+use std::str::FromStr;
+
+/// The `name=value` arguments of a bench.
+pub struct Arguments {
+    given: BTreeMap<String, String>,
+}
+
+impl Arguments {
+    /// Reads them; one that the bench has not is refused with those that it has.
+    pub fn read(names: &[&str]) -> Self {
+        let mut given = BTreeMap::new();
+        // Cargo adds `--bench`.
+        for argument in std::env::args().skip(1).filter(|argument| argument != "--bench") {
+            match argument.split_once('=') {
+                Some((name, value)) if names.contains(&name) => {
+                    given.insert(name.to_owned(), value.to_owned());
+                }
+                _ => {
+                    eprintln!(
+                        "`{argument}` is no argument of this bench: write NAME=VALUE of {}",
+                        names.join(", ")
+                    );
+                    std::process::exit(2);
+                }
+            }
+        }
+        Self { given }
+    }
+
+    /// The value of an argument, or what it is when it is not given.
+    pub fn get<T: FromStr>(&self, name: &str, default: T) -> T {
+        match self.given.get(name) {
+            None => default,
+            Some(text) => text.parse().unwrap_or_else(|_| {
+                eprintln!("{name}={text} cannot be read");
+                std::process::exit(2);
+            }),
+        }
+    }
+
+    /// The text of an argument, where it is given.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.given.get(name).map(String::as_str)
+    }
+}
+
+/// Prints what the figures below were measured on.
+pub fn print_machine() {
+    println!("machine     {}", processor());
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("            {cores} logical cores, {:.2} GHz by a chain of shifts", clock::gigahertz());
+    // Others who compute at the same time are part of what was measured.
+    if let Ok(load) = fs::read_to_string("/proc/loadavg") {
+        println!("            load {} before the start", load.split(' ').next().unwrap_or("unknown"));
+    }
+}
+
+/// The processor's name, with family and model, as virtual machines name many alike.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
+        line.and_then(|line| line.split(':').nth(1)).map_or("unknown", str::trim).to_owned()
+    };
+    format!("{}, family {} model {}", field("model name"), field("cpu family"), field("model"))
+}
+
+/// The median of some figures, and where the middle half of them lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of at least one figure.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
+        Self { median: at(2), low: at(1), high: at(3) }
+    }
+}
+
+impl Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(1);
+        let Self { median, low, high } = self;
+        let text = format!("{median:.digits$} ({low:.digits$} to {high:.digits$})");
+        f.pad_integral(true, "", &text)
+    }
+}
+
+/// One side of a comparison: a name, and what measures it once.
+pub struct Side<'a> {
+    pub name: String,
+    /// Seconds for one unit of work.
+    measure: Box<dyn FnMut() -> f64 + 'a>,
+    /// What was measured, by round.
+    pub seconds: Vec<f64>,
+}
+
+impl<'a> Side<'a> {
+    /// A side that measures itself.
+    pub fn new(name: impl Into<String>, measure: impl FnMut() -> f64 + 'a) -> Self {
+        Self { name: name.into(), measure: Box::new(measure), seconds: Vec::new() }
+    }
+
+    /// A side of `units` of work a call, measured by this thread's processor time, and called so often that a
+    /// measurement takes some milliseconds.
+    pub fn on_this_core(name: impl Into<String>, units: usize, mut work: impl FnMut() + 'a) -> Self {
+        /// Long enough that the clock's grain is nothing beside it.
+        const SECONDS_MIN: f64 = 0.004;
+        work();
+        let once = clock::thread_seconds(&mut work);
+        let calls = (SECONDS_MIN / once).ceil().clamp(1.0, 1e6) as usize;
+        Self::new(name, move || {
+            let seconds = clock::thread_seconds(|| (0..calls).for_each(|_| work()));
+            seconds / (calls * units) as f64
+        })
+    }
+
+    /// Seconds for one unit, over the rounds.
+    pub fn spread(&self) -> Spread {
+        Spread::of(self.seconds.iter().copied())
+    }
+
+    /// How many times as fast as another side this one is.
+    pub fn faster_than(&self, other: &Side<'_>) -> Spread {
+        Spread::of(other.seconds.iter().zip(&self.seconds).map(|(other, own)| other / own))
+    }
+}
+
+/// Measures all sides in turn; the first round is thrown away.
+pub fn run_rounds(rounds: usize, sides: &mut [Side<'_>]) {
+    let count = sides.len();
+    for round in 0..=rounds {
+        // Each round begins with another side, so that nobody always comes after the same one.
+        for side in (0..count).map(|place| (place + round) % count) {
+            let side = &mut sides[side];
+            let seconds = (side.measure)();
+            if round > 0 {
+                side.seconds.push(seconds);
+            }
+        }
+    }
+}
+
+/// A figure beside what it was to be.
+pub fn verdict(what: &str, figure: f64, wanted: f64, is_reached: bool) {
+    let word = if is_reached { "reached" } else { "MISSED" };
+    println!("target      {what}: {figure:.3} of {wanted:.3} {word}");
+}

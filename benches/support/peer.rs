@@ -1,0 +1,78 @@
+//! The other side of a comparison: a script that runs in a process of its own and answers line by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+/// Part of the binary, so that it can be copied to another machine alone.
+const OPENCV: &str = include_str!("../peers/opencv.py");
+
+/// A peer that waits for questions.
+pub struct Peer {
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// What it calls itself.
+    pub name: String,
+}
+
+impl Peer {
+    /// Starts OpenCV with these arguments; where it cannot be had, says what to install.
+    pub fn opencv(arguments: &[&str]) -> Option<Self> {
+        let python = std::env::var("BOXWORK_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        let missing = |why: &str| {
+            println!("peer        NOT MEASURED: {python} has no OpenCV with the contributed modules ({why})");
+            println!(
+                "            pip install opencv-contrib-python-headless, or name another Python in BOXWORK_PYTHON"
+            );
+        };
+        let mut command = Command::new(&python);
+        command.arg("-c").arg(OPENCV).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                missing(&error.to_string());
+                return None;
+            }
+        };
+        let (questions, answers) = (child.stdin.take()?, BufReader::new(child.stdout.take()?));
+        let mut peer = Self { child, questions: Some(questions), answers, name: String::new() };
+        let first = peer.answer();
+        if first["missing"].is_string() {
+            missing(first["why"].as_str().unwrap_or("it says no more"));
+            return None;
+        }
+        peer.name = first["name"].as_str().unwrap_or("OpenCV").to_owned();
+        println!("peer        {}, one thread, in a process of its own ({python})", peer.name);
+        Some(peer)
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, question: &str) -> Value {
+        let questions = self.questions.as_mut().expect("it is taken at the end only");
+        writeln!(questions, "{question}").and_then(|()| questions.flush()).expect("the peer reads");
+        self.answer()
+    }
+
+    /// Asks for a measurement and gives the seconds of one unit.
+    pub fn seconds(&mut self, question: &str) -> f64 {
+        let answer = self.ask(question);
+        let figure = |name: &str| answer[name].as_f64().unwrap_or_else(|| panic!("no {name} in {answer}"));
+        figure("seconds") / figure("count")
+    }
+
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the peer writes");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("the peer answered `{line}`: {error}"))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It ends when nobody can ask any more.
+        self.questions = None;
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,34 @@
+//! Writes stores of synthetic signatures.
+
+use std::path::Path;
+
+use boxwork_operators::domain::signature::PCT_COORDINATES;
+use boxwork_operators::domain::signature_store::{StoreInfo, StoreWriter};
+
+use super::signatures::{Random, Signatures};
+
+/// Centroids of a synthetic signature: 75 on average.
+const CENTROIDS: std::ops::RangeInclusive<usize> = 50..=100;
+
+/// Writes a store of so many signatures and gives its bytes.
+pub fn write_store(path: &Path, objects: usize) -> u64 {
+    let info = StoreInfo::default();
+    let mut writer =
+        StoreWriter::create(path, &PCT_COORDINATES, &info).unwrap_or_else(|error| panic!("{error}"));
+    let (mut random, mut signature) = (Random::new(2), Signatures::default());
+    for object in 0..objects {
+        signature.clear();
+        let centroids = random.count(CENTROIDS);
+        signature.push_random(&mut random, centroids);
+        signature
+            .with(|columns| writer.push(&name(object), columns.signature(0), 0, 0))
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+    writer.finish().unwrap_or_else(|error| panic!("{error}"));
+    std::fs::metadata(path).expect("it was just written").len()
+}
+
+/// The name of an object.
+pub fn name(object: usize) -> String {
+    format!("class{:03}/{object:08}.jpg", object % 1000)
+}
