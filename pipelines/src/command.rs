@@ -27,6 +27,8 @@ use boxwork_runtime::parameter::Value;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::diagnostic::{self, Diagnostic};
+use crate::given;
+use crate::pipeline::{self, Loaded};
 use crate::run::Exit;
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
@@ -124,6 +126,27 @@ fn path_value(path: &Path) -> Value {
 
 fn whole(count: u32) -> Value {
     Value::Integer(i64::from(count))
+}
+
+/// Reads a pipeline, flaws and all, and the values that are known of its parameters: the defaults and what was given.
+/// Says what is wrong where that cannot be.
+fn read_with_values(
+    path: &Path,
+    settings: &[(String, String)],
+) -> Result<(Loaded, BTreeMap<String, Value>), Exit> {
+    let loaded = pipeline::read(path).map_err(|faults| {
+        print_diagnostics(&faults);
+        Exit::Problems
+    })?;
+    let given = given::parse_settings(&loaded.declaration, settings).map_err(|faults| {
+        for (_, message) in faults {
+            talk(&format!("error: {message}\n"));
+        }
+        Exit::Usage
+    })?;
+    let mut values = loaded.declaration.defaults();
+    values.extend(given);
+    Ok((loaded, values))
 }
 
 /// Whether colours help on a stream.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::topology::Topology;
 
-use super::{Format, data, data_json, print_diagnostics, talk};
+use super::{Format, data, data_json, print_diagnostics, read_with_values, talk};
 use crate::run::Exit;
-use crate::{explain, given, pipeline};
+use crate::{explain, given};
 
 /// Shows what a pipeline would do: boxes, copies, columns of every edge, limits, what is bound when
 #[derive(Debug, clap::Args)]
@@ -39,24 +39,10 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         }
     };
     let topology = arguments.workers.map_or_else(|| topology.clone(), |count| topology.first(count as usize));
-    let loaded = match pipeline::read(&arguments.pipeline) {
-        Ok(loaded) => loaded,
-        Err(faults) => {
-            print_diagnostics(&faults);
-            return Exit::Problems;
-        }
+    let (loaded, values) = match read_with_values(&arguments.pipeline, &arguments.settings) {
+        Ok(read) => read,
+        Err(exit) => return exit,
     };
-    let given = match given::parse_settings(&loaded.declaration, &arguments.settings) {
-        Ok(given) => given,
-        Err(faults) => {
-            for (_, message) in faults {
-                talk(&format!("error: {message}\n"));
-            }
-            return Exit::Usage;
-        }
-    };
-    let mut values = loaded.declaration.defaults();
-    values.extend(given);
     let (plan, diagnostics) = loaded.check(catalog, &values);
     print_diagnostics(&diagnostics);
     let Some(plan) = plan else { return Exit::Problems };

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use clap::ValueEnum;
 
-use super::{data, print_diagnostics, talk};
+use super::{data, read_with_values, talk};
 use crate::run::Exit;
-use crate::{diagnostic, drawing, given, pipeline};
+use crate::{diagnostic, drawing, given};
 
 /// The language of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,24 +35,10 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let loaded = match pipeline::read(&arguments.pipeline) {
-        Ok(loaded) => loaded,
-        Err(faults) => {
-            print_diagnostics(&faults);
-            return Exit::Problems;
-        }
+    let (loaded, values) = match read_with_values(&arguments.pipeline, &arguments.settings) {
+        Ok(read) => read,
+        Err(exit) => return exit,
     };
-    let given = match given::parse_settings(&loaded.declaration, &arguments.settings) {
-        Ok(given) => given,
-        Err(faults) => {
-            for (_, message) in faults {
-                talk(&format!("error: {message}\n"));
-            }
-            return Exit::Usage;
-        }
-    };
-    let mut values = loaded.declaration.defaults();
-    values.extend(given);
     let drawn = drawing::draw(&loaded, catalog, &values);
     let written = data(&match arguments.format {
         Language::Mermaid => drawing::mermaid(&drawn),
