@@ -5,7 +5,6 @@
 //! of a platform's mathematics library is called. [mod@reference] states the algorithm; [`Extractor`] computes the same
 //! quickly, and the tests hold the two together bit for bit.
 
-mod elementary;
 mod points;
 mod colour;
 mod transform;

@@ -2,6 +2,8 @@
 //!
 //! Pure algorithms: this crate knows no thread, no envelope and no file.
 
+mod elementary;
+
 pub mod extract;
 
 pub mod similarity;

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::elementary::exp;
+
 /// Distance of two centroids, the argument of the similarity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ground {
@@ -121,10 +123,10 @@ impl Measure {
 
     /// Similarity at ground distance `ground`, which for L2 is given squared: the Gaussian needs no root.
     #[inline]
-    pub(crate) fn of_ground(&self, ground: f64) -> f64 {
+    fn of_ground(&self, ground: f64) -> f64 {
         let rooted = || if self.ground == Ground::L2 { ground.sqrt() } else { ground };
         match self.similarity {
-            Similarity::Gaussian => (-self.alpha * ground).exp(),
+            Similarity::Gaussian => exp(-self.alpha * ground),
             Similarity::Heuristic => 1.0 / (self.alpha + rooted()),
             Similarity::Minus => -rooted(),
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::extract::{
-    CodePath, ExtractParameters, Extractor, FeatureTransform, GroundDistance, ImageRef, PointDistribution,
+    CodePath, ExtractParameters, Extractor, FEATURES, FeatureTransform, GroundDistance, ImageRef,
+    PointDistribution,
 };
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
@@ -77,6 +78,12 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
             Default::Text("practical"),
             "how much each feature counts: practical indexes best, best is most precise",
         ),
+        Parameter::new(
+            "multiplier",
+            ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
+            Default::EmptyList,
+            "factors of x, y, L, a, b, contrast and entropy, in place of those of `transform`",
+        ),
         Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
         Parameter::new(
             "iterations",
@@ -125,7 +132,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 /// The extraction that a box of [`EXTRACT`] is told to do.
 ///
 /// # Errors
-/// When `sigma` is given for points that are not gaussian.
+/// When `sigma` is given for points that are not gaussian, or `multiplier` is not seven numbers.
 pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
     let distribution = bind.text("distribution");
     let sigma = bind.get_number("sigma");
@@ -134,6 +141,17 @@ pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
             "`sigma` is for gaussian points only, and `distribution` is {distribution}: leave one of them out"
         )));
     }
+    let transform = match bind.numbers("multiplier") {
+        none if none.is_empty() => {
+            FeatureTransform::preset(bind.text("transform")).unwrap_or(FeatureTransform::PRACTICAL)
+        }
+        numbers => FeatureTransform::scaling(<[f64; FEATURES]>::try_from(numbers).map_err(|numbers| {
+            let count = numbers.len();
+            BoxError::new(format!(
+                "`multiplier` has {count} numbers: give {FEATURES}, for x, y, L, a, b, contrast and entropy"
+            ))
+        })?),
+    };
     let count = |name| bind.count(name) as u32;
     Ok(ExtractParameters {
         points_count: count("points"),
@@ -141,7 +159,7 @@ pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
         seed: bind.count("seed") as u64,
         grey_max: (bind.count("grey_levels") - 1) as u8,
         window_radius: count("radius"),
-        transform: FeatureTransform::preset(bind.text("transform")).unwrap_or(FeatureTransform::PRACTICAL),
+        transform,
         seeds_count: count("seeds"),
         iterations_count: count("iterations"),
         cluster_weight_min: count("cluster_min"),
@@ -401,6 +419,19 @@ mod tests {
         assert!(parameters_from_json("points").unwrap_err().contains("not JSON"));
         let zero = json.replace("\"points\":2500", "\"points\":0");
         assert!(parameters_from_json(&zero).unwrap_err().contains("points_count is 0"));
+    }
+
+    #[test]
+    fn multipliers_replace_the_preset() {
+        let given = |numbers: &[f64]| {
+            let numbers = numbers.iter().copied().map(Value::Number).collect();
+            Harness::new(&EXTRACT, [("multiplier", Value::List(numbers))])
+        };
+        assert!(given(&[8.0, 8.0, 0.01, 0.02, 0.02, 0.04, 0.25]).is_ok());
+        let error = given(&[8.0, 8.0]).err().unwrap().to_string();
+        assert!(error.contains("2 numbers") && error.contains("give 7"), "{error}");
+        let error = given(&[8.0, 8.0, 9.0, 0.02, 0.02, 0.04, 0.25]).err().unwrap().to_string();
+        assert!(error.contains("scales L by 9"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Lab uses the sRGB exponent 2.4 and the linear branch (1/3)(29/6)^2 t + 4/29; grey is integer arithmetic.
 
-use super::elementary::{cbrt, fifth_root};
+use crate::elementary::{cbrt, fifth_root};
 
 /// Linear light of an 8-bit sRGB value.
 static LINEAR: [f64; 256] = {

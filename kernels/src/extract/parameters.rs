@@ -2,9 +2,9 @@
 //!
 //! Parameters that pass `validate` cannot fail on any image: the widest sample still fits its fixed point.
 
-use super::elementary::ln;
 use super::points::PointDistribution;
 use super::transform::{COORDINATE_MAX, FEATURES, FeatureTransform};
+use crate::elementary::ln;
 
 /// The distance that assigns samples to clusters and joins clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The generator is SplitMix64 (Steele, Lea and Flood 2014). The points are in (0, 1)^2 and always shuffled,
 //! since the first ones seed the clusters.
 
-use super::elementary::ln;
+use crate::elementary::ln;
 
 /// How the sampling points lie in the image.
 #[derive(Clone, Copy, Debug, PartialEq)]

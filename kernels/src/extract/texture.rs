@@ -3,7 +3,7 @@
 //! Both come from integers: a sum of squared differences, and a sum of c ln c over the cells in fixed point.
 //! Integers may be added in any order, so every way of counting gives the same bits.
 
-use super::elementary::ln;
+use crate::elementary::ln;
 
 /// Pairs counted in each 2 x 2 sub-window.
 pub(super) const PAIRS: usize = 4;

@@ -1,40 +1,27 @@
 //! The distance that Boxwork reports: f64 throughout, in one fixed order of summation.
 //!
-//! The order is a contract, since results are ranked by these numbers: row by row of the first signature, the
-//! second signature's centroids in order inside a row, dimensions in order inside a pair, no fused multiply-add.
-//! So two signatures with the same centroids in the same order are at distance 0 exactly.
+//! The order is a contract, since results are ranked by these numbers: for each centroid of the second signature in
+//! order, the first signature's centroids in order, dimensions in order inside a pair, no fused multiply-add. So two
+//! signatures with the same centroids in the same order are at distance 0 exactly, and no lane of a vector waits for
+//! another: one loop serves every width of vectors with the same bits.
 
 use super::columns::SignatureRef;
-use crate::similarity::{Ground, Measure};
+use super::path::CodePath;
+use crate::elementary::exp;
+use crate::similarity::{Ground, Measure, Similarity};
 
-/// Weighted similarity of two signatures, `sum_i w_i (sum_j w_j f_s(c_i, c_j))`.
+/// Centroids of the second signature that the inner loop takes at a time: two vectors of the widest kind, so that
+/// one's operations fill the other's waiting.
+const LANES: usize = 16;
+
+/// Weighted similarity of two signatures, `sum_j w_j (sum_i w_i f_s(c_i, c_j))`.
 pub fn sigma(measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
-    let mut row = vec![0.0; b.len()];
-    let mut sum = 0.0;
-    for (i, &weight) in a.weights().iter().enumerate() {
-        similarities(measure, a, i, b, 0, &mut row);
-        let inner = row.iter().zip(b.weights()).fold(0.0, |inner, (f, &w)| inner + f64::from(w) * f);
-        sum += f64::from(weight) * inner;
-    }
-    sum
+    sigma_on(CodePath::detect(), measure, a, b)
 }
 
-/// `sigma(measure, a, a)` to the last bit, at half the cost: every pair is evaluated once.
+/// `sigma(measure, a, a)`.
 pub fn sigma_self(measure: &Measure, a: SignatureRef<'_>) -> f64 {
-    let weights = a.weights();
-    let mut row = vec![0.0; a.len()];
-    // inner[i] receives its terms in the order of j: those below i come from the earlier rounds.
-    let mut inner = vec![0.0; a.len()];
-    for i in 0..a.len() {
-        let row = &mut row[..a.len() - i];
-        similarities(measure, a, i, a, i, row);
-        inner[i] += f64::from(weights[i]) * row[0];
-        for j in i + 1..a.len() {
-            inner[i] += f64::from(weights[j]) * row[j - i];
-            inner[j] += f64::from(weights[i]) * row[j - i];
-        }
-    }
-    inner.iter().zip(weights).fold(0.0, |sum, (inner, &w)| sum + f64::from(w) * inner)
+    sigma(measure, a, a)
 }
 
 /// Distance of two signatures.
@@ -48,29 +35,116 @@ pub fn distance(sigma_a: f64, sigma_b: f64, sigma_cross: f64) -> f64 {
     (sigma_a + sigma_b - 2.0 * sigma_cross).max(0.0).sqrt()
 }
 
-/// Similarities of centroid `i` of `a` to the centroids of `b` from `first` on.
-fn similarities(
-    measure: &Measure,
-    a: SignatureRef<'_>,
-    i: usize,
-    b: SignatureRef<'_>,
-    first: usize,
-    row: &mut [f64],
-) {
-    row.fill(0.0);
-    for dimension in 0..a.dimensions() {
-        let x = f64::from(a.coordinate(dimension)[i]);
-        let others = b.coordinate(dimension)[first..].iter().map(|&y| x - f64::from(y));
-        match measure.ground() {
-            Ground::L1 => row.iter_mut().zip(others).for_each(|(sum, d)| *sum += d.abs()),
-            Ground::Linf => {
-                row.iter_mut().zip(others).for_each(|(largest, d)| *largest = largest.max(d.abs()))
+fn sigma_on(path: CodePath, measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
+    let pairs = Pairs::new(a, b);
+    let sums = match path {
+        CodePath::Portable => pairs.sums(measure),
+        #[cfg(target_arch = "x86_64")]
+        CodePath::Avx2 => x86::sums_avx2(&pairs, measure),
+        #[cfg(target_arch = "x86_64")]
+        CodePath::Avx512 => x86::sums_avx512(&pairs, measure),
+        #[cfg(not(target_arch = "x86_64"))]
+        CodePath::Avx2 | CodePath::Avx512 => unreachable!("the portable path is the only one here"),
+    };
+    sums.iter().flatten().zip(b.weights()).fold(0.0, |sum, (inner, &w)| sum + f64::from(w) * inner)
+}
+
+/// Two signatures in f64, in the order in which the loops read them.
+struct Pairs {
+    dimensions: usize,
+    /// Of each centroid of the first signature: coordinates, then weight.
+    first: Vec<f64>,
+    /// Of each [`LANES`] centroids of the second signature: an array a dimension, with zeros where there are no more.
+    second: Vec<[f64; LANES]>,
+}
+
+impl Pairs {
+    fn new(a: SignatureRef<'_>, b: SignatureRef<'_>) -> Self {
+        let dimensions = a.dimensions();
+        let mut first = vec![0.0; a.len() * (dimensions + 1)];
+        let mut second = vec![[0.0; LANES]; b.len().div_ceil(LANES) * dimensions];
+        for d in 0..=dimensions {
+            let column = if d < dimensions { a.coordinate(d) } else { a.weights() };
+            for (to, &x) in first.iter_mut().skip(d).step_by(dimensions + 1).zip(column) {
+                *to = f64::from(x);
             }
-            Ground::L2 | Ground::SquaredL2 => row.iter_mut().zip(others).for_each(|(sum, d)| *sum += d * d),
+        }
+        for d in 0..dimensions {
+            let lanes = second.iter_mut().skip(d).step_by(dimensions);
+            for (to, from) in lanes.zip(b.coordinate(d).chunks(LANES)) {
+                for (to, &x) in to.iter_mut().zip(from) {
+                    *to = f64::from(x);
+                }
+            }
+        }
+        Self { dimensions, first, second }
+    }
+
+    /// `sum_i w_i f_s(c_i, c_j)` for each centroid `j` of the second signature, and something for each missing one.
+    #[inline(always)]
+    fn sums(&self, measure: &Measure) -> Vec<[f64; LANES]> {
+        let alpha = measure.alpha();
+        let (absolute, square) = (|x: f64| x.abs(), |x: f64| x * x);
+        match (measure.similarity(), measure.ground()) {
+            (Similarity::Gaussian, _) => self.sums_of(square, |d| exp(-alpha * d)),
+            (Similarity::Heuristic, Ground::L2) => self.sums_of(square, |d| 1.0 / (alpha + d.sqrt())),
+            (Similarity::Heuristic, Ground::SquaredL2) => self.sums_of(square, |d| 1.0 / (alpha + d)),
+            (Similarity::Heuristic, _) => self.sums_of(absolute, |d| 1.0 / (alpha + d)),
+            (Similarity::Minus, Ground::L2) => self.sums_of(square, |d| -d.sqrt()),
+            (Similarity::Minus, Ground::SquaredL2) => self.sums_of(square, |d| -d),
+            (Similarity::Minus, _) => self.sums_of(absolute, |d| -d),
         }
     }
-    for value in row {
-        *value = measure.of_ground(*value);
+
+    /// As [`Pairs::sums`], with `part` of a difference added up over the dimensions, and `similarity` of that.
+    #[inline(always)]
+    fn sums_of(&self, part: impl Fn(f64) -> f64, similarity: impl Fn(f64) -> f64) -> Vec<[f64; LANES]> {
+        let mut all = Vec::with_capacity(self.second.len() / self.dimensions);
+        for columns in self.second.chunks_exact(self.dimensions) {
+            let mut sums = [0.0; LANES];
+            for centroid in self.first.chunks_exact(self.dimensions + 1) {
+                let mut ground = [0.0; LANES];
+                for (d, column) in columns.iter().enumerate() {
+                    let x = centroid[d];
+                    for lane in 0..LANES {
+                        ground[lane] += part(x - column[lane]);
+                    }
+                }
+                let weight = centroid[self.dimensions];
+                for lane in 0..LANES {
+                    sums[lane] += weight * similarity(ground[lane]);
+                }
+            }
+            all.push(sums);
+        }
+        all
+    }
+}
+
+/// The same loop, compiled for wider vectors.
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
+mod x86 {
+    use super::{CodePath, LANES, Measure, Pairs};
+
+    pub(super) fn sums_avx2(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+        #[target_feature(enable = "avx2")]
+        fn door(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+            pairs.sums(measure)
+        }
+        assert!(CodePath::Avx2.is_available());
+        // SAFETY: the line above asked for the feature.
+        unsafe { door(pairs, measure) }
+    }
+
+    pub(super) fn sums_avx512(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+        #[target_feature(enable = "avx512f")]
+        fn door(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+            pairs.sums(measure)
+        }
+        assert!(CodePath::Avx512.is_available());
+        // SAFETY: the line above asked for the feature.
+        unsafe { door(pairs, measure) }
     }
 }
 
@@ -93,15 +167,23 @@ mod tests {
     }
 
     #[test]
-    fn half_the_pairs_give_the_same_bits() {
-        let store = Store::random(7, 7, &[1, 2, 3, 50, 81], 4.0);
+    fn every_path_gives_the_same_bits() {
+        let store = Store::random(7, 7, &[1, 2, 3, 15, 16, 17, 50, 81], 4.0);
         for measure in every_measure(0.3) {
             store.with(|columns| {
                 for row in 0..columns.rows() {
-                    let signature = columns.signature(row);
-                    let full = sigma(&measure, signature, signature);
-                    assert_eq!(sigma_self(&measure, signature).to_bits(), full.to_bits());
-                    assert_eq!(sqfd(&measure, signature, signature), 0.0);
+                    let (first, second) = (columns.signature(0), columns.signature(row));
+                    for (a, b) in [(first, second), (second, first), (second, second)] {
+                        let portable = sigma_on(CodePath::Portable, &measure, a, b);
+                        for path in CodePath::available() {
+                            assert_eq!(
+                                sigma_on(path, &measure, a, b).to_bits(),
+                                portable.to_bits(),
+                                "{path}"
+                            );
+                        }
+                    }
+                    assert_eq!(sqfd(&measure, second, second), 0.0);
                 }
             });
         }
@@ -117,11 +199,11 @@ mod tests {
                     (0..s.dimensions()).map(|d| f64::from(s.coordinate(d)[i])).collect()
                 };
                 let mut sum = 0.0;
-                for i in 0..a.len() {
-                    let inner = (0..b.len()).fold(0.0, |inner, j| {
-                        inner + f64::from(b.weights()[j]) * measure.f_s(&point(a, i), &point(b, j))
+                for j in 0..b.len() {
+                    let inner = (0..a.len()).fold(0.0, |inner, i| {
+                        inner + f64::from(a.weights()[i]) * measure.f_s(&point(a, i), &point(b, j))
                     });
-                    sum += f64::from(a.weights()[i]) * inner;
+                    sum += f64::from(b.weights()[j]) * inner;
                 }
                 assert_eq!(sigma(&measure, a, b).to_bits(), sum.to_bits());
             });

@@ -155,7 +155,7 @@ impl SqfdSpace {
     }
 
     fn sidecar_head(&self) -> Vec<u8> {
-        format!("boxwork sigma 1 {}\n", self.fingerprint()).into_bytes()
+        format!("boxwork sigma 2 {}\n", self.fingerprint()).into_bytes()
     }
 
     fn write_sidecar(&self) -> io::Result<()> {

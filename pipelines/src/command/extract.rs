@@ -25,6 +25,9 @@ pub struct Arguments {
     /// How the points lie: gaussian, uniform or grid
     #[arg(long, default_value = "gaussian")]
     distribution: String,
+    /// Standard deviation of gaussian points, in image sides [default: 0.2]
+    #[arg(long)]
+    sigma: Option<f64>,
     /// Seed of the points' generator
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -40,6 +43,9 @@ pub struct Arguments {
     /// How much each feature counts: practical or best
     #[arg(long, default_value = "practical")]
     transform: String,
+    /// Factors of x, y, L, a, b, contrast and entropy, in place of those of the transform
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    multiplier: Vec<f64>,
     /// Samples that seed the clusters
     #[arg(long, default_value_t = 400)]
     seeds: u32,
@@ -52,6 +58,9 @@ pub struct Arguments {
     /// Clusters nearer than this are joined
     #[arg(long, default_value_t = 0.2)]
     join_distance: f64,
+    /// The distance of the clustering: l1, l2 or linf
+    #[arg(long, default_value = "l2")]
+    ground: String,
     /// Centroids of a signature at most
     #[arg(long, default_value_t = 768)]
     cap: u32,
@@ -67,6 +76,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("out".to_owned(), path_value(&arguments.out)),
         ("distribution".to_owned(), Value::Text(arguments.distribution.clone())),
         ("transform".to_owned(), Value::Text(arguments.transform.clone())),
+        ("ground".to_owned(), Value::Text(arguments.ground.clone())),
         ("join_distance".to_owned(), Value::Number(arguments.join_distance)),
     ]);
     for (name, value) in [
@@ -81,6 +91,13 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("cap", arguments.cap),
     ] {
         values.insert(name.to_owned(), whole(value));
+    }
+    if let Some(sigma) = arguments.sigma {
+        values.insert("sigma".to_owned(), Value::Number(sigma));
+    }
+    if !arguments.multiplier.is_empty() {
+        let numbers = arguments.multiplier.iter().copied().map(Value::Number).collect();
+        values.insert("multiplier".to_owned(), Value::List(numbers));
     }
     // One folder: the names are paths in it, so a page can show the pictures.
     if let [folder] = &arguments.paths[..]
