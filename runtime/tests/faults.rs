@@ -271,3 +271,27 @@ fn ended_requests_are_forgotten() {
     }
     assert_eq!(runtime.statistics().deadlines, 0);
 }
+
+#[test]
+fn copies_that_could_not_restore_the_order_of_several_edges_are_refused() {
+    let graph = |sources: &[&str], copies: i64| {
+        let mut graph = Graph::new().add("g", "gather_ordered", &[("copies", int(copies))]);
+        for source in sources {
+            graph = graph.add(source, "source", &[]).chain(&format!("{source} -> g"));
+        }
+        graph.add("c", "collect", &[]).chain("g -> c")
+    };
+    let faults = |graph: &Graph| {
+        let (plan, faults) =
+            boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());
+        assert_eq!(plan.is_none(), !faults.is_empty());
+        faults.into_iter().map(|fault| (fault.code, fault.message)).collect::<Vec<_>>()
+    };
+    assert!(faults(&graph(&["s"], 3)).is_empty());
+    assert!(faults(&graph(&["s", "t"], 1)).is_empty());
+    let found = faults(&graph(&["s", "t"], 3));
+    assert!(
+        matches!(&found[..], [("copies-of-several-edges", message)] if message.contains("2 edges")),
+        "{found:?}"
+    );
+}

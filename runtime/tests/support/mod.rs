@@ -266,6 +266,11 @@ pub static GATHER: OperatorSpec = OperatorSpec {
     outputs: &[Output::new("out", numbers, "all of them")],
     ..OperatorSpec::new("gather", "joins streams", Kind::Stateless, |_| Ok(Box::new(Gather)))
 };
+pub static GATHER_ORDERED: OperatorSpec = OperatorSpec {
+    inputs: &[Input::merge("in", numbers, "streams")],
+    outputs: &[Output::new("out", numbers, "all of them")],
+    ..OperatorSpec::new("gather_ordered", "joins streams", Kind::Ordered, |_| Ok(Box::new(Gather)))
+};
 
 /// Takes all of `a` before any of `b`: with bounded edges from one source it stalls.
 struct AThenB;
@@ -485,6 +490,7 @@ pub fn catalog() -> Catalog {
             &ADD_SIDE,
             &A_THEN_B,
             &GATHER,
+            &GATHER_ORDERED,
             &QUIT,
             &HEAD,
             &HOLD_THEN_CLOSE,

@@ -1,0 +1,138 @@
+//! What the edges make of the boxes together: ports fed too little or too often, cycles, diamonds.
+
+use super::{Checker, graph};
+use crate::operator::{Kind, Mode};
+use crate::plan::declaration::COPIES;
+use crate::plan::{Copies, Place, PlanBox, PlanEdge};
+
+impl Checker<'_> {
+    /// Required ports that nothing feeds, inputs fed twice, and boxes that nobody reads.
+    pub(super) fn ports(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
+        for (idx, planned) in boxes.iter().enumerate() {
+            let Some(planned) = planned else { continue };
+            for (port_idx, port) in planned.spec.inputs.iter().enumerate() {
+                let feeding: Vec<usize> = (0..edges.len())
+                    .filter(|edge| edges[*edge].as_ref().is_some_and(|e| e.to == idx && e.input == port_idx))
+                    .collect();
+                // An edge with a fault of its own may have been meant for this port.
+                let maybe =
+                    self.declaration.edges.iter().zip(edges).any(|(declared, edge)| {
+                        edge.is_none()
+                            && declared.to.name == planned.name
+                            && declared.to.port.as_deref().is_none_or(|name| {
+                                name == port.name || planned.spec.input_idx(name).is_none()
+                            })
+                    });
+                if feeding.is_empty() && port.required && !maybe {
+                    let message =
+                        format!("box `{}`: the input `{}` is not connected", planned.name, port.name);
+                    let help = format!(
+                        "add an edge: `- {{from: BOX, to: {}.{}}}` ({})",
+                        planned.name, port.name, port.about
+                    );
+                    self.fault(
+                        Place::Box(planned.name.clone()),
+                        "unconnected-input",
+                        message,
+                        "an input is not connected",
+                        Some(help),
+                    );
+                }
+                if port.mode != Mode::Merge {
+                    for edge in feeding.iter().skip(1) {
+                        let message =
+                            format!("the input `{}.{}` is connected twice", planned.name, port.name);
+                        let help = Some("join the streams by a `merge` box first".to_owned());
+                        self.fault(
+                            Place::EdgeTo(*edge),
+                            "input-connected-twice",
+                            message,
+                            "connected already",
+                            help,
+                        );
+                    }
+                }
+            }
+            self.ordered_copies(idx, planned, edges);
+            let read = self.declaration.edges.iter().any(|edge| edge.from.name == planned.name);
+            if !planned.spec.outputs.is_empty() && !read {
+                let message = format!("nothing reads box `{}`, so it never runs", planned.name);
+                self.warning(
+                    Place::Box(planned.name.clone()),
+                    "unread-box",
+                    message,
+                    "nobody reads it",
+                    None,
+                );
+            }
+        }
+    }
+
+    pub(super) fn cycles_and_diamonds(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
+        let pairs: Vec<(usize, usize)> = edges.iter().flatten().map(|edge| (edge.from, edge.to)).collect();
+        if let Some(cycle) = graph::cycle(boxes.len(), &pairs) {
+            let mut names: Vec<&str> =
+                cycle.iter().map(|idx| self.declaration.boxes[*idx].name.as_str()).collect();
+            names.push(names[0]);
+            let message = format!("the edges form a cycle: {}", names.join(" -> "));
+            let last = self.declaration.edges.iter().zip(edges).position(|(_, edge)| {
+                edge.as_ref().is_some_and(|edge| Some(&edge.from) == cycle.last() && edge.to == cycle[0])
+            });
+            let help = Some(
+                "what must go back travels as a hint (`hints: [a.x ~> b.x]`), not along an edge".to_owned(),
+            );
+            self.fault(last.map_or(Place::Whole, Place::Edge), "cycle", message, "closes the cycle", help);
+            return;
+        }
+        let bounded: Vec<(usize, usize)> = edges
+            .iter()
+            .flatten()
+            .filter(|edge| {
+                boxes[edge.to].as_ref().is_some_and(|b| b.spec.inputs[edge.input].mode != Mode::Side)
+            })
+            .map(|edge| (edge.from, edge.to))
+            .collect();
+        for (idx, planned) in boxes.iter().enumerate() {
+            let Some(planned) = planned else { continue };
+            let streams: Vec<(usize, usize)> = edges
+                .iter()
+                .enumerate()
+                .filter_map(|(edge_idx, edge)| {
+                    let edge = edge.as_ref().filter(|edge| edge.to == idx)?;
+                    (planned.spec.inputs[edge.input].mode == Mode::Stream).then_some((edge_idx, edge.from))
+                })
+                .collect();
+            for (nth, (_, a)) in streams.iter().enumerate() {
+                for (edge, b) in &streams[nth + 1..] {
+                    let shared: Vec<usize> = graph::ancestors(*a, &bounded)
+                        .intersection(&graph::ancestors(*b, &bounded))
+                        .copied()
+                        .collect();
+                    if let Some(fork) = shared.last() {
+                        let message = format!(
+                            "`{}` takes two streams that both come from `{}`: with bounded edges one may fill while the other is waited for",
+                            planned.name, self.declaration.boxes[*fork].name
+                        );
+                        let help = Some("make one of the inputs a side input, or give its edge more `envelopes`; the runtime grows it within the memory budget when it stalls".to_owned());
+                        self.warning(Place::Edge(*edge), "diamond", message, "may fill up", help);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies of an ordered box restore the order of one edge: several edges count their envelopes apart.
+    fn ordered_copies(&mut self, idx: usize, planned: &PlanBox, edges: &[Option<PlanEdge>]) {
+        let feeds = |edge: &PlanEdge| edge.to == idx && planned.spec.inputs[edge.input].mode != Mode::Side;
+        let count = edges.iter().flatten().filter(|edge| feeds(edge)).count();
+        if planned.spec.kind == Kind::Ordered && planned.copies != Copies::Count(1) && count > 1 {
+            let message = format!(
+                "box `{}`: the operator `{}` is ordered, and its copies cannot restore the order of {count} edges",
+                planned.name, planned.spec.name
+            );
+            let help = "remove `copies`, or join the streams by a `merge` box first".to_owned();
+            let place = Place::BoxSetting(planned.name.clone(), COPIES.to_owned());
+            self.fault(place, "copies-of-several-edges", message, "one copy only", Some(help));
+        }
+    }
+}
