@@ -62,18 +62,22 @@ impl Collected {
     ) -> Result<Vec<Answer>, BoxError> {
         self.rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         let mut answers = Vec::new();
-        for envelope in queries {
-            let names = envelope.texts("name")?;
-            for (row, query) in envelope.u32s("query")?.iter().enumerate() {
-                let first = self.rows.partition_point(|found| found.0 < *query);
-                let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
-                let mut hits = Vec::new();
-                for &(_, distance, id) in found {
-                    hits.push(Hit { rank: hits.len() + 1, id, name: store.name(id)?.to_owned(), distance });
+        store.read::<_, BoxError>(|objects| {
+            for envelope in queries {
+                let names = envelope.texts("name")?;
+                for (row, query) in envelope.u32s("query")?.iter().enumerate() {
+                    let first = self.rows.partition_point(|found| found.0 < *query);
+                    let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
+                    let mut hits = Vec::new();
+                    for &(_, distance, id) in found {
+                        let name = objects.name(id)?.to_owned();
+                        hits.push(Hit { rank: hits.len() + 1, id, name, distance });
+                    }
+                    answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
                 }
-                answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
             }
-        }
+            Ok(())
+        })?;
         answers.sort_by_key(|(query, _)| *query);
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }

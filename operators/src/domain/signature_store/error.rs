@@ -33,6 +33,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The file was changed under an open store.
+    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read of it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is of another version of the layout.
     #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork extract`", path.display(), super::layout::VERSION)]
     Version {
