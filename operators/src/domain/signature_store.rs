@@ -20,6 +20,7 @@ mod resource;
 
 pub use batch::StoreBatch;
 pub use error::StoreError;
+pub(crate) use error::way_out;
 pub use objects::Objects;
 pub use resource::SIGNATURE_STORE;
 pub(crate) use temporary::TemporaryFile;

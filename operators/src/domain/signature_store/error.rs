@@ -10,7 +10,7 @@ use super::super::signature::SignatureError;
 #[non_exhaustive]
 pub enum StoreError {
     /// The system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
+    #[error("cannot {action} `{}`: {source}{}", path.display(), way_out(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -119,4 +119,16 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What to do about an error in writing, to follow it in a message; nothing where the error says it.
+pub(crate) fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; make room on that disk or write to another",
+        io::ErrorKind::QuotaExceeded => "; make room within your quota on that disk or write to another",
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit of a file's size (`ulimit -f`) or write to another disk"
+        }
+        _ => "",
+    }
 }
