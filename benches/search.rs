@@ -23,7 +23,7 @@ use std::time::Instant;
 use boxwork::shipped;
 use boxwork_kernels::sqfd::{CodePath, Evaluator, PreparedQuery};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_operators::domain::signature_store::{Objects, SignatureStore, StoreError};
 use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
@@ -89,7 +89,7 @@ impl Search {
 
     /// Runs one request for the object of an id.
     fn run(&self, runtime: &Runtime, id: u64) -> Outcome {
-        let name = self.store.name(id).expect("a sound store").to_owned();
+        let name = self.store.name(id).expect("a sound store");
         let queries = Value::List(vec![Value::Text(name)]);
         let values = BTreeMap::from([("queries".to_owned(), queries)]);
         let submission = Submission { values, ..Submission::default() };
@@ -97,6 +97,12 @@ impl Search {
         let outcome = request.wait();
         outcome.result.clone().unwrap_or_else(|error| panic!("{error}"));
         outcome
+    }
+
+    /// The f64 distance of an object from another as the query.
+    fn exact(&self, objects: Objects<'_>, query: u64, id: u64) -> Result<f64, StoreError> {
+        let sigma = self.space.sigma_self(objects, query)?;
+        self.space.exact(objects, objects.signature(query)?, sigma, id)
     }
 
     /// The object that a round asks for.
@@ -113,9 +119,10 @@ fn check(runtime: &Runtime, search: &Search, workers: usize) {
     let json: serde_json::Value = serde_json::from_str(&text).expect("the search writes JSON");
     let found = json["queries"][0]["results"].as_array().expect("a list of results");
 
-    let query = search.store.signature(id).expect("a sound store");
-    let sigma = search.space.sigma_self(id).expect("a sound store");
-    let exact = |id: u64| search.space.exact(query, sigma, id).expect("a sound store");
+    let exact = |other: u64| {
+        let exact = search.store.read(|objects| search.exact(objects, id, other));
+        exact.expect("a sound store")
+    };
     let mut distances = thread::scope(|scope| {
         let parts: Vec<_> = (0..workers as u64)
             .map(|worker| {
@@ -139,7 +146,11 @@ fn measure(runtime: &Runtime, search: &Search, workers: usize, rounds: usize) {
     let store = &search.store;
     store.verify().expect("a sound store");
     let sigmas: Vec<Vec<f64>> = (0..store.batches())
-        .map(|batch| store.ids(batch).map(|id| search.space.sigma_self(id).expect("a sound store")).collect())
+        .map(|batch| {
+            let sigmas = store
+                .read(|objects| store.ids(batch).map(|id| search.space.sigma_self(objects, id)).collect());
+            sigmas.expect("a sound store")
+        })
         .collect();
     let objects = store.len() as f64;
     let (mut searched, mut computed) = (0, 0);
@@ -157,7 +168,8 @@ fn measure(runtime: &Runtime, search: &Search, workers: usize, rounds: usize) {
         Side::new("bare kernel", || {
             computed += 1;
             let id = search.query(computed);
-            let query = search.space.prepare(store.signature(id).expect("a sound store"));
+            let query = store.read(|objects| objects.signature(id).map(|found| search.space.prepare(found)));
+            let query = query.expect("a sound store");
             let start = Instant::now();
             bare_kernel(store, &sigmas, &query, workers);
             start.elapsed().as_secs_f64() / objects
@@ -205,8 +217,12 @@ fn bare_kernel(store: &SignatureStore, sigmas: &[Vec<f64>], query: &PreparedQuer
                 while let Some(&(batch, first, end)) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let rows: Vec<u32> = (first..end).collect();
                     out.resize(rows.len(), 0.0);
-                    let columns = store.batch(batch).expect("a sound store").columns();
-                    evaluator.distances(query, &columns, &rows, &sigmas[batch], &mut out);
+                    let computed = store.read(|objects| {
+                        let columns = objects.batch(batch)?.columns();
+                        evaluator.distances(query, &columns, &rows, &sigmas[batch], &mut out);
+                        Ok::<_, StoreError>(())
+                    });
+                    computed.expect("a sound store");
                     std::hint::black_box(&out);
                 }
             });
@@ -218,8 +234,11 @@ fn bare_kernel(store: &SignatureStore, sigmas: &[Vec<f64>], query: &PreparedQuer
 fn print_limit(store: &SignatureStore, workers: usize) {
     let mut bytes = 0;
     for batch in 0..store.batches() {
-        let columns = store.batch(batch).expect("a sound store").columns().columns();
-        bytes += size_of_val(columns.weights()) * (1 + columns.dimensions());
+        let batch_bytes = store.read(|objects| {
+            let columns = objects.batch(batch)?.columns().columns();
+            Ok::<_, StoreError>(size_of_val(columns.weights()) * (1 + columns.dimensions()))
+        });
+        bytes += batch_bytes.expect("a sound store");
     }
     let read = || {
         let next = AtomicUsize::new(0);
@@ -233,10 +252,14 @@ fn print_limit(store: &SignatureStore, workers: usize) {
                         if batch >= store.batches() {
                             break;
                         }
-                        let columns = store.batch(batch).expect("a sound store").columns().columns();
-                        for column in columns.coordinates().iter().copied().chain([columns.weights()]) {
-                            sum = column.iter().fold(sum, |sum, x| sum.wrapping_add(x.to_bits()));
-                        }
+                        let of_batch = store.read(|objects| {
+                            let columns = objects.batch(batch)?.columns().columns();
+                            let columns = columns.coordinates().iter().copied().chain([columns.weights()]);
+                            Ok::<_, StoreError>(
+                                columns.flatten().fold(sum, |sum, x| sum.wrapping_add(x.to_bits())),
+                            )
+                        });
+                        sum = of_batch.expect("a sound store");
                     }
                     std::hint::black_box(sum);
                 });

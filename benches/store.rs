@@ -116,8 +116,8 @@ fn measure_search(path: &Path, workers: usize) {
     }
     let objects = SignatureStore::open(path).unwrap_or_else(|error| panic!("{error}")).len() as usize;
     println!(
-        "limit       {:.1} MB: own similarities of 8 bytes an object, and names by their hashes of 16",
-        megabytes(24 * objects)
+        "limit       {:.1} MB: own similarities of 8 bytes an object, offsets of 8, and names by their hashes of 16",
+        megabytes(32 * objects)
     );
 }
 

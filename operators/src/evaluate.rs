@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::all_pairs::pairs_count;
 use crate::domain::columns;
-use crate::domain::signature_store::SignatureStore;
+use crate::domain::signature_store::{Objects, SignatureStore};
 use crate::results::{OUT, OrderedWriter, class_of, printable, share_writer};
 
 /// How many of the nearest objects the precision looks at.
@@ -125,7 +125,7 @@ impl Operator for Evaluate {
                     )));
                 }
                 let store = &self.store;
-                self.ranked.insert(cx.detached("disk", || Ranked::new(store))??)
+                self.ranked.insert(cx.detached("disk", || store.read(Ranked::new))??)
             }
         };
         let upto = self.objects.min(ranked.next + (DISTANCES_PER_FIRING / self.objects).max(1));
@@ -174,10 +174,11 @@ impl Evaluate {
 }
 
 impl Ranked {
-    fn new(store: &SignatureStore) -> Result<Self, BoxError> {
+    fn new(objects: Objects<'_>) -> Result<Self, BoxError> {
+        let store = objects.store();
         let mut names = Vec::with_capacity(store.len() as usize);
         for id in 0..store.len() {
-            names.push(class_of(store.name(id)?));
+            names.push(class_of(objects.name(id)?));
         }
         if names.iter().all(Option::is_none) {
             return Err(BoxError::new(format!(

@@ -72,10 +72,10 @@ impl Operator for FilterRange {
         };
         let (numbers, ids) = (distances.u32s("query")?, distances.u64s("id")?);
         let fast = distances.f64s("distance")?;
+        self.sigma_min.see(&self.space, ids)?;
         let mut near = Vec::new();
         for row in 0..distances.rows() {
             let idx = queries.idx(numbers[row])?;
-            self.sigma_min.see(&self.space, ids[row])?;
             if fast[row] <= queries.at(idx).widened(self.range, self.sigma_min.least()) {
                 near.push((idx, ids[row]));
             }

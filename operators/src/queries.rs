@@ -73,7 +73,9 @@ impl Query {
     pub(crate) fn exact(&self, space: &SqfdSpace, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
         let columns = SignatureColumns::new(self.envelope.lists("signature")?)?;
         let (signature, sigma) = (columns.signature(self.row), self.prepared.sigma_self());
-        ids.iter().map(|id| Ok(space.exact(signature, sigma, *id)?)).collect()
+        space
+            .store()
+            .read(|objects| ids.iter().map(|id| Ok(space.exact(objects, signature, sigma, *id)?)).collect())
     }
 
     /// The largest fast distance that an object may have whose true distance is at most `range`.
@@ -98,10 +100,14 @@ impl SigmaMin {
         Self { needed: space.measure().similarity() == Similarity::Minus, least: 0.0 }
     }
 
-    /// Takes an object into account.
-    pub(crate) fn see(&mut self, space: &SqfdSpace, id: u64) -> Result<(), BoxError> {
+    /// Takes objects into account.
+    pub(crate) fn see(&mut self, space: &SqfdSpace, ids: &[u64]) -> Result<(), BoxError> {
         if self.needed {
-            self.least = self.least.min(space.sigma_self(id)?);
+            self.least = space.store().read(|objects| {
+                ids.iter().try_fold(self.least, |least, id| {
+                    Ok::<_, BoxError>(least.min(space.sigma_self(objects, *id)?))
+                })
+            })?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, StringArray, UInt32Array};
+use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
@@ -102,8 +102,11 @@ impl Operator for ReadQuery {
         // One a firing: an image takes its time, and others wait for the slot.
         let name = match found {
             Found::Object(id) => {
-                self.signatures.push_signature(self.store.signature(id)?)?;
-                self.store.name(id)?.to_owned()
+                let signatures = &mut self.signatures;
+                self.store.read::<_, BoxError>(|objects| {
+                    signatures.push_signature(objects.signature(id)?)?;
+                    Ok(objects.name(id)?.to_owned())
+                })?
             }
             Found::File => {
                 let path = self.given[at].clone();
@@ -200,27 +203,29 @@ fn look_up_ends(
         .map(|idx| (idx, format!("/{}", given[idx].trim_start_matches("./"))))
         .collect();
     let mut ends = vec![Vec::new(); given.len()];
-    for batch in 0..store.batches() {
-        for (name, id) in store.names(batch)?.iter().zip(store.ids(batch)) {
-            for (idx, end) in &missing {
-                if ends[*idx].len() < 2 && name.is_some_and(|name| name.ends_with(end)) {
-                    ends[*idx].push(id);
+    store.read(|objects| {
+        for batch in 0..store.batches() {
+            for (name, id) in objects.names(batch)?.zip(store.ids(batch)) {
+                for (idx, end) in &missing {
+                    if ends[*idx].len() < 2 && name.ends_with(end) {
+                        ends[*idx].push(id);
+                    }
                 }
             }
         }
-    }
-    Ok(ends)
+        Ok(ends)
+    })
 }
 
 /// The error for a query that is nothing, with the name that may be meant.
 fn not_found(query: &str, store: &SignatureStore) -> Result<BoxError, BoxError> {
-    let mut names = Vec::new();
-    for batch in 0..store.batches() {
-        let left = SUGGESTIONS_FROM - names.len();
-        let batch_names = store.names(batch)?;
-        names.extend((0..batch_names.len().min(left)).map(|row| batch_names.value(row)));
-    }
-    let near = did_you_mean(query, names);
+    let near = store.read::<_, BoxError>(|objects| {
+        let mut names = Vec::new();
+        for batch in 0..store.batches() {
+            names.extend(objects.names(batch)?.take(SUGGESTIONS_FROM - names.len()));
+        }
+        Ok(did_you_mean(query, names))
+    })?;
     Ok(BoxError::new(format!(
         "`{query}` is neither the name of an object in `{}` nor an image file{near}",
         store.path().display()
@@ -238,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::domain::signature::SignatureColumns;
+    use crate::domain::signature_store::{Objects, StoreError};
     use crate::domain::signature_store::{StoreInfo, StoreWriter};
     use crate::extract::parameters_json;
     use crate::testing;
@@ -274,8 +280,14 @@ mod tests {
         assert_eq!(names(&queries), ["dogs/004.png", "owls/008.png", "dogs/004.png"]);
         assert_eq!(queries.u32s("query").unwrap(), [0, 1, 2]);
         let columns = SignatureColumns::new(queries.lists("signature").unwrap()).unwrap();
-        assert_eq!(columns.signature(1).coordinate(0), store.signature(8).unwrap().coordinate(0));
-        assert_eq!(columns.signature(1).weights(), store.signature(8).unwrap().weights());
+        let found = columns.signature(1);
+        let is_object = |objects: Objects<'_>| {
+            let object = objects.signature(8)?;
+            Ok::<_, StoreError>(
+                found.coordinate(0) == object.coordinate(0) && found.weights() == object.weights(),
+            )
+        };
+        assert!(store.read(is_object).unwrap());
         assert!(harness(&store, &[]).run().is_ok());
     }
 

@@ -15,7 +15,7 @@ use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, 
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
-use crate::domain::signature_store::SignatureStore;
+use crate::domain::signature_store::{SignatureStore, TemporaryFile, way_out};
 
 /// The answer to one query.
 pub(crate) struct Answer {
@@ -62,18 +62,22 @@ impl Collected {
     ) -> Result<Vec<Answer>, BoxError> {
         self.rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         let mut answers = Vec::new();
-        for envelope in queries {
-            let names = envelope.texts("name")?;
-            for (row, query) in envelope.u32s("query")?.iter().enumerate() {
-                let first = self.rows.partition_point(|found| found.0 < *query);
-                let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
-                let mut hits = Vec::new();
-                for &(_, distance, id) in found {
-                    hits.push(Hit { rank: hits.len() + 1, id, name: store.name(id)?.to_owned(), distance });
+        store.read::<_, BoxError>(|objects| {
+            for envelope in queries {
+                let names = envelope.texts("name")?;
+                for (row, query) in envelope.u32s("query")?.iter().enumerate() {
+                    let first = self.rows.partition_point(|found| found.0 < *query);
+                    let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
+                    let mut hits = Vec::new();
+                    for &(_, distance, id) in found {
+                        let name = objects.name(id)?.to_owned();
+                        hits.push(Hit { rank: hits.len() + 1, id, name, distance });
+                    }
+                    answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
                 }
-                answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
             }
-        }
+            Ok(())
+        })?;
         answers.sort_by_key(|(query, _)| *query);
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
@@ -194,10 +198,15 @@ impl OrderedWriter {
             let next = state.next;
             let Some(text) = state.waiting.remove(&next) else { return Ok(()) };
             let last = next + 1 == part.count;
-            self.append(&mut state, &text, last).map_err(|error| match &self.path {
-                Some(path) => BoxError::new(format!("`{}` cannot be written: {error}", path.display())),
-                None => BoxError::new(format!("standard output cannot be written: {error}")),
-            })?;
+            if let Err(error) = self.append(&mut state, &text, last) {
+                // What was written of it is no use to anybody.
+                state.file = None;
+                let what = match &self.path {
+                    Some(path) => format!("`{}`", path.display()),
+                    None => "standard output".to_owned(),
+                };
+                return Err(BoxError::new(format!("{what} cannot be written: {error}{}", way_out(&error))));
+            }
             state.next += 1;
             if last {
                 *state = State::default();
@@ -221,7 +230,7 @@ impl OrderedWriter {
             Some(unfinished) => unfinished,
             None => state.file.insert(Unfinished::create(path)?),
         };
-        unfinished.file.write_all(text)?;
+        unfinished.append(text)?;
         match state.file.take_if(|_| last) {
             Some(unfinished) => unfinished.finish(),
             None => Ok(()),
@@ -229,11 +238,10 @@ impl OrderedWriter {
     }
 }
 
-/// A file under a temporary name beside its own; dropped before it is finished, it vanishes.
-struct Unfinished {
-    file: File,
-    /// The temporary and the final path; nothing where the path is a device or a pipe, which is written to directly.
-    rename: Option<(PathBuf, PathBuf)>,
+/// A file under way; dropped before it is finished, it vanishes, unless it is a device or a pipe.
+enum Unfinished {
+    Whole(TemporaryFile),
+    Direct(File),
 }
 
 impl Unfinished {
@@ -242,42 +250,27 @@ impl Unfinished {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => {
-                return Err(io::Error::new(
-                    io::ErrorKind::IsADirectory,
-                    "it is a folder; give a file's name",
-                ));
+                Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder; give a file's name"))
             }
-            Ok(metadata) if !metadata.is_file() => {
-                return Ok(Self { file: File::options().write(true).open(&path)?, rename: None });
+            Ok(metadata) if !metadata.is_file() => Ok(Self::Direct(File::options().write(true).open(&path)?)),
+            _ if path.file_name().is_none() => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not end in a file's name"))
             }
-            _ => {}
+            _ => Ok(Self::Whole(TemporaryFile::create(&path)?)),
         }
-        let Some(name) = path.file_name() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not end in a file's name"));
-        };
-        let temporary =
-            path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
-        let file = File::create(&temporary)?;
-        Ok(Self { file, rename: Some((temporary, path)) })
     }
 
-    fn finish(mut self) -> io::Result<()> {
-        if let Some((temporary, path)) = self.rename.take() {
-            let renamed = self.file.sync_all().and_then(|()| fs::rename(&temporary, &path));
-            if renamed.is_err() {
-                let _ = fs::remove_file(&temporary);
-            }
-            return renamed;
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Whole(file) => file.write_all(text),
+            Self::Direct(file) => file.write_all(text),
         }
-        Ok(())
     }
-}
 
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.rename {
-            // Nothing to do when it cannot be removed: the run fails for a reason of its own.
-            let _ = fs::remove_file(temporary);
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Whole(file) => file.keep(),
+            Self::Direct(_) => Ok(()),
         }
     }
 }

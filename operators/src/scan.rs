@@ -70,8 +70,8 @@ impl Operator for Scan {
                 return Ok(Flow::Done);
             }
             if !self.store.is_checked(self.batch) {
-                let (store, batch) = (&self.store, self.batch);
-                cx.detached("disk", || store.batch(batch).map(drop))??;
+                let (store, first) = (&self.store, self.store.ids(self.batch).start);
+                cx.detached("disk", || store.bring_in([first]))??;
             }
             let end = self.store.ids(self.batch).end;
             let upto = end.min(self.next + ids_per_envelope);

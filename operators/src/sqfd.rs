@@ -13,6 +13,7 @@ use boxwork_runtime::operator::{
 };
 
 use crate::domain::columns;
+use crate::domain::signature_store::Objects;
 use crate::domain::space::SqfdSpace;
 use crate::queries::{Queries, SPACE};
 
@@ -70,10 +71,13 @@ impl Operator for Sqfd {
             order.sort_unstable_by_key(key);
         }
         let mut distances = vec![0.0; ids.len()];
-        for run in order.chunk_by(|a, b| numbers[*a as usize] == numbers[*b as usize]) {
-            let query = queries.at(queries.idx(numbers[run[0] as usize])?);
-            self.gather.distances(&self.space, &query.prepared, run, ids, &mut distances)?;
-        }
+        store.read::<_, BoxError>(|objects| {
+            for run in order.chunk_by(|a, b| numbers[*a as usize] == numbers[*b as usize]) {
+                let query = queries.at(queries.idx(numbers[run[0] as usize])?);
+                self.gather.distances(&self.space, objects, &query.prepared, run, ids, &mut distances)?;
+            }
+            Ok(())
+        })?;
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::clone(candidates.column("query")?)),
             ("id", Arc::clone(candidates.column("id")?)),
@@ -101,6 +105,7 @@ impl Gather {
     pub(crate) fn distances(
         &mut self,
         space: &SqfdSpace,
+        objects: Objects<'_>,
         query: &boxwork_kernels::sqfd::PreparedQuery,
         run: &[u32],
         ids: &[u64],
@@ -116,7 +121,7 @@ impl Gather {
             self.rows.extend(here.iter().map(|idx| (ids[*idx as usize] - range.start) as u32));
             self.out.clear();
             self.out.resize(here.len(), 0.0);
-            space.fast(&mut self.evaluator, query, batch, &self.rows, &mut self.out)?;
+            space.fast(objects, &mut self.evaluator, query, batch, &self.rows, &mut self.out)?;
             for (idx, distance) in here.iter().zip(&self.out) {
                 distances[*idx as usize] = *distance;
             }

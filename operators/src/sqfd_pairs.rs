@@ -57,17 +57,20 @@ impl Operator for SqfdPairs {
             cx.detached("disk", || store.bring_in(ids()))??;
         }
         let mut distances = vec![0.0; a.len()];
-        let mut start = 0;
-        while start < a.len() {
-            let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
-            let (with_a, with_b) = (same(a), same(b));
-            let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
-            let query = self.space.prepare(store.signature(fixed[start])?);
-            let mut run: Vec<u32> = (start as u32..(start + length) as u32).collect();
-            run.sort_unstable_by_key(|idx| others[*idx as usize]);
-            self.gather.distances(&self.space, &query, &run, others, &mut distances)?;
-            start += length;
-        }
+        store.read::<_, BoxError>(|objects| {
+            let mut start = 0;
+            while start < a.len() {
+                let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
+                let (with_a, with_b) = (same(a), same(b));
+                let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
+                let query = self.space.prepare(objects.signature(fixed[start])?);
+                let mut run: Vec<u32> = (start as u32..(start + length) as u32).collect();
+                run.sort_unstable_by_key(|idx| others[*idx as usize]);
+                self.gather.distances(&self.space, objects, &query, &run, others, &mut distances)?;
+                start += length;
+            }
+            Ok(())
+        })?;
         let columns: [(&str, ArrayRef); 3] = [
             ("a", Arc::clone(pairs.column("a")?)),
             ("b", Arc::clone(pairs.column("b")?)),
@@ -106,7 +109,7 @@ mod tests {
         let envelopes = harness.taken("distances");
         assert_eq!(envelopes[0].u64s("a").unwrap(), a);
         for (row, found) in envelopes[0].f64s("distance").unwrap().iter().enumerate() {
-            let exact = space.between(a[row], b[row]).unwrap();
+            let exact = space.store().read(|objects| space.between(objects, a[row], b[row])).unwrap();
             assert!((found - exact).abs() < 1e-3, "{found}, not {exact}");
         }
     }

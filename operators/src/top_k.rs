@@ -141,9 +141,7 @@ impl Operator for TopK {
         if self.ranking.is_none() {
             while let Some(envelope) = cx.take("distances") {
                 let least = self.sigma_min.least();
-                for id in envelope.u64s("id")? {
-                    self.sigma_min.see(&self.space, *id)?;
-                }
+                self.sigma_min.see(&self.space, envelope.u64s("id")?)?;
                 let error_grows = self.sigma_min.least() < least;
                 if error_grows {
                     for (query, nearest) in queries.iter().zip(&mut self.nearest) {

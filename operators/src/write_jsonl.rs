@@ -11,7 +11,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::domain::columns;
 use crate::domain::json_lines::write_line;
 use crate::domain::signature::{SignatureColumns, coordinate_names};
-use crate::domain::signature_store::{StoreError, TemporaryFile};
+use crate::domain::signature_store::{StoreError, TemporaryFile, way_out};
 
 /// What names the standard output.
 const STDOUT: &str = "-";
@@ -94,6 +94,9 @@ impl WriteJsonl {
     }
 
     fn error(&self, source: io::Error) -> BoxError {
+        if self.is_stdout() {
+            return BoxError::new(format!("cannot write to standard output: {source}{}", way_out(&source)));
+        }
         StoreError::Io { path: self.out.clone(), action: "write", source }.into()
     }
 

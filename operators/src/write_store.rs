@@ -171,8 +171,9 @@ mod tests {
         assert_eq!(harness.detached(), ["disk"; 3]);
         let store = SignatureStore::open(&out).unwrap();
         assert_eq!((0..3).map(|id| store.name(id).unwrap()).collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(store.signature(1).unwrap().weights(), [0.25, 0.75]);
-        assert_eq!(store.size(2).unwrap(), (640, 480));
+        let weights = store.read(|objects| objects.signature(1).map(|found| found.weights().to_vec()));
+        assert_eq!(weights.unwrap(), [0.25, 0.75]);
+        assert_eq!(store.read(|objects| objects.size(2)).unwrap(), (640, 480));
         assert_eq!(store.parameters(), Some("{\"a\": 1}"));
         assert_eq!(store.source(), Some(std::path::absolute("pictures").unwrap().as_path()));
     }

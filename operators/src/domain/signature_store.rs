@@ -1,44 +1,52 @@
 //! The signature store: an Arrow IPC file of objects, mapped into memory.
 //!
 //! An object's id is its row. Opening checks the head and the tail; every batch is checked by its checksums before
-//! its first use, names apart from centroids, so that finding an object by its name reads no centroids. Nothing is
-//! copied: a store costs page cache, and a few words for each batch.
+//! its first use, names apart from centroids, so that finding an object by its name reads no centroids. Centroids and
+//! names are not copied: a store costs page cache, a few words for each batch, and 8 bytes an object that was used.
+//!
+//! A file may be cut short or overwritten under an open store. So what is mapped is lent to a closure alone, by
+//! [`SignatureStore::read`], which asks whether the file is still the one that was opened *before* it gives the
+//! closure's result; nothing that the map holds can be kept beyond it. A store whose file was changed answers no more.
 
 mod error;
 mod layout;
 mod temporary;
 mod writer;
+mod bus_error;
 mod map;
 mod batch;
+mod objects;
 mod resource;
 
 pub use batch::StoreBatch;
 pub use error::StoreError;
+pub(crate) use error::way_out;
+pub use objects::Objects;
 pub use resource::SIGNATURE_STORE;
 pub(crate) use temporary::TemporaryFile;
 pub use writer::{StoreInfo, StoreWriter};
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use super::signature::coordinate_names;
 use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
-use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::SchemaRef;
-use boxwork_kernels::sqfd::SignatureRef;
-
-use super::signature::coordinate_names;
 use layout::BatchEntry;
+use map::Map;
 
 /// The objects of a file, by id and by name.
 pub struct SignatureStore {
     path: PathBuf,
-    bytes: Buffer,
+    map: Arc<Map>,
     schema: SchemaRef,
     coordinates: Vec<String>,
     info: StoreInfo,
@@ -66,16 +74,27 @@ impl SignatureStore {
         let path = path.as_ref();
         let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
         let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
+        let file = File::open(path).map_err(io)?;
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(not("it is no regular file"));
+        }
+        let map = Arc::new(Map::new(file).map_err(io)?);
+        let store = Self::read_ends(path, Arc::clone(&map));
+        match map.is_whole() {
+            true => store,
+            false => Err(StoreError::Changed { path: path.to_owned() }),
+        }
+    }
+
+    /// Checks the head and the tail.
+    fn read_ends(path: &Path, map: Arc<Map>) -> Result<Self, StoreError> {
+        let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
         let damaged = |place: &str, reason: String| StoreError::Damaged {
             path: path.to_owned(),
             place: place.to_owned(),
             reason,
         };
-        let file = File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
-            return Err(not("it is no regular file"));
-        }
-        let bytes = map::map(&file).map_err(io)?;
+        let bytes = map.bytes();
         if !bytes.starts_with(layout::MAGIC) {
             return Err(not("it does not begin as an Arrow file"));
         }
@@ -92,13 +111,14 @@ impl SignatureStore {
             .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
             .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
 
-        let tail = &bytes[tail_start..];
-        let digits = layout::tail_digits(tail).ok_or_else(|| not("it carries no checksum of Boxwork's"))?;
-        let checksum = layout::tail_checksum(tail, &digits);
+        // Copied, since the footer is parsed by what stands in it: it must not change when it has been judged.
+        let tail = bytes[tail_start..].to_vec();
+        let digits = layout::tail_digits(&tail).ok_or_else(|| not("it carries no checksum of Boxwork's"))?;
+        let checksum = layout::tail_checksum(&tail, &digits);
         if tail[digits] != *checksum.as_bytes() {
             return Err(damaged("its tail", CHECKSUM_DIFFERS.to_owned()));
         }
-        let footer = arrow_ipc::root_as_footer(&bytes[footer_end - footer_bytes..footer_end])
+        let footer = arrow_ipc::root_as_footer(&tail[layout::END_OF_STREAM_BYTES..][..footer_bytes])
             .map_err(|error| damaged("its footer", error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| not("it has no schema"))?;
         let schema = try_fb_to_schema(schema).map_err(|error| damaged("its schema", error.to_string()))?;
@@ -143,7 +163,7 @@ impl SignatureStore {
             info,
             // The tail holds all other checksums.
             fingerprint: format!("{:x}-{checksum}", bytes.len()),
-            bytes,
+            map,
             batches,
             len,
             by_name: OnceLock::new(),
@@ -227,19 +247,26 @@ impl SignatureStore {
         Ok((batch, (id - self.batches[batch].first) as usize))
     }
 
-    /// A batch; checked at its first use, which reads all of it.
+    /// Runs a closure on what the file holds, and gives its result if the file is still the one that was opened.
+    ///
+    /// Costs a system call: one read for many objects is better than one for each.
     ///
     /// # Errors
-    /// When the batch is damaged.
-    ///
-    /// # Panics
-    /// When there is no such batch.
-    #[inline]
-    pub fn batch(&self, batch: usize) -> Result<&StoreBatch, StoreError> {
-        match self.batches[batch].whole.get() {
-            Some(whole) => Ok(whole),
-            None => self.check_whole(batch),
+    /// The closure's; and when the file was cut short or overwritten since it was opened, whatever the closure found.
+    pub fn read<R, E: From<StoreError>>(
+        &self,
+        f: impl for<'a> FnOnce(Objects<'a>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let result = f(Objects::new(self));
+        match self.is_whole() {
+            true => result,
+            false => Err(StoreError::Changed { path: self.path.clone() }.into()),
         }
+    }
+
+    /// Whether the file is still the one that was opened. Once false, it stays so.
+    pub fn is_whole(&self) -> bool {
+        self.map.is_whole()
     }
 
     /// Whether a batch was used already, so that a further use blocks on nothing.
@@ -253,9 +280,9 @@ impl SignatureStore {
     /// Reads and checks the batches of these objects; blocks on the disk, so boxes call it `detached`.
     ///
     /// # Errors
-    /// When a batch is damaged or there is no such object.
+    /// When a batch is damaged or there is no such object, and as [`SignatureStore::read`].
     pub fn bring_in(&self, ids: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
-        ids.into_iter().try_for_each(|id| self.batch(self.locate(id)?.0).map(drop))
+        self.read(|objects| ids.into_iter().try_for_each(|id| objects.batch(self.locate(id)?.0).map(drop)))
     }
 
     /// Whether [`SignatureStore::bring_in`] has nothing to do for these objects.
@@ -266,138 +293,129 @@ impl SignatureStore {
     /// Checks every batch.
     ///
     /// # Errors
-    /// When one is damaged.
+    /// When one is damaged, and as [`SignatureStore::read`].
     pub fn verify(&self) -> Result<(), StoreError> {
-        (0..self.batches()).try_for_each(|batch| self.batch(batch).map(drop))
-    }
-
-    /// The signature of an object.
-    ///
-    /// # Errors
-    /// When there is no such object, or its batch is damaged.
-    pub fn signature(&self, id: u64) -> Result<SignatureRef<'_>, StoreError> {
-        let (batch, row) = self.locate(id)?;
-        Ok(self.batch(batch)?.columns().signature(row))
-    }
-
-    /// Width and height of an object's image in pixels, 0 where there is none.
-    ///
-    /// # Errors
-    /// As [`SignatureStore::signature`].
-    pub fn size(&self, id: u64) -> Result<(u32, u32), StoreError> {
-        let (batch, row) = self.locate(id)?;
-        Ok(self.batch(batch)?.size(row))
+        self.read(|objects| (0..self.batches()).try_for_each(|batch| objects.batch(batch).map(drop)))
     }
 
     /// The name of an object.
     ///
     /// # Errors
-    /// As [`SignatureStore::signature`].
-    pub fn name(&self, id: u64) -> Result<&str, StoreError> {
-        let (batch, row) = self.locate(id)?;
-        Ok(self.names(batch)?.value(row))
+    /// When there is no such object, its batch is damaged, and as [`SignatureStore::read`].
+    pub fn name(&self, id: u64) -> Result<String, StoreError> {
+        self.read(|objects| objects.name(id).map(str::to_owned))
     }
 
-    /// The names of a batch's objects; checked at their first use, without the centroids.
+    /// The object of a name; the first search reads all names.
     ///
     /// # Errors
-    /// When they are damaged.
-    ///
-    /// # Panics
-    /// When there is no such batch.
-    pub fn names(&self, batch: usize) -> Result<&StringArray, StoreError> {
+    /// When a batch is damaged, and as [`SignatureStore::read`].
+    pub fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.read(|objects| {
+            let by_name = match self.by_name.get() {
+                Some(by_name) => by_name,
+                None => {
+                    let mut hashes = Vec::with_capacity(self.len as usize);
+                    for batch in 0..self.batches() {
+                        hashes.extend(objects.names(batch)?.map(hash).zip(self.ids(batch)));
+                    }
+                    hashes.sort_unstable();
+                    self.by_name.get_or_init(|| hashes)
+                }
+            };
+            let wanted = hash(name);
+            let from = by_name.partition_point(|(hash, _)| *hash < wanted);
+            for (_, id) in by_name[from..].iter().take_while(|(hash, _)| *hash == wanted) {
+                if objects.name(*id)? == name {
+                    return Ok(Some(*id));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    #[inline]
+    fn batch(&self, batch: usize) -> Result<&StoreBatch, StoreError> {
+        match self.batches[batch].whole.get() {
+            Some(whole) => Ok(whole),
+            None => self.check_whole(batch),
+        }
+    }
+
+    fn names(&self, batch: usize) -> Result<&StringArray, StoreError> {
         match self.batches[batch].names.get() {
             Some(names) => Ok(names),
             None => self.check_names(batch),
         }
     }
 
-    /// The object of a name; the first search reads all names.
-    ///
-    /// # Errors
-    /// When a batch is damaged.
-    pub fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        let by_name = match self.by_name.get() {
-            Some(by_name) => by_name,
-            None => {
-                let mut hashes = Vec::with_capacity(self.len as usize);
-                for batch in 0..self.batches() {
-                    let names = self.names(batch)?.iter().map(|name| hash(name.unwrap_or_default()));
-                    hashes.extend(names.zip(self.ids(batch)));
-                }
-                hashes.sort_unstable();
-                self.by_name.get_or_init(|| hashes)
-            }
-        };
-        let wanted = hash(name);
-        let from = by_name.partition_point(|(hash, _)| *hash < wanted);
-        for (_, id) in by_name[from..].iter().take_while(|(hash, _)| *hash == wanted) {
-            if self.name(*id)? == name {
-                return Ok(Some(*id));
-            }
-        }
-        Ok(None)
-    }
-
     fn check_names(&self, idx: usize) -> Result<&StringArray, StoreError> {
         /// The columns id and name.
         const FRONT: [usize; 2] = [0, 1];
         let batch = &self.batches[idx];
-        self.check_front(idx)?;
-        let decoder = self.decoder().with_projection(FRONT.to_vec());
-        let table = self.decode(&decoder, idx)?;
-        batch::check_ids(&table, batch.first).map_err(|reason| self.damaged(idx, reason))?;
-        let names: &StringArray = batch::typed(&table, "name").map_err(|reason| self.damaged(idx, reason))?;
+        let table = self.decode(&self.check_front(idx)?, idx, Some(&FRONT))?;
+        let damaged = |reason| self.damaged(idx, reason);
+        batch::check_ids(&table, batch.first).map_err(damaged)?;
+        let names = batch::typed(&table, "name").and_then(batch::own_names).map_err(damaged)?;
         if names.len() != batch.entry.rows {
             return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
         }
-        Ok(batch.names.get_or_init(|| names.clone()))
+        Ok(batch.names.get_or_init(|| names))
     }
 
     // Apart from `batch`, which every distance passes through. Two threads may both check; one result is kept.
     #[cold]
     fn check_whole(&self, idx: usize) -> Result<&StoreBatch, StoreError> {
         let batch = &self.batches[idx];
-        self.check_front(idx)?;
+        let header = self.check_front(idx)?;
         if crc32fast::hash(&self.block(idx)[batch.entry.front_bytes..]) != batch.entry.rest {
             return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
         }
-        let table = self.decode(&self.decoder(), idx)?;
+        let table = self.decode(&header, idx, None)?;
         if table.num_rows() != batch.entry.rows {
             return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
         }
-        let whole = StoreBatch::new(table, batch.first).map_err(|reason| self.damaged(idx, reason))?;
+        let whole = StoreBatch::new(&table, batch.first).map_err(|reason| self.damaged(idx, reason))?;
         Ok(batch.whole.get_or_init(|| whole))
     }
 
-    fn check_front(&self, idx: usize) -> Result<(), StoreError> {
+    /// Checks what comes before the centroids, and gives the header: a copy, since the batch is read by what stands
+    /// in it, and it must not change when it has been judged.
+    fn check_front(&self, idx: usize) -> Result<Vec<u8>, StoreError> {
         let (block, batch) = (self.block(idx), &self.batches[idx]);
-        if crc32fast::hash(&block[..batch.entry.front_bytes]) != batch.entry.front {
+        let header = block[..batch.block.metaDataLength() as usize].to_vec();
+        let mut front = crc32fast::Hasher::new();
+        front.update(&header);
+        front.update(&block[header.len()..batch.entry.front_bytes]);
+        if front.finalize() != batch.entry.front {
             return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
         }
-        if layout::front_bytes(&block, batch.block.metaDataLength() as usize) != Some(batch.entry.front_bytes)
-        {
+        if layout::front_bytes(&header, block.len() - header.len()) != Some(batch.entry.front_bytes) {
             return Err(self.damaged(idx, "its header is not that of a batch of signatures".to_owned()));
         }
-        Ok(())
+        Ok(header)
     }
 
-    fn decoder(&self) -> FileDecoder {
-        FileDecoder::new(SchemaRef::clone(&self.schema), MetadataVersion::V5).with_require_alignment(true)
-    }
-
-    fn decode(&self, decoder: &FileDecoder, idx: usize) -> Result<RecordBatch, StoreError> {
-        let block = &self.batches[idx].block;
-        match decoder.read_record_batch(block, &self.block(idx)) {
-            Ok(Some(table)) => Ok(table),
-            Ok(None) => Err(self.damaged(idx, "it holds no table".to_owned())),
-            Err(error) => Err(self.damaged(idx, error.to_string())),
-        }
+    fn decode(
+        &self,
+        header: &[u8],
+        idx: usize,
+        columns: Option<&[usize]>,
+    ) -> Result<RecordBatch, StoreError> {
+        let body = self.block(idx).slice(header.len());
+        let batch = layout::read_header(header)
+            .ok_or_else(|| self.damaged(idx, "its header is not that of a batch".to_owned()))?;
+        let (schema, no_dictionaries) = (SchemaRef::clone(&self.schema), HashMap::new());
+        RecordBatchDecoder::try_new(&body, batch, schema, &no_dictionaries, &MetadataVersion::V5)
+            .and_then(|decoder| {
+                decoder.with_projection(columns).with_require_alignment(true).read_record_batch()
+            })
+            .map_err(|error| self.damaged(idx, error.to_string()))
     }
 
     fn block(&self, idx: usize) -> Buffer {
         let block = &self.batches[idx].block;
-        self.bytes.slice_with_length(block.offset() as usize, block_bytes(block))
+        self.map.bytes().slice_with_length(block.offset() as usize, block_bytes(block))
     }
 
     fn damaged(&self, idx: usize, reason: String) -> StoreError {

@@ -15,7 +15,7 @@ use boxwork_kernels::sqfd::{Evaluator, PreparedQuery, SignatureRef, reference};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
-use super::signature_store::{SignatureStore, StoreError, TemporaryFile};
+use super::signature_store::{Objects, SignatureStore, StoreError, TemporaryFile};
 
 /// A measure over the objects of a store.
 #[derive(Debug)]
@@ -68,15 +68,17 @@ impl SqfdSpace {
         PreparedQuery::new(self.measure, query)
     }
 
-    /// An object's similarity to itself.
+    /// An object's similarity to itself. Objects are the store's, here and below.
     ///
     /// # Errors
     /// When there is no such object, or its batch is damaged.
-    pub fn sigma_self(&self, id: u64) -> Result<f64, StoreError> {
+    pub fn sigma_self(&self, objects: Objects<'_>, id: u64) -> Result<f64, StoreError> {
         match self.sigma_self.get(id as usize).map(|sigma| sigma.load(Ordering::Relaxed)) {
             Some(bits) if bits != UNKNOWN => Ok(f64::from_bits(bits)),
             _ => {
-                let sigma = reference::sigma_self(&self.measure, self.store.signature(id)?);
+                let sigma = reference::sigma_self(&self.measure, objects.signature(id)?);
+                // Kept though the file may be cut short at this moment: whoever gets it reads within a
+                // `SignatureStore::read`, which then fails for good, and `keep` asks before it writes.
                 self.sigma_self[id as usize].store(sigma.to_bits(), Ordering::Relaxed);
                 Ok(sigma)
             }
@@ -88,18 +90,24 @@ impl SqfdSpace {
     ///
     /// # Errors
     /// As [`SqfdSpace::sigma_self`].
-    pub fn exact(&self, query: SignatureRef<'_>, query_sigma: f64, id: u64) -> Result<f64, StoreError> {
-        let cross = reference::sigma(&self.measure, query, self.store.signature(id)?);
-        Ok(reference::distance(query_sigma, self.sigma_self(id)?, cross))
+    pub fn exact(
+        &self,
+        objects: Objects<'_>,
+        query: SignatureRef<'_>,
+        query_sigma: f64,
+        id: u64,
+    ) -> Result<f64, StoreError> {
+        let cross = reference::sigma(&self.measure, query, objects.signature(id)?);
+        Ok(reference::distance(query_sigma, self.sigma_self(objects, id)?, cross))
     }
 
     /// The distance of two objects of the store, the same in either order.
     ///
     /// # Errors
     /// As [`SqfdSpace::sigma_self`].
-    pub fn between(&self, a: u64, b: u64) -> Result<f64, StoreError> {
+    pub fn between(&self, objects: Objects<'_>, a: u64, b: u64) -> Result<f64, StoreError> {
         let (first, second) = (a.min(b), a.max(b));
-        self.exact(self.store.signature(first)?, self.sigma_self(first)?, second)
+        self.exact(objects, objects.signature(first)?, self.sigma_self(objects, first)?, second)
     }
 
     /// Fast distances of a query to rows of a batch, into `out`, with the error that the query declares.
@@ -111,16 +119,17 @@ impl SqfdSpace {
     /// When there is no such batch or row, or `rows` and `out` differ in length.
     pub fn fast(
         &self,
+        objects: Objects<'_>,
         evaluator: &mut Evaluator,
         query: &PreparedQuery,
         batch: usize,
         rows: &[u32],
         out: &mut [f64],
     ) -> Result<(), StoreError> {
-        evaluator.sigma_cross(query, &self.store.batch(batch)?.columns(), rows, out);
+        evaluator.sigma_cross(query, &objects.batch(batch)?.columns(), rows, out);
         let first = self.store.ids(batch).start;
         for (out, row) in out.iter_mut().zip(rows) {
-            let sigma_self = self.sigma_self(first + u64::from(*row))?;
+            let sigma_self = self.sigma_self(objects, first + u64::from(*row))?;
             *out = reference::distance(query.sigma_self(), sigma_self, *out);
         }
         Ok(())
@@ -164,6 +173,8 @@ impl SqfdSpace {
             bytes.extend_from_slice(&sigma.load(Ordering::Relaxed).to_le_bytes());
         }
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+        // What was computed from a file that is being cut short must not outlive the run.
+        self.store.read(|_| Ok::<_, StoreError>(())).map_err(io::Error::other)?;
         let mut file = TemporaryFile::create(&self.sidecar_path())?;
         file.write_all(&bytes)?;
         file.keep()
@@ -261,26 +272,37 @@ mod tests {
         Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap()
     }
 
+    fn sigmas_of(space: &SqfdSpace) -> Vec<f64> {
+        let ids = 0..space.store().len();
+        space.store().read(|objects| ids.map(|id| space.sigma_self(objects, id)).collect()).unwrap()
+    }
+
     #[test]
     fn exact_is_the_reference_and_fast_is_near_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder.path().join("s"), 20);
         let space = SqfdSpace::new(Arc::clone(&store), gaussian(0.2));
-        let signature = store.signature(3).unwrap();
-        let query = space.prepare(signature);
+        let query =
+            store.read(|objects| objects.signature(3).map(|signature| space.prepare(signature))).unwrap();
         let mut fast = [0.0; 20];
         let rows: Vec<u32> = (0..20).collect();
         let mut evaluator = Evaluator::new(CodePath::Portable);
-        space.fast(&mut evaluator, &query, 0, &rows, &mut fast).unwrap();
-        for id in 0..20 {
-            let exact = space.exact(signature, query.sigma_self(), id).unwrap();
-            let reference = reference::sqfd(&gaussian(0.2), signature, store.signature(id).unwrap());
-            assert_eq!(exact.to_bits(), reference.to_bits());
-            assert_eq!(space.between(3, id).unwrap(), space.between(id, 3).unwrap());
-            assert!((fast[id as usize] - exact).abs() <= query.distance_error(exact, 0.0) + 1e-12);
-        }
-        assert_eq!(space.between(3, 3).unwrap(), 0.0);
-        assert!(space.exact(signature, 1.0, 20).is_err());
+        store
+            .read(|objects| {
+                let signature = objects.signature(3)?;
+                space.fast(objects, &mut evaluator, &query, 0, &rows, &mut fast)?;
+                for id in 0..20 {
+                    let exact = space.exact(objects, signature, query.sigma_self(), id)?;
+                    let reference = reference::sqfd(&gaussian(0.2), signature, objects.signature(id)?);
+                    assert_eq!(exact.to_bits(), reference.to_bits());
+                    assert_eq!(space.between(objects, 3, id)?, space.between(objects, id, 3)?);
+                    assert!((fast[id as usize] - exact).abs() <= query.distance_error(exact, 0.0) + 1e-12);
+                }
+                assert_eq!(space.between(objects, 3, 3)?, 0.0);
+                assert!(space.exact(objects, signature, 1.0, 20).is_err());
+                Ok::<_, StoreError>(())
+            })
+            .unwrap();
     }
 
     #[test]
@@ -289,11 +311,11 @@ mod tests {
         let path = folder.path().join("s");
         let space = SqfdSpace::new(store(&path, 20), gaussian(0.2));
         assert!(!space.is_complete() && !space.keep());
-        let sigmas: Vec<f64> = (0..20).map(|id| space.sigma_self(id).unwrap()).collect();
+        let sigmas = sigmas_of(&space);
         assert!(space.keep());
         let again = SqfdSpace::new(Arc::clone(space.store()), gaussian(0.2));
         assert!(again.is_complete());
-        assert_eq!((0..20).map(|id| again.sigma_self(id).unwrap()).collect::<Vec<_>>(), sigmas);
+        assert_eq!(sigmas_of(&again), sigmas);
         assert!(!SqfdSpace::new(Arc::clone(space.store()), gaussian(0.3)).is_complete());
         let sound = fs::read(space.sidecar_path()).unwrap();
         for place in 0..sound.len() {
@@ -306,7 +328,7 @@ mod tests {
         drop(again);
         assert!(!space.sidecar_path().exists());
         let dropped = SqfdSpace::new(Arc::clone(space.store()), gaussian(0.2));
-        (0..20).for_each(|id| drop(dropped.sigma_self(id)));
+        sigmas_of(&dropped);
         drop(dropped);
         assert_eq!(fs::read(space.sidecar_path()).unwrap(), sound);
         // Another store under the same name is another store.

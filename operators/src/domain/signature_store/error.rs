@@ -10,7 +10,7 @@ use super::super::signature::SignatureError;
 #[non_exhaustive]
 pub enum StoreError {
     /// The system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
+    #[error("cannot {action} `{}`: {source}{}", path.display(), way_out(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -30,6 +30,12 @@ pub enum StoreError {
     /// The file ends too early.
     #[error("`{}` is cut short: it does not end as a store does; copy or make it again", path.display())]
     Truncated {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was changed under an open store.
+    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read of it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
+    Changed {
         /// The file.
         path: PathBuf,
     },
@@ -113,4 +119,16 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What to do about an error in writing, to follow it in a message; nothing where the error says it.
+pub(crate) fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; make room on that disk or write to another",
+        io::ErrorKind::QuotaExceeded => "; make room within your quota on that disk or write to another",
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit of a file's size (`ulimit -f`) or write to another disk"
+        }
+        _ => "",
+    }
 }

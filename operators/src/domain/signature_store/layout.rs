@@ -115,15 +115,18 @@ pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Sc
     .with_metadata(metadata)
 }
 
+/// The batch that a block's header describes; nothing when it describes something else.
+pub(super) fn read_header(header: &[u8]) -> Option<arrow_ipc::RecordBatch<'_>> {
+    // A continuation marker and the length precede the header's own table.
+    arrow_ipc::root_as_message(header.get(8..)?).ok()?.header_as_record_batch()
+}
+
 /// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
 /// of a batch whose buffers lie inside the block.
-pub(super) fn front_bytes(block: &[u8], header_bytes: usize) -> Option<usize> {
+pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
     /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
     const BUFFERS_BEFORE_CENTROIDS: usize = 7;
-    let body_bytes = block.len().checked_sub(header_bytes)?;
-    // A continuation marker and the length precede the header's own table.
-    let message = arrow_ipc::root_as_message(block.get(8..header_bytes)?).ok()?;
-    let buffers = message.header_as_record_batch()?.buffers()?;
+    let buffers = read_header(header)?.buffers()?;
     let inside = |offset: i64, length: i64| {
         let end = usize::try_from(offset).ok()?.checked_add(usize::try_from(length).ok()?)?;
         (end <= body_bytes).then_some(())
@@ -135,7 +138,7 @@ pub(super) fn front_bytes(block: &[u8], header_bytes: usize) -> Option<usize> {
     if buffers.len() <= BUFFERS_BEFORE_CENTROIDS {
         return None;
     }
-    Some(header_bytes + buffers.get(BUFFERS_BEFORE_CENTROIDS).offset() as usize)
+    Some(header.len() + buffers.get(BUFFERS_BEFORE_CENTROIDS).offset() as usize)
 }
 
 #[cfg(test)]

@@ -1,21 +1,57 @@
-//! A file mapped into memory, as an Arrow buffer that shares the map.
+//! A file mapped into memory, as an Arrow buffer that shares the map, and whether it is still the file that was mapped.
 #![expect(unsafe_code, reason = "a map is foreign memory: the one place where it becomes a buffer")]
 
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
 use memmap2::Mmap;
 
-/// Maps a whole file; the buffer and its slices keep the map.
-pub(super) fn map(file: &File) -> io::Result<Buffer> {
-    // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
-    // an open file stay. Whoever overwrites one all the same changes what is read, as with every mapped file.
-    let map = Arc::new(unsafe { Mmap::map(file) }?);
-    let start = NonNull::new(map.as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
-    let bytes = map.len();
-    // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
-    Ok(unsafe { Buffer::from_custom_allocation(start, bytes, map) })
+use super::bus_error::Watched;
+
+/// A whole file in memory.
+pub(super) struct Map {
+    bytes: Buffer,
+    watched: Arc<Watched>,
+    file: File,
+    modified: Option<SystemTime>,
+}
+
+impl Map {
+    /// Maps a file; its buffer and the slices of it keep the map.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let modified = file.metadata()?.modified().ok();
+        // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
+        // an open file stay. When somebody changes one all the same, `is_whole` says so before what was read counts,
+        // and what was read is no index: offsets are copied before they are checked.
+        let map = unsafe { Mmap::map(&file) }?;
+        let watched = Arc::new(Watched::new(map)?);
+        let start = NonNull::new(watched.map().as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
+        let bytes = watched.map().len();
+        let owner = Arc::clone(&watched);
+        // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
+        let bytes = unsafe { Buffer::from_custom_allocation(start, bytes, owner) };
+        Ok(Self { bytes, watched, file, modified })
+    }
+
+    /// The bytes; what was read of them counts when [`Map::is_whole`] says so afterwards.
+    pub(super) fn bytes(&self) -> &Buffer {
+        &self.bytes
+    }
+
+    /// Whether all that was read of the map so far are bytes of the file that was mapped. Once false, it stays so.
+    pub(super) fn is_whole(&self) -> bool {
+        // The end of the last page that a shortened file has is zeros without a bus error, and a file that was cut and
+        // written again has pages everywhere: only its length and time tell.
+        let is_same = self.file.metadata().is_ok_and(|metadata| {
+            metadata.len() == self.bytes.len() as u64 && metadata.modified().ok() == self.modified
+        });
+        if !is_same {
+            self.watched.poison();
+        }
+        !self.watched.is_poisoned()
+    }
 }

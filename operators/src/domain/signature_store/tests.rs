@@ -35,16 +35,25 @@ fn check(store: &SignatureStore, objects: usize) {
     assert_eq!(store.source(), Some(Path::new("/pictures")));
     for object in 0..objects {
         let id = object as u64;
-        let signature = store.signature(id).unwrap();
-        assert_eq!(signature.len(), object % 3 + 1);
-        assert_eq!(signature.coordinate(0)[0], object as f32);
-        assert_eq!(signature.coordinate(1)[0], -(object as f32));
-        assert_eq!(store.size(id).unwrap(), (object as u32, 7));
+        store
+            .read(|objects| {
+                let signature = objects.signature(id)?;
+                assert_eq!(signature.len(), object % 3 + 1);
+                assert_eq!(signature.coordinate(0)[0], object as f32);
+                assert_eq!(signature.coordinate(1)[0], -(object as f32));
+                assert_eq!(objects.size(id)?, (object as u32, 7));
+                Ok::<_, StoreError>(())
+            })
+            .unwrap();
         assert_eq!(store.name(id).unwrap(), format!("object {object}"));
         assert_eq!(store.find(&format!("object {object}")).unwrap(), Some(id));
     }
     assert_eq!(store.find("nobody").unwrap(), None);
-    assert!(matches!(store.signature(objects as u64), Err(StoreError::NoObject { .. })));
+    assert!(matches!(use_signature(store, objects as u64), Err(StoreError::NoObject { .. })));
+}
+
+fn use_signature(store: &SignatureStore, id: u64) -> Result<(), StoreError> {
+    store.read(|objects| objects.signature(id).map(drop))
 }
 
 /// Everything that a reader can do with a file, ending at its first error.
@@ -52,8 +61,8 @@ fn read_all(path: &Path) -> Result<(), StoreError> {
     let store = SignatureStore::open(path)?;
     for id in 0..store.len() {
         store.name(id)?;
-        store.signature(id)?;
-        store.size(id)?;
+        use_signature(&store, id)?;
+        store.read(|objects| objects.size(id))?;
     }
     store.find("object 1").map(drop)
 }
@@ -84,17 +93,26 @@ fn checks_names_without_centroids_and_batches_at_their_first_use() {
 }
 
 #[test]
-fn nothing_is_copied_from_the_map() {
+fn centroids_and_names_stay_in_the_map() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     write(&path, 100);
     let store = SignatureStore::open(&path).unwrap();
-    let map = store.bytes.as_ptr_range();
-    let signature = store.signature(42).unwrap();
-    for column in [signature.coordinate(0), signature.coordinate(1), signature.weights()] {
-        assert!(map.contains(&column.as_ptr().cast()));
-    }
-    assert!(map.contains(&store.name(42).unwrap().as_ptr()));
+    let map = store.map.bytes().as_ptr_range();
+    store
+        .read(|objects| {
+            let signature = objects.signature(42)?;
+            for column in [signature.coordinate(0), signature.coordinate(1), signature.weights()] {
+                assert!(map.contains(&column.as_ptr().cast()));
+            }
+            assert!(map.contains(&objects.name(42)?.as_ptr()));
+            let copy = objects.copied(0, 40..43)?;
+            let names = copy.column(0).to_data();
+            assert!(names.buffers().iter().all(|buffer| !map.contains(&buffer.as_ptr())));
+            assert_eq!(copy.num_rows(), 3);
+            Ok::<_, StoreError>(())
+        })
+        .unwrap();
 }
 
 #[test]
@@ -178,9 +196,9 @@ fn the_place_of_the_damage_is_named() {
     bytes[tail] ^= 4;
     fs::write(&path, &bytes).unwrap();
     let store = SignatureStore::open(&path).unwrap();
-    store.signature(0).unwrap();
+    use_signature(&store, 0).unwrap();
     assert_eq!(store.find("object 4999").unwrap(), Some(4999));
-    let message = store.signature(4999).unwrap_err().to_string();
+    let message = use_signature(&store, 4999).unwrap_err().to_string();
     assert!(message.contains("damaged in batch 2 of 2"), "{message}");
 }
 
@@ -249,6 +267,84 @@ fn threads_share_a_store() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| check(&store, 5000));
+        }
+    });
+}
+
+/// What a read says of a store whose file was changed.
+fn is_refused(path: &Path, result: Result<(), StoreError>) {
+    let message = result.unwrap_err().to_string();
+    let name = path.display().to_string();
+    for words in [name.as_str(), "cut short or overwritten while it was in use", "restore it"] {
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+/// All that a store can be asked.
+fn ask_all(store: &SignatureStore) -> [Result<(), StoreError>; 5] {
+    [
+        store.verify(),
+        store.name(3).map(drop),
+        store.find("object 3").map(drop),
+        use_signature(store, store.len() - 1),
+        store.read(|objects| objects.copied(0, 0..5).map(drop)),
+    ]
+}
+
+#[test]
+fn a_file_cut_short_under_an_open_store_fails_its_reads_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("s"), folder.path().join("other"));
+    write(&path, 10_000);
+    write(&other, 10_000);
+    let sound = fs::read(&path).unwrap();
+    let length = sound.len() as u64;
+    let other = SignatureStore::open(&other).unwrap();
+    // To the middle of a page, to the end of one, to nothing; the last takes only the tail, which was read already.
+    for (cut, is_used_before) in
+        [(0, true), (0, false), (length / 2, true), (length / 2, false), (8192, true), (length - 1, true)]
+    {
+        fs::write(&path, &sound).unwrap();
+        let store = SignatureStore::open(&path).unwrap();
+        if is_used_before {
+            check(&store, 10_000);
+        }
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(cut).unwrap();
+        ask_all(&store).into_iter().for_each(|result| is_refused(&path, result));
+        // The very bytes again: what was read of the store in between is gone all the same.
+        fs::write(&path, &sound).unwrap();
+        ask_all(&store).into_iter().for_each(|result| is_refused(&path, result));
+        check(&other, 10_000);
+    }
+    read_all(&path).unwrap();
+}
+
+#[test]
+fn a_file_overwritten_in_place_is_noticed_though_its_length_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 4);
+    let store = SignatureStore::open(&path).unwrap();
+    check(&store, 4);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"ARROW1", 0).unwrap();
+    // The file's clock may be coarser than this test is fast.
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    is_refused(&path, store.verify());
+}
+
+#[test]
+fn threads_that_share_a_store_are_all_refused_when_it_is_cut_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 10_000);
+    let store = SignatureStore::open(&path).unwrap();
+    use_signature(&store, 0).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| ask_all(&store).into_iter().for_each(|result| is_refused(&path, result)));
         }
     });
 }

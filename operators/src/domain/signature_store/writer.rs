@@ -211,7 +211,8 @@ impl StoreWriter {
         let block = std::mem::take(self.arrow.get_mut());
         // The message's own length, after a continuation marker, leaves out these eight bytes.
         let header_bytes = 8 + u32::from_le_bytes([block[4], block[5], block[6], block[7]]) as usize;
-        let front_bytes = layout::front_bytes(&block, header_bytes).expect("the header of a batch just made");
+        let (header, body) = block.split_at(header_bytes);
+        let front_bytes = layout::front_bytes(header, body.len()).expect("the header of a batch just made");
         let (front, rest) = block.split_at(front_bytes);
         let (front, rest) = (crc32fast::hash(front), crc32fast::hash(rest));
         self.batches.push(BatchEntry { rows, front_bytes, front, rest });

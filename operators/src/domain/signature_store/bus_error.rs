@@ -1,0 +1,375 @@
+//! Bus errors: what the system sends a thread that reads a mapped page which the file does not have any more.
+//!
+//! Somebody has cut the file short (or its disk fails), and by custom the process dies. Here the handler puts pages
+//! of zeros in the place of the lost ones, poisons the map and returns, so that the read goes on; whoever reads a
+//! [`Watched`] map asks [`Watched::is_poisoned`] before what was read counts. Any other bus error is handed on to the
+//! handler that was there before, or to the system: it kills as it would have.
+//!
+//! The handler takes no lock and allocates nothing. It looks for the address in a table of `MAPS_MAX` slots, which
+//! other threads may be changing: a slot has a version, odd while it is written, and the handler passes over a slot
+//! whose version is odd or has changed when its bounds were read. It loses nothing by that: the thread that faults
+//! keeps its map by reading it, so the slot of *that* map is not being changed. A slot is given back before its map
+//! is: no address of a later map, another's, is ever found under it.
+//!
+//! A system that is not Unix has no such signal. Windows does not let a mapped file be cut short.
+
+#[cfg(unix)]
+pub(super) use unix::Watched;
+
+#[cfg(unix)]
+mod unix {
+    #![expect(unsafe_code, reason = "a signal handler, and the pages that it puts in the place of lost ones")]
+
+    use std::ffi::c_void;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
+    use libc::{c_int, siginfo_t};
+    use memmap2::Mmap;
+
+    /// Maps that are watched at once. The handler looks at each; a process has one for each open store.
+    pub(super) const MAPS_MAX: usize = 1024;
+
+    static SLOTS: [Slot; MAPS_MAX] = [const { Slot::new() }; MAPS_MAX];
+    /// Held by those who take and give back slots; the handler never takes it.
+    static TAKING: Mutex<()> = Mutex::new(());
+    static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+    static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+    /// The addresses of one map; nothing when both are 0.
+    struct Slot {
+        version: AtomicUsize,
+        start: AtomicUsize,
+        end: AtomicUsize,
+        poisoned: AtomicBool,
+    }
+
+    impl Slot {
+        const fn new() -> Self {
+            Self {
+                version: AtomicUsize::new(0),
+                start: AtomicUsize::new(0),
+                end: AtomicUsize::new(0),
+                poisoned: AtomicBool::new(false),
+            }
+        }
+
+        /// Changes the bounds; the caller holds `TAKING`.
+        fn set(&self, start: usize, end: usize) {
+            let version = self.version.load(Ordering::Relaxed);
+            self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+            // Whoever sees a new bound sees the odd version too: pairs with the fence in `holds`.
+            fence(Ordering::Release);
+            self.start.store(start, Ordering::Relaxed);
+            self.end.store(end, Ordering::Relaxed);
+            self.poisoned.store(false, Ordering::Relaxed);
+            // Pairs with the first load in `holds`.
+            self.version.store(version.wrapping_add(2), Ordering::Release);
+        }
+
+        /// The end of the map, where an address lies within it and the slot is not being changed.
+        fn holds(&self, address: usize) -> Option<usize> {
+            let version = self.version.load(Ordering::Acquire);
+            let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            let is_stable = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+            (is_stable && (start..end).contains(&address)).then_some(end)
+        }
+    }
+
+    /// A map that survives the loss of its file's end.
+    pub(in super::super) struct Watched {
+        slot: &'static Slot,
+        map: Mmap,
+    }
+
+    impl Watched {
+        /// Watches a map.
+        ///
+        /// # Errors
+        /// When `MAPS_MAX` maps are watched already, or the system refuses the handler.
+        pub(in super::super) fn new(map: Mmap) -> io::Result<Self> {
+            install()?;
+            let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = SLOTS.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0).ok_or_else(|| {
+                io::Error::other(format!("{MAPS_MAX} stores are open, and no more can be: close some"))
+            })?;
+            let start = map.as_ptr() as usize;
+            slot.set(start, start + map.len());
+            Ok(Self { slot, map })
+        }
+
+        /// The map.
+        pub(in super::super) fn map(&self) -> &Mmap {
+            &self.map
+        }
+
+        /// Whether zeros were read in the place of lost bytes; once true, it stays so.
+        pub(in super::super) fn is_poisoned(&self) -> bool {
+            // Pairs with the store in `replace`: zeros that were read there are behind it.
+            self.slot.poisoned.load(Ordering::Acquire)
+        }
+
+        /// Says that the map's bytes are not those of the file that was mapped.
+        pub(in super::super) fn poison(&self) {
+            self.slot.poisoned.store(true, Ordering::Release);
+        }
+    }
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            // The fields are dropped after this: the map's addresses are its own until the slot is empty.
+            let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+            self.slot.set(0, 0);
+        }
+    }
+
+    /// Installs the handler, once.
+    fn install() -> io::Result<()> {
+        static INSTALLED: Mutex<bool> = Mutex::new(false);
+        let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+        if *installed {
+            return Ok(());
+        }
+        // SAFETY: sysconf only reads.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        PAGE_BYTES.store(page_bytes.try_into().map_err(|_| io::Error::last_os_error())?, Ordering::Relaxed);
+        // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
+        let (mut previous, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+        // Known before the handler can run, which hands on to it.
+        // SAFETY: asks for the present action; `previous` is valid for the answer.
+        if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut previous) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        PREVIOUS.get_or_init(|| previous);
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_bus_error;
+        action.sa_sigaction = handler as usize;
+        // On the alternate stack where there is one: the previous handler may be the one that reports an overflown
+        // stack, and has no other to run on.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: `action` is complete; the handler keeps to what a handler may do.
+        if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        *installed = true;
+        Ok(())
+    }
+
+    /// Runs on the thread that has read what is not there, between two of its instructions.
+    extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        // SAFETY: the system passes a valid description to a handler that was installed with SA_SIGINFO.
+        let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+        // Only what the system raised itself has an address; what was sent by `kill` has the sender's number there.
+        let is_fault = code > 0;
+        if !(is_fault && SLOTS.iter().any(|slot| replace(slot, address))) {
+            hand_on(signal, info, context, is_fault);
+        }
+    }
+
+    /// Puts zeros in the place of a lost page and all behind it. False when the address is none of this map's.
+    fn replace(slot: &Slot, address: usize) -> bool {
+        let Some(end) = slot.holds(address) else { return false };
+        // Before the zeros are there, so that no thread reads them and finds the map sound. Pairs with the load in
+        // `is_poisoned`.
+        slot.poisoned.store(true, Ordering::SeqCst);
+        let page = address & !(PAGE_BYTES.load(Ordering::Relaxed).wrapping_sub(1));
+        // mmap is a bare system call, and leaves `errno` alone when it succeeds; when not, the process ends.
+        // SAFETY: the range lies in a map that the faulting thread keeps by reading it, and that is given back as a
+        // whole. Its readers expect bytes that never move, not bytes that stay: `SignatureStore` says how.
+        let zeros = unsafe {
+            libc::mmap(
+                page as *mut c_void,
+                end.wrapping_sub(page),
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        zeros != libc::MAP_FAILED
+    }
+
+    /// Does what would have been done without this handler.
+    fn hand_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
+        let Some(previous) = PREVIOUS.get() else { return };
+        match previous.sa_sigaction {
+            libc::SIG_IGN if !is_fault => {}
+            libc::SIG_DFL | libc::SIG_IGN => {
+                // A read that faults is repeated after the return, and faults again under the action put back; a
+                // signal that was sent has to be sent again, and comes when this handler has returned.
+                // SAFETY: both calls are allowed in a handler; `previous` is an action that the system gave.
+                unsafe {
+                    libc::sigaction(signal, previous, std::ptr::null_mut());
+                    if !is_fault {
+                        libc::raise(signal);
+                    }
+                }
+            }
+            handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+                // SAFETY: the system gave it as a handler with three arguments.
+                let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                    unsafe { std::mem::transmute(handler) };
+                handler(signal, info, context);
+            }
+            handler => {
+                // SAFETY: the system gave it as a handler with one argument.
+                let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
+                handler(signal);
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) struct Watched {
+    poisoned: std::sync::atomic::AtomicBool,
+    map: memmap2::Mmap,
+}
+
+#[cfg(not(unix))]
+impl Watched {
+    pub(super) fn new(map: memmap2::Mmap) -> std::io::Result<Self> {
+        Ok(Self { poisoned: false.into(), map })
+    }
+
+    pub(super) fn map(&self) -> &memmap2::Mmap {
+        &self.map
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    pub(super) fn poison(&self) {
+        self.poisoned.store(true, std::sync::atomic::Ordering::Release);
+    }
+}
+
+#[cfg(all(test, unix))]
+#[expect(unsafe_code, reason = "files are mapped, and signals are sent to a process that is the test's own")]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    use memmap2::Mmap;
+
+    use super::*;
+
+    const CHILD: &str = "BOXWORK_TEST_CHILD";
+
+    /// Runs a test of this file in a process of its own; gives nothing in that process.
+    fn in_child(test: &str) -> Option<ExitStatus> {
+        if std::env::var_os(CHILD).is_some() {
+            // SAFETY: a limit of no bytes, so that the signal that is wanted leaves no picture of the memory.
+            unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
+            return None;
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output =
+            command.args(["--exact", &format!("{module}::{test}")]).env(CHILD, "1").output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{output:?}");
+        Some(output.status)
+    }
+
+    fn file(bytes: u64) -> (File, Mmap) {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        // SAFETY: the map is read by `read_volatile` alone.
+        let map = unsafe { Mmap::map(&file) }.unwrap();
+        (file, map)
+    }
+
+    fn read(map: &Mmap, place: usize) -> u8 {
+        // SAFETY: within the map.
+        unsafe { (&raw const map[place]).read_volatile() }
+    }
+
+    #[test]
+    fn lost_pages_read_as_zeros_and_poison_their_own_map() {
+        let (file_a, map_a) = file(1 << 16);
+        let (_file_b, map_b) = file(1 << 16);
+        let (a, b) = (Watched::new(map_a).unwrap(), Watched::new(map_b).unwrap());
+        assert_eq!((read(a.map(), 40_000), a.is_poisoned()), (0, false));
+        file_a.set_len(10).unwrap();
+        assert_eq!((read(a.map(), 10), a.is_poisoned()), (0, false), "the rest of a page is zeros by itself");
+        for place in [40_000, 65_535, 20_000, 40_001] {
+            assert_eq!((read(a.map(), place), read(b.map(), place)), (0, 0));
+        }
+        assert!(a.is_poisoned() && !b.is_poisoned());
+        drop(a);
+        let (_file, map) = file(1 << 16);
+        assert!(!Watched::new(map).unwrap().is_poisoned(), "the slot is clean for the next");
+    }
+
+    #[test]
+    fn threads_lose_pages_while_others_come_and_go() {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let (file, map) = file(1 << 16);
+                        let watched = Watched::new(map).unwrap();
+                        if (thread + round) % 2 == 0 {
+                            file.set_len(0).unwrap();
+                        }
+                        std::thread::scope(|readers| {
+                            for place in [60_000, 5_000] {
+                                let map = watched.map();
+                                readers.spawn(move || assert_eq!(read(map, place), 0));
+                            }
+                        });
+                        assert_eq!(watched.is_poisoned(), (thread + round) % 2 == 0);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_fault_in_another_map_kills_as_ever() {
+        let Some(status) = in_child("a_fault_in_another_map_kills_as_ever") else {
+            let (file_a, map_a) = file(1 << 16);
+            let watched = Watched::new(map_a).unwrap();
+            file_a.set_len(0).unwrap();
+            assert_eq!(read(watched.map(), 9_000), 0);
+            let (file_b, map_b) = file(1 << 16);
+            file_b.set_len(0).unwrap();
+            read(&map_b, 9_000);
+            std::process::exit(0);
+        };
+        assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+    }
+
+    #[test]
+    fn a_signal_that_is_sent_kills_as_ever() {
+        let Some(status) = in_child("a_signal_that_is_sent_kills_as_ever") else {
+            let (_file, map) = file(1 << 16);
+            let _watched = Watched::new(map).unwrap();
+            // Rust's own handler, which stood here before, takes the first and makes way for the second.
+            for _ in 0..2 {
+                // SAFETY: a signal to this process, whose end is what is tested.
+                unsafe { libc::raise(libc::SIGBUS) };
+            }
+            std::process::exit(0);
+        };
+        assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+    }
+
+    #[test]
+    fn more_maps_than_slots_are_refused_and_a_slot_is_taken_again() {
+        // In a process of its own, since other tests open stores.
+        let Some(status) = in_child("more_maps_than_slots_are_refused_and_a_slot_is_taken_again") else {
+            let map = || memmap2::MmapMut::map_anon(1).unwrap().make_read_only().unwrap();
+            let mut all: Vec<Watched> = (0..unix::MAPS_MAX).map(|_| Watched::new(map()).unwrap()).collect();
+            assert!(Watched::new(map()).err().unwrap().to_string().contains("1024 stores are open"));
+            all.swap_remove(7);
+            all.push(Watched::new(map()).unwrap());
+            assert!(Watched::new(map()).is_err());
+            return;
+        };
+        assert!(status.success(), "{status}");
+    }
+}
