@@ -21,7 +21,8 @@ use std::thread;
 use std::time::Instant;
 
 use boxwork::shipped;
-use boxwork_kernels::sqfd::{CodePath, Evaluator, PreparedQuery};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_operators::catalog;
 use boxwork_operators::domain::signature_store::{Objects, SignatureStore, StoreError};
 use boxwork_operators::domain::space::SqfdSpace;

@@ -17,8 +17,9 @@ mod support;
 
 use std::hint::black_box;
 
+use boxwork_kernels::CodePath;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_kernels::sqfd::{CodePath, Evaluator, PreparedQuery, SignatureRef, StoreColumns, reference};
+use boxwork_kernels::sqfd::{Evaluator, PreparedQuery, SignatureRef, StoreColumns, reference};
 use support::clock;
 use support::peer::Peer;
 use support::signatures::{DIMENSIONS, Signatures};

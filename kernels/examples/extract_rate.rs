@@ -8,9 +8,8 @@
 
 use std::time::Instant;
 
-use boxwork_kernels::extract::{
-    CodePath, ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference,
-};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
 
 const SIDE: usize = 150;
 const IMAGES: usize = 24;

@@ -9,8 +9,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use boxwork_kernels::CodePath;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_kernels::sqfd::{CodePath, Columns, Evaluator, PreparedQuery, StoreColumns, reference};
+use boxwork_kernels::sqfd::{Columns, Evaluator, PreparedQuery, StoreColumns, reference};
 
 const DIMENSIONS: usize = 7;
 const CENTROIDS: usize = 81;

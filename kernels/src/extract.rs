@@ -21,7 +21,7 @@ mod extractor;
 #[cfg(test)]
 mod twins;
 
-pub use extractor::{CodePath, Extractor, StageTimes};
+pub use extractor::{Extractor, StageTimes};
 pub use parameters::{ExtractParameters, GroundDistance, ParameterError};
 pub use points::PointDistribution;
 pub use transform::{FEATURES, FeatureTransform};

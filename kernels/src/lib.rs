@@ -4,6 +4,10 @@
 
 mod elementary;
 
+mod path;
+
+pub use path::CodePath;
+
 pub mod extract;
 
 pub mod similarity;

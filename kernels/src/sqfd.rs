@@ -5,13 +5,11 @@
 //! farther than `r` by the reference. Paths differ in their last bits, never in what they decide together with
 //! the reference.
 //!
-//! Modules in reading order: `columns` (signatures), `reference`, `path`, `lanes` (vector operations) and `x86`,
+//! Modules in reading order: `columns` (signatures), `reference`, `lanes` (vector operations) and `x86`,
 //! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `job` (a call).
 
 mod columns;
 pub mod reference;
-
-mod path;
 
 mod lanes;
 #[cfg(target_arch = "x86_64")]
@@ -32,9 +30,9 @@ pub(crate) mod testing;
 mod tests;
 
 pub use columns::{Columns, DIMENSIONS_MAX, SignatureRef, StoreColumns};
-pub use path::CodePath;
 pub use query::PreparedQuery;
 
+use crate::CodePath;
 use block::Stream;
 use job::{Job, Piece};
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_kernels::CodePath;
 use boxwork_kernels::extract::{
-    CodePath, ExtractParameters, Extractor, FEATURES, FeatureTransform, GroundDistance, ImageRef,
-    PointDistribution,
+    ExtractParameters, Extractor, FEATURES, FeatureTransform, GroundDistance, ImageRef, PointDistribution,
 };
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
@@ -114,14 +114,7 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
     outputs: &[Output::new("signatures", columns::signatures, "a signature a picture, in the same order")],
     example: "extract: {kind: extract, points: 2500, copies: auto}",
-    code_path: Some(|_| {
-        let path = CodePath::available().last().copied().unwrap_or(CodePath::Portable);
-        match path {
-            CodePath::Avx512 => "AVX-512".to_owned(),
-            CodePath::Avx2 => "AVX2".to_owned(),
-            _ => "portable".to_owned(),
-        }
-    }),
+    code_path: Some(|_| CodePath::detect().to_string()),
     ..OperatorSpec::new("extract", "Extracts feature signatures from pictures.", Kind::Ordered, make)
 };
 

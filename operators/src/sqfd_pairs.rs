@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
-use boxwork_kernels::sqfd::{CodePath, Evaluator};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::sqfd::Evaluator;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,

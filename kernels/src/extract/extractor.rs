@@ -11,31 +11,7 @@ use super::points;
 use super::sampling::Samples;
 use super::sites::Sites;
 use super::{ExtractParameters, ImageRef, ParameterError, Signature};
-
-/// An instruction set that the extraction can run on; all give the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CodePath {
-    /// Plain Rust; slow on an x86-64 machine without FMA, which is then done in software.
-    Portable,
-    /// AVX2 with FMA.
-    Avx2,
-    /// AVX-512F.
-    Avx512,
-}
-
-impl CodePath {
-    /// The paths that this machine can run, the fastest last.
-    pub fn available() -> Vec<Self> {
-        let mut paths = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            paths.extend(Avx2::detect().map(|_| Self::Avx2));
-            paths.extend(Avx512::detect().map(|_| Self::Avx512));
-        }
-        paths
-    }
-}
+use crate::CodePath;
 
 /// Where the time of an extraction went, summed over images.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,8 +53,7 @@ impl Extractor {
     ///
     /// The first parameter outside its range.
     pub fn new(parameters: ExtractParameters) -> Result<Self, ParameterError> {
-        let path = CodePath::available().last().copied().unwrap_or(CodePath::Portable);
-        Self::with_path(parameters, path)
+        Self::with_path(parameters, CodePath::detect())
     }
 
     /// As [`new`](Self::new) on a given path; one that this machine lacks is replaced by the portable one.
@@ -89,7 +64,7 @@ impl Extractor {
     pub fn with_path(parameters: ExtractParameters, path: CodePath) -> Result<Self, ParameterError> {
         parameters.validate()?;
         Ok(Self {
-            path: if CodePath::available().contains(&path) { path } else { CodePath::Portable },
+            path: if path.is_available() { path } else { CodePath::Portable },
             points: points::draw(parameters.points_count as usize, parameters.distribution, parameters.seed),
             sites: Sites::default(),
             textures: Textures::new(&parameters),

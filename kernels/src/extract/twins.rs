@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::CodePath;
 
 /// Pixels of one kind: flat, noise, a gradient with few colours, or a gradient with noise on half of it.
 fn pixels(width: usize, height: usize, kind: u8, seed: u64) -> Vec<u8> {

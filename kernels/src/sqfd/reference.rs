@@ -6,7 +6,7 @@
 //! another: one loop serves every width of vectors with the same bits.
 
 use super::columns::SignatureRef;
-use super::path::CodePath;
+use crate::CodePath;
 use crate::elementary::exp;
 use crate::similarity::{Ground, Measure, Similarity};
 

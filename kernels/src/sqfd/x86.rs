@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 
 use super::job::Job;
 use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND};
-use super::path::CodePath;
+use crate::CodePath;
 
 /// Does the job with AVX2.
 pub(super) fn run_avx2(job: &mut Job<'_>) {

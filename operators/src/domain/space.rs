@@ -250,7 +250,8 @@ fn measure(arguments: &Arguments) -> Result<Measure, MeasureError> {
 mod tests {
     use std::path::Path;
 
-    use boxwork_kernels::sqfd::{CodePath, Columns};
+    use boxwork_kernels::CodePath;
+    use boxwork_kernels::sqfd::Columns;
 
     use super::*;
     use crate::domain::signature_store::{StoreInfo, StoreWriter};

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-/// A family of vector instructions; every one computes the same distances within the declared error.
+/// A family of vector instructions.
+///
+/// Signatures are the same to the bit on every one; fast distances are the same within their declared error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CodePath {
@@ -46,8 +48,8 @@ impl fmt::Display for CodePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
         })
     }
 }
