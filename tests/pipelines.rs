@@ -483,3 +483,77 @@ fn other_subcommands_answer_too() {
     assert_eq!(fs::read_dir(folder.path().join("pictures")).unwrap().count(), 2);
     assert_eq!(ended(&["sample-images", "pictures", "--classes", "0"]).status.code(), Some(2));
 }
+
+/// So many lines, each made from its number.
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn a_text_that_holds_too_much_is_refused() {
+    let boxes = "boxes:\n  a: {kind: numbers}\n  b: {kind: show}\n";
+    for (text, code) in [
+        (format!("boxes:\n{}", lines(1001, |n| format!("  b{n}: {{kind: numbers}}\n"))), "too-large"),
+        (format!("{boxes}edges:\n{}", lines(4001, |_| "  - a -> b\n".into())), "too-large"),
+        (format!("{boxes}edges:\n{}", lines(4001, |_| "  - {from: a, to: b}\n".into())), "too-large"),
+        (format!("{boxes}hints:\n{}", lines(4001, |_| "  - b ~> a\n".into())), "too-large"),
+        // Each arrow is an edge, whether what stands beside it is a box or not.
+        (format!("{boxes}edges:\n  - {}b\n", "-> ".repeat(300_000)), "too-large"),
+        // A value that stands again and again: 600 KiB of text would ask for 60 GiB.
+        (
+            format!(
+                "parameters:\n  p: {{type: text, default: {}}}\nboxes:\n  a: {{kind: \"{}\"}}\n",
+                "x".repeat(500_000),
+                "${p}".repeat(25_000)
+            ),
+            "too-large",
+        ),
+        (
+            format!(
+                "parameters:\n  p: {{type: text, default: x}}\nboxes:\n  a: {{kind: numbers, words: [{}]}}\n",
+                vec!["\"${p}\""; 1001].join(", ")
+            ),
+            "too-large",
+        ),
+        (format!("parameters:\n  p: {{type: text, default: {}}}\n", "x".repeat(66_000)), "too-large"),
+        (format!("boxes:\n  {}: {{kind: numbers}}\n", "b".repeat(65)), "wrong-name"),
+    ] {
+        let text = format!("boxwork: 1\n{text}");
+        let (plan, diagnostics) =
+            pipeline::read_text("large.yaml", &text).check(&catalog(), &BTreeMap::new());
+        assert!(plan.is_none() && diagnostics.iter().any(|d| d.code == code), "{code}: {}", &text[..80]);
+        use_all(&text);
+    }
+}
+
+#[test]
+fn what_a_text_may_hold_is_checked_and_drawn_without_delay() {
+    let boxes = lines(1000, |n| format!("  b{n}: {{kind: either}}\n"));
+    for text in [
+        // Each box stands before the one that feeds it.
+        format!(
+            "boxes:\n{}  b999: {{kind: numbers}}\nedges:\n{}",
+            lines(999, |n| format!("  b{n}: {{kind: either}}\n")
+                .replace("b0: {kind: either}", "b0: {kind: show}")),
+            lines(999, |n| format!("  - b{} -> b{n}\n", n + 1)),
+        ),
+        format!(
+            "resources:\n{}",
+            lines(1000, |n| format!("  r{n}: {{kind: table_file, path: r{}}}\n", n + 1))
+        ),
+        format!("boxes:\n{boxes}edges:\n{}", lines(4000, |n| format!("  - no{n} -> not{n}\n"))),
+        format!("boxes:\n{boxes}edges:\n{}", lines(4000, |n| format!("  - b{} -> b{}\n", n % 1000, n / 4))),
+        format!(
+            "boxes:\n  a: {{kind: numbers}}\n  b: {{kind: show}}\nedges:\n{}",
+            "  - a -> b\n".repeat(4000)
+        ),
+        format!("boxes:\n  a: {{kind: scale}}\n  b: {{kind: show}}\nhints:\n{}", "  - b ~> a\n".repeat(4000)),
+        format!("boxes:\n{}", lines(40_000, |n| format!("  b{}: 1\n", n / 2))),
+    ] {
+        use_all(&format!("boxwork: 1\n{text}"));
+    }
+    let text = format!("boxwork: 1\nboxes:\n{boxes}edges:\n  - {} -> b1\n", "q".repeat(60));
+    let (_, diagnostics) = pipeline::read_text("names.yaml", &text).check(&catalog(), &BTreeMap::new());
+    let help = diagnostics.iter().find_map(|d| d.help.as_deref().filter(|_| d.code == "unknown-box"));
+    assert!(help.unwrap().ends_with("b39 and 960 more"), "{help:?}");
+}

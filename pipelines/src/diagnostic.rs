@@ -212,7 +212,11 @@ impl Report {
             let text = &place.source.text;
             let start = text[..place.span.start].rfind('\n').map_or(0, |newline| newline + 1);
             let end = text[place.span.end..].find('\n').map_or(text.len(), |len| place.span.end + len);
-            let shown = text[start..end].lines().all(|line| line.len() <= LINE_BYTES_MAX);
+            // The lines before and after are shown too.
+            let before = text[..start.saturating_sub(1)].rfind('\n').map_or(0, |newline| newline + 1);
+            let after = text[end..].lines().take(2).map(str::len).max().unwrap_or(0);
+            let shown =
+                after <= LINE_BYTES_MAX && text[before..end].lines().all(|line| line.len() <= LINE_BYTES_MAX);
             // A place over many lines is shown by its first.
             let first_line = start + text[start..].lines().next().unwrap_or_default().len();
             let len = place.span.end.min(first_line.max(place.span.start)) - place.span.start;

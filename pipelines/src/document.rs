@@ -5,6 +5,7 @@
 //! of what follows from it. Knows no operator.
 
 pub(crate) mod span;
+mod limits;
 pub(crate) mod node;
 mod setting;
 mod chain;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 
 use boxwork_runtime::plan::{End, ParameterDeclaration, Setting, Severity};
 
+use limits::NAME_CHARS_MAX;
 pub(crate) use parameter::TYPES;
 use span::{Marked, Span};
 
@@ -104,9 +106,14 @@ pub(crate) fn read(text: &str) -> (Document, Vec<Flaw>) {
     reader::read(text)
 }
 
-/// Whether a name of a box, resource, parameter or port is one: letters, digits, `_` and `-`.
+/// Whether a name of a box, resource, parameter or port is one: letters, digits, `_` and `-`, and not too long.
 pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+    !name.is_empty() && !is_long(name) && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
-const NAMES_ARE: &str = "names are made of letters, digits, `_` and `-`";
+fn is_long(name: &str) -> bool {
+    name.chars().nth(NAME_CHARS_MAX).is_some()
+}
+
+const NAMES_ARE: &str = "names are made of letters, digits, `_` and `-`, 64 of them at most";
+const _: () = assert!(NAME_CHARS_MAX == 64);

@@ -1,6 +1,6 @@
 //! The page of `boxwork explain`: a plan on a machine, told before anything runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use boxwork_runtime::operator::Mode;
@@ -180,29 +180,35 @@ impl Explained<'_> {
     /// The boxes so that each follows those that feed it; else as declared.
     fn order(&self) -> Vec<usize> {
         let count = self.plan.boxes.len();
-        let (mut order, mut placed) = (Vec::with_capacity(count), vec![false; count]);
-        while order.len() < count {
-            let ready = |idx: &usize| {
-                !placed[*idx] && self.plan.edges.iter().all(|edge| edge.to != *idx || placed[edge.from])
-            };
-            // A plan has no cycle, so one is always ready.
-            let Some(next) = (0..count).find(ready).or_else(|| placed.iter().position(|placed| !placed))
-            else {
-                break;
-            };
-            placed[next] = true;
+        let (mut waiting, mut read_by) = (vec![0_usize; count], vec![Vec::new(); count]);
+        for edge in &self.plan.edges {
+            waiting[edge.to] += 1;
+            read_by[edge.from].push(edge.to);
+        }
+        let mut ready: BTreeSet<usize> = (0..count).filter(|idx| waiting[*idx] == 0).collect();
+        // A plan has no cycle, so every box comes.
+        let mut order = Vec::with_capacity(count);
+        while let Some(next) = ready.pop_first() {
             order.push(next);
+            for to in &read_by[next] {
+                waiting[*to] -= 1;
+                if waiting[*to] == 0 {
+                    ready.insert(*to);
+                }
+            }
         }
         order
     }
 
     fn edge_order(&self) -> Vec<usize> {
-        let order = self.order();
-        let place = |idx: usize| order.iter().position(|placed| *placed == idx);
+        let mut places = vec![0; self.plan.boxes.len()];
+        for (place, idx) in self.order().into_iter().enumerate() {
+            places[idx] = place;
+        }
         let mut edges: Vec<usize> = (0..self.plan.edges.len()).collect();
         edges.sort_by_key(|idx| {
             let edge = &self.plan.edges[*idx];
-            (place(edge.from), edge.output, place(edge.to), edge.input)
+            (places[edge.from], edge.output, places[edge.to], edge.input)
         });
         edges
     }

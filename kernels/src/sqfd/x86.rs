@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
 
+#[cfg(not(miri))]
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -50,7 +51,12 @@ macro_rules! in_step {
     ($name:ident, $vector:ident, $class:ident, $feature:literal) => {
         #[inline]
         #[target_feature(enable = $feature)]
+        #[cfg_attr(
+            miri,
+            expect(unused_variables, reason = "Miri runs no assembly, and there is none to run")
+        )]
         fn $name([a, b, c, d]: &mut [$vector; 4]) {
+            #[cfg(not(miri))]
             // SAFETY: there is no instruction, so the registers keep their values.
             unsafe {
                 asm!(

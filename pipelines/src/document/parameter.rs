@@ -3,6 +3,7 @@
 use boxwork_runtime::parameter::{ParameterType, Value, nearest};
 use boxwork_runtime::plan::{ParameterDeclaration, Setting};
 
+use super::limits::DEFAULT_BYTES_MAX;
 use super::node::Node;
 use super::reader::Reader;
 use super::span::{Marked, Span};
@@ -183,6 +184,12 @@ fn one_of(reader: &mut Reader<'_>, kind: &ParameterType, node: Option<&Marked<No
 
 fn default(reader: &mut Reader<'_>, node: &Marked<Node>) -> Option<Value> {
     match reader.setting(node, "default")? {
+        Setting::Value(value) if bytes(&value) > DEFAULT_BYTES_MAX => {
+            let message = "the default is too large";
+            let help = format!("at most {} KiB; longer values are given to a run", DEFAULT_BYTES_MAX >> 10);
+            reader.flaw(Flaw::error(node.span, "too-large", message, "too large").help(help));
+            None
+        }
         Setting::Value(value) => Some(value),
         _ => {
             let message = "a default cannot use other parameters";
@@ -190,5 +197,14 @@ fn default(reader: &mut Reader<'_>, node: &Marked<Node>) -> Option<Value> {
             reader.flaw(Flaw::error(node.span, "wrong-default", message, "not a value").help(help));
             None
         }
+    }
+}
+
+/// About as much memory as a value takes.
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::List(items) => items.iter().map(|item| size_of::<Value>() + bytes(item)).sum(),
+        _ => 0,
     }
 }

@@ -7,15 +7,18 @@ use boxwork_runtime::plan::declaration::{BLOCKING, COPIES, KIND};
 use boxwork_runtime::plan::{End, Setting};
 
 use super::chain::{self, Broken};
+use super::limits::{EDGES_COUNT_MAX, ENTRIES_COUNT_MAX, REFERENCES_COUNT_MAX};
 use super::node::{self, Node};
-use super::span::{Marked, Span, line_and_column};
-use super::{Document, EdgeEntry, Entry, Flaw, NAMES_ARE, VERSION, is_name, parameter, setting};
+use super::span::{Marked, Span};
+use super::{Document, EdgeEntry, Entry, Flaw, NAMES_ARE, VERSION, is_long, is_name, parameter, setting};
 
 const SECTIONS: [&str; 7] = ["boxwork", "about", "parameters", "resources", "boxes", "edges", "hints"];
 const EDGE_KEYS: [&str; 4] = ["from", "to", "envelopes", "bytes"];
 
 pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
-    let mut reader = Reader { text, flaws: Vec::new(), document: Document::default() };
+    let newlines = text.match_indices('\n').map(|(at, _)| at).collect();
+    let mut reader =
+        Reader { text, newlines, flaws: Vec::new(), document: Document::default(), references: 0 };
     match node::read(text) {
         Ok(node) => reader.whole(&node),
         Err(flaw) => {
@@ -29,13 +32,30 @@ pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
 /// Reads nodes and collects flaws.
 pub(super) struct Reader<'t> {
     text: &'t str,
+    /// Where lines end: a fault may name a line for each of many keys.
+    newlines: Vec<usize>,
     flaws: Vec<Flaw>,
     document: Document,
+    /// Places so far where a parameter is used.
+    references: usize,
 }
 
 impl Reader<'_> {
     pub(super) fn flaw(&mut self, flaw: Flaw) {
         self.flaws.push(flaw);
+    }
+
+    /// The line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        self.newlines.partition_point(|newline| *newline < at) + 1
+    }
+
+    /// A flaw of a text that holds too much; what is beyond is left out, so no check makes sense.
+    fn too_many(&mut self, span: Span, message: String, limit: usize) {
+        self.flaw(
+            Flaw::error(span, "too-large", message, "one too many").help(format!("at most {limit} are read")),
+        );
+        self.document.taint.sections = true;
     }
 
     fn whole(&mut self, node: &Marked<Node>) {
@@ -127,7 +147,7 @@ impl Reader<'_> {
         for (key, value) in entries {
             let Some(name) = self.key(key) else { continue };
             if let Some(first) = seen.get(&name) {
-                let (line, _) = line_and_column(self.text, *first);
+                let line = self.line(*first);
                 let message = format!("`{name}` stands twice in {what}");
                 let help = format!("it stands on line {line} already: rename or remove one of the two");
                 self.flaw(Flaw::error(key.span, "repeated-key", message, "again").help(help));
@@ -173,7 +193,11 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, name: &Marked<String>, what: &str) {
-        if !is_name(&name.value) {
+        if is_long(&name.value) {
+            let message = format!("the name of this {what} is too long");
+            self.flaw(Flaw::error(name.span, "wrong-name", message, "not a name").help(NAMES_ARE));
+            self.document.taint.sections = true;
+        } else if !is_name(&name.value) {
             let message = format!("`{}` cannot be the name of a {what}", name.value);
             self.flaw(Flaw::error(name.span, "wrong-name", message, "not a name").help(NAMES_ARE));
             self.document.taint.names.insert(name.value.clone());
@@ -196,7 +220,13 @@ impl Reader<'_> {
         }
         let fields = self.fields(node, what, None);
         self.document.taint.sections |= fields.is_none();
-        fields.unwrap_or_default()
+        let mut fields = fields.unwrap_or_default();
+        if let Some((name, _)) = fields.get(ENTRIES_COUNT_MAX) {
+            let message = format!("{what} holds {} entries", fields.len());
+            self.too_many(name.span, message, ENTRIES_COUNT_MAX);
+            fields.truncate(ENTRIES_COUNT_MAX);
+        }
+        fields
     }
 
     fn parameters(&mut self, node: &Marked<Node>) {
@@ -270,9 +300,20 @@ impl Reader<'_> {
             Node::Integer(value) => Setting::Value(Value::Integer(*value)),
             Node::Number(value) => Setting::Value(Value::Number(*value)),
             Node::Text(text) => match setting::interpolate(text) {
-                Ok(setting) => setting,
+                Ok(setting) => {
+                    let before = self.references;
+                    self.references += setting.parameters().len();
+                    if self.references > REFERENCES_COUNT_MAX {
+                        if before <= REFERENCES_COUNT_MAX {
+                            let message = "the pipeline uses its parameters too often".to_owned();
+                            self.too_many(node.span, message, REFERENCES_COUNT_MAX);
+                        }
+                        return None;
+                    }
+                    setting
+                }
                 Err(malformed) => {
-                    let span = self.part(node, text, malformed.start, malformed.end);
+                    let span = Self::part(node, self.written(node, text), malformed.start, malformed.end);
                     self.flaw(
                         Flaw::error(span, "malformed-interpolation", malformed.message, "here")
                             .help(malformed.help),
@@ -332,8 +373,12 @@ impl Reader<'_> {
         for item in self.items(node, "edges", "a -> b") {
             match &item.value {
                 Node::Text(text) => {
-                    let edges = self.chain(item, text, "->");
+                    let room = EDGES_COUNT_MAX - self.document.edges.len();
+                    let edges = self.chain(item, text, "->", room);
                     self.document.edges.extend(edges);
+                }
+                Node::Map(_) if self.document.edges.len() == EDGES_COUNT_MAX => {
+                    self.too_many_edges(item.span, "->");
                 }
                 Node::Map(_) => {
                     let edge = self.edge(item);
@@ -349,7 +394,8 @@ impl Reader<'_> {
         for item in self.items(node, "hints", "a.x ~> b.x") {
             match &item.value {
                 Node::Text(text) => {
-                    let hints = self.chain(item, text, "~>");
+                    let room = EDGES_COUNT_MAX - self.document.hints.len();
+                    let hints = self.chain(item, text, "~>", room);
                     self.document.hints.extend(hints);
                 }
                 _ => self.not_an_edge(item, "a hint", "`a.x ~> b.x`"),
@@ -363,22 +409,32 @@ impl Reader<'_> {
         self.document.taint.edges = true;
     }
 
-    fn chain(&mut self, node: &Marked<Node>, text: &str, arrow: &str) -> Vec<EdgeEntry> {
+    fn too_many_edges(&mut self, span: Span, arrow: &str) {
+        let what = if arrow == "->" { "edges" } else { "hints" };
+        self.too_many(span, format!("the pipeline has too many {what}"), EDGES_COUNT_MAX);
+    }
+
+    /// The edges of a chain, when there is room for so many.
+    fn chain(&mut self, node: &Marked<Node>, text: &str, arrow: &str, room: usize) -> Vec<EdgeEntry> {
+        if text.matches(arrow).count() > room {
+            self.too_many_edges(node.span, arrow);
+            return Vec::new();
+        }
+        let written = self.written(node, text);
+        let part = |from, to| Self::part(node, written, from, to);
         let links = match chain::links(text, arrow) {
             Ok(links) => links,
             Err(broken) => {
                 for Broken { from, to, message, help } in broken {
-                    let span = self.part(node, text, from, to);
+                    let span = part(from, to);
                     self.flaw(Flaw::error(span, "wrong-edge", message, "here").help_maybe(help));
                 }
                 self.document.taint.edges = true;
                 return Vec::new();
             }
         };
-        let ends: Vec<Marked<End>> = links
-            .into_iter()
-            .map(|link| Marked::new(link.end, self.part(node, text, link.from, link.to)))
-            .collect();
+        let ends: Vec<Marked<End>> =
+            links.into_iter().map(|link| Marked::new(link.end, part(link.from, link.to))).collect();
         let pairs = ends.windows(2).enumerate();
         pairs
             .map(|(idx, pair)| {
@@ -441,15 +497,15 @@ impl Reader<'_> {
         }
     }
 
-    /// The place of a part of a text's value; the whole node where escapes or folding hide it.
-    fn part(&self, node: &Marked<Node>, value: &str, from: usize, to: usize) -> Span {
-        let written = node.span.of(self.text).and_then(|raw| raw.find(value));
-        match written {
-            Some(at) if !value.is_empty() => {
-                Span::new(node.span.start + at + from, node.span.start + at + to)
-            }
-            _ => node.span,
-        }
+    /// Where a text's value stands as it is; nothing where escapes or folding hide it.
+    fn written(&self, node: &Marked<Node>, value: &str) -> Option<usize> {
+        let at = node.span.of(self.text)?.find(value)?;
+        (!value.is_empty()).then_some(node.span.start + at)
+    }
+
+    /// The place of a part of a text's value; the whole node where it is hidden.
+    fn part(node: &Marked<Node>, written: Option<usize>, from: usize, to: usize) -> Span {
+        written.map_or(node.span, |at| Span::new(at + from, at + to))
     }
 }
 

@@ -150,8 +150,16 @@ impl Hints {
             let via = layout.via.iter().flatten().filter(|(x, _)| *x < right && *x > left);
             let mut low = via.map(|(_, y)| *y).fold(boxes, f64::max) + HINT_DROP;
             // Below the hints that are drawn already on this stretch.
-            while taken.iter().any(|(l, r, y)| *l < right && *r > left && (y - low).abs() < HINT_DROP - 4.0) {
-                low += HINT_DROP - 4.0;
+            let beside = taken.iter().filter(|(l, r, _)| *l < right && *r > left);
+            let mut heights: Vec<f64> = beside.map(|(_, _, y)| *y).collect();
+            heights.sort_by(f64::total_cmp);
+            let mut above = 0;
+            loop {
+                above += heights[above..].partition_point(|y| low - y >= HINT_DROP - 4.0);
+                match heights.get(above) {
+                    Some(y) if y - low < HINT_DROP - 4.0 => low += HINT_DROP - 4.0,
+                    _ => break,
+                }
             }
             taken.push((left, right, low));
             hints.low[idx] = Some(low);

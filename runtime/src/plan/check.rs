@@ -11,7 +11,7 @@ use super::graph;
 use super::{
     COPIES_MAX, Copies, EDGE_BYTES, Fault, Place, Plan, PlanBox, PlanEdge, PlanHint, PlanResource, Severity,
 };
-use crate::operator::{Catalog, Kind, Mode, OperatorSpec, ResourceSpec};
+use crate::operator::{Catalog, Kind, OperatorSpec, ResourceSpec};
 use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value, did_you_mean, nearest};
 
 /// Checks a declaration against a catalogue, with what is known of the parameters' values (the defaults, or all).
@@ -28,6 +28,11 @@ pub fn check(
     let broken = faults.iter().any(|fault| fault.severity == Severity::Error);
     ((!broken).then_some(plan), faults)
 }
+
+/// Faults that are given help, which may cost a look at every name; nobody reads as many.
+const HELPED_COUNT_MAX: usize = 1000;
+/// Names that a help lists.
+const LISTED_COUNT_MAX: usize = 40;
 
 struct Checker<'a> {
     declaration: &'a Declaration,
@@ -59,6 +64,11 @@ impl Checker<'_> {
     ) {
         let label = label.to_owned();
         self.faults.push(Fault { place, severity: Severity::Warning, code, message, label, help });
+    }
+
+    /// What the help of a fault costs is spent on the first ones only.
+    fn help(&self, help: impl FnOnce() -> Option<String>) -> Option<String> {
+        (self.faults.len() < HELPED_COUNT_MAX).then(help).flatten()
     }
 
     fn plan(&mut self) -> Plan {
@@ -114,21 +124,21 @@ impl Checker<'_> {
     /// Resources in an order in which each follows those it names.
     fn resources(&mut self) -> Vec<PlanResource> {
         let declared = &self.declaration.resources;
-        let (mut planned, mut seen) = (Vec::new(), vec![false; declared.len()]);
-        while let Some(left) = seen.iter().position(|seen| !seen) {
-            let names_unseen = |resource: &super::ResourceDeclaration, seen: &[bool]| {
-                resource.settings.iter().any(|(_, setting)| match setting {
-                    Setting::Value(Value::Text(text)) => {
-                        declared.iter().zip(seen).any(|(other, seen)| !seen && &other.name == text)
-                    }
-                    _ => false,
-                })
-            };
-            let next =
-                (left..declared.len()).find(|idx| !seen[*idx] && !names_unseen(&declared[*idx], &seen));
-            let idx = next.unwrap_or(left);
-            seen[idx] = true;
-            if next.is_none() {
+        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (idx, resource) in declared.iter().enumerate() {
+            places.entry(&resource.name).or_default().push(idx);
+        }
+        let named = |resource: &super::ResourceDeclaration| -> Vec<usize> {
+            let texts = resource.settings.iter().filter_map(|(_, setting)| match setting {
+                Setting::Value(Value::Text(text)) => places.get(text.as_str()),
+                _ => None,
+            });
+            texts.flatten().copied().collect()
+        };
+        let needs: Vec<Vec<usize>> = declared.iter().map(named).collect();
+        let mut planned = Vec::new();
+        for (idx, in_circle) in graph::order(&needs) {
+            if in_circle {
                 let name = declared[idx].name.clone();
                 let message = format!("the resource `{name}` waits for one that waits for it");
                 self.fault(Place::Resource(name), "resource-cycle", message, "in a circle", None);
@@ -161,10 +171,10 @@ impl Checker<'_> {
         let kind = self.kind(&place, kind)?;
         let spec = self.catalog.resource(&kind);
         if spec.is_none() {
-            let names: Vec<&str> = self.catalog.resources().iter().map(|spec| spec.name).collect();
-            let help = suggestion(&kind, &names, "kinds of resource");
+            let names = || self.catalog.resources().iter().map(|spec| spec.name).collect::<Vec<_>>();
+            let help = self.help(|| Some(suggestion(&kind, &names(), "kinds of resource")));
             let message = format!("resource `{name}`: unknown kind `{kind}`");
-            self.fault(place, "unknown-resource-kind", message, "no such kind of resource", Some(help));
+            self.fault(place, "unknown-resource-kind", message, "no such kind of resource", help);
         }
         spec
     }
@@ -199,10 +209,11 @@ impl Checker<'_> {
         let mut known = Some(());
         for name in setting.parameters() {
             if !self.declaration.parameters.iter().any(|parameter| parameter.name == name) {
-                let names: Vec<&str> = self.declaration.parameters.iter().map(|p| p.name.as_str()).collect();
-                let help = suggestion(name, &names, "parameters of this pipeline");
+                let names =
+                    || self.declaration.parameters.iter().map(|p| p.name.as_str()).collect::<Vec<_>>();
+                let help = self.help(|| Some(suggestion(name, &names(), "parameters of this pipeline")));
                 let message = format!("`${{{name}}}`: the pipeline declares no parameter `{name}`");
-                self.fault(place.clone(), "unknown-pipeline-parameter", message, "not declared", Some(help));
+                self.fault(place.clone(), "unknown-pipeline-parameter", message, "not declared", help);
                 known = None;
             }
         }
@@ -226,10 +237,10 @@ impl Checker<'_> {
                 continue;
             }
             let Some(parameter) = table.iter().find(|parameter| parameter.name == key) else {
-                let names: Vec<&str> = table.iter().map(|parameter| parameter.name).collect();
-                let help = suggestion(key, &names, "parameters");
+                let names = || table.iter().map(|parameter| parameter.name).collect::<Vec<_>>();
+                let help = self.help(|| Some(suggestion(key, &names(), "parameters")));
                 let message = format!("{owner} has no parameter `{key}`");
-                self.fault(place, "unknown-parameter", message, "no such parameter", Some(help));
+                self.fault(place, "unknown-parameter", message, "no such parameter", help);
                 complete = false;
                 continue;
             };
@@ -299,7 +310,8 @@ impl Checker<'_> {
         };
         let resources = &self.declaration.resources;
         let Some(resource) = resources.iter().find(|resource| &resource.name == name) else {
-            let near = did_you_mean(name, resources.iter().map(|resource| resource.name.as_str()));
+            let near = || did_you_mean(name, resources.iter().map(|resource| resource.name.as_str()));
+            let near = self.help(|| Some(near())).unwrap_or_default();
             return Err(format!("there is no resource `{name}`{near}"));
         };
         match resource.kind.resolve(self.values) {
@@ -314,10 +326,12 @@ impl Checker<'_> {
         let place = Place::BoxKind(declared.name.clone());
         let kind = self.kind(&place, &declared.kind)?;
         let Some(spec) = self.catalog.operator(&kind) else {
-            let names: Vec<&str> = self.catalog.operators().iter().map(|spec| spec.name).collect();
-            let help = format!("{} (`boxwork boxes` lists them all)", suggestion(&kind, &names, "operators"));
+            let names = || self.catalog.operators().iter().map(|spec| spec.name).collect::<Vec<_>>();
+            let help = self.help(|| {
+                Some(format!("{} (`boxwork boxes` lists them all)", suggestion(&kind, &names(), "operators")))
+            });
             let message = format!("box `{}`: unknown operator `{kind}`", declared.name);
-            self.fault(place, "unknown-operator", message, "no such operator", Some(help));
+            self.fault(place, "unknown-operator", message, "no such operator", help);
             return None;
         };
         let arguments = self.arguments(
@@ -383,11 +397,11 @@ impl Checker<'_> {
     ) -> Option<(usize, &'b PlanBox)> {
         let idx = self.declaration.boxes.iter().position(|declared| declared.name == end.name);
         let Some(idx) = idx else {
-            let names: Vec<&str> =
-                self.declaration.boxes.iter().map(|declared| declared.name.as_str()).collect();
-            let help = suggestion(&end.name, &names, "boxes");
+            let names =
+                || self.declaration.boxes.iter().map(|declared| declared.name.as_str()).collect::<Vec<_>>();
+            let help = self.help(|| Some(suggestion(&end.name, &names(), "boxes")));
             let message = format!("there is no box `{}`", end.name);
-            self.fault(place.clone(), "unknown-box", message, "no such box", Some(help));
+            self.fault(place.clone(), "unknown-box", message, "no such box", help);
             return None;
         };
         // A box of an unknown operator has its own fault; more about its ports would be noise.
@@ -469,8 +483,8 @@ impl Checker<'_> {
                 "`{}.{}` gives {descriptor}, and `{}.{}` takes {wanted}",
                 edge.from.name, given.name, edge.to.name, taken.name
             );
-            let fitting = boxes_that_give(boxes, &wanted, to);
-            let help = fitting.map(|name| format!("`{name}` gives these columns"));
+            let fitting = || boxes_that_give(boxes, &wanted, to);
+            let help = self.help(|| fitting().map(|name| format!("`{name}` gives these columns")));
             self.fault(Place::Edge(idx), "descriptor-mismatch", message, "the columns differ", help);
             return None;
         }
@@ -562,6 +576,10 @@ fn suggestion(given: &str, names: &[&str], what: &str) -> String {
     match nearest(given, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None if names.is_empty() => format!("there are no {what}"),
+        None if names.len() > LISTED_COUNT_MAX => {
+            let more = names.len() - LISTED_COUNT_MAX;
+            format!("the {what}: {} and {more} more", names[..LISTED_COUNT_MAX].join(", "))
+        }
         None => format!("the {what}: {}", names.join(", ")),
     }
 }

@@ -10,6 +10,10 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
         Open,
         Closed,
     }
+    let mut out: Vec<Vec<usize>> = vec![Vec::new(); boxes];
+    for (from, to) in edges {
+        out[*from].push(*to);
+    }
     let mut marks = vec![Mark::New; boxes];
     for start in 0..boxes {
         // An explicit stack: a pipeline of 100,000 boxes in a row must not overflow the thread's.
@@ -20,14 +24,13 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
         }
         while let Some((at, next_edge)) = path.last_mut() {
             let at = *at;
-            let next = edges.iter().enumerate().skip(*next_edge).find(|(_, (from, _))| *from == at);
-            match next {
+            match out[at].get(*next_edge) {
                 None => {
                     marks[at] = Mark::Closed;
                     path.pop();
                 }
-                Some((edge, (_, to))) => {
-                    *next_edge = edge + 1;
+                Some(to) => {
+                    *next_edge += 1;
                     match marks[*to] {
                         Mark::New => {
                             marks[*to] = Mark::Open;
@@ -46,17 +49,50 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
     None
 }
 
+/// For each box those that feed it.
+pub(super) fn feeding(boxes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
+    let mut feeding = vec![Vec::new(); boxes];
+    for (from, to) in edges {
+        feeding[*to].push(*from);
+    }
+    feeding
+}
+
 /// All boxes from which a box can be reached, itself included.
-pub(super) fn ancestors(of: usize, edges: &[(usize, usize)]) -> BTreeSet<usize> {
+pub(super) fn ancestors(of: usize, feeding: &[Vec<usize>]) -> BTreeSet<usize> {
     let (mut found, mut open) = (BTreeSet::from([of]), vec![of]);
     while let Some(at) = open.pop() {
-        for (from, _) in edges.iter().filter(|(_, to)| *to == at) {
-            if found.insert(*from) {
-                open.push(*from);
+        open.extend(feeding[at].iter().filter(|from| found.insert(**from)));
+    }
+    found
+}
+
+/// The places so that each follows those it needs, the first that can come next; where none can, the first that is
+/// left comes with a mark: it waits for one that waits for it.
+pub(super) fn order(needs: &[Vec<usize>]) -> Vec<(usize, bool)> {
+    let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
+    let mut missing: Vec<usize> = needs.iter().map(Vec::len).collect();
+    for (idx, needs) in needs.iter().enumerate() {
+        for need in needs {
+            needed_by[*need].push(idx);
+        }
+    }
+    let mut ready: BTreeSet<usize> = (0..needs.len()).filter(|idx| missing[*idx] == 0).collect();
+    let mut left: BTreeSet<usize> = (0..needs.len()).collect();
+    let mut order = Vec::with_capacity(needs.len());
+    while let Some(first_left) = left.first().copied() {
+        let next = ready.pop_first();
+        let idx = next.unwrap_or(first_left);
+        left.remove(&idx);
+        order.push((idx, next.is_none()));
+        for other in &needed_by[idx] {
+            missing[*other] -= 1;
+            if missing[*other] == 0 && left.contains(other) {
+                ready.insert(*other);
             }
         }
     }
-    found
+    order
 }
 
 #[cfg(test)]
@@ -72,6 +108,26 @@ mod tests {
 
     #[test]
     fn ancestors_include_the_box_itself() {
-        assert_eq!(ancestors(3, &[(0, 1), (1, 3), (2, 3), (3, 4)]), BTreeSet::from([0, 1, 2, 3]));
+        let feeding = feeding(5, &[(0, 1), (1, 3), (2, 3), (3, 4)]);
+        assert_eq!(ancestors(3, &feeding), BTreeSet::from([0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn what_is_needed_comes_first_and_a_circle_is_marked() {
+        let places = |order: Vec<(usize, bool)>| order.into_iter().map(|(idx, _)| idx).collect::<Vec<_>>();
+        assert_eq!(places(order(&[vec![2], vec![], vec![1]])), [1, 2, 0]);
+        assert_eq!(order(&[vec![1], vec![0, 0], vec![]]), [(2, false), (0, true), (1, false)]);
+        assert_eq!(order(&[vec![0]]), [(0, true)]);
+    }
+
+    #[test]
+    fn a_long_row_in_the_wrong_order_is_no_trouble() {
+        const COUNT: usize = 100_000;
+        let needs: Vec<Vec<usize>> =
+            (0..COUNT).map(|idx| if idx + 1 < COUNT { vec![idx + 1] } else { Vec::new() }).collect();
+        let edges: Vec<(usize, usize)> = (1..COUNT).map(|idx| (idx, idx - 1)).collect();
+        assert_eq!(order(&needs)[0], (COUNT - 1, false));
+        assert_eq!(cycle(COUNT, &edges), None);
+        assert_eq!(ancestors(0, &feeding(COUNT, &edges)).len(), COUNT);
     }
 }

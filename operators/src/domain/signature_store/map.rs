@@ -1,16 +1,24 @@
 //! A file mapped into memory, as an Arrow buffer that shares the map, and whether it is still the file that was mapped.
-#![expect(unsafe_code, reason = "a map is foreign memory: the one place where it becomes a buffer")]
+#![cfg_attr(
+    not(miri),
+    expect(unsafe_code, reason = "a map is foreign memory: the one place where it becomes a buffer")
+)]
 
 use std::fs::File;
 use std::io;
+#[cfg(not(miri))]
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
+#[cfg(not(miri))]
 use memmap2::Mmap;
 
+#[cfg(not(miri))]
 use super::bus_error::Watched;
+#[cfg(miri)]
+use in_memory::Watched;
 
 /// A whole file in memory.
 pub(super) struct Map {
@@ -24,16 +32,7 @@ impl Map {
     /// Maps a file; its buffer and the slices of it keep the map.
     pub(super) fn new(file: File) -> io::Result<Self> {
         let modified = file.metadata()?.modified().ok();
-        // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
-        // an open file stay. When somebody changes one all the same, `is_whole` says so before what was read counts,
-        // and what was read is no index: offsets are copied before they are checked.
-        let map = unsafe { Mmap::map(&file) }?;
-        let watched = Arc::new(Watched::new(map)?);
-        let start = NonNull::new(watched.map().as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
-        let bytes = watched.map().len();
-        let owner = Arc::clone(&watched);
-        // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
-        let bytes = unsafe { Buffer::from_custom_allocation(start, bytes, owner) };
+        let (bytes, watched) = map(&file)?;
         Ok(Self { bytes, watched, file, modified })
     }
 
@@ -53,5 +52,53 @@ impl Map {
             self.watched.poison();
         }
         !self.watched.is_poisoned()
+    }
+}
+
+#[cfg(not(miri))]
+fn map(file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
+    // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
+    // an open file stay. When somebody changes one all the same, `is_whole` says so before what was read counts,
+    // and what was read is no index: offsets are copied before they are checked.
+    let map = unsafe { Mmap::map(file) }?;
+    let watched = Arc::new(Watched::new(map)?);
+    let start = NonNull::new(watched.map().as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
+    let bytes = watched.map().len();
+    let owner = Arc::clone(&watched);
+    // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
+    let bytes = unsafe { Buffer::from_custom_allocation(start, bytes, owner) };
+    Ok((bytes, watched))
+}
+
+#[cfg(miri)]
+use in_memory::map;
+
+/// Miri maps no files and sends no signals: there the bytes are read, into a buffer of Arrow's own, aligned as the
+/// columns of a store are.
+#[cfg(miri)]
+mod in_memory {
+    use std::fs::File;
+    use std::io::{self, Read};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use arrow_buffer::Buffer;
+
+    pub(super) struct Watched(AtomicBool);
+
+    impl Watched {
+        pub(super) fn is_poisoned(&self) -> bool {
+            self.0.load(Ordering::Acquire)
+        }
+
+        pub(super) fn poison(&self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn map(mut file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok((Buffer::from_slice_ref(&bytes), Arc::new(Watched(AtomicBool::new(false)))))
     }
 }

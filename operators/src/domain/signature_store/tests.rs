@@ -348,3 +348,15 @@ fn threads_that_share_a_store_are_all_refused_when_it_is_cut_short() {
         }
     });
 }
+
+#[test]
+fn more_objects_than_the_file_can_hold_are_refused() {
+    let blocks = [Block::new(64, 192, 640)];
+    let lay_out = |rows| {
+        let entry = BatchEntry { rows, front_bytes: 192, front: 0, rest: 0 };
+        lay_out(&blocks, &[entry], 64 + 192 + 640).map(|(_, _, len)| len)
+    };
+    assert_eq!(lay_out(80), Some(80));
+    // Whoever asks for room for them all would end the process.
+    assert_eq!([lay_out(81), lay_out(usize::MAX), lay_out(0)], [None; 3]);
+}

@@ -92,20 +92,23 @@ impl Checker<'_> {
             })
             .map(|edge| (edge.from, edge.to))
             .collect();
+        let feeding = graph::feeding(boxes.len(), &bounded);
         for (idx, planned) in boxes.iter().enumerate() {
             let Some(planned) = planned else { continue };
-            let streams: Vec<(usize, usize)> = edges
-                .iter()
-                .enumerate()
-                .filter_map(|(edge_idx, edge)| {
-                    let edge = edge.as_ref().filter(|edge| edge.to == idx)?;
-                    (planned.spec.inputs[edge.input].mode == Mode::Stream).then_some((edge_idx, edge.from))
+            // The first edge on each input: a second one has a fault of its own.
+            let streams: Vec<(usize, usize)> = (0..planned.spec.inputs.len())
+                .filter(|input| planned.spec.inputs[*input].mode == Mode::Stream)
+                .filter_map(|input| {
+                    edges.iter().enumerate().find_map(|(edge_idx, edge)| {
+                        let edge = edge.as_ref().filter(|edge| edge.to == idx && edge.input == input)?;
+                        Some((edge_idx, edge.from))
+                    })
                 })
                 .collect();
             for (nth, (_, a)) in streams.iter().enumerate() {
                 for (edge, b) in &streams[nth + 1..] {
-                    let shared: Vec<usize> = graph::ancestors(*a, &bounded)
-                        .intersection(&graph::ancestors(*b, &bounded))
+                    let shared: Vec<usize> = graph::ancestors(*a, &feeding)
+                        .intersection(&graph::ancestors(*b, &feeding))
                         .copied()
                         .collect();
                     if let Some(fork) = shared.last() {
