@@ -55,14 +55,14 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             let _ = writeln!(text, "(edges: the first of {} requests)", outcomes.len());
         }
     }
-    let distances: Vec<String> = Distance::ALL.iter().map(|distance| format!("{distance:>12}")).collect();
+    let distances: Vec<String> = Distance::ALL.iter().map(|distance| format!("{distance:>14}")).collect();
     let _ = writeln!(
         text,
         "\nworker      tasks   stolen from:{}   own queue  other queues     parks     wakes  hand-overs",
         distances.join("")
     );
     for (idx, slot) in scheduler.slots.iter().enumerate() {
-        let steals: String = slot.steals.iter().map(|steals| format!("{steals:>12}")).collect();
+        let steals: String = slot.steals.iter().map(|steals| format!("{steals:>14}")).collect();
         let _ = writeln!(
             text,
             "{idx:>6}  {:>9}               {steals}  {:>10}  {:>12}  {:>8}  {:>8}  {:>10}",

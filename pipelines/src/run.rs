@@ -1,6 +1,7 @@
 //! Running a pipeline: its requests, progress, Ctrl-C, the problems at the end, statistics and the trace.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::diagnostic::Diagnostic;
 use crate::pipeline::Loaded;
@@ -289,9 +290,12 @@ impl Bar {
         };
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::new(total);
-            let style = "{bar:30} {human_pos} of {human_len}  {per_sec}  {eta} left  {msg}";
+            let style = "{bar:30} {human_pos} of {human_len}  {rate}/s  {eta} left  {msg}";
             if let Ok(style) = ProgressStyle::with_template(style) {
-                bar.set_style(style);
+                // The bar's own rate has four decimals.
+                bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                    let _ = write!(out, "{:.0}", state.per_sec());
+                }));
             }
             bar
         });
