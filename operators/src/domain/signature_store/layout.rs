@@ -115,15 +115,35 @@ pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Sc
     .with_metadata(metadata)
 }
 
+/// Whether a buffer of a batch holds numbers: `id`, the offsets of `name` and `signature`, and from the centroids on
+/// the second of each pair, which are a column's validity and values.
+fn holds_numbers(buffer: usize) -> bool {
+    matches!(buffer, 1 | 3 | 6) || (buffer > BUFFERS_BEFORE_CENTROIDS && buffer % 2 == 1)
+}
+
+/// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
+const BUFFERS_BEFORE_CENTROIDS: usize = 7;
+
+/// Every buffer begins at a multiple of this, so that numbers are read where they lie.
+pub(super) const ALIGNMENT_MIN_BYTES: usize = 8;
+
 /// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
-/// of a batch whose buffers lie inside the block.
+/// of a batch whose buffers lie inside the block as numbers must.
+///
+/// The reader of Arrow panics on numbers that are cut or lie askew, so it is not asked.
 pub(super) fn front_bytes(block: &[u8], header_bytes: usize) -> Option<usize> {
-    /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
-    const BUFFERS_BEFORE_CENTROIDS: usize = 7;
     let body_bytes = block.len().checked_sub(header_bytes)?;
     // A continuation marker and the length precede the header's own table.
     let message = arrow_ipc::root_as_message(block.get(8..header_bytes)?).ok()?;
-    let buffers = message.header_as_record_batch()?.buffers()?;
+    let batch = message.header_as_record_batch()?;
+    if batch.compression().is_some() || !header_bytes.is_multiple_of(ALIGNMENT_MIN_BYTES) {
+        return None;
+    }
+    let fits = |count: i64| usize::try_from(count).is_ok_and(|count| count <= body_bytes);
+    if !batch.nodes()?.iter().all(|node| fits(node.length()) && node.null_count() == 0) {
+        return None;
+    }
+    let buffers = batch.buffers()?;
     let inside = |offset: i64, length: i64| {
         let end = usize::try_from(offset).ok()?.checked_add(usize::try_from(length).ok()?)?;
         (end <= body_bytes).then_some(())
@@ -131,6 +151,10 @@ pub(super) fn front_bytes(block: &[u8], header_bytes: usize) -> Option<usize> {
     for idx in 0..buffers.len() {
         let buffer = buffers.get(idx);
         inside(buffer.offset(), buffer.length())?;
+        let is_cut = holds_numbers(idx) && buffer.length() % size_of::<f32>() as i64 != 0;
+        if is_cut || buffer.offset() % ALIGNMENT_MIN_BYTES as i64 != 0 {
+            return None;
+        }
     }
     if buffers.len() <= BUFFERS_BEFORE_CENTROIDS {
         return None;
