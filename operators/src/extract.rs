@@ -231,13 +231,15 @@ pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
     let number =
         |name: &str| -> Result<f64, String> { field(name)?.as_f64().ok_or(format!("`{name}` is no number")) };
     let seven = |name: &str| -> Result<[f64; 7], String> {
-        let values = field(name)?.as_array().map(|values| values.iter().filter_map(Json::as_f64).collect());
-        let values: Vec<f64> = values.unwrap_or_default();
-        values.try_into().map_err(|_| format!("`{name}` is not seven numbers"))
+        let values = field(name)?.as_array().map(|values| values.iter().map(Json::as_f64).collect());
+        let values: Option<Vec<f64>> = values.unwrap_or_default();
+        let values = values.and_then(|values| values.try_into().ok());
+        values.ok_or_else(|| format!("`{name}` is not seven numbers"))
     };
+    let sigma = json.get("sigma").map(|_| number("sigma")).transpose()?;
     let parameters = ExtractParameters {
         points_count: count("points")?,
-        distribution: distribution_of(word("distribution")?, json.get("sigma").and_then(Json::as_f64))?,
+        distribution: distribution_of(word("distribution")?, sigma)?,
         seed: field("seed")?.as_u64().ok_or("`seed` is no whole number")?,
         grey_max: u8::try_from(count("grey_levels")?.saturating_sub(1))
             .map_err(|_| "`grey_levels` is above 256")?,
@@ -403,13 +405,20 @@ mod tests {
             transform: FeatureTransform::BEST,
             ..ExtractParameters::default()
         };
-        for parameters in [ExtractParameters::default(), uniform] {
+        // A reader that rounds carelessly gives the neighbour of this number back.
+        let mut careful = ExtractParameters::default();
+        careful.transform.multiplier[2] = 0.021_844_674_407_370_954;
+        for parameters in [ExtractParameters::default(), uniform, careful] {
             assert_eq!(parameters_from_json(&parameters_json(&parameters)), Ok(parameters));
         }
         let json = parameters_json(&ExtractParameters::default());
         assert!(json.contains("\"join_distance\":0.2,") && json.contains("\"sigma\":0.2"), "{json}");
         assert!(parameters_from_json("{}").unwrap_err().contains("`points` is missing"));
         assert!(parameters_from_json("points").unwrap_err().contains("not JSON"));
+        let wide = json.replace("\"sigma\":0.2", "\"sigma\":\"wide\"");
+        assert!(parameters_from_json(&wide).unwrap_err().contains("`sigma` is no number"));
+        let eight = json.replace("\"offset\":[", "\"offset\":[null,");
+        assert!(parameters_from_json(&eight).unwrap_err().contains("`offset` is not seven numbers"));
         let zero = json.replace("\"points\":2500", "\"points\":0");
         assert!(parameters_from_json(&zero).unwrap_err().contains("points_count is 0"));
     }

@@ -68,6 +68,19 @@ fn degenerate_images() {
     check(&ExtractParameters { points_count: 300, ..ExtractParameters::default() }, &images);
 }
 
+/// Small enough for Miri, see docs/checking.md.
+#[test]
+fn a_few_points_on_small_images() {
+    let few = ExtractParameters {
+        points_count: 21,
+        seeds_count: 5,
+        iterations_count: 2,
+        cluster_weight_min: 1,
+        ..ExtractParameters::default()
+    };
+    check(&few, &[(5, 4, pixels(5, 4, 3, 7)), (1, 3, pixels(1, 3, 1, 7))]);
+}
+
 #[test]
 fn a_flat_pixel_gives_one_centroid_of_known_place() {
     let mut extractor = Extractor::new(ExtractParameters::default()).expect("valid");

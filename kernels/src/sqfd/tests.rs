@@ -82,6 +82,14 @@ fn a_signature_larger_than_a_stream_is_cut_and_summed() {
     }
 }
 
+/// Small enough for Miri, see docs/checking.md.
+#[test]
+fn a_few_centroids_on_every_path() {
+    let store = Store::random(14, 3, &[1, 9, 2], 1.0);
+    check(Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap(), &store);
+    check(Measure::new(Similarity::Heuristic, Ground::L1, 0.2).unwrap(), &store);
+}
+
 #[test]
 fn far_points_have_nothing_in_common() {
     let mut store = Store::random(5, 7, &[40, 40, 3], 1.0);

@@ -452,6 +452,7 @@ fn lay_out(blocks: &[Block], entries: &[BatchEntry], tail_start: usize) -> Optio
         // Eight bytes precede the header's own table.
         if usize::try_from(block.offset()).ok()? != end
             || header_bytes <= 8
+            || !end.is_multiple_of(layout::ALIGNMENT_MIN_BYTES)
             || !(header_bytes..=bytes).contains(&entry.front_bytes)
             || entry.rows == 0
             // Memory is asked for by their number: each has an id of eight bytes in the file.

@@ -121,12 +121,32 @@ pub(super) fn read_header(header: &[u8]) -> Option<arrow_ipc::RecordBatch<'_>> {
     arrow_ipc::root_as_message(header.get(8..)?).ok()?.header_as_record_batch()
 }
 
+/// Whether a buffer of a batch holds numbers: `id`, the offsets of `name` and `signature`, and from the centroids on
+/// the second of each pair, which are a column's validity and values.
+fn holds_numbers(buffer: usize) -> bool {
+    matches!(buffer, 1 | 3 | 6) || (buffer > BUFFERS_BEFORE_CENTROIDS && buffer % 2 == 1)
+}
+
+/// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
+const BUFFERS_BEFORE_CENTROIDS: usize = 7;
+
+/// Every buffer begins at a multiple of this, so that numbers are read where they lie.
+pub(super) const ALIGNMENT_MIN_BYTES: usize = 8;
+
 /// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
-/// of a batch whose buffers lie inside the block.
+/// of a batch whose buffers lie inside the block as numbers must.
+///
+/// The reader of Arrow panics on numbers that are cut or lie askew, so it is not asked.
 pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
-    /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
-    const BUFFERS_BEFORE_CENTROIDS: usize = 7;
-    let buffers = read_header(header)?.buffers()?;
+    let batch = read_header(header)?;
+    if batch.compression().is_some() || !header.len().is_multiple_of(ALIGNMENT_MIN_BYTES) {
+        return None;
+    }
+    let fits = |count: i64| usize::try_from(count).is_ok_and(|count| count <= body_bytes);
+    if !batch.nodes()?.iter().all(|node| fits(node.length()) && node.null_count() == 0) {
+        return None;
+    }
+    let buffers = batch.buffers()?;
     let inside = |offset: i64, length: i64| {
         let end = usize::try_from(offset).ok()?.checked_add(usize::try_from(length).ok()?)?;
         (end <= body_bytes).then_some(())
@@ -134,6 +154,10 @@ pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
     for idx in 0..buffers.len() {
         let buffer = buffers.get(idx);
         inside(buffer.offset(), buffer.length())?;
+        let is_cut = holds_numbers(idx) && buffer.length() % size_of::<f32>() as i64 != 0;
+        if is_cut || buffer.offset() % ALIGNMENT_MIN_BYTES as i64 != 0 {
+            return None;
+        }
     }
     if buffers.len() <= BUFFERS_BEFORE_CENTROIDS {
         return None;

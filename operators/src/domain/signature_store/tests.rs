@@ -360,3 +360,43 @@ fn more_objects_than_the_file_can_hold_are_refused() {
     // Whoever asks for room for them all would end the process.
     assert_eq!([lay_out(81), lay_out(usize::MAX), lay_out(0)], [None; 3]);
 }
+
+#[test]
+fn numbers_that_are_cut_or_lie_askew_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 4);
+    let store = SignatureStore::open(&path).unwrap();
+    let (block, batch) = (store.block(0), &store.batches[0]);
+    let header_bytes = batch.block.metaDataLength() as usize;
+    assert_eq!(
+        layout::front_bytes(&block[..header_bytes], block.len() - header_bytes),
+        Some(batch.entry.front_bytes)
+    );
+
+    let message = arrow_ipc::root_as_message(&block[8..header_bytes]).unwrap();
+    let record = message.header_as_record_batch().unwrap();
+    let (nodes, buffers) = (record.nodes().unwrap(), record.buffers().unwrap());
+    // A header that says another number at this place.
+    let with = |part: &[u8], number_idx: usize, number: i64| {
+        let at = part.as_ptr().addr() - block.as_ptr().addr() + 8 * number_idx;
+        let mut bytes = block.to_vec();
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        layout::front_bytes(&bytes[..header_bytes], bytes.len() - header_bytes)
+    };
+    // Each buffer is its offset and its length, each node its length and its number of nulls.
+    for numbers in [1, 3, 6, 9, 11, 13, 15, 17] {
+        let length = buffers.get(numbers).length();
+        assert_eq!(with(buffers.bytes(), 2 * numbers + 1, length - 1), None, "buffer {numbers} cut");
+        assert!(with(buffers.bytes(), 2 * numbers + 1, length - 4).is_some());
+    }
+    for buffer in 0..buffers.len() {
+        let offset = buffers.get(buffer).offset();
+        assert_eq!(with(buffers.bytes(), 2 * buffer, offset - 4), None, "buffer {buffer} askew");
+    }
+    for node in 0..nodes.len() {
+        for (number_idx, number) in [(2 * node, -1), (2 * node, i64::MAX), (2 * node + 1, 1)] {
+            assert_eq!(with(nodes.bytes(), number_idx, number), None, "node {node}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What the fuzz targets share: a folder to write in, sound stores, and ways to damage them.
+
+pub mod damage;
+pub mod seal;
+pub mod store;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// A folder of this process's own. Set `TMPDIR=/dev/shm` to keep its files off the disk.
+pub fn folder() -> &'static Path {
+    // Never dropped, as a static is not; the fuzzer ends by `_exit` in any case.
+    static FOLDER: LazyLock<tempfile::TempDir> =
+        LazyLock::new(|| tempfile::tempdir().expect("a folder for temporary files"));
+    FOLDER.path()
+}
