@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// Part of the binary, so that it can be copied to another machine alone.
 const OPENCV: &str = include_str!("../peers/opencv.py");
+const CHAIN_TBB: &str = include_str!("../peers/chain_tbb.cpp");
 
 /// A peer that waits for questions.
 pub struct Peer {
@@ -29,15 +30,13 @@ impl Peer {
         };
         let mut command = Command::new(&python);
         command.arg("-c").arg(OPENCV).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
+        let mut peer = match command.spawn() {
+            Ok(child) => Self::of(child),
             Err(error) => {
                 missing(&error.to_string());
                 return None;
             }
         };
-        let (questions, answers) = (child.stdin.take()?, BufReader::new(child.stdout.take()?));
-        let mut peer = Self { child, questions: Some(questions), answers, name: String::new() };
         let first = peer.answer();
         if first["missing"].is_string() {
             missing(first["why"].as_str().unwrap_or("it says no more"));
@@ -46,6 +45,35 @@ impl Peer {
         peer.name = first["name"].as_str().unwrap_or("OpenCV").to_owned();
         println!("peer        {}, one thread, in a process of its own ({python})", peer.name);
         Some(peer)
+    }
+
+    /// Compiles and starts the chain in oneTBB; where it cannot be had, says what to install.
+    pub fn one_tbb(arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("the folder of temporary files can be written to");
+        let (source, program) = (folder.path().join("chain.cpp"), folder.path().join("chain"));
+        std::fs::write(&source, CHAIN_TBB).expect("the folder of temporary files can be written to");
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+        let mut command = Command::new(&compiler);
+        command.args(["-std=c++17", "-O3"]).arg(&source).arg("-o").arg(&program).arg("-ltbb");
+        let is_made = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !is_made {
+            println!("peer        NOT MEASURED: {compiler} cannot compile a program with oneTBB");
+            println!("            apt-get install g++ libtbb-dev, or name another compiler in CXX");
+            return None;
+        }
+        let mut command = Command::new(&program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut peer = Self::of(command.spawn().expect("the program just made"));
+        peer.name = peer.answer()["name"].as_str().unwrap_or("oneTBB").to_owned();
+        println!("peer        {}, one thread, in a process of its own", peer.name);
+        Some(peer)
+    }
+
+    /// A process whose input and output are pipes.
+    fn of(mut child: Child) -> Self {
+        let questions = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        Self { child, questions, answers, name: String::new() }
     }
 
     /// Asks, and waits for the answer.
