@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use boxwork_operators::domain::signature_store::SignatureStore;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
@@ -139,6 +140,36 @@ fn extraction_is_the_same_on_any_number_of_workers() {
     ok(folder.path(), &again);
     let read = |name: &str| fs::read(folder.path().join(name)).expect("a store");
     assert!(read("s.arrow") == read("t.arrow"), "the stores differ");
+}
+
+#[test]
+fn every_parameter_of_an_extraction_reaches_the_store() {
+    let folder = folder();
+    ok(folder.path(), &["sample-images", "images", "--classes", "1", "--per-class", "1"]);
+    let flags = "--points 200 --sigma 0.3 --seed 5 --size 40 --grey-levels 8 --radius 2 --seeds 50 --iterations 3 \
+                 --cluster-min 1 --join-distance 0.25 --ground l1 --cap 60 --multiplier 4,5,0.01,0.02,0.03,0.04,0.5";
+    let mut call = vec!["extract", "images", "--out", "s.arrow"];
+    call.extend(flags.split_whitespace());
+    ok(folder.path(), &call);
+    let store = SignatureStore::open(folder.path().join("s.arrow")).expect("a store");
+    let expected = r#"{"points": 200, "distribution": "gaussian", "sigma": 0.3, "seed": 5, "size": 40,
+        "grey_levels": 8, "radius": 2, "seeds": 50, "iterations": 3, "cluster_min": 1, "join_distance": 0.25,
+        "ground": "l1", "cap": 60, "multiplier": [4, 5, 0.01, 0.02, 0.03, 0.04, 0.5], "offset": [0, 0, 0, 0, 0, 0, 0]}"#;
+    let (found, expected) = (json(store.parameters().expect("parameters")), json(expected));
+    let (Json::Object(found), Json::Object(expected)) = (found, expected) else { panic!("no objects") };
+    for (name, value) in &expected {
+        // 4 is written 4.0, and the same number.
+        let numbers = |value: &Json| match value {
+            Json::Array(values) => values.iter().map(Json::as_f64).collect::<Option<Vec<_>>>(),
+            other => other.as_f64().map(|number| vec![number]),
+        };
+        let same = found.get(name).is_some_and(|found| match numbers(value) {
+            Some(value) => numbers(found) == Some(value),
+            None => found == value,
+        });
+        assert!(same, "{name}: {:?}, not {value}", found.get(name));
+    }
+    assert!(found.keys().all(|name| expected.contains_key(name)), "{:?}", found.keys());
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub enum CodePath {
 impl CodePath {
     /// The fastest path of this machine.
     pub fn detect() -> Self {
-        *Self::available().last().expect("the portable path is always available")
+        // Asked for every exact distance, so no list is made.
+        [Self::Avx512, Self::Avx2].into_iter().find(|path| path.is_available()).unwrap_or(Self::Portable)
     }
 
     /// All paths of this machine, the slowest first.
@@ -61,6 +62,6 @@ mod tests {
     #[test]
     fn detection_picks_an_available_path() {
         assert!(CodePath::Portable.is_available());
-        assert!(CodePath::available().contains(&CodePath::detect()));
+        assert_eq!(CodePath::available().last(), Some(&CodePath::detect()));
     }
 }

@@ -243,8 +243,7 @@ mod tests {
 
     use super::*;
     use crate::domain::signature::SignatureColumns;
-    use crate::domain::signature_store::{Objects, StoreError};
-    use crate::domain::signature_store::{StoreInfo, StoreWriter};
+    use crate::domain::signature_store::{Objects, StoreError, StoreInfo, StoreWriter};
     use crate::extract::parameters_json;
     use crate::testing;
 

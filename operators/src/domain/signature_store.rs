@@ -34,13 +34,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::signature::coordinate_names;
 use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::SchemaRef;
+
+use super::signature::coordinate_names;
 use layout::BatchEntry;
 use map::Map;
 
