@@ -1,6 +1,6 @@
 //! The page of `boxwork explain`: a plan on a machine, told before anything runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use boxwork_runtime::operator::Mode;
@@ -73,7 +73,7 @@ impl Explained<'_> {
     }
 
     fn boxes(&self, page: &mut String) {
-        let rows = self.order().into_iter().map(|idx| {
+        let rows = self.plan.order().into_iter().map(|idx| {
             let planned = &self.plan.boxes[idx];
             let mut notes = vec![planned.spec.kind.to_string()];
             notes.extend(planned.blocking.as_ref().map(|class| format!("blocks: {class}")));
@@ -177,32 +177,9 @@ impl Explained<'_> {
         text
     }
 
-    /// The boxes so that each follows those that feed it; else as declared.
-    fn order(&self) -> Vec<usize> {
-        let count = self.plan.boxes.len();
-        let (mut waiting, mut read_by) = (vec![0_usize; count], vec![Vec::new(); count]);
-        for edge in &self.plan.edges {
-            waiting[edge.to] += 1;
-            read_by[edge.from].push(edge.to);
-        }
-        let mut ready: BTreeSet<usize> = (0..count).filter(|idx| waiting[*idx] == 0).collect();
-        // A plan has no cycle, so every box comes.
-        let mut order = Vec::with_capacity(count);
-        while let Some(next) = ready.pop_first() {
-            order.push(next);
-            for to in &read_by[next] {
-                waiting[*to] -= 1;
-                if waiting[*to] == 0 {
-                    ready.insert(*to);
-                }
-            }
-        }
-        order
-    }
-
     fn edge_order(&self) -> Vec<usize> {
         let mut places = vec![0; self.plan.boxes.len()];
-        for (place, idx) in self.order().into_iter().enumerate() {
+        for (place, idx) in self.plan.order().into_iter().enumerate() {
             places[idx] = place;
         }
         let mut edges: Vec<usize> = (0..self.plan.edges.len()).collect();
@@ -238,6 +215,7 @@ impl Explained<'_> {
             })
             .collect();
         let boxes: Vec<Json> = self
+            .plan
             .order()
             .into_iter()
             .map(|idx| {

@@ -184,6 +184,12 @@ impl Plan {
         self.boxes.iter().position(|planned| planned.name == name)
     }
 
+    /// The places of the boxes so that each follows those that feed it; else as declared.
+    pub fn order(&self) -> Vec<usize> {
+        let pairs: Vec<(usize, usize)> = self.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        graph::order(&graph::feeding(self.boxes.len(), &pairs)).into_iter().map(|(idx, _)| idx).collect()
+    }
+
     /// Envelopes that an edge holds on a machine of so many slots: enough for each copy of the consumer to work on
     /// one while the next waits, where the pipeline does not say.
     pub fn edge_envelopes(&self, edge: usize, slots: usize) -> usize {
