@@ -61,6 +61,12 @@ pub enum EnvelopeError {
 /// A table that travels along an edge: columns and rows, nothing else.
 #[derive(Clone, Debug)]
 pub struct Envelope {
+    /// Behind a pointer: an envelope changes hands several times a hop, and is copied for each edge that it takes.
+    table: Arc<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
     batch: RecordBatch,
     bytes: usize,
 }
@@ -104,9 +110,8 @@ impl Envelope {
         let mut notes = self.schema().metadata().clone();
         notes.insert(key.to_owned(), text.to_owned());
         let schema = Arc::new(Schema::new_with_metadata(self.schema().fields().clone(), notes));
-        let bytes = self.bytes;
-        match self.batch.clone().with_schema(schema) {
-            Ok(batch) => Self { batch, bytes },
+        match self.batch().clone().with_schema(schema) {
+            Ok(batch) => Self { table: Arc::new(Table { batch, bytes: self.bytes() }) },
             // Only the notes differ, and Arrow accepts more of those; the columns are worth more than a note.
             Err(_) => self,
         }
@@ -127,27 +132,27 @@ impl Envelope {
                 return Err(EnvelopeError::Nulls { column: column_name, nulls: column.null_count() });
             }
         }
-        Ok(Self { batch, bytes })
+        Ok(Self { table: Arc::new(Table { batch, bytes }) })
     }
 
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.batch.num_rows()
+        self.batch().num_rows()
     }
 
     /// The bytes that it counts against an edge's limit and a request's budget.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.table.bytes
     }
 
     /// The table.
     pub fn batch(&self) -> &RecordBatch {
-        &self.batch
+        &self.table.batch
     }
 
     /// The names and types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        self.batch.schema_ref()
+        self.batch().schema_ref()
     }
 
     /// A column by name, to pass on by pointer.
@@ -155,10 +160,10 @@ impl Envelope {
     /// # Errors
     /// When there is no such column.
     pub fn column(&self, name: &str) -> Result<&ArrayRef, EnvelopeError> {
-        self.batch.column_by_name(name).ok_or_else(|| EnvelopeError::NoColumn {
+        self.batch().column_by_name(name).ok_or_else(|| EnvelopeError::NoColumn {
             column: name.to_owned(),
             present: self
-                .batch
+                .batch()
                 .schema_ref()
                 .fields()
                 .iter()

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::envelope::Envelope;
+use crate::inside::Inside;
 use crate::operator::{
     Bind, BoxError, Cancelled, Context, Flow, Host, Operator, OperatorSpec, Part, Problem, Pushed, Resource,
 };
 use crate::parameter::{Arguments, Value};
+use crate::sync::AtomicBool;
 
 /// One box of an operator, its ports held by the test.
 pub struct Harness {
@@ -306,6 +308,10 @@ impl Host for Ports {
 
     fn is_cancelled(&self) -> bool {
         self.cancelled
+    }
+
+    fn inside(&mut self, f: &mut dyn FnMut(&mut Inside<'_>)) {
+        f(&mut Inside::new(None, &AtomicBool::new(self.cancelled)));
     }
 
     fn progress(&mut self, done: u64, total: u64) {

@@ -2,15 +2,16 @@
 //!
 //! Modules in reading order; nothing imports upwards. This crate knows no image, no distance, no kernel and no YAML.
 
+mod sync;
 pub mod envelope;
 pub mod descriptor;
 pub mod parameter;
+pub mod inside;
 pub mod operator;
 pub mod harness;
 pub mod plan;
 pub mod prepare;
 pub mod request;
-mod sync;
 mod model;
 pub mod topology;
 pub mod statistics;

@@ -81,7 +81,7 @@ fn loom_a_box_sees_every_event_and_is_fired_by_one_thread() {
 struct Pair {
     producer: BoxState<usize>,
     consumer: BoxState<Vec<usize>>,
-    edge: Queue<usize>,
+    edge: Queue<usize, (), ()>,
     wanted: AtomicBool,
     items: usize,
 }

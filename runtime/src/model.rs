@@ -13,7 +13,9 @@ mod clock;
 pub(crate) mod edge;
 mod firing;
 mod hints;
+mod host;
 mod ledger;
+mod port;
 mod reorder;
 mod stall;
 
@@ -27,6 +29,7 @@ use self::firing::Running;
 pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
 use self::hints::HintCell;
 use self::ledger::Ledger;
+use self::port::PortEdges;
 use self::reorder::Reorder;
 use crate::operator::{Kind, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
@@ -42,7 +45,7 @@ pub(crate) const HOMELESS: usize = usize::MAX;
 struct InputPort {
     mode: Mode,
     /// Its edges; several for a merge, none for an optional input that nothing feeds.
-    edges: Vec<usize>,
+    edges: PortEdges,
 }
 
 /// One copy of a box.
@@ -53,13 +56,15 @@ pub(crate) struct BoxCell {
     plan_box: usize,
     /// Nothing feeds it.
     is_source: bool,
+    /// An output may have been closed since the last firing looked.
+    closing: AtomicBool,
     /// Whether its firings need permits of a class.
     pub(crate) blocks: bool,
     /// Whether its next firing is timed.
     timed: AtomicBool,
-    inputs: Vec<InputPort>,
+    inputs: Box<[InputPort]>,
     /// By output port: the edges that it feeds.
-    outputs: Vec<Vec<usize>>,
+    outputs: Box<[PortEdges]>,
     /// By the hints that it reads: the cells that feed it.
     hints_read: Vec<Vec<usize>>,
     /// By the hints that it writes: their cells.
@@ -96,7 +101,7 @@ pub(crate) struct Model {
     boxes: Vec<BoxCell>,
     /// By box of the plan: its copies.
     copies: Vec<Vec<usize>>,
-    edges: Vec<Edge>,
+    edges: Vec<Arc<Edge>>,
     hints: Vec<HintCell>,
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
@@ -128,34 +133,38 @@ impl Model {
             copies.push((count..count + of_box).collect());
             count += of_box;
         }
-        let mut edges: Vec<Edge> = Vec::new();
+        let mut edges: Vec<Arc<Edge>> = Vec::new();
         for (plan_edge, edge) in plan.edges.iter().enumerate() {
             let (producers, consumers) = (copies[edge.from].clone(), copies[edge.to].clone());
             if plan.boxes[edge.to].spec.inputs[edge.input].mode == Mode::Side {
                 for consumer in consumers {
-                    edges.push(Edge::new(
+                    let (producers, consumers) = (producers.clone(), vec![consumer]);
+                    let bound = usize::MAX;
+                    edges.push(Arc::new(Edge::new(
+                        edges.len(),
                         plan_edge,
-                        producers.clone(),
-                        vec![consumer],
-                        usize::MAX,
-                        usize::MAX,
-                    ));
+                        producers,
+                        consumers,
+                        bound,
+                        bound,
+                    )));
                 }
             } else {
                 let envelopes = plan.edge_envelopes(plan_edge, slots);
-                edges.push(Edge::new(plan_edge, producers, consumers, envelopes, edge.bytes));
+                let edge = Edge::new(edges.len(), plan_edge, producers, consumers, envelopes, edge.bytes);
+                edges.push(Arc::new(edge));
             }
         }
         // By copy of a box and port: the edges there, in the order of the plan.
-        let mut fed: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        let mut feeding: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        for (idx, edge) in edges.iter().enumerate() {
+        let mut fed: BTreeMap<(usize, usize), Vec<Arc<Edge>>> = BTreeMap::new();
+        let mut feeding: BTreeMap<(usize, usize), Vec<Arc<Edge>>> = BTreeMap::new();
+        for edge in &edges {
             let planned = &plan.edges[edge.plan_edge];
             for consumer in &edge.consumers {
-                fed.entry((*consumer, planned.input)).or_default().push(idx);
+                fed.entry((*consumer, planned.input)).or_default().push(Arc::clone(edge));
             }
             for producer in &edge.producers {
-                feeding.entry((*producer, planned.output)).or_default().push(idx);
+                feeding.entry((*producer, planned.output)).or_default().push(Arc::clone(edge));
             }
         }
         let (hints, written) = hint_cells(plan, &copies);
@@ -170,22 +179,28 @@ impl Model {
                 let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
                 let inputs = planned.spec.inputs.iter().enumerate().map(|(input, port)| InputPort {
                     mode: port.mode,
-                    edges: fed.remove(&(*copy, input)).unwrap_or_default(),
+                    edges: PortEdges::new(fed.remove(&(*copy, input)).unwrap_or_default()),
                 });
                 let outputs = 0..planned.spec.outputs.len();
-                let outputs = outputs.map(|output| feeding.remove(&(*copy, output)).unwrap_or_default());
+                let outputs = outputs
+                    .map(|output| PortEdges::new(feeding.remove(&(*copy, output)).unwrap_or_default()));
                 let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
                     let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
                     feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
                 });
-                let inputs: Vec<InputPort> = inputs.collect();
+                let inputs: Box<[InputPort]> = inputs.collect();
                 boxes.push(BoxCell {
-                    state: BoxState::new(Some(Running::new(operator, planned.spec.inputs.len()))),
+                    state: BoxState::new(Some(Running::new(
+                        operator,
+                        planned.spec.inputs.len(),
+                        planned.spec.outputs.len(),
+                    ))),
                     spec: planned.spec,
                     plan_box,
                     is_source: inputs.iter().all(|port| port.edges.is_empty()),
                     blocks: planned.blocking.is_some(),
                     timed: AtomicBool::new(true),
+                    closing: AtomicBool::new(false),
                     inputs,
                     outputs: outputs.collect(),
                     hints_read: hints_read.collect(),
@@ -248,6 +263,7 @@ impl Model {
     }
 
     /// Tells a box of an event; when that makes a task, it stands on the list without a token.
+    #[inline]
     fn notify(&self, cell_idx: usize, by: WokenBy, woken: &mut Woken) -> Notified {
         let cell = &self.boxes[cell_idx];
         let notified = cell.state.notify();
@@ -270,6 +286,7 @@ impl Model {
     }
 
     /// Takes tokens for tasks that are about to be planned. The caller holds one, or has just settled the request.
+    #[inline]
     pub(crate) fn take_tokens(&self, count: usize) {
         if count > 0 {
             self.live.fetch_add(count, Ordering::Relaxed);

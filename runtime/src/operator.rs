@@ -15,11 +15,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::descriptor::Descriptor;
 use crate::envelope::Envelope;
+use crate::inside::Inside;
 use crate::parameter::{Arguments, Parameter, Value};
 
 /// The serial code in a box.
@@ -133,6 +135,8 @@ pub trait Host {
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled>;
     /// Whether the request is being cancelled.
     fn is_cancelled(&self) -> bool;
+    /// As [`Context::inside`].
+    fn inside(&mut self, f: &mut dyn FnMut(&mut Inside<'_>));
     /// Sets how far the box is.
     fn progress(&mut self, done: u64, total: u64);
     /// Records a problem that does not end the request.
@@ -153,12 +157,14 @@ impl<'a> Context<'a> {
         Self { spec, host }
     }
 
+    #[inline]
     fn input(&self, name: &str) -> usize {
         self.spec
             .input_idx(name)
             .unwrap_or_else(|| panic!("operator `{}` has no input `{name}`", self.spec.name))
     }
 
+    #[inline]
     fn output(&self, name: &str) -> usize {
         self.spec
             .output_idx(name)
@@ -166,12 +172,14 @@ impl<'a> Context<'a> {
     }
 
     /// The next envelope of a stream or merge input, or nothing when none waits.
+    #[inline]
     pub fn take(&mut self, input: &str) -> Option<Envelope> {
         let input = self.input(input);
         self.host.take(input)
     }
 
     /// Whether nothing waits on an input and nothing will come.
+    #[inline]
     pub fn is_ended(&self, input: &str) -> bool {
         self.host.is_ended(self.input(input))
     }
@@ -188,6 +196,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether an output takes one more envelope in this firing. True at the start of each.
+    #[inline]
     pub fn has_room(&self, output: &str) -> bool {
         self.host.has_room(self.output(output))
     }
@@ -197,6 +206,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// When the output has no room, or the envelope's columns are not those of the output's descriptor: bugs of the
     /// operator, which end the request with its name.
+    #[inline]
     pub fn push(&mut self, output: &str, envelope: Envelope) -> Result<Pushed, BoxError> {
         let output = self.output(output);
         self.host.push(output, envelope)
@@ -237,6 +247,31 @@ impl<'a> Context<'a> {
             }
         })?;
         result.ok_or(Cancelled)
+    }
+
+    /// Gives a firing its inside, where closures may run beside each other. See [`Inside`].
+    pub fn inside<R>(&mut self, f: impl FnOnce(&mut Inside<'_>) -> R) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.host.inside(&mut |inside| result = f.take().map(|f| f(inside)));
+        // The host calls the closure once, by its contract; a panic in it has left this function already.
+        result.unwrap_or_else(|| panic!("operator `{}` ran on a host that skips insides", self.spec.name))
+    }
+
+    /// Runs two closures, beside each other if another slot is free: [`Inside::join`].
+    pub fn join<A, B: Send>(
+        &mut self,
+        a: impl FnOnce(&mut Inside<'_>) -> A,
+        b: impl FnOnce(&mut Inside<'_>) -> B + Send,
+    ) -> (A, B) {
+        self.inside(|inside| inside.join(a, b))
+    }
+
+    /// Runs a closure for pieces of `0..count`, beside each other as slots are free: [`Inside::for_each_chunk`].
+    ///
+    /// # Panics
+    /// When `chunk` is 0, and with the panic of a piece.
+    pub fn for_each_chunk(&mut self, count: usize, chunk: usize, f: impl Fn(Range<usize>) + Sync) {
+        self.inside(|inside| inside.for_each_chunk(count, chunk, f));
     }
 
     /// Whether the request is being cancelled: a long firing asks now and then, and returns early.
@@ -465,20 +500,23 @@ impl OperatorSpec {
     }
 
     /// The place of an input in the table.
+    // An operator names its ports with the literals of its table, which the compiler keeps once: their addresses tell.
+    #[inline]
     pub fn input_idx(&self, name: &str) -> Option<usize> {
-        self.inputs.iter().position(|port| same(port.name, name))
+        match self.inputs {
+            [first, ..] if std::ptr::eq(first.name, name) => Some(0),
+            inputs => inputs.iter().position(|port| port.name == name),
+        }
     }
 
     /// The place of an output in the table.
+    #[inline]
     pub fn output_idx(&self, name: &str) -> Option<usize> {
-        self.outputs.iter().position(|port| same(port.name, name))
+        match self.outputs {
+            [first, ..] if std::ptr::eq(first.name, name) => Some(0),
+            outputs => outputs.iter().position(|port| port.name == name),
+        }
     }
-}
-
-/// Whether two names are equal. An operator names its ports with the literals of its table, which the compiler keeps
-/// once: then their addresses tell, and a port is found without a call.
-fn same(a: &str, b: &str) -> bool {
-    std::ptr::eq(a, b) || a == b
 }
 
 impl fmt::Debug for OperatorSpec {

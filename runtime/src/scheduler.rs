@@ -24,6 +24,7 @@ use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
 use self::slot::{Message, Slot};
+use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId};
 use crate::runtime::Config;
@@ -39,6 +40,7 @@ const CLASS_LIMIT: usize = 8;
 /// What everybody may know of a slot, whoever holds it.
 struct SlotShared {
     stealer: Stealer<Task>,
+    branches: Stealer<Branch>,
     rings: Vec<Ring>,
     counters: SlotCounters,
     trace: Mutex<VecDeque<TraceEvent>>,
@@ -81,6 +83,7 @@ impl Scheduler {
         let (crew, slots) = Crew::new(config.topology, config.threads_max);
         let shared = slots.iter().map(|slot| SlotShared {
             stealer: slot.deque.stealer(),
+            branches: slot.branches.stealer(),
             rings: crew.topology.steal_rings(slot.idx),
             counters: SlotCounters::default(),
             trace: Mutex::new(VecDeque::new()),
@@ -180,6 +183,7 @@ impl Scheduler {
 
     /// Plans what a firing has made, at its end: its token moves to one of the tasks, and the holder of the slot runs
     /// the first of them next. With none the token goes back.
+    #[inline]
     fn plan_after(&self, slot: &mut Slot, task: Task, after: After, woken: &mut Woken) {
         let Task { model, cell } = task;
         let tasks = woken.len() + usize::from(after != After::Ended);
@@ -239,7 +243,7 @@ impl Scheduler {
     fn any_work(&self) -> bool {
         !self.global.is_empty()
             || self.queues.iter().any(|queues| !queues.is_empty())
-            || self.slots.iter().any(|slot| !slot.stealer.is_empty())
+            || self.slots.iter().any(|slot| !slot.stealer.is_empty() || !slot.branches.is_empty())
     }
 
     /// Starts a thread that holds a slot from the start. It is counted already.

@@ -64,6 +64,7 @@ impl<T> BoxState<T> {
     }
 
     /// Tells the box of an event, which was published before.
+    #[inline]
     pub(crate) fn notify(&self) -> Notified {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -110,6 +111,7 @@ impl<T> BoxState<T> {
     /// The caller holds the box's task: it got [`Notified::Plan`] or [`End::Again`], or was handed it through
     /// something that synchronises, and nobody has started it since.
     #[expect(unsafe_code, reason = "the caller vouches for the task")]
+    #[inline]
     pub(crate) unsafe fn start(&self) -> Turn<'_, T> {
         let word = self.word.load(Ordering::Acquire);
         assert!(word & ACTIVE != 0, "a box was fired without a task");
@@ -129,6 +131,7 @@ impl<T> BoxState<T> {
 
 impl<'a, T> Turn<'a, T> {
     /// Ends the turn; `again`: the box has more to do, `made_room`: it took something from an input.
+    #[inline]
     pub(crate) fn end(self, again: bool, made_room: bool) -> End<'a, T> {
         if again {
             return if made_room && self.state.take_wanted() { End::Room(self) } else { End::Again };

@@ -33,6 +33,7 @@ pub(super) struct Timed {
 
 impl Sampled {
     /// A firing begins.
+    #[inline]
     pub(super) fn begin(&mut self, model: &Model, cell: &BoxCell) -> Option<Timed> {
         if self.left > 0 {
             self.left -= 1;

@@ -52,12 +52,15 @@ pub(crate) struct Popped {
 
 /// An edge of a model.
 pub(crate) struct Edge {
-    /// Its place in the plan.
+    /// Its place in the model, and in the plan.
+    pub(crate) idx: usize,
     pub(crate) plan_edge: usize,
     /// The boxes that take from it (the copies of one box), by their place in the model.
     pub(crate) consumers: Vec<usize>,
     /// The boxes that put on it.
     pub(crate) producers: Vec<usize>,
+    /// The one of an edge between two boxes.
+    consumer: usize,
     /// Which consumer to look at first for the next envelope.
     turn: AtomicUsize,
     form: Form,
@@ -72,6 +75,7 @@ enum Form {
 
 impl Edge {
     pub(crate) fn new(
+        idx: usize,
         plan_edge: usize,
         producers: Vec<usize>,
         consumers: Vec<usize>,
@@ -82,19 +86,28 @@ impl Edge {
             ([_], [_]) => Form::Single(Single::new(envelopes_max, bytes_max)),
             _ => Form::Shared(Shared::new(producers.len(), consumers.clone(), envelopes_max, bytes_max)),
         };
-        Self { plan_edge, consumers, producers, turn: AtomicUsize::new(0), form }
+        let consumer = consumers.first().copied().unwrap_or(0);
+        Self { idx, plan_edge, consumers, producers, consumer, turn: AtomicUsize::new(0), form }
+    }
+
+    /// The consumer of an edge between two boxes.
+    #[inline]
+    pub(crate) fn only_consumer(&self) -> Option<usize> {
+        matches!(self.form, Form::Single(_)).then_some(self.consumer)
     }
 
     /// Offers an envelope within a firing of a producer; the ledger is the request's budget. Where there is no room,
     /// `want_room` tells the one consumer that this is waited for.
-    pub(crate) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
+    #[inline]
+    pub(crate) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce(usize)) -> Offered {
         match &self.form {
-            Form::Single(single) => single.offer(envelope, ledger, want_room),
+            Form::Single(single) => single.offer(envelope, ledger, || want_room(self.consumer)),
             Form::Shared(shared) => shared.offer(envelope, ledger),
         }
     }
 
     /// Takes the oldest envelope within a firing of a consumer.
+    #[inline]
     pub(crate) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
         match &self.form {
             Form::Single(single) => single.pop(ledger),
@@ -103,6 +116,7 @@ impl Edge {
     }
 
     /// Whether an envelope waits.
+    #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.has_waiting(),
@@ -111,6 +125,7 @@ impl Edge {
     }
 
     /// Whether nothing waits and nothing will come.
+    #[inline]
     pub(crate) fn is_ended(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.is_ended(),
@@ -119,6 +134,7 @@ impl Edge {
     }
 
     /// Whether all producers have ended, with or without envelopes still waiting.
+    #[inline]
     pub(crate) fn has_end(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.has_end(),
@@ -127,6 +143,7 @@ impl Edge {
     }
 
     /// Whether all consumers have closed it.
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.is_closed(),

@@ -12,10 +12,13 @@ use arrow_schema::SchemaRef;
 
 use super::box_state::{End, Notified};
 use super::clock::Sampled;
-use super::edge::{Closing, Offered};
+use super::edge::{Closing, Edge, Offered};
+use super::host::Firing;
+use super::port::PortEdges;
 use super::{Model, add};
 use crate::envelope::Envelope;
-use crate::operator::{BoxError, Cancelled, Context, Flow, Host, Mode, Operator, Problem, Pushed};
+use crate::inside::Lane;
+use crate::operator::{Cancelled, Context, Flow, Mode, Operator};
 use crate::prepare::panic_message;
 use crate::request::RequestError;
 use crate::sync::Ordering;
@@ -39,6 +42,7 @@ pub(crate) struct Woken {
 }
 
 impl Woken {
+    #[inline]
     pub(crate) fn push(&mut self, cell: usize, by: WokenBy) {
         self.list.push((cell, by));
     }
@@ -53,6 +57,11 @@ impl Woken {
 
     /// Takes the box that was told of an input first.
     pub(crate) fn take_first_input(&mut self) -> Option<usize> {
+        // A box that hands something on tells one other, most often.
+        if let [(only, WokenBy::Input)] = self.list[..] {
+            self.list.clear();
+            return Some(only);
+        }
         let place = self.list.iter().position(|(_, by)| *by == WokenBy::Input)?;
         Some(self.list.remove(place).0)
     }
@@ -63,7 +72,7 @@ impl Woken {
 }
 
 /// What a scheduler does for a box that blocks: the inversion that keeps the model free of it.
-pub(crate) trait Detacher {
+pub(crate) trait Detacher: Lane {
     /// Plans the tasks woken so far, gives the slot away, waits for a permit, runs the closure and attaches again.
     fn detached(
         &mut self,
@@ -87,34 +96,42 @@ pub(crate) enum After {
 /// What a box keeps between firings.
 pub(super) struct Running {
     operator: Box<dyn Operator>,
-    sides: Vec<Vec<Envelope>>,
     sides_complete: bool,
-    /// Envelopes that found an edge full, by edge.
-    staged: VecDeque<(usize, Envelope)>,
-    closed_inputs: Vec<bool>,
-    merge_turn: usize,
     finishing: bool,
-    /// Whether the firing took anything.
-    made_room: bool,
     clock: Sampled,
+    kept: Kept,
+}
+
+/// The part of it that a firing works on.
+pub(super) struct Kept {
+    /// Whether the firing took anything.
+    pub(super) made_room: bool,
+    /// Envelopes that found an edge full, by edge.
+    pub(super) staged: VecDeque<(usize, Envelope)>,
+    pub(super) closed_inputs: Box<[bool]>,
+    pub(super) merge_turn: usize,
+    pub(super) sides: Vec<Vec<Envelope>>,
     /// By output: the schema that was last found to fit.
-    schemas: Vec<Option<SchemaRef>>,
+    pub(super) schemas: Box<[Option<SchemaRef>]>,
+    /// The input that an ordered copy has taken in this firing.
+    pub(super) sequence: Option<u64>,
+    /// What an ordered copy has made from it, by edge.
+    pub(super) results: VecDeque<(usize, Envelope)>,
 }
 
 impl Running {
-    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize) -> Self {
-        Self {
-            operator,
-            sides: vec![Vec::new(); inputs],
-            sides_complete: false,
-            staged: VecDeque::new(),
-            closed_inputs: vec![false; inputs],
-            merge_turn: 0,
-            finishing: false,
+    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize) -> Self {
+        let kept = Kept {
             made_room: false,
-            clock: Sampled::default(),
-            schemas: Vec::new(),
-        }
+            staged: VecDeque::new(),
+            closed_inputs: vec![false; inputs].into(),
+            merge_turn: 0,
+            sides: vec![Vec::new(); inputs],
+            schemas: vec![None; outputs].into(),
+            sequence: None,
+            results: VecDeque::new(),
+        };
+        Self { operator, sides_complete: false, finishing: false, clock: Sampled::default(), kept }
     }
 }
 
@@ -149,7 +166,7 @@ impl Model {
         if let Some(timed) = timed {
             running.clock.end(self, cell, timed);
         }
-        let mut made_room = std::mem::take(&mut running.made_room);
+        let mut made_room = std::mem::take(&mut running.kept.made_room);
         if let Step::Done = step {
             if turn.done() {
                 // Perhaps of a closing, while something was put on the edge: nobody else will look there.
@@ -173,9 +190,8 @@ impl Model {
     }
 
     /// Tells the producers that wait for room on the edges of a box.
-    fn tell_of_room(&self, cell_idx: usize, woken: &mut Woken) {
-        for edge in self.boxes[cell_idx].inputs.iter().flat_map(|port| &port.edges) {
-            let edge = &self.edges[*edge];
+    pub(super) fn tell_of_room(&self, cell_idx: usize, woken: &mut Woken) {
+        for edge in self.boxes[cell_idx].inputs.iter().flat_map(|port| port.edges.iter()) {
             if edge.take_wanted() {
                 for producer in &edge.producers {
                     self.notify(*producer, WokenBy::Room, woken);
@@ -187,8 +203,7 @@ impl Model {
     /// Drops what was put on edges that were closed at the same time. True when all outputs are closed.
     fn reap_closed(&self, cell_idx: usize, woken: &mut Woken) -> bool {
         let mut all = true;
-        for edge in self.boxes[cell_idx].outputs.iter().flatten() {
-            let edge = &self.edges[*edge];
+        for edge in self.boxes[cell_idx].outputs.iter().flat_map(PortEdges::iter) {
             if !edge.is_closed() {
                 all = false;
             } else if edge.has_waiting() && edge.reap(&self.ledger) {
@@ -198,6 +213,7 @@ impl Model {
         all
     }
 
+    #[inline]
     fn step(
         self: &Arc<Self>,
         cell_idx: usize,
@@ -209,13 +225,15 @@ impl Model {
         if self.is_stopping() {
             return Step::Done;
         }
-        if !self.flush(cell_idx, running, woken) {
+        if !self.flush_if_any(cell_idx, running, woken) {
             return Step::Idle;
         }
         if running.finishing {
             return self.finish(cell_idx, running, woken);
         }
-        if self.reap_closed(cell_idx, woken) && !cell.outputs.is_empty() {
+        if cell.closing.load(Ordering::Relaxed)
+            && cell.closing.swap(false, Ordering::Acquire)
+            && self.reap_closed(cell_idx, woken) {
             running.finishing = true;
             return self.finish(cell_idx, running, woken);
         }
@@ -229,25 +247,11 @@ impl Model {
             }
         }
         add(&cell.counters.firings, 1);
-        let Running { operator, sides, staged, closed_inputs, merge_turn, made_room, schemas, .. } = running;
-        let mut firing = Firing {
-            model: self,
-            cell_idx,
-            detacher,
-            woken,
-            sides,
-            staged,
-            closed_inputs,
-            merge_turn,
-            made_room,
-            schemas,
-            progressed: false,
-            sequence: None,
-            results: VecDeque::new(),
-        };
+        let Running { operator, kept, .. } = &mut *running;
+        let mut firing = Firing::new(self, cell_idx, detacher, woken, kept);
         let mut context = Context::new(cell.spec, &mut firing);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
-        let Firing { progressed, sequence, results, .. } = firing;
+        let progressed = firing.progressed;
         let name = || self.box_name(cell_idx).to_owned();
         let flow = match flow {
             Ok(Ok(flow)) => flow,
@@ -262,7 +266,8 @@ impl Model {
             }
         };
         if let Some(reorder) = cell.reorder {
-            match sequence {
+            let results = std::mem::take(&mut running.kept.results);
+            match running.kept.sequence.take() {
                 Some(sequence) => self.reorders[reorder].lock().finish(sequence, results),
                 None if results.is_empty() => {}
                 None => {
@@ -285,7 +290,7 @@ impl Model {
                     Step::Idle
                 }
             }
-            _ if !running.staged.is_empty() => Step::Idle,
+            _ if !running.kept.staged.is_empty() => Step::Idle,
             Flow::More => Step::Again,
             Flow::Wait if progressed && self.has_more(cell_idx, running) => Step::Again,
             Flow::Wait => Step::Idle,
@@ -293,18 +298,15 @@ impl Model {
     }
 
     /// Whether a box that waits could do something at once: it took or made something, and more is there.
+    #[inline]
     fn has_more(&self, cell_idx: usize, running: &Running) -> bool {
-        let cell = &self.boxes[cell_idx];
-        let streams = cell.inputs.iter().enumerate().filter(|(_, port)| port.mode != Mode::Side);
         let mut connected = false;
-        for (input, port) in streams {
+        for (port, closed) in self.boxes[cell_idx].inputs.iter().zip(&running.kept.closed_inputs) {
+            if port.mode == Mode::Side {
+                continue;
+            }
             connected |= !port.edges.is_empty();
-            if !running.closed_inputs[input]
-                && port
-                    .edges
-                    .iter()
-                    .any(|edge| self.edges[*edge].has_waiting() || self.edges[*edge].has_end())
-            {
+            if !closed && port.edges.any(|edge| edge.has_waiting() || edge.has_end()) {
                 return true;
             }
         }
@@ -315,18 +317,18 @@ impl Model {
     fn take_sides(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
         let ports =
             || self.boxes[cell_idx].inputs.iter().enumerate().filter(|(_, port)| port.mode == Mode::Side);
-        if !ports().all(|(_, port)| port.edges.iter().all(|edge| self.edges[*edge].has_end())) {
+        if !ports().all(|(_, port)| port.edges.all(Edge::has_end)) {
             return false;
         }
         for (input, port) in ports() {
-            for edge in &port.edges {
+            for edge in port.edges.iter() {
                 // They stay charged to nobody from here on: the copies hold them until the request ends.
-                while let Some(popped) = self.edges[*edge].pop(&self.ledger) {
+                while let Some(popped) = edge.pop(&self.ledger) {
                     if popped.freed {
                         self.notify_budget(woken);
                     }
                     add(&self.boxes[cell_idx].counters.rows_in, popped.envelope.rows() as u64);
-                    running.sides[input].push(popped.envelope);
+                    running.kept.sides[input].push(popped.envelope);
                 }
             }
         }
@@ -334,12 +336,18 @@ impl Model {
         true
     }
 
+    #[inline]
+    fn flush_if_any(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
+        let nothing = running.kept.staged.is_empty() && self.boxes[cell_idx].reorder.is_none();
+        nothing || self.flush(cell_idx, running, woken)
+    }
+
     /// Moves what is staged (or waits for its order) onto the edges. False when some of the box's own is left.
     fn flush(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
             let moved =
-                self.reorders[reorder_idx].lock().flush(|edge, envelope| self.offer(edge, envelope, woken));
+                self.reorders[reorder_idx].lock().flush(|edge, envelope| self.offer_again(edge, envelope, woken));
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
                 for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
@@ -349,14 +357,15 @@ impl Model {
             return true;
         }
         // An edge that is full must not keep back what is staged for another one of the same output.
-        for _ in 0..running.staged.len() {
-            if let Some((edge, envelope)) = running.staged.pop_front()
-                && let Some(envelope) = self.offer(edge, envelope, woken)
+        let staged = &mut running.kept.staged;
+        for _ in 0..staged.len() {
+            if let Some((edge, envelope)) = staged.pop_front()
+                && let Some(envelope) = self.offer_again(edge, envelope, woken)
             {
-                running.staged.push_back((edge, envelope));
+                staged.push_back((edge, envelope));
             }
         }
-        running.staged.is_empty()
+        staged.is_empty()
     }
 
     /// The box has finished: its outputs end and its inputs close, once nothing of it is left behind.
@@ -366,15 +375,14 @@ impl Model {
             let mut reorder = self.reorders[reorder_idx].lock();
             if reorder.copies_open == 1
                 && reorder.waiting() > 0
-                && !cell.outputs.iter().flatten().all(|edge| self.edges[*edge].is_closed())
+                && !cell.outputs.iter().flat_map(PortEdges::iter).all(Edge::is_closed)
             {
                 return Step::Idle;
             }
             reorder.copies_open -= 1;
         }
         self.close_inputs(cell_idx, running, woken);
-        for edge in cell.outputs.iter().flatten() {
-            let edge = &self.edges[*edge];
+        for edge in cell.outputs.iter().flat_map(PortEdges::iter) {
             if edge.end() {
                 for consumer in &edge.consumers {
                     self.notify(*consumer, WokenBy::Input, woken);
@@ -385,22 +393,23 @@ impl Model {
     }
 
     fn close_inputs(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) {
-        for (input, closed) in running.closed_inputs.iter_mut().enumerate() {
+        for (input, closed) in running.kept.closed_inputs.iter_mut().enumerate() {
             if !std::mem::replace(closed, true) {
                 self.close_edges(cell_idx, input, woken);
             }
         }
     }
 
-    fn close_edges(&self, cell_idx: usize, input: usize, woken: &mut Woken) {
-        for edge_idx in &self.boxes[cell_idx].inputs[input].edges {
-            let edge = &self.edges[*edge_idx];
+    pub(super) fn close_edges(&self, cell_idx: usize, input: usize, woken: &mut Woken) {
+        for edge in self.boxes[cell_idx].inputs[input].edges.iter() {
             match edge.close(cell_idx, &self.ledger) {
                 // This copy may be the only one that was told of what waits.
-                Closing::Left => self.notify_one_consumer(*edge_idx, woken),
+                Closing::Left => self.notify_one_consumer(edge, woken),
                 Closing::Others => {}
                 Closing::Closed { mut freed } => {
                     for producer in &edge.producers {
+                        // Before it is told, so that the firing that follows looks.
+                        self.boxes[*producer].closing.store(true, Ordering::Release);
                         if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
                             // It has seen nothing of the closing: what it put there meanwhile is left to this box.
                             freed |= edge.reap(&self.ledger);
@@ -414,29 +423,30 @@ impl Model {
         }
     }
 
-    /// Offers an envelope to an edge and tells one consumer. Gives it back when there is no room.
-    fn offer(&self, edge_idx: usize, envelope: Envelope, woken: &mut Woken) -> Option<Envelope> {
-        let edge = &self.edges[edge_idx];
-        let want_room = || {
-            for consumer in &edge.consumers {
-                self.boxes[*consumer].state.want_room();
-            }
-        };
-        match edge.offer(envelope, &self.ledger, want_room) {
-            Offered::Taken => {
-                self.notify_one_consumer(edge_idx, woken);
-                None
-            }
+    /// Offers an envelope to an edge and tells one consumer.
+    #[inline]
+    pub(super) fn offer(&self, edge: &Edge, envelope: Envelope, woken: &mut Woken) -> Offered {
+        let want_room = |consumer: usize| self.boxes[consumer].state.want_room();
+        let offered = edge.offer(envelope, &self.ledger, want_room);
+        if let Offered::Taken = offered {
+            self.notify_one_consumer(edge, woken);
+        }
+        offered
+    }
+
+    /// Offers what was staged. Gives it back when there is no room.
+    fn offer_again(&self, edge_idx: usize, envelope: Envelope, woken: &mut Woken) -> Option<Envelope> {
+        match self.offer(&self.edges[edge_idx], envelope, woken) {
             Offered::Full(envelope) => Some(envelope),
-            Offered::Closed => None,
+            Offered::Taken | Offered::Closed => None,
         }
     }
 
     /// Tells one free copy; where all are busy, one of those that run, which then looks again. A copy that has
     /// closed the edge is not told: it would take nothing and tell nobody.
-    fn notify_one_consumer(&self, edge_idx: usize, woken: &mut Woken) {
-        let edge = &self.edges[edge_idx];
-        if let [only] = edge.consumers[..] {
+    #[inline]
+    pub(super) fn notify_one_consumer(&self, edge: &Edge, woken: &mut Woken) {
+        if let Some(only) = edge.only_consumer() {
             self.notify(only, WokenBy::Input, woken);
             return;
         }
@@ -447,187 +457,11 @@ impl Model {
     }
 
     /// Tells the producers that wait for the request's budget.
-    fn notify_budget(&self, woken: &mut Woken) {
+    pub(super) fn notify_budget(&self, woken: &mut Woken) {
         for edge in self.edges.iter().filter(|edge| edge.is_wanted()) {
             for producer in &edge.producers {
                 self.notify(*producer, WokenBy::Room, woken);
             }
         }
-    }
-}
-
-/// The host of one firing.
-struct Firing<'a> {
-    model: &'a Arc<Model>,
-    cell_idx: usize,
-    detacher: &'a mut dyn Detacher,
-    woken: &'a mut Woken,
-    sides: &'a mut Vec<Vec<Envelope>>,
-    staged: &'a mut VecDeque<(usize, Envelope)>,
-    closed_inputs: &'a mut Vec<bool>,
-    merge_turn: &'a mut usize,
-    made_room: &'a mut bool,
-    schemas: &'a mut Vec<Option<SchemaRef>>,
-    progressed: bool,
-    /// The input that an ordered copy has taken in this firing.
-    sequence: Option<u64>,
-    /// What an ordered copy has made from it, by edge.
-    results: VecDeque<(usize, Envelope)>,
-}
-
-impl Firing<'_> {
-    fn cell(&self) -> &super::BoxCell {
-        &self.model.boxes[self.cell_idx]
-    }
-}
-
-impl Host for Firing<'_> {
-    fn take(&mut self, input: usize) -> Option<Envelope> {
-        if self.closed_inputs[input] {
-            return None;
-        }
-        let model = self.model;
-        let cell = &model.boxes[self.cell_idx];
-        let port = &cell.inputs[input];
-        if cell.reorder.is_some() && self.sequence.is_some() {
-            return None;
-        }
-        let edges = port.edges.len();
-        for nth in 0..edges {
-            let place = (*self.merge_turn + nth) % edges;
-            let edge_idx = port.edges[place];
-            let Some(popped) = model.edges[edge_idx].pop(&model.ledger) else { continue };
-            *self.merge_turn = place + 1;
-            *self.made_room = true;
-            self.progressed = true;
-            self.sequence = Some(popped.sequence);
-            add(&cell.counters.rows_in, popped.envelope.rows() as u64);
-            let edge = &model.edges[edge_idx];
-            if popped.wanted {
-                for producer in &edge.producers {
-                    model.notify(*producer, WokenBy::Room, self.woken);
-                }
-            }
-            if popped.freed {
-                model.notify_budget(self.woken);
-            }
-            if popped.more && edge.consumers.len() > 1 {
-                model.notify_one_consumer(edge_idx, self.woken);
-            }
-            return Some(popped.envelope);
-        }
-        None
-    }
-
-    fn is_ended(&self, input: usize) -> bool {
-        let port = &self.cell().inputs[input];
-        self.closed_inputs[input] || port.edges.iter().all(|edge| self.model.edges[*edge].is_ended())
-    }
-
-    fn close(&mut self, input: usize) {
-        if !std::mem::replace(&mut self.closed_inputs[input], true) {
-            self.progressed = true;
-            self.sides[input].clear();
-            self.model.close_edges(self.cell_idx, input, self.woken);
-        }
-    }
-
-    fn side(&self, input: usize) -> &[Envelope] {
-        &self.sides[input]
-    }
-
-    fn has_room(&self, output: usize) -> bool {
-        let edges = &self.cell().outputs[output];
-        !self.staged.iter().any(|(edge, _)| edges.contains(edge))
-    }
-
-    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
-        let model = self.model;
-        let cell = &model.boxes[self.cell_idx];
-        let port = &cell.spec.outputs[output];
-        let edges = &cell.outputs[output];
-        let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
-        if self.schemas.len() <= output {
-            self.schemas.resize(output + 1, None);
-        }
-        if !self.schemas[output].as_ref().is_some_and(|schema| Arc::ptr_eq(schema, envelope.schema())) {
-            let descriptor = &model.prepared.plan().edges[model.edges[*first].plan_edge].descriptor;
-            descriptor.admits(envelope.schema()).map_err(|reason| {
-                BoxError::new(format!("an envelope does not fit the output `{}`: {reason}", port.name))
-            })?;
-            self.schemas[output] = Some(Arc::clone(envelope.schema()));
-        }
-        if !self.has_room(output) {
-            let message =
-                format!("the output `{}` has no room: ask `has_room` before a second push", port.name);
-            return Err(BoxError::new(message));
-        }
-        self.progressed = true;
-        add(&cell.counters.rows_out, envelope.rows() as u64);
-        if cell.reorder.is_some() {
-            self.results.extend(edges.iter().map(|edge| (*edge, envelope.clone())));
-            return Ok(Pushed::Sent);
-        }
-        let mut sent = false;
-        // The last edge gets the envelope itself: most outputs feed one, and a copy costs as much as a hop.
-        let mut envelope = Some(envelope);
-        for (nth, edge) in edges.iter().enumerate() {
-            let copy = if nth + 1 == edges.len() { envelope.take() } else { envelope.clone() };
-            let Some(copy) = copy.filter(|_| !model.edges[*edge].is_closed()) else { continue };
-            sent = true;
-            if let Some(copy) = model.offer(*edge, copy, self.woken) {
-                self.staged.push_back((*edge, copy));
-            }
-        }
-        Ok(if sent { Pushed::Sent } else { Pushed::Closed })
-    }
-
-    fn is_closed(&self, output: usize) -> bool {
-        self.cell().outputs[output].iter().all(|edge| self.model.edges[*edge].is_closed())
-    }
-
-    fn hint(&self, hint: usize, query: u32) -> f64 {
-        let join = self.cell().spec.hints_read[hint].join;
-        let cells = self.cell().hints_read[hint].iter().map(|cell| self.model.hints[*cell].get(query));
-        cells.fold(join.bottom(), |a, b| join.join(a, b))
-    }
-
-    fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
-        let model = self.model;
-        let cell = &model.hints[model.boxes[self.cell_idx].hints_written[hint]];
-        if cell.join(query, value) {
-            // Telling a reader releases the value to it.
-            for reader in &cell.readers {
-                model.notify(*reader, WokenBy::Room, self.woken);
-            }
-        }
-    }
-
-    fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
-        if self.model.is_stopping() {
-            return Err(Cancelled);
-        }
-        // The closure may take long, and producers must not wait for it.
-        if *self.made_room && self.cell().state.take_wanted() {
-            self.model.tell_of_room(self.cell_idx, self.woken);
-        }
-        let begun_ns = self.model.now_ns();
-        let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
-        add(&self.cell().counters.blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
-        result
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.model.is_stopping()
-    }
-
-    fn progress(&mut self, done: u64, total: u64) {
-        let counters = &self.cell().counters;
-        counters.progress_done.store(done, Ordering::Relaxed);
-        counters.progress_total.store(total, Ordering::Relaxed);
-    }
-
-    fn report(&mut self, problem: Problem) {
-        self.model.report(problem);
     }
 }

@@ -44,10 +44,14 @@ impl Ledger {
         self.kept.lock().bytes_high
     }
 
+    #[inline]
     pub(crate) fn charge(&self, envelope: &Envelope) {
-        if self.limit.is_none() || envelope.bytes() == 0 {
-            return;
+        if self.limit.is_some() && envelope.bytes() > 0 {
+            self.keep(envelope);
         }
+    }
+
+    fn keep(&self, envelope: &Envelope) {
         let kept = &mut *self.kept.lock();
         each_buffer(envelope, &mut |address, bytes| {
             let entry = kept.buffers.entry(address).or_insert((0, bytes));
@@ -60,8 +64,12 @@ impl Ledger {
     }
 
     /// True when the budget was used up and has room again: producers that waited for it must be told.
+    #[inline]
     pub(crate) fn release(&self, envelope: &Envelope) -> bool {
-        let Some(limit) = self.limit.filter(|_| envelope.bytes() > 0) else { return false };
+        self.limit.is_some_and(|limit| envelope.bytes() > 0 && self.let_go(envelope, limit))
+    }
+
+    fn let_go(&self, envelope: &Envelope, limit: usize) -> bool {
         let kept = &mut *self.kept.lock();
         let before = kept.bytes;
         each_buffer(envelope, &mut |address, _| {

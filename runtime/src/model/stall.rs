@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::edge::Edge;
 use super::{Model, Woken, WokenBy};
 use crate::operator::Mode;
 
@@ -42,8 +43,8 @@ fn can_help(model: &Model, edge_idx: usize) -> bool {
     }
     let starved = edge.consumers.iter().any(|consumer| {
         let ports = model.boxes[*consumer].inputs.iter().filter(|port| port.mode != Mode::Side);
-        let mut others = ports.flat_map(|port| &port.edges).filter(|other| **other != edge_idx);
-        others.any(|other| !model.edges[*other].has_waiting() && !model.edges[*other].has_end())
+        let mut others = ports.flat_map(|port| port.edges.iter()).filter(|other| other.idx != edge_idx);
+        others.any(|other| !other.has_waiting() && !other.has_end())
     });
     starved || state.grown < GROWTHS_MAX
 }
@@ -82,7 +83,7 @@ fn report(model: &Model) -> String {
                 model.box_name(idx)
             );
         }
-        let ended = cell.inputs.iter().flat_map(|port| &port.edges).all(|edge| model.edges[*edge].is_ended());
+        let ended = cell.inputs.iter().flat_map(|port| port.edges.iter()).all(Edge::is_ended);
         if !cell.state.is_done() && fed && ended {
             let _ =
                 writeln!(lines, "  box `{}` waits, though all its inputs have ended", model.box_name(idx));

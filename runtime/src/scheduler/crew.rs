@@ -145,10 +145,14 @@ impl Crew {
     }
 
     /// At a task's end: the slot goes to whoever waits to attach, if anybody does, and the caller is a backup.
+    #[inline]
     pub(crate) fn pass_to_attaching(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
-        if self.attaching.load(Ordering::Acquire) == 0 {
-            return;
+        if self.attaching.load(Ordering::Acquire) > 0 {
+            self.pass(slot, own, any_work);
         }
+    }
+
+    fn pass(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
         let Some(held) = slot else { return };
         held.shelve();
         self.end_search(held, any_work);
@@ -198,21 +202,45 @@ impl Crew {
         let (idx, node) = old;
         let mut pool = self.pool.lock();
         let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
-        let rested = pool.take_resting(rank);
-        match &rested {
-            Some(slot) => self.nodes[slot.node].rouse(),
-            None => {
-                pool.attach_later(request, own);
-                self.attaching.fetch_add(1, Ordering::AcqRel);
+        if let Some(slot) = pool.take_resting(rank) {
+            self.nodes[slot.node].rouse();
+            return Some(slot);
+        }
+        let lent = pool.take_lent(idx);
+        if lent.is_none() {
+            pool.attach_later(request, own);
+            self.attaching.fetch_add(1, Ordering::AcqRel);
+        }
+        lent
+    }
+
+    /// A thread at the cap waits for a branch: its slot is for those that attach. They may be who runs the branch.
+    pub(crate) fn lend(&self, slot: Slot) {
+        let mut pool = self.pool.lock();
+        match pool.next_attaching() {
+            Some(receiver) => {
+                drop(pool);
+                self.hand_over(&receiver, slot);
+            }
+            None => pool.lend(slot),
+        }
+    }
+
+    /// Tells a sleeper of a branch, if one sleeps and nobody searches. A look without the order that `publish` keeps:
+    /// who misses a branch loses nothing, as its maker runs it.
+    pub(crate) fn publish_branch(&self, node: usize, near: usize) {
+        for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
+            let counts = self.nodes[node].glance();
+            if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, Some(near))) {
+                return;
             }
         }
-        rested
     }
 
     /// Hands a slot to a thread that waited to attach. It goes on with its own task, so that what the deque holds is
     /// for others.
     fn hand_over(&self, receiver: &Seat, slot: Slot) {
-        let (idx, node, left) = (slot.idx, slot.node, !slot.deque.is_empty());
+        let (idx, node, left) = (slot.idx, slot.node, slot.has_left());
         let message = Message::Slot(slot);
         self.count_attached(&message);
         receiver.put(message);
@@ -229,7 +257,7 @@ impl Crew {
 
     /// The first task of a deque wakes nobody, as its owner takes it next; this owner does not.
     pub(crate) fn publish_left(&self, slot: &Slot) {
-        if !slot.deque.is_empty() {
+        if slot.has_left() {
             self.publish(slot.node, Some(slot.idx));
         }
     }

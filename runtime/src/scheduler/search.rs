@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use crossbeam_deque::Steal;
+use crossbeam_deque::{Steal, Stealer};
 
 use super::queues::Task;
 use super::slot::Slot;
 use super::{Scheduler, count};
+use crate::inside::Branch;
 use crate::model::HOMELESS;
 use crate::statistics::TraceKind;
 use crate::sync::Ordering;
@@ -19,21 +20,29 @@ use crate::topology::Distance;
 /// keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
 
+/// What a slot does next.
+pub(super) enum Found {
+    Task(Task),
+    /// A part of a firing that runs elsewhere.
+    Branch(Branch),
+}
+
 impl Scheduler {
     /// The next task of a slot, or nothing when every place was empty.
-    pub(super) fn next_task(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
+    #[inline]
+    pub(super) fn next(self: &Arc<Self>, slot: &mut Slot) -> Option<Found> {
         let fair = slot.ticks >= TICKS_PER_FAIR_LOOK;
         slot.ticks = if fair { 0 } else { slot.ticks + 1 };
         if !fair && let Some(task) = slot.next.take() {
-            return Some(task);
+            return Some(Found::Task(task));
         }
         slot.shelve();
-        let task = self.look(slot, fair)?;
+        let found = self.look(slot, fair)?;
         self.crew.end_search(slot, || self.any_work());
-        Some(task)
+        Some(found)
     }
 
-    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Task> {
+    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Found> {
         let counters = &self.slots[slot.idx].counters;
         let queues = &self.queues[slot.node];
         if fair
@@ -41,23 +50,27 @@ impl Scheduler {
         {
             count(&counters.from_node);
             self.crew.publish_left(slot);
-            return Some(task);
+            return Some(Found::Task(task));
+        }
+        // Left by a holder that attached elsewhere.
+        if let Some(branch) = slot.branches.pop() {
+            return Some(Found::Branch(branch));
         }
         if let Some(task) = slot.deque.pop() {
-            return Some(task);
+            return Some(Found::Task(task));
         }
         self.crew.try_search(slot);
         if slot.searching
-            && let Some(task) = self.steal(slot, |distance| distance < Distance::Remote)
+            && let Some(found) = self.steal(slot, |distance| distance < Distance::Remote)
         {
-            return Some(task);
+            return Some(found);
         }
         if let Some(task) = queues.pop() {
             count(&counters.from_node);
-            return Some(task);
+            return Some(Found::Task(task));
         }
         if let Some(task) = self.adopt(slot) {
-            return Some(task);
+            return Some(Found::Task(task));
         }
         if !slot.searching {
             return None;
@@ -65,34 +78,30 @@ impl Scheduler {
         for other in self.crew.others(slot.node) {
             if let Some(task) = self.queues[*other].pop() {
                 count(&counters.from_other_nodes);
-                return Some(task);
+                return Some(Found::Task(task));
             }
         }
         self.steal(slot, |distance| distance == Distance::Remote)
     }
 
-    /// Steals the oldest task of another slot's deque.
-    fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Task> {
+    /// Steals the oldest branch or task of another slot. Branches first: a firing that has begun waits for them.
+    fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Found> {
         let shared = &self.slots[slot.idx];
         for ring in shared.rings.iter().filter(|ring| within(ring.distance)) {
             let start = slot.random(ring.slots.len());
             for nth in 0..ring.slots.len() {
                 let victim = ring.slots[(start + nth) % ring.slots.len()];
-                loop {
-                    match self.slots[victim].stealer.steal() {
-                        Steal::Success(task) => {
-                            count(&shared.counters.steals[ring.distance as usize]);
-                            if self.traced {
-                                let kind = TraceKind::Steal { from: victim, distance: ring.distance };
-                                self.trace(slot.idx, std::time::Instant::now(), kind);
-                            }
-                            return Some(task);
-                        }
-                        // Another thief was faster: that one has a task, so this loop ends.
-                        Steal::Retry => std::hint::spin_loop(),
-                        Steal::Empty => break,
-                    }
+                let from = &self.slots[victim];
+                let branch = || steal_from(&from.branches).map(Found::Branch);
+                let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
+                    continue;
+                };
+                count(&shared.counters.steals[ring.distance as usize]);
+                if self.traced {
+                    let kind = TraceKind::Steal { from: victim, distance: ring.distance };
+                    self.trace(slot.idx, std::time::Instant::now(), kind);
                 }
+                return Some(found);
             }
         }
         None
@@ -130,6 +139,18 @@ impl Scheduler {
             for (cell, _) in woken.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });
             }
+        }
+    }
+}
+
+/// The oldest item of a deque.
+fn steal_from<T>(stealer: &Stealer<T>) -> Option<T> {
+    loop {
+        match stealer.steal() {
+            Steal::Success(item) => return Some(item),
+            // Another thief was faster: that one has an item, so this loop ends.
+            Steal::Retry => std::hint::spin_loop(),
+            Steal::Empty => return None,
         }
     }
 }

@@ -43,6 +43,11 @@ impl NodeSleep {
         self.word.fetch_add(0, Ordering::SeqCst).into()
     }
 
+    /// The counts as they may have been a moment ago.
+    pub(crate) fn glance(&self) -> Counts {
+        self.word.load(Ordering::Relaxed).into()
+    }
+
     /// Begins to search, unless half of the node does already.
     pub(crate) fn try_search(&self) -> bool {
         let mut word = self.word.load(Ordering::SeqCst);

@@ -12,6 +12,7 @@ use crossbeam_deque::Worker as Deque;
 
 use super::blocking::AttachQueue;
 use super::queues::Task;
+use crate::inside::Branch;
 use crate::request::RequestId;
 use crate::sync::Mailbox;
 
@@ -21,6 +22,8 @@ pub(crate) struct Slot {
     pub(crate) node: usize,
     /// Last in, first out at the owner's end; thieves take the oldest task.
     pub(crate) deque: Deque<Task>,
+    /// Branches of firings, kept like tasks.
+    pub(crate) branches: Deque<Branch>,
     /// What its holder runs next: the first task that its last firing made, known to nobody else.
     pub(crate) next: Option<Task>,
     /// Whether the node counts it as searching.
@@ -37,11 +40,17 @@ impl Slot {
             idx,
             node,
             deque: Deque::new_lifo(),
+            branches: Deque::new_lifo(),
             next: None,
             searching: false,
             ticks: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
         }
+    }
+
+    /// Whether tasks or branches wait on it.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.deque.is_empty() || !self.branches.is_empty()
     }
 
     /// Puts the next task where others find it: something else comes first.
@@ -76,6 +85,8 @@ pub(crate) struct Pool {
     resting: Vec<Slot>,
     backups: Vec<Seat>,
     attaching: AttachQueue<Seat>,
+    /// Slots of threads that wait for a branch at the thread cap: for threads that attach.
+    lent: Vec<Slot>,
     /// Threads that there are, and may be.
     pub(crate) threads: usize,
     threads_max: usize,
@@ -88,6 +99,7 @@ impl Pool {
             resting: Vec::new(),
             backups: Vec::new(),
             attaching: AttachQueue::new(),
+            lent: Vec::new(),
             threads: 0,
             threads_max,
             exiting: false,
@@ -139,6 +151,17 @@ impl Pool {
         let ranked = self.resting.iter().enumerate().filter_map(|(place, slot)| Some((rank(slot)?, place)));
         let (_, place) = ranked.min()?;
         Some(self.resting.swap_remove(place))
+    }
+
+    /// A slot is for whoever attaches next; nobody is woken for it.
+    pub(crate) fn lend(&mut self, slot: Slot) {
+        self.lent.push(slot);
+    }
+
+    /// Takes a lent slot, if it can be this one.
+    pub(crate) fn take_lent(&mut self, idx: usize) -> Option<Slot> {
+        let place = self.lent.iter().position(|slot| slot.idx == idx).unwrap_or(0);
+        (!self.lent.is_empty()).then(|| self.lent.swap_remove(place))
     }
 
     /// A parked thread for a slot that was taken from rest; the one that parked last has the warmest caches.

@@ -7,13 +7,19 @@ use std::time::Instant;
 use super::blocking::{Admission, Class, Entered, Permit};
 use super::crew::GivenAway;
 use super::queues::Task;
+use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::{Scheduler, count, count_own};
+use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::Cancelled;
+use crate::request::RequestId;
 use crate::statistics::TraceKind;
 use crate::sync::Ordering;
 use crate::topology::pin_current_thread;
+
+/// How often a thread looks at the latch of a branch before it gives its slot away: about as long as that takes.
+const SPINS_BEFORE_GIVING_AWAY: usize = 500;
 
 /// One thread.
 pub(super) struct Worker {
@@ -21,13 +27,11 @@ pub(super) struct Worker {
     seat: Seat,
     slot: Option<Slot>,
     pinned: Option<usize>,
-    /// Empty between tasks; it keeps its memory.
-    woken: Woken,
 }
 
 impl Worker {
     pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat) -> Self {
-        Self { scheduler, seat, slot: None, pinned: None, woken: Woken::default() }
+        Self { scheduler, seat, slot: None, pinned: None }
     }
 
     /// The thread's life.
@@ -35,12 +39,14 @@ impl Worker {
         let _guard = AbortOnPanic;
         let scheduler = Arc::clone(&self.scheduler);
         let any_work = || scheduler.any_work();
+        // Empty between tasks; it keeps its memory.
+        let mut woken = Woken::default();
         while self.hold() {
             // Whoever waits to attach comes before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else { continue };
-            if let Some(task) = scheduler.next_task(slot) {
-                self.run_task(&scheduler, task);
+            if let Some(found) = scheduler.next(slot) {
+                self.run_found(&scheduler, found, &mut woken);
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
                 scheduler.crew.rest(slot, &self.seat, any_work);
@@ -73,7 +79,17 @@ impl Worker {
         self.slot = Some(slot);
     }
 
-    fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task) {
+    #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
+    fn run_found(&mut self, scheduler: &Arc<Scheduler>, found: Found, woken: &mut Woken) {
+        match found {
+            Found::Task(task) => self.run_task(scheduler, task, woken),
+            // SAFETY: it was just taken from a deque of branches.
+            Found::Branch(branch) => unsafe { branch.run(self) },
+        }
+    }
+
+    #[inline]
+    fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
         let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
@@ -92,8 +108,7 @@ impl Worker {
         let begun = scheduler.traced.then(Instant::now);
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
-        let mut woken = std::mem::take(&mut self.woken);
-        let after = self.fire(&task, &mut woken);
+        let after = self.fire(&task, woken);
         if let Some(begun) = begun {
             let kind = TraceKind::Firing { name: model.box_name(cell).to_owned(), request: model.id().0 };
             scheduler.trace(slot_idx, begun, kind);
@@ -106,15 +121,15 @@ impl Worker {
         }
         let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
         if let Some(slot) = &mut self.slot {
-            scheduler.plan_after(slot, task, after, &mut woken);
+            scheduler.plan_after(slot, task, after, woken);
         }
-        self.woken = woken;
         if let Some(model) = stopped {
             scheduler.drain_waiters(&model);
         }
     }
 
     #[expect(unsafe_code, reason = "the worker vouches for its task")]
+    #[inline]
     fn fire(&mut self, task: &Task, woken: &mut Woken) -> After {
         // SAFETY: a `Task` is made for each box that a notification or the end of a firing has given one, and is moved
         // through queues that synchronise until it is here; nothing clones it.
@@ -138,8 +153,8 @@ impl Worker {
     }
 
     /// Waits for a slot after blocking, preferring the old node.
-    fn attach(&mut self, model: &Model, old: (usize, usize)) {
-        let rested = self.scheduler.crew.attach(model.id(), &self.seat, old);
+    fn attach(&mut self, request: RequestId, old: (usize, usize)) {
+        let rested = self.scheduler.crew.attach(request, &self.seat, old);
         let slot = match rested {
             Some(slot) => slot,
             None => match self.seat.take() {
@@ -173,6 +188,35 @@ impl Drop for AbortOnPanic {
         if std::thread::panicking() {
             std::process::abort();
         }
+    }
+}
+
+impl Lane for Worker {
+    fn push(&mut self, branch: Branch) {
+        let Some(slot) = &self.slot else { unreachable!("a branch was made without a slot") };
+        slot.branches.push(branch);
+        self.scheduler.crew.publish_branch(slot.node, slot.idx);
+    }
+
+    fn pop(&mut self) -> Option<Branch> {
+        self.slot.as_ref()?.branches.pop()
+    }
+
+    fn wait(&mut self, latch: &Latch) {
+        for _ in 0..SPINS_BEFORE_GIVING_AWAY {
+            if latch.is_set() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
+        let old = (slot.idx, slot.node);
+        if let Some(slot) = self.give_away() {
+            self.scheduler.crew.lend(slot);
+        }
+        latch.park();
+        // Before younger tasks and older requests alike: what waits here is a firing that has begun.
+        self.attach(RequestId(0), old);
     }
 }
 
@@ -213,7 +257,7 @@ impl Detacher for Worker {
         }
         match kept {
             Some(slot) => self.slot = Some(slot),
-            None => self.attach(model, old),
+            None => self.attach(model.id(), old),
         }
         match result {
             None => Err(Cancelled),

@@ -9,9 +9,11 @@ use std::ptr;
 
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 
-/// Items in a block. Small: a queue that is mostly empty goes round two blocks, and they should stay in the cache.
-const BLOCK: usize = 8;
+/// Items in a block: with the link, pointers to envelopes fill a cache line. Small, as a queue that is mostly empty goes
+/// round two blocks, and they should stay in the cache.
+const BLOCK: usize = 7;
 
+#[repr(align(64))]
 struct Block<T> {
     places: [UnsafeCell<MaybeUninit<T>>; BLOCK],
     next: UnsafeCell<*mut Block<T>>,
@@ -26,47 +28,70 @@ impl<T> Block<T> {
     }
 }
 
-/// What one side writes, on a cache line of its own.
+/// What one side writes, on a cache line of its own, with numbers of the side's own.
 #[repr(align(64))]
-struct Side<T> {
+struct Side<T, N> {
     count: AtomicUsize,
-    block: UnsafeCell<*mut Block<T>>,
+    /// Its block, and its next place there.
+    stands: UnsafeCell<(*mut Block<T>, usize)>,
+    numbers: N,
 }
 
-/// The queue. Its two sides are trusted: see the contracts of [`Queue::push`] and [`Queue::pop`].
-pub(crate) struct Queue<T> {
-    producer: Side<T>,
-    consumer: Side<T>,
+/// The queue; its two sides are trusted: see the contracts of [`Queue::push`] and [`Queue::pop`]. `P` and `C` are numbers
+/// that the producer and the consumer keep beside their own.
+pub(crate) struct Queue<T, P, C> {
+    producer: Side<T, P>,
+    consumer: Side<T, C>,
     /// A block that the consumer has emptied, for the producer.
     spare: AtomicPtr<Block<T>>,
 }
 
 // SAFETY: items move from one thread to the other, published by `made`; the blocks are reached as the invariants say.
 #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
-unsafe impl<T: Send> Send for Queue<T> {}
-// SAFETY: as above; shared references give only counts, everything else needs the contracts of the sides.
+unsafe impl<T: Send, P: Send, C: Send> Send for Queue<T, P, C> {}
+// SAFETY: as above; shared references give counts and numbers, everything else needs the contracts of the sides.
 #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
-unsafe impl<T: Send> Sync for Queue<T> {}
+unsafe impl<T: Send, P: Sync, C: Sync> Sync for Queue<T, P, C> {}
 
-#[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
-impl<T> Queue<T> {
+impl<T, P: Default, C: Default> Queue<T, P, C> {
     pub(crate) fn new() -> Self {
         let block = Block::new();
-        let side = || Side { count: AtomicUsize::new(0), block: UnsafeCell::new(block) };
-        Self { producer: side(), consumer: side(), spare: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            producer: Side { count: AtomicUsize::new(0), stands: UnsafeCell::new((block, 0)), numbers: P::default() },
+            consumer: Side { count: AtomicUsize::new(0), stands: UnsafeCell::new((block, 0)), numbers: C::default() },
+            spare: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
+impl<T, P, C> Queue<T, P, C> {
+    /// The numbers of the producer, beside what it writes anyway.
+    #[inline]
+    pub(crate) fn producer(&self) -> &P {
+        &self.producer.numbers
+    }
+
+    /// The numbers of the consumer.
+    #[inline]
+    pub(crate) fn consumer(&self) -> &C {
+        &self.consumer.numbers
     }
 
     /// Items put in so far.
+    #[inline]
     pub(crate) fn made(&self) -> usize {
         self.producer.count.load(Ordering::Acquire)
     }
 
     /// Items taken so far. Whoever reads it sees what the consumer did before.
+    #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.consumer.count.load(Ordering::Acquire)
     }
 
     /// Items inside. Exact for either side as to what it does itself.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         // In this order, so that it is never below zero.
         let taken = self.taken();
@@ -77,23 +102,23 @@ impl<T> Queue<T> {
     ///
     /// # Safety
     /// The caller is the only producer now, and sees what the producers before it did.
+    #[inline]
     pub(crate) unsafe fn push(&self, item: T) {
         let made = self.producer.count.load(Ordering::Relaxed);
-        let place = made % BLOCK;
-        if place == 0 && made > 0 {
-            // Acquire: the consumer has read all of it.
-            let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
-            let next = if spare.is_null() { Block::new() } else { spare };
-            // SAFETY: `last` is a block of this queue and no consumer goes beyond its end before `made` says so; the
-            // new block is nobody else's yet.
-            self.producer.block.with_mut(|last| unsafe {
-                (**last).next.with_mut(|link| *link = next);
-                *last = next;
-            });
-        }
-        // SAFETY: the place is not the consumer's before the store below.
-        self.producer.block.with(|last| unsafe {
-            (**last).places[place].with_mut(|place| (*place).write(item));
+        self.producer.stands.with_mut(|stands| {
+            // SAFETY: the producer's alone.
+            let (block, place) = unsafe { &mut *stands };
+            if *place == BLOCK {
+                // Acquire: the consumer has read all of it.
+                let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
+                let next = if spare.is_null() { Block::new() } else { spare };
+                // SAFETY: the consumer reads the link of a block of this queue only once an item stands beyond it.
+                unsafe { (**block).next.with_mut(|link| *link = next) };
+                (*block, *place) = (next, 0);
+            }
+            // SAFETY: the place is not the consumer's before the store below.
+            unsafe { (**block).places[*place].with_mut(|place| (*place).write(item)) };
+            *place += 1;
         });
         // Release: the item, and the block that it stands in, come before.
         self.producer.count.store(made.wrapping_add(1), Ordering::Release);
@@ -103,44 +128,46 @@ impl<T> Queue<T> {
     ///
     /// # Safety
     /// The caller is the only consumer now, and sees what the consumers before it did.
+    #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<(usize, T)> {
         let taken = self.consumer.count.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `push`.
         if self.producer.count.load(Ordering::Acquire) == taken {
             return None;
         }
-        let place = taken % BLOCK;
-        if place == 0 && taken > 0 {
-            // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
-            let emptied = self.consumer.block.with_mut(|first| unsafe {
-                let emptied = *first;
-                *first = (*emptied).next.with(|link| *link);
-                emptied
-            });
-            // Release: pairs with the swap in `push`.
-            let before = self.spare.swap(emptied, Ordering::AcqRel);
-            if !before.is_null() {
-                // SAFETY: whoever takes a block out of `spare` owns it.
-                drop(unsafe { Box::from_raw(before) });
+        let item = self.consumer.stands.with_mut(|stands| {
+            // SAFETY: the consumer's alone.
+            let (block, place) = unsafe { &mut *stands };
+            if *place == BLOCK {
+                let emptied = *block;
+                // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
+                *block = unsafe { (*emptied).next.with(|link| *link) };
+                *place = 0;
+                // Release: pairs with the swap in `push`.
+                let before = self.spare.swap(emptied, Ordering::AcqRel);
+                if !before.is_null() {
+                    // SAFETY: whoever takes a block out of `spare` owns it.
+                    drop(unsafe { Box::from_raw(before) });
+                }
             }
-        }
-        // SAFETY: the item was published, and is taken once: `taken` only grows.
-        let item = self.consumer.block.with(|first| unsafe {
-            (**first).places[place].with(|place| (*place).assume_init_read())
+            // SAFETY: the item was published, and is taken once: the side only goes forward.
+            let item = unsafe { (**block).places[*place].with(|place| (*place).assume_init_read()) };
+            *place += 1;
+            item
         });
         self.consumer.count.store(taken.wrapping_add(1), Ordering::Release);
         Some((taken, item))
     }
 }
 
-impl<T> Drop for Queue<T> {
+impl<T, P, C> Drop for Queue<T, P, C> {
     #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
     fn drop(&mut self) {
         // SAFETY: nobody else can reach the queue any more.
         while unsafe { self.pop() }.is_some() {}
         // Empty, both sides stand at the same block: the one of the last item.
         // SAFETY: as above.
-        let block = self.consumer.block.with(|first| unsafe { *first });
+        let block = self.consumer.stands.with(|stands| unsafe { (*stands).0 });
         let spare = self.spare.load(Ordering::Acquire);
         for block in [block, spare].into_iter().filter(|block| !block.is_null()) {
             // SAFETY: the two are distinct, and nobody else's.
@@ -159,7 +186,7 @@ mod tests {
     #[test]
     fn items_come_out_in_order_once() {
         // Long enough to go round the blocks a few times, and to fill several at once.
-        let queue = Queue::new();
+        let queue = Queue::<_, (), ()>::new();
         let (mut made, mut taken) = (0, 0);
         for (pushes, pops) in [(3, 5), (20, 7), (0, 30), (8, 8), (1, 1), (40, 2)] {
             for _ in 0..pushes {
@@ -182,7 +209,7 @@ mod tests {
     fn what_is_left_is_dropped_once() {
         let item = Arc::new(());
         for left in [0, 1, 7, 8, 9, 16, 17, 40] {
-            let queue = Queue::new();
+            let queue = Queue::<_, (), ()>::new();
             for _ in 0..left {
                 // SAFETY: one thread.
                 unsafe { queue.push(Arc::clone(&item)) };
@@ -195,7 +222,7 @@ mod tests {
 
     #[test]
     fn two_threads_hand_over_all_items() {
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::<_, (), ()>::new());
         let items = if cfg!(miri) { 100 } else { 100_000 };
         let consumer = {
             let queue = Arc::clone(&queue);

@@ -79,7 +79,7 @@ impl Shared {
         inner.sequence += 1;
         self.waiting.store(inner.queue.len(), Ordering::Release);
         let wanted = std::mem::take(&mut inner.state.wanted);
-        Some(Popped { envelope, sequence, wanted, freed, more: !inner.queue.is_empty() })
+        Some(Popped { envelope, sequence, wanted, freed, more: inner.consumers_open.len() > 1 && !inner.queue.is_empty() })
     }
 
     /// Whether an envelope waits.

@@ -13,21 +13,30 @@ use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering};
 
 /// See the module.
 pub(super) struct Single {
-    queue: Queue<Envelope>,
+    queue: Queue<Envelope, Made, Taken>,
     closed: AtomicBool,
     ended: AtomicBool,
     /// Whether the producer has staged an envelope for it.
     wanted: AtomicBool,
     envelopes_max: AtomicUsize,
     bytes_max: AtomicUsize,
-    /// Bytes put in so far, and taken so far; their difference is what it holds.
-    bytes_made: AtomicUsize,
-    bytes_taken: AtomicUsize,
-    /// Written by the producer.
-    envelopes_high: AtomicUsize,
-    bytes_high: AtomicUsize,
-    rows_total: Counter,
     grown: AtomicUsize,
+}
+
+/// What the producer counts.
+#[derive(Default)]
+struct Made {
+    bytes: AtomicUsize,
+    bytes_high: AtomicUsize,
+    envelopes_high: AtomicUsize,
+    rows: Counter,
+}
+
+/// What the consumer counts.
+#[derive(Default)]
+struct Taken {
+    /// Those made less those taken are what it holds.
+    bytes: AtomicUsize,
 }
 
 impl Single {
@@ -39,16 +48,12 @@ impl Single {
             wanted: AtomicBool::new(false),
             envelopes_max: AtomicUsize::new(envelopes_max),
             bytes_max: AtomicUsize::new(bytes_max),
-            bytes_made: AtomicUsize::new(0),
-            bytes_taken: AtomicUsize::new(0),
-            envelopes_high: AtomicUsize::new(0),
-            bytes_high: AtomicUsize::new(0),
-            rows_total: Counter::new(0),
             grown: AtomicUsize::new(0),
         }
     }
 
     /// As [`super::Edge::offer`]; the caller fires the producer.
+    #[inline]
     pub(super) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
         if self.is_closed() {
             return Offered::Closed;
@@ -65,22 +70,24 @@ impl Single {
             self.wanted.store(false, Ordering::Relaxed);
         }
         ledger.charge(&envelope);
-        let bytes = self.bytes_made.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
-        self.bytes_made.store(bytes, Ordering::Release);
-        self.rows_total
-            .store(self.rows_total.load(Ordering::Relaxed) + envelope.rows() as u64, Ordering::Relaxed);
-        raise(&self.bytes_high, bytes.wrapping_sub(self.bytes_taken.load(Ordering::Relaxed)));
-        raise(&self.envelopes_high, self.queue.len() + 1);
+        let made = self.queue.producer();
+        let bytes = made.bytes.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
+        made.bytes.store(bytes, Ordering::Release);
+        made.rows.store(made.rows.load(Ordering::Relaxed) + envelope.rows() as u64, Ordering::Relaxed);
+        raise(&made.bytes_high, bytes.wrapping_sub(self.queue.consumer().bytes.load(Ordering::Relaxed)));
+        raise(&made.envelopes_high, self.queue.len() + 1);
         self.push(envelope);
         Offered::Taken
     }
 
     #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    #[inline]
     fn push(&self, envelope: Envelope) {
         // SAFETY: within a firing of the only producer, of which one runs at a time.
         unsafe { self.queue.push(envelope) };
     }
 
+    #[inline]
     fn fits(&self, envelope: &Envelope, ledger: &Ledger) -> bool {
         // First the number taken, then the bytes: they are those of these envelopes, or of more.
         let waiting = self.queue.len();
@@ -90,37 +97,43 @@ impl Single {
                 && ledger.has_room()
     }
 
+    #[inline]
     fn bytes(&self) -> usize {
         // In this order, so that it is never below zero.
-        let taken = self.bytes_taken.load(Ordering::Acquire);
-        self.bytes_made.load(Ordering::Acquire).wrapping_sub(taken)
+        let taken = self.queue.consumer().bytes.load(Ordering::Acquire);
+        self.queue.producer().bytes.load(Ordering::Acquire).wrapping_sub(taken)
     }
 
     /// As [`super::Edge::pop`]; the caller fires the consumer, or owns what it has left behind.
     #[expect(unsafe_code, reason = "the queue trusts its consumer")]
+    #[inline]
     pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
         // SAFETY: within a firing of the only consumer, of which one runs at a time; or it has closed the edge, and
         // this is the producer, or the end of the request.
         let (sequence, envelope) = unsafe { self.queue.pop() }?;
-        let taken = self.bytes_taken.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
-        self.bytes_taken.store(taken, Ordering::Release);
+        let bytes = &self.queue.consumer().bytes;
+        bytes.store(bytes.load(Ordering::Relaxed).wrapping_add(envelope.bytes()), Ordering::Release);
         let freed = ledger.release(&envelope);
         Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false })
     }
 
+    #[inline]
     pub(super) fn has_waiting(&self) -> bool {
         self.queue.len() > 0
     }
 
+    #[inline]
     pub(super) fn is_ended(&self) -> bool {
         // In this order: after the end nothing comes.
         self.is_closed() || self.has_end() && !self.has_waiting()
     }
 
+    #[inline]
     pub(super) fn has_end(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -169,16 +182,17 @@ impl Single {
     }
 
     pub(super) fn state(&self) -> EdgeState {
+        let made = self.queue.producer();
         let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);
         EdgeState {
             envelopes: self.queue.len(),
             bytes: self.bytes(),
             envelopes_max: read(&self.envelopes_max),
             bytes_max: read(&self.bytes_max),
-            envelopes_high: read(&self.envelopes_high),
-            bytes_high: read(&self.bytes_high),
+            envelopes_high: read(&made.envelopes_high),
+            bytes_high: read(&made.bytes_high),
             envelopes_total: self.queue.made() as u64,
-            rows_total: self.rows_total.load(Ordering::Relaxed),
+            rows_total: made.rows.load(Ordering::Relaxed),
             wanted: self.is_wanted(),
             ended: self.has_end(),
             closed: self.is_closed(),

@@ -1,0 +1,187 @@
+//! Nested parallelism inside a firing: `join`, `for_each_chunk` and `scope`, whose caller runs only its own branches.
+//!
+//! A branch is put where other slots find it, and taken back by its maker when nobody has. Invariants: a caller that
+//! waits for a branch which another thread runs does nothing else meanwhile: it never runs a foreign branch or a task
+//! on its stack, so a lock that it holds cannot be wanted by what it runs, and no box is entered twice. It computes
+//! nothing either, so it gives its slot away (runtime/README.md, section "Branches"). A branch ends, or is taken back
+//! unrun, before the call that made it returns: what it borrows outlives it.
+
+mod branch;
+mod scope;
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+pub(crate) use self::branch::{Branch, Latch};
+use self::branch::OnStack;
+pub use self::scope::Scope;
+use crate::sync::{AtomicBool, Ordering};
+
+/// What a thread of the scheduler does for branches: the inversion that keeps this module free of it.
+pub(crate) trait Lane {
+    /// Puts a branch where other slots find it, the newest on top.
+    fn push(&mut self, branch: Branch);
+    /// Takes the newest branch back.
+    fn pop(&mut self) -> Option<Branch>;
+    /// Waits for a latch, without the slot if it takes long.
+    fn wait(&mut self, latch: &Latch);
+}
+
+/// The inside of a firing: closures may run beside each other here, and none of them can touch the box's ports.
+pub struct Inside<'a> {
+    /// None runs everything in turn.
+    lane: Option<&'a mut dyn Lane>,
+    stopping: &'a AtomicBool,
+}
+
+impl<'a> Inside<'a> {
+    pub(crate) fn new(lane: Option<&'a mut dyn Lane>, stopping: &'a AtomicBool) -> Self {
+        Self { lane, stopping }
+    }
+
+    /// Whether the request is being cancelled: a long closure asks now and then, and returns early.
+    pub fn is_cancelled(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Runs two closures, beside each other if another slot is free, and gives both results.
+    ///
+    /// The first runs here, on the caller's stack. When it panics the panic goes on once the second has ended, or at once
+    /// when nobody has begun it.
+    #[inline]
+    pub fn join<A, B>(
+        &mut self,
+        a: impl FnOnce(&mut Inside<'_>) -> A,
+        b: impl FnOnce(&mut Inside<'_>) -> B + Send,
+    ) -> (A, B)
+    where
+        B: Send,
+    {
+        if self.lane.is_none() {
+            return (a(self), b(self));
+        }
+        let second = OnStack::new(b, self.stopping);
+        let branch = second.branch();
+        self.push(branch);
+        let first = catch_unwind(AssertUnwindSafe(|| a(self)));
+        if self.take_back(branch) {
+            let first = first.unwrap_or_else(|panic| resume_unwind(panic));
+            return (first, second.run_here(self));
+        }
+        self.wait(second.latch());
+        match (first, second.result()) {
+            (Ok(first), Ok(second)) => (first, second),
+            (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
+        }
+    }
+
+    /// Runs a closure for pieces of `0..count` of at most `chunk` each, beside each other as slots are free.
+    ///
+    /// # Panics
+    /// When `chunk` is 0, and with the first panic of a piece once those that run have ended; the rest is left out.
+    pub fn for_each_chunk(&mut self, count: usize, chunk: usize, f: impl Fn(Range<usize>) + Sync) {
+        assert!(chunk > 0, "a chunk of no items never ends");
+        if count > 0 {
+            self.halves(0..count, chunk, &f);
+        }
+    }
+
+    /// The same for the items of a slice, with the place of each chunk's first.
+    ///
+    /// # Panics
+    /// As [`Inside::for_each_chunk`].
+    pub fn for_each_chunk_of<T: Send>(
+        &mut self,
+        items: &mut [T],
+        chunk: usize,
+        f: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        assert!(chunk > 0, "a chunk of no items never ends");
+        self.slices(0, items, chunk, &f);
+    }
+
+    fn halves(&mut self, range: Range<usize>, chunk: usize, f: &(impl Fn(Range<usize>) + Sync)) {
+        if range.len() <= chunk {
+            return f(range);
+        }
+        // Whole chunks on both sides.
+        let middle = range.start + range.len().div_ceil(chunk) / 2 * chunk;
+        let (left, right) = (range.start..middle, middle..range.end);
+        self.join(|inside| inside.halves(left, chunk, f), |inside| inside.halves(right, chunk, f));
+    }
+
+    fn slices<T: Send>(
+        &mut self,
+        first: usize,
+        items: &mut [T],
+        chunk: usize,
+        f: &(impl Fn(usize, &mut [T]) + Sync),
+    ) {
+        if items.len() <= chunk {
+            if !items.is_empty() {
+                f(first, items);
+            }
+            return;
+        }
+        let middle = items.len().div_ceil(chunk) / 2 * chunk;
+        let (left, right) = items.split_at_mut(middle);
+        self.join(
+            |inside| inside.slices(first, left, chunk, f),
+            |inside| inside.slices(first + middle, right, chunk, f),
+        );
+    }
+
+    /// Runs a closure that may spawn others, and returns when all of them have ended.
+    ///
+    /// # Panics
+    /// With the first panic among them, once all have ended.
+    pub fn scope<'s, R>(&mut self, f: impl FnOnce(&Scope<'s>, &mut Inside<'_>) -> R) -> R {
+        let scope = Scope::new(self.stopping);
+        let result = catch_unwind(AssertUnwindSafe(|| f(&scope, self)));
+        scope.finish(self);
+        match (result, scope.panic()) {
+            (Ok(result), None) => result,
+            (Err(panic), _) | (_, Some(panic)) => resume_unwind(panic),
+        }
+    }
+
+    fn push(&mut self, branch: Branch) {
+        if let Some(lane) = &mut self.lane {
+            lane.push(branch);
+        }
+    }
+
+    /// Takes the newest branch back, if it is this one. Another one there belongs to a caller further down the stack.
+    #[inline]
+    fn take_back(&mut self, branch: Branch) -> bool {
+        let Some(lane) = &mut self.lane else { return false };
+        match lane.pop() {
+            Some(newest) if newest.is(branch) => true,
+            Some(other) => {
+                lane.push(other);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Takes the newest branch back, if it is of this family.
+    fn take_back_of(&mut self, family: *const ()) -> Option<Branch> {
+        let lane = self.lane.as_mut()?;
+        let newest = lane.pop()?;
+        if newest.is_of(family) {
+            return Some(newest);
+        }
+        lane.push(newest);
+        None
+    }
+
+    fn wait(&mut self, latch: &Latch) {
+        if let Some(lane) = &mut self.lane {
+            lane.wait(latch);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

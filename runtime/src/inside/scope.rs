@@ -1,0 +1,101 @@
+//! A scope: any number of branches that end before it does.
+//!
+//! Invariants: `open` counts the branches that have not ended, and the scope itself until it waits; whoever brings it
+//! to zero sets the latch. A branch that panics takes none of the others with it.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use super::branch::{Branch, Latch};
+use super::{Inside, Lane};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
+
+/// Spawns branches that may borrow what outlives the scope.
+pub struct Scope<'s> {
+    open: AtomicUsize,
+    latch: Latch,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    stopping: *const AtomicBool,
+    /// Invariant in 's, as branches may write through what they borrow.
+    borrows: PhantomData<fn(&'s ()) -> &'s ()>,
+}
+
+// SAFETY: `stopping` is a shared reference of the scope's caller, which outlives the scope; the rest is made for threads.
+#[expect(unsafe_code, reason = "the scope is shared with the threads that run its branches")]
+unsafe impl Sync for Scope<'_> {}
+
+/// A branch on the heap.
+struct OnHeap<'s, F> {
+    work: F,
+    scope: *const Scope<'s>,
+}
+
+#[expect(unsafe_code, reason = "branches reach their scope through a pointer")]
+impl<'s> Scope<'s> {
+    pub(super) fn new(stopping: &AtomicBool) -> Self {
+        Self {
+            open: AtomicUsize::new(1),
+            latch: Latch::new(),
+            panic: Mutex::new(None),
+            stopping,
+            borrows: PhantomData,
+        }
+    }
+
+    /// Runs a closure beside the others of the scope, if another slot is free; by the end of the scope at the latest.
+    pub fn spawn<F>(&self, inside: &mut Inside<'_>, work: F)
+    where
+        F: FnOnce(&Scope<'s>, &mut Inside<'_>) + Send + 's,
+    {
+        if inside.lane.is_none() {
+            return work(self, inside);
+        }
+        // Relaxed: the branch reaches others through a deque, and the caller's own count keeps this above zero.
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let data = Box::into_raw(Box::new(OnHeap { work, scope: self }));
+        inside.push(Branch::new(data.cast_const().cast(), run_there::<F>, self.family()));
+    }
+
+    fn family(&self) -> *const () {
+        ptr::from_ref(self).cast()
+    }
+
+    /// Runs what is left here of the scope's branches, and waits for those that others run.
+    pub(super) fn finish(&self, inside: &mut Inside<'_>) {
+        while let Some(branch) = inside.take_back_of(self.family()) {
+            if let Some(lane) = &mut inside.lane {
+                // SAFETY: it was just popped.
+                unsafe { branch.run(&mut **lane) };
+            }
+        }
+        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+            inside.wait(&self.latch);
+        }
+    }
+
+    pub(super) fn panic(&self) -> Option<Box<dyn Any + Send>> {
+        self.panic.lock().take()
+    }
+}
+
+#[expect(unsafe_code, reason = "branches reach their scope through a pointer")]
+unsafe fn run_there<'s, F>(data: *const (), lane: &mut dyn Lane)
+where
+    F: FnOnce(&Scope<'s>, &mut Inside<'_>) + Send + 's,
+{
+    // SAFETY: `spawn` made the pointer, and the branch is run once.
+    let OnHeap { work, scope } = *unsafe { Box::from_raw(data.cast_mut().cast::<OnHeap<'s, F>>()) };
+    // SAFETY: the scope waits until `open` is zero, which this branch still counts in.
+    let scope = unsafe { &*scope };
+    // SAFETY: the flag outlives the scope.
+    let stopping = unsafe { &*scope.stopping };
+    let mut inside = Inside::new(Some(lane), stopping);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(scope, &mut inside))) {
+        scope.panic.lock().get_or_insert(panic);
+    }
+    if scope.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+        scope.latch.set();
+    }
+}

@@ -1,0 +1,58 @@
+//! The edges at a port. Most ports have one, so the first stands here and not behind a pointer to several.
+
+use std::sync::Arc;
+
+use super::edge::Edge;
+
+/// The edges at a port.
+pub(super) struct PortEdges {
+    first: Option<Arc<Edge>>,
+    rest: Box<[Arc<Edge>]>,
+}
+
+impl PortEdges {
+    pub(super) fn new(edges: Vec<Arc<Edge>>) -> Self {
+        let mut edges = edges.into_iter();
+        Self { first: edges.next(), rest: edges.collect() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// The first edge.
+    #[inline]
+    pub(super) fn first(&self) -> Option<&Edge> {
+        self.first.as_deref()
+    }
+
+    /// The edge of a port that has this one only.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Edge> {
+        self.first().filter(|_| self.rest.is_empty())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Edge> {
+        self.first().into_iter().chain(self.rest.iter().map(Arc::as_ref))
+    }
+
+    /// The edges from a place on, in turn, with their places.
+    pub(super) fn in_turn(&self, place: usize) -> impl Iterator<Item = (usize, &Edge)> {
+        let place = place % self.len().max(1);
+        self.iter().enumerate().skip(place).chain(self.iter().enumerate().take(place))
+    }
+
+    #[inline]
+    pub(super) fn any(&self, fits: impl Fn(&Edge) -> bool) -> bool {
+        self.first().is_some_and(&fits) || self.rest.iter().any(|edge| fits(edge))
+    }
+
+    #[inline]
+    pub(super) fn all(&self, fits: impl Fn(&Edge) -> bool) -> bool {
+        !self.any(|edge| !fits(edge))
+    }
+}
