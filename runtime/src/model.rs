@@ -226,6 +226,13 @@ impl Model {
         &self.boxes[cell].permit
     }
 
+    /// The edges of a box, and the envelopes that wait there.
+    pub(crate) fn depths(&self, cell: usize) -> Vec<(usize, usize)> {
+        let cell = &self.boxes[cell];
+        let edges = cell.inputs.iter().flat_map(|port| &port.edges).chain(cell.outputs.iter().flatten());
+        edges.map(|edge| (*edge, self.edges[*edge].state().envelopes)).collect()
+    }
+
     fn planned(&self, cell: usize) -> &crate::plan::PlanBox {
         &self.prepared.plan().boxes[self.boxes[cell].plan_box]
     }

@@ -4,6 +4,7 @@
 //! request's queue on its node; the global queue, which homes that request here; then other nodes, nearest first.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_deque::Steal;
 
@@ -69,6 +70,7 @@ impl Scheduler {
     /// Steals the oldest task of another slot's deque.
     fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Task> {
         let shared = &self.slots[slot.idx];
+        let begun = self.traced.then(Instant::now);
         for ring in shared.rings.iter().filter(|ring| within(ring.distance)) {
             let start = slot.random(ring.slots.len());
             for nth in 0..ring.slots.len() {
@@ -77,9 +79,9 @@ impl Scheduler {
                     match self.slots[victim].stealer.steal() {
                         Steal::Success(task) => {
                             count(&shared.counters.steals[ring.distance as usize]);
-                            if self.traced {
+                            if let Some(begun) = begun {
                                 let kind = TraceKind::Steal { from: victim, distance: ring.distance };
-                                self.trace(slot.idx, std::time::Instant::now(), kind);
+                                self.trace(slot.idx, begun, Instant::now(), kind);
                             }
                             return Some(task);
                         }
