@@ -30,7 +30,8 @@ use self::reorder::Reorder;
 use crate::operator::{Kind, Mode, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
-    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId, Submission,
+    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
+    RequestStatistics, Submission,
 };
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering};
 
@@ -362,6 +363,11 @@ impl Model {
             (done > 0 || total > 0).then_some(Progress { name, done, total })
         });
         told.collect()
+    }
+
+    /// What it has done so far.
+    pub(crate) fn statistics(&self) -> RequestStatistics {
+        RequestStatistics { id: self.id, boxes: self.box_statistics(), edges: self.edge_statistics() }
     }
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {

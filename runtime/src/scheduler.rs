@@ -26,7 +26,7 @@ use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
 use self::slot::{Message, Slot};
 use crate::model::{Model, Woken, WokenBy};
-use crate::request::{RequestError, RequestId};
+use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
 use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
 use crate::sync::{Counter, Mailbox, Mutex, Ordering};
@@ -232,7 +232,15 @@ impl Scheduler {
         }
     }
 
+    /// What the requests under way have done so far.
+    pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
+        // Upgraded under the lock, read outside it: an edge's lock is taken meanwhile.
+        let alive: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
+        alive.iter().map(|model| model.statistics()).collect()
+    }
+
     pub(crate) fn statistics(&self) -> SchedulerStatistics {
+        let rested = self.crew.rested_ns();
         let read = |counter: &Counter| counter.load(Ordering::Relaxed);
         let slots = self.slots.iter().enumerate().map(|(idx, slot)| {
             let counters = &slot.counters;
@@ -248,6 +256,7 @@ impl Scheduler {
                 parks: read(&counters.parks),
                 wakes: self.crew.wakes(idx),
                 hand_overs: read(&counters.hand_overs),
+                rested_ns: rested[idx],
             }
         });
         let classes: Vec<ClassStatistics> =
@@ -258,6 +267,8 @@ impl Scheduler {
             threads: self.crew.threads(),
             requests: self.requests.lock().len(),
             deadlines: self.deadlines.count(),
+            queued: self.queues.iter().map(RequestQueues::len).collect(),
+            elapsed: self.started.elapsed(),
         }
     }
 

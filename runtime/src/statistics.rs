@@ -1,6 +1,7 @@
 //! What the scheduler counts, and what it records when a trace is asked for.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::topology::Distance;
 
@@ -21,6 +22,8 @@ pub struct SlotStatistics {
     pub wakes: u64,
     /// How often a thread gave it away to block, or got it back.
     pub hand_overs: u64,
+    /// How long it has been at rest, in nanoseconds; the rest of the time it computed or looked for work.
+    pub rested_ns: u64,
 }
 
 /// What one blocking class did.
@@ -36,6 +39,10 @@ pub struct ClassStatistics {
     pub in_flight_high: usize,
     /// How many had to wait for a permit.
     pub waited: u64,
+    /// How many are under way.
+    pub in_flight: usize,
+    /// How many wait for a permit.
+    pub waiting: usize,
 }
 
 /// What the scheduler did since it started.
@@ -51,6 +58,10 @@ pub struct SchedulerStatistics {
     pub requests: usize,
     /// Deadlines that it watches.
     pub deadlines: usize,
+    /// By node: tasks in its request queues.
+    pub queued: Vec<usize>,
+    /// How long ago it started.
+    pub elapsed: Duration,
 }
 
 /// What a trace event tells of.

@@ -106,6 +106,7 @@ impl Edge {
             && inner.state.bytes.saturating_add(bytes) <= inner.state.bytes_max;
         if !(inner.queue.is_empty() || fits && ledger.has_room()) {
             inner.state.wanted = true;
+            inner.state.refusals += 1;
             return Offered::Full(envelope);
         }
         ledger.charge(&envelope);
