@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -112,7 +112,7 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         eprint!("{}", report::statistics(&run.ended, &run.runtime.statistics(), begun.elapsed()));
     }
     match &options.trace {
-        Some(path) => trace::write(path, &run.runtime.take_trace(), run.runtime.topology()).map_or_else(
+        Some(path) => run.write_trace(path).map_or_else(
             |error| {
                 eprintln!("error: the trace {} cannot be written: {error}", path.display());
                 Exit::Failed
@@ -226,6 +226,15 @@ impl Run<'_> {
             request.cancel();
         }
         self.ended.extend(requests.iter().map(Request::wait));
+    }
+
+    fn write_trace(&self, path: &Path) -> std::io::Result<()> {
+        // All requests are of one plan, and have its edges.
+        let edges = self.ended.first().map_or(&[][..], |outcome| &outcome.edges);
+        let edges: Vec<String> = edges.iter().map(|edge| format!("{} -> {}", edge.from, edge.to)).collect();
+        let events = self.runtime.take_trace();
+        let recorded = trace::Recorded { events: &events, topology: self.runtime.topology(), edges: &edges };
+        trace::write(path, &recorded)
     }
 
     fn conclude(&self, loaded: &Loaded, failure: Option<Failure>) -> Exit {
