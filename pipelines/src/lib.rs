@@ -8,6 +8,7 @@ mod compile;
 pub mod diagnostic;
 pub mod pipeline;
 pub mod given;
+pub mod run_report;
 pub mod drawing;
 pub mod catalogue;
 pub mod schema;
@@ -17,6 +18,7 @@ pub mod sample_images;
 pub mod shipped;
 mod trace;
 mod report;
+pub mod metrics;
 pub mod run;
 mod command;
 
