@@ -8,6 +8,7 @@ mod compile;
 pub mod diagnostic;
 pub mod pipeline;
 pub mod given;
+mod numbers;
 pub mod run_report;
 pub mod drawing;
 pub mod catalogue;
