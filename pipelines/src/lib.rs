@@ -20,6 +20,7 @@ pub mod shipped;
 mod trace;
 mod report;
 pub mod metrics;
+pub mod top;
 pub mod run;
 mod command;
 
