@@ -8,6 +8,7 @@ mod mermaid;
 mod dot;
 mod layout;
 mod edge_labels;
+mod low_arrows;
 mod svg;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod exposition;
+mod format;
 pub mod samples;
 mod request;
 mod server;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::edge_labels::{self, EdgeLabel, LABEL_LINE_HEIGHT, LABEL_PX};
 use super::layout::{COLUMN_GAP, Layout, Size, layout};
+use super::low_arrows::{LowArrows, runs_below};
 use super::{Arrow, ArrowKind, Drawing, DrawnBox, Port, State};
 
 const NAME_PX: f64 = 13.0;
@@ -14,8 +15,6 @@ const HEAD_HEIGHT: f64 = 42.0;
 const LINE_HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 24.0;
 const TITLE_HEIGHT: f64 = 56.0;
-/// Between the lowest box over a hint and the hint, and between hints.
-const HINT_DROP: f64 = 26.0;
 
 const INK: &str = "#2d3748";
 const FAINT: &str = "#718096";
@@ -46,7 +45,7 @@ pub fn svg(drawing: &Drawing) -> String {
             (port_y(from, arrow.output), port_y(to, arrow.input))
         },
     );
-    let hints = Hints::new(drawing, &layout, &sizes, &labels);
+    let low_arrows = LowArrows::new(drawing, &layout, &sizes, &labels);
     let lowest_label = labels.iter().map(EdgeLabel::bottom).fold(0.0, f64::max);
     for (idx, arrow) in drawing.arrows.iter().enumerate() {
         let colour = match (&arrow.kind, arrow.wrong) {
@@ -60,23 +59,27 @@ pub fn svg(drawing: &Drawing) -> String {
         let dashes = if arrow.wrong || is_hint { " stroke-dasharray=\"5 4\"" } else { "" };
         let marker = format!("url(#{})", marker_name(colour));
         let width = if is_hint { 1.4 } else { arrow_width(arrow) };
-        let path = match hints.low[idx] {
-            Some(low) => hints.path(drawing, &layout, &sizes, idx, low),
+        let path = match low_arrows.low[idx] {
+            Some(low) => low_arrows.path(drawing, &layout, &sizes, idx, low),
             None => path(drawing, &layout, &sizes, idx),
         };
         let _ = writeln!(
             body,
             "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes} marker-end=\"{marker}\"/>"
         );
-        if let (ArrowKind::Hint(name), Some(low)) = (&arrow.kind, hints.low[idx]) {
-            let (from, to) =
-                (hints.x(&layout, &sizes, arrow.from, 0.62), hints.x(&layout, &sizes, arrow.to, 0.38));
+        if let (ArrowKind::Hint(name), Some(low)) = (&arrow.kind, low_arrows.low[idx]) {
+            let (from, to) = (
+                low_arrows.x(&layout, &sizes, arrow.from, 0.62),
+                low_arrows.x(&layout, &sizes, arrow.to, 0.38),
+            );
             let (x, y) = (f64::midpoint(from, to), low - 4.0);
             text(&mut body, (x, y), SMALL_PX, colour, "middle", "", name);
         }
-        if let (Some(measured), Some(low)) = (&arrow.measured, hints.low[idx]) {
-            let (from, to) =
-                (hints.x(&layout, &sizes, arrow.from, 0.62), hints.x(&layout, &sizes, arrow.to, 0.38));
+        if let (Some(measured), Some(low)) = (&arrow.measured, low_arrows.low[idx]) {
+            let (from, to) = (
+                low_arrows.x(&layout, &sizes, arrow.from, 0.62),
+                low_arrows.x(&layout, &sizes, arrow.to, 0.38),
+            );
             let at = (f64::midpoint(from, to), low - 4.0);
             text(&mut body, at, LABEL_PX, colour, "middle", "", &measured.lines.join(", "));
         }
@@ -89,10 +92,10 @@ pub fn svg(drawing: &Drawing) -> String {
     }
     let title_width =
         text_width(&drawing.title, 15.0).max(text_width(&drawing.about, SMALL_PX + 1.0).min(900.0));
-    let bottom = layout.height.max(hints.bottom - 8.0).max(lowest_label);
+    let bottom = layout.height.max(low_arrows.bottom - 8.0).max(lowest_label);
     let legend = legend(drawing, bottom + 30.0);
     let width = layout.width.max(title_width).max(legend.1) + 2.0 * MARGIN;
-    let height = bottom.max(hints.bottom) + TITLE_HEIGHT + 2.0 * MARGIN + 24.0;
+    let height = bottom.max(low_arrows.bottom) + TITLE_HEIGHT + 2.0 * MARGIN + 24.0;
     let mut head = String::new();
     text(&mut head, (0.0, -38.0), 15.0, INK, "start", "600", &drawing.title);
     text(&mut head, (0.0, -20.0), SMALL_PX + 1.0, FAINT, "start", "", &drawing.about);
@@ -181,82 +184,6 @@ fn path(drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize) -> Strin
         at = point;
     }
     path
-}
-
-/// Whether an arrow runs below the boxes.
-fn runs_below(drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize) -> bool {
-    let arrow = &drawing.arrows[idx];
-    let back = layout.corners[arrow.from].0 + sizes[arrow.from].width > layout.corners[arrow.to].0;
-    matches!(arrow.kind, ArrowKind::Hint(_)) || back
-}
-
-/// Arrows that run below the boxes: hints, and edges against the direction of the picture.
-struct Hints {
-    /// The lowest height of each arrow that runs below.
-    low: Vec<Option<f64>>,
-    bottom: f64,
-}
-
-impl Hints {
-    fn new(drawing: &Drawing, layout: &Layout, sizes: &[Size], labels: &[EdgeLabel]) -> Self {
-        let mut hints = Self { low: vec![None; drawing.arrows.len()], bottom: 0.0 };
-        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
-        for (idx, arrow) in drawing.arrows.iter().enumerate() {
-            let (from, to) = (layout.corners[arrow.from], layout.corners[arrow.to]);
-            if !runs_below(drawing, layout, sizes, idx) {
-                continue;
-            }
-            let (left, right) =
-                (from.0.min(to.0), (from.0 + sizes[arrow.from].width).max(to.0 + sizes[arrow.to].width));
-            let over = layout
-                .corners
-                .iter()
-                .zip(sizes)
-                .filter(|(corner, size)| corner.0 < right && corner.0 + size.width > left);
-            let boxes = over.map(|(corner, size)| corner.1 + size.height).fold(0.0, f64::max);
-            let via = layout.via.iter().flatten().filter(|(x, _)| *x < right && *x > left);
-            let texts = labels.iter().filter(|label| label.middle < right && label.middle > left);
-            let texts = texts.map(EdgeLabel::bottom).fold(boxes, f64::max);
-            let mut low = via.map(|(_, y)| *y).fold(texts, f64::max) + HINT_DROP;
-            // Below the hints that are drawn already on this stretch.
-            let beside = taken.iter().filter(|(l, r, _)| *l < right && *r > left);
-            let mut heights: Vec<f64> = beside.map(|(_, _, y)| *y).collect();
-            heights.sort_by(f64::total_cmp);
-            let mut above = 0;
-            loop {
-                above += heights[above..].partition_point(|y| low - y >= HINT_DROP - 4.0);
-                match heights.get(above) {
-                    Some(y) if y - low < HINT_DROP - 4.0 => low += HINT_DROP - 4.0,
-                    _ => break,
-                }
-            }
-            taken.push((left, right, low));
-            hints.low[idx] = Some(low);
-            hints.bottom = hints.bottom.max(low + 8.0);
-        }
-        hints
-    }
-
-    fn x(&self, layout: &Layout, sizes: &[Size], of: usize, share: f64) -> f64 {
-        layout.corners[of].0 + sizes[of].width * share
-    }
-
-    fn path(&self, drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize, low: f64) -> String {
-        let arrow = &drawing.arrows[idx];
-        let (x1, x2) = (self.x(layout, sizes, arrow.from, 0.62), self.x(layout, sizes, arrow.to, 0.38));
-        let y1 = layout.corners[arrow.from].1 + sizes[arrow.from].height;
-        let y2 = layout.corners[arrow.to].1 + sizes[arrow.to].height + 2.0;
-        // Down, along, and up, with round corners.
-        let step = if x2 < x1 { -1.0 } else { 1.0 };
-        let round = ((x2 - x1).abs() / 2.0).min(14.0);
-        format!(
-            "M {x1:.1} {y1:.1} L {x1:.1} {:.1} Q {x1:.1} {low:.1} {:.1} {low:.1} L {:.1} {low:.1} Q {x2:.1} {low:.1} {x2:.1} {:.1} L {x2:.1} {y2:.1}",
-            low - round,
-            x1 + step * round,
-            x2 - step * round,
-            low - round,
-        )
-    }
 }
 
 fn draw_box(body: &mut String, drawn: &DrawnBox, (x, y): (f64, f64), size: Size) {

@@ -3,13 +3,12 @@
 //! Counters only rise while their labels last: what belongs to a request bears its number and goes with it. Units are
 //! seconds and bytes, in the name.
 
-use std::fmt::{Display, Write as _};
-
 use boxwork_runtime::Runtime;
 use boxwork_runtime::request::{BoxStatistics, EdgeStatistics, RequestStatistics};
 use boxwork_runtime::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics};
 use boxwork_runtime::topology::Distance;
 
+use super::format::{Kind, Page};
 use crate::run_report;
 
 /// What there is to tell at one moment.
@@ -35,7 +34,7 @@ pub fn snapshot(runtime: &Runtime) -> Snapshot {
 
 /// The page of a snapshot.
 pub fn page(snapshot: &Snapshot) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page::default();
     page.scheduler(snapshot);
     page.slots(snapshot);
     page.classes(&snapshot.scheduler.classes);
@@ -44,36 +43,7 @@ pub fn page(snapshot: &Snapshot) -> String {
     page.0
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-struct Page(String);
-
 impl Page {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (nth, (label, text)) in labels.iter().enumerate() {
-            let _ = write!(self.0, "{}{label}=\"{}\"", if nth == 0 { '{' } else { ',' }, escaped(text));
-        }
-        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-
-    fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
     fn scheduler(&mut self, snapshot: &Snapshot) {
         let scheduler = &snapshot.scheduler;
         self.family("boxwork_info", Kind::Gauge, "The version that runs.");
@@ -93,7 +63,8 @@ impl Page {
     fn slots(&mut self, snapshot: &Snapshot) {
         let slots = &snapshot.scheduler.slots;
         let node = |slot: usize| snapshot.nodes.get(slot).copied().unwrap_or(0).to_string();
-        let families: [(&str, &str, fn(&SlotStatistics) -> u64); 4] = [
+        type Of = fn(&SlotStatistics) -> u64;
+        let families: [(&str, &str, Of); 4] = [
             ("boxwork_tasks_total", "Tasks that a slot ran.", |slot| slot.tasks),
             ("boxwork_parks_total", "How often a slot came to rest.", |slot| slot.parks),
             ("boxwork_wakes_total", "How often a slot was woken.", |slot| slot.wakes),
@@ -252,9 +223,4 @@ impl Page {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// A label's value between its quotes.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

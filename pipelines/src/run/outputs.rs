@@ -22,6 +22,9 @@ pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
         Exit::Failed
     })?;
     eprintln!("metrics: http://{}{}", bound.address(), metrics::PATH);
+    if !bound.address().ip().is_loopback() {
+        eprintln!("metrics: whoever reaches this machine at that port can read them");
+    }
     Ok(bound)
 }
 

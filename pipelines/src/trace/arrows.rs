@@ -16,6 +16,8 @@ pub(super) struct Arrow {
     pub(super) to: usize,
 }
 
+const LOST_NS: u64 = 4;
+
 /// A task went to a thief.
 const STEAL: &str = "steal";
 /// A thread that went to block gave its slot to another one.
@@ -60,9 +62,10 @@ pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
     marks
 }
 
-/// The last instant within a slice.
+/// The last instant within a slice, less what a viewer may lose when it reads microseconds as whole nanoseconds.
 fn last_ns(event: &TraceEvent) -> u64 {
-    event.begin_ns + duration_ns(event) - 1
+    let last = duration_ns(event) - 1;
+    event.begin_ns + last - LOST_NS.min(last / 2)
 }
 
 /// The part of a firing that ended when its closure began.
