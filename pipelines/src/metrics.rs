@@ -2,6 +2,7 @@
 //!
 //! Invariants: nothing is listened to beyond this machine unless the user names such an address; what a client does
 //! (garbage, silence, reading slowly) costs the run one snapshot at most, and no thread of it ever waits for a client.
+//! Why it is made here: docs/decisions/010.
 
 pub mod client;
 pub mod exposition;
