@@ -9,7 +9,8 @@
 //! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
 
 pub(crate) mod box_state;
-mod edge;
+mod clock;
+pub(crate) mod edge;
 mod firing;
 mod hints;
 mod ledger;
@@ -27,7 +28,7 @@ pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
 use self::hints::HintCell;
 use self::ledger::Ledger;
 use self::reorder::Reorder;
-use crate::operator::{Kind, Mode, Problem};
+use crate::operator::{Kind, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
     BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
@@ -47,9 +48,16 @@ struct InputPort {
 
 /// One copy of a box.
 pub(crate) struct BoxCell {
+    /// What it keeps between firings, until the request is over.
+    state: BoxState<Option<Running>>,
+    spec: &'static OperatorSpec,
     plan_box: usize,
-    state: BoxState,
-    running: Mutex<Option<Running>>,
+    /// Nothing feeds it.
+    is_source: bool,
+    /// Whether its firings need permits of a class.
+    pub(crate) blocks: bool,
+    /// Whether its next firing is timed.
+    timed: AtomicBool,
     inputs: Vec<InputPort>,
     /// By output port: the edges that it feeds.
     outputs: Vec<Vec<usize>>,
@@ -171,11 +179,15 @@ impl Model {
                     let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
                     feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
                 });
+                let inputs: Vec<InputPort> = inputs.collect();
                 boxes.push(BoxCell {
+                    state: BoxState::new(Some(Running::new(operator, planned.spec.inputs.len()))),
+                    spec: planned.spec,
                     plan_box,
-                    state: BoxState::new(),
-                    running: Mutex::new(Some(Running::new(operator, planned.spec.inputs.len()))),
-                    inputs: inputs.collect(),
+                    is_source: inputs.iter().all(|port| port.edges.is_empty()),
+                    blocks: planned.blocking.is_some(),
+                    timed: AtomicBool::new(true),
+                    inputs,
                     outputs: outputs.collect(),
                     hints_read: hints_read.collect(),
                     hints_written: (0..planned.spec.hints_written.len())
@@ -219,7 +231,8 @@ impl Model {
 
     /// The blocking class whose permit a firing of a box needs.
     pub(crate) fn blocking(&self, cell: usize) -> Option<&str> {
-        self.planned(cell).blocking.as_deref()
+        // Asked for each task: most boxes have none.
+        self.boxes[cell].blocks.then(|| self.planned(cell).blocking.as_deref())?
     }
 
     /// Whether a permit was taken for the next firing of a box.
@@ -242,26 +255,33 @@ impl Model {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Tells a box of an event; when that makes a task, it stands on the list with its token.
-    fn notify(&self, cell: usize, by: WokenBy, woken: &mut Woken) {
-        if self.boxes[cell].state.notify() == Notified::Plan {
-            self.live.fetch_add(1, Ordering::Relaxed);
-            self.boxes[cell].planned_ns.store(self.now_ns(), Ordering::Relaxed);
-            woken.push(cell, by);
+    /// Tells a box of an event; when that makes a task, it stands on the list without a token.
+    fn notify(&self, cell_idx: usize, by: WokenBy, woken: &mut Woken) -> Notified {
+        let cell = &self.boxes[cell_idx];
+        let notified = cell.state.notify();
+        if notified == Notified::Plan {
+            if cell.timed.load(Ordering::Relaxed) {
+                cell.planned_ns.store(self.now_ns(), Ordering::Relaxed);
+            }
+            woken.push(cell_idx, by);
         }
+        notified
     }
 
-    /// Tells every box once, so that the sources start and the others find their inputs. Ends the submission's
-    /// token when the caller has planned the list; see [`Model::release`].
+    /// Tells every source once, so that it starts.
     pub(crate) fn start(&self) -> Woken {
         let mut woken = Woken::default();
-        for cell in 0..self.boxes.len() {
-            let source = self.boxes[cell].inputs.iter().all(|port| port.edges.is_empty());
-            if source {
-                self.notify(cell, WokenBy::Room, &mut woken);
-            }
+        for (idx, _) in self.boxes.iter().enumerate().filter(|(_, cell)| cell.is_source) {
+            self.notify(idx, WokenBy::Room, &mut woken);
         }
         woken
+    }
+
+    /// Takes tokens for tasks that are about to be planned. The caller holds one, or has just settled the request.
+    pub(crate) fn take_tokens(&self, count: usize) {
+        if count > 0 {
+            self.live.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     /// Gives one token back. True when it was the last: the caller settles the request.
@@ -297,7 +317,8 @@ impl Model {
     /// Frees everything and tells the owner.
     fn conclude(&self) {
         for cell in &self.boxes {
-            let running = cell.running.lock().take();
+            // Nothing of the request has a task any more.
+            let running = cell.state.claim().and_then(|mut turn| turn.take());
             if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(running))) {
                 let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
                 self.fail(RequestError::Panicked { name, cause: panic_message(cause.as_ref()) });

@@ -25,7 +25,7 @@ use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
 use self::slot::{Message, Slot};
-use crate::model::{Model, Woken, WokenBy};
+use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
 use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
@@ -177,24 +177,52 @@ impl Scheduler {
         }
     }
 
-    /// Plans the tasks that a firing made: immediate ones on the slot that made them, the rest on their node.
-    fn plan(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken) {
+    /// Plans what a firing has made, at its end: its token moves to one of the tasks, and the holder of the slot runs
+    /// the first of them next. With none the token goes back.
+    fn plan_after(&self, slot: &mut Slot, task: Task, after: After, woken: &mut Woken) {
+        let Task { model, cell } = task;
+        let tasks = woken.len() + usize::from(after != After::Ended);
+        if tasks == 0 {
+            self.release(&model);
+            return;
+        }
+        model.take_tokens(tasks - 1);
+        let mut next = woken.take_first_input();
+        if next.is_none() && after == After::Again(WokenBy::Input) {
+            next = Some(cell);
+        } else if let After::Again(by) = after {
+            self.plan_task(slot, Task { model: Arc::clone(&model), cell }, by, next.is_some());
+        }
+        self.plan_woken(slot, &model, woken, next.is_some());
+        slot.next = next.map(|cell| Task { model, cell });
+    }
+
+    /// Plans what a firing has made so far; it goes on without its slot.
+    fn plan_before_blocking(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken) {
+        model.take_tokens(woken.len());
+        self.plan_woken(slot, model, woken, false);
+    }
+
+    /// Plans tasks: immediate ones on the slot that made them, the rest on their node. `busy`: the owner of the slot
+    /// has something else to run next.
+    fn plan_woken(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken, busy: bool) {
         // Reversed: the owner takes the last one pushed, which is then the first that was woken.
         for (cell, by) in woken.drain().rev() {
-            let task = Task { model: Arc::clone(model), cell };
-            match by {
-                WokenBy::Input => self.plan_immediate(slot, task),
-                WokenBy::Room => self.plan_regular(task),
-            }
+            self.plan_task(slot, Task { model: Arc::clone(model), cell }, by, busy);
         }
     }
 
-    fn plan_immediate(&self, slot: &Slot, task: Task) {
-        let first = slot.deque.is_empty();
-        slot.deque.push(task);
-        // The first one wakes nobody: the owner takes it next.
-        if !first {
-            self.crew.publish(slot.node, Some(slot.idx));
+    fn plan_task(&self, slot: &Slot, task: Task, by: WokenBy, busy: bool) {
+        match by {
+            WokenBy::Room => self.plan_regular(task),
+            WokenBy::Input => {
+                // The first one wakes nobody: the owner takes it next.
+                let known = busy || !slot.deque.is_empty();
+                slot.deque.push(task);
+                if known {
+                    self.crew.publish(slot.node, Some(slot.idx));
+                }
+            }
         }
     }
 
@@ -290,6 +318,11 @@ impl Scheduler {
             let _ = thread.join();
         }
     }
+}
+
+/// Adds one to a counter that only the holder of its slot writes: no locked instruction is needed.
+fn count_own(counter: &Counter) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// Adds one to a counter.

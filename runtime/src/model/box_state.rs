@@ -1,23 +1,36 @@
-//! The run state of a box: what makes its processing method serial.
+//! The run state of a box, and what only its firing may touch.
 //!
 //! ```text
-//!   Idle --notify--> Queued --start--> Running --finish--> Idle
-//!                      ^                 |  ^ notify: Notified
-//!                      +--- finish ------+--+
+//!   idle --notify--> active --end--> idle          flags of an active box:
+//!                      ^  |                          notified: something happened since its firing began
+//!                      +--+ end, when notified     and of any box:
+//!                                                    wanted: a producer waits for room on one of its inputs
 //! ```
-//! Invariants: exactly one task exists for a box that is Queued, Running or Notified, and none otherwise; an event that
-//! arrives while it runs is never lost, as `finish` then queues it again. Done is final.
+//! Invariants: exactly one task exists for a box that is active, and none otherwise; an event that arrives while it is
+//! active is never lost, as a firing that begins later, or the end of this one, sees the flag. Done is final.
+//!
+//! All changes are read-modify-writes of one word, so they form one chain in which a later one sees all that was
+//! published before an earlier one: runtime/README.md, section "Events and tasks".
 
-use crate::sync::{AtomicU8, Ordering};
+use std::ops::{Deref, DerefMut};
 
-const IDLE: u8 = 0;
-const QUEUED: u8 = 1;
-const RUNNING: u8 = 2;
-const NOTIFIED: u8 = 3;
-const DONE: u8 = 4;
+use crate::sync::{AtomicU8, Ordering, UnsafeCell};
 
-/// The run state of one box.
-pub(crate) struct BoxState(AtomicU8);
+const ACTIVE: u8 = 1;
+const NOTIFIED: u8 = 2;
+const WANTED: u8 = 4;
+const DONE: u8 = 8;
+
+/// The run state of one box, around a content that belongs to whoever fires it.
+pub(crate) struct BoxState<T> {
+    word: AtomicU8,
+    content: UnsafeCell<T>,
+}
+
+// SAFETY: the content is reached through a `Turn` only, of which one exists at a time, and each turn sees what the one
+// before did: the word's chain of read-modify-writes, and the queues that carry tasks, order them.
+#[expect(unsafe_code, reason = "the content is guarded by the box's one task, which no type can express")]
+unsafe impl<T: Send> Sync for BoxState<T> {}
 
 /// What a notification did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,84 +39,181 @@ pub(crate) enum Notified {
     Plan,
     /// The box will see the event anyway.
     Pending,
-    /// The box has finished.
+    /// The box has finished. What its last firing did is visible to the caller.
     Done,
 }
 
-impl BoxState {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU8::new(IDLE))
+/// The right to fire a box: its task, at work.
+pub(crate) struct Turn<'a, T> {
+    state: &'a BoxState<T>,
+}
+
+/// How a turn ends.
+pub(crate) enum End<'a, T> {
+    /// The box is idle.
+    Idle,
+    /// The box stays active, and the caller owns its next task.
+    Again,
+    /// Not yet: a producer waits for the room that this turn has made. The caller tells it, and ends again.
+    Room(Turn<'a, T>),
+}
+
+impl<T> BoxState<T> {
+    pub(crate) fn new(content: T) -> Self {
+        Self { word: AtomicU8::new(0), content: UnsafeCell::new(content) }
     }
 
-    /// Tells the box of an event. All accesses are SeqCst: an event is published before this, and the firing reads
-    /// the events after `start`, so one of the two sees the other.
+    /// Tells the box of an event, which was published before.
     pub(crate) fn notify(&self) -> Notified {
-        let mut state = self.0.load(Ordering::SeqCst);
+        let mut word = self.word.load(Ordering::Acquire);
         loop {
-            let (next, result) = match state {
-                IDLE => (QUEUED, Notified::Plan),
-                RUNNING => (NOTIFIED, Notified::Pending),
-                DONE => return Notified::Done,
-                // A queued box will look at everything when it starts; reading it must still be a write here, so
-                // that `start` synchronises with what was published before this call.
-                other => (other, Notified::Pending),
+            if word & DONE != 0 {
+                return Notified::Done;
+            }
+            // An active box is told by a write even when it has been told before: the next read-modify-write of its
+            // firing must synchronise with what was published before this call.
+            let (next, result) = match word & ACTIVE {
+                0 => (word | ACTIVE, Notified::Plan),
+                _ => (word | NOTIFIED, Notified::Pending),
             };
-            match self.0.compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return result,
-                Err(now) => state = now,
+                Err(now) => word = now,
             }
         }
     }
 
+    /// A producer waits for room on an input; it looks once more afterwards. The chain orders this and the end of
+    /// each turn: either that end sees the flag, or the producer sees all the room that the turn has made.
+    pub(crate) fn want_room(&self) {
+        self.word.fetch_or(WANTED, Ordering::AcqRel);
+    }
+
+    /// Whether a producer waits for room that this box's firing may have made; the caller tells it.
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.word.fetch_and(!WANTED, Ordering::AcqRel) & WANTED != 0
+    }
+
     /// Whether a notification now would plan the box.
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == IDLE
-    }
-
-    /// The holder of the box's task begins a firing.
-    pub(crate) fn start(&self) {
-        let before = self.0.swap(RUNNING, Ordering::SeqCst);
-        assert_eq!(before, QUEUED, "a box was fired without a task");
-    }
-
-    /// The firing is over. True when the box is queued again, and the caller owns its new task.
-    pub(crate) fn finish(&self, again: bool) -> bool {
-        if !again && self.0.compare_exchange(RUNNING, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            return false;
-        }
-        // A swap, not a store: an event that comes between the exchange above and here must reach the next `start`
-        // through this value.
-        self.0.swap(QUEUED, Ordering::SeqCst);
-        true
-    }
-
-    /// The box has finished for good.
-    pub(crate) fn done(&self) {
-        self.0.store(DONE, Ordering::SeqCst);
+        self.word.load(Ordering::Acquire) & (ACTIVE | DONE) == 0
     }
 
     /// Whether the box has finished for good.
     pub(crate) fn is_done(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == DONE
+        self.word.load(Ordering::Acquire) & DONE != 0
+    }
+
+    /// Begins a firing.
+    ///
+    /// # Safety
+    /// The caller holds the box's task: it got [`Notified::Plan`] or [`End::Again`], or was handed it through
+    /// something that synchronises, and nobody has started it since.
+    #[expect(unsafe_code, reason = "the caller vouches for the task")]
+    pub(crate) unsafe fn start(&self) -> Turn<'_, T> {
+        let word = self.word.load(Ordering::Acquire);
+        assert!(word & ACTIVE != 0, "a box was fired without a task");
+        if word & NOTIFIED != 0 {
+            // This firing sees the events: they need no other one.
+            self.word.fetch_and(!NOTIFIED, Ordering::AcqRel);
+        }
+        Turn { state: self }
+    }
+
+    /// The content of a box that has no task; the box is not fired any more.
+    pub(crate) fn claim(&self) -> Option<Turn<'_, T>> {
+        let before = self.word.fetch_or(ACTIVE, Ordering::AcqRel);
+        (before & ACTIVE == 0).then_some(Turn { state: self })
+    }
+}
+
+impl<'a, T> Turn<'a, T> {
+    /// Ends the turn; `again`: the box has more to do, `made_room`: it took something from an input.
+    pub(crate) fn end(self, again: bool, made_room: bool) -> End<'a, T> {
+        if again {
+            return if made_room && self.state.take_wanted() { End::Room(self) } else { End::Again };
+        }
+        let mut word = ACTIVE;
+        loop {
+            if made_room && word & WANTED != 0 {
+                self.state.take_wanted();
+                return End::Room(self);
+            }
+            let notified = word & NOTIFIED != 0;
+            let next = word & WANTED | if notified { ACTIVE } else { 0 };
+            match self.state.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return if notified { End::Again } else { End::Idle },
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The box has finished for good. True when something happened since the firing began.
+    pub(crate) fn done(self) -> bool {
+        self.state.word.swap(DONE, Ordering::AcqRel) & NOTIFIED != 0
+    }
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = T;
+
+    #[expect(unsafe_code, reason = "a turn is exclusive")]
+    fn deref(&self) -> &T {
+        // SAFETY: one turn exists at a time, by `start`'s contract and by `claim`'s read-modify-write; the reference
+        // lives no longer than the borrow of this one.
+        self.state.content.with(|content| unsafe { &*content })
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    #[expect(unsafe_code, reason = "a turn is exclusive")]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and this turn is borrowed exclusively.
+        self.state.content.with_mut(|content| unsafe { &mut *content })
     }
 }
 
 #[cfg(all(test, not(loom)))]
+#[expect(unsafe_code, reason = "tests hold the tasks that they start")]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_event_during_a_firing_queues_the_box_again() {
-        let state = BoxState::new();
+    fn an_event_during_a_firing_is_followed_by_another() {
+        let state = BoxState::new(0);
         assert_eq!(state.notify(), Notified::Plan);
         assert_eq!(state.notify(), Notified::Pending);
-        state.start();
+        // SAFETY: the task came from the notification above.
+        let mut turn = unsafe { state.start() };
+        *turn += 1;
         assert_eq!(state.notify(), Notified::Pending);
-        assert!(state.finish(false), "the event would be lost");
-        state.start();
-        assert!(!state.finish(false));
+        assert!(matches!(turn.end(false, false), End::Again), "the event would be lost");
+        // SAFETY: the task came from the end above.
+        let turn = unsafe { state.start() };
+        assert!(matches!(turn.end(false, false), End::Idle));
         assert!(state.is_idle());
-        state.done();
+        assert_eq!(state.notify(), Notified::Plan);
+        // SAFETY: the task came from the notification above.
+        let turn = unsafe { state.start() };
+        assert!(!turn.done());
         assert_eq!(state.notify(), Notified::Done);
+        assert_eq!(state.claim().map(|turn| *turn), Some(1));
+        assert!(state.claim().is_none(), "a content was given to two");
+    }
+
+    #[test]
+    fn whoever_wants_room_is_told_when_there_is_some() {
+        let state = BoxState::new(());
+        state.want_room();
+        assert!(state.is_idle(), "wanting room is no event");
+        assert_eq!(state.notify(), Notified::Plan);
+        // SAFETY: the task came from the notification above.
+        let turn = unsafe { state.start() };
+        assert!(matches!(turn.end(false, false), End::Idle), "there is no room to tell of");
+        assert_eq!(state.notify(), Notified::Plan);
+        // SAFETY: the task came from the notification above.
+        let turn = unsafe { state.start() };
+        let End::Room(turn) = turn.end(false, true) else { panic!("the producer was not told") };
+        assert!(matches!(turn.end(false, false), End::Idle));
     }
 }

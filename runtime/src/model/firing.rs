@@ -1,8 +1,8 @@
 //! A firing: one call of a box's processing method, and all that the runtime does around it.
 //!
 //! Invariants: a box is fired only with nothing staged, so that one push on each output always succeeds; an envelope
-//! that found an edge full is staged at its producer, one firing's worth at most, and the edge is marked `wanted`
-//! under its lock, so that the consumer that makes room tells the producer.
+//! that found an edge full is staged at its producer, one firing's worth at most, and the consumer that makes room
+//! tells the producer: for a shared edge by a mark under its lock, else by a flag of the consumer's run state.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
+use super::box_state::{End, Notified};
+use super::clock::Sampled;
 use super::edge::{Closing, Offered};
 use super::{Model, add};
 use crate::envelope::Envelope;
 use crate::operator::{BoxError, Cancelled, Context, Flow, Host, Mode, Operator, Problem, Pushed};
 use crate::prepare::panic_message;
 use crate::request::RequestError;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 
 /// Results of an ordered copy that may wait for older ones, per copy of the box.
 const REORDER_INPUTS_PER_COPY: usize = 2;
@@ -43,6 +45,16 @@ impl Woken {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Takes the box that was told of an input first.
+    pub(crate) fn take_first_input(&mut self) -> Option<usize> {
+        let place = self.list.iter().position(|(_, by)| *by == WokenBy::Input)?;
+        Some(self.list.remove(place).0)
     }
 
     pub(crate) fn drain(&mut self) -> impl DoubleEndedIterator<Item = (usize, WokenBy)> + '_ {
@@ -82,6 +94,9 @@ pub(super) struct Running {
     closed_inputs: Vec<bool>,
     merge_turn: usize,
     finishing: bool,
+    /// Whether the firing took anything.
+    made_room: bool,
+    clock: Sampled,
     /// By output: the schema that was last found to fit.
     schemas: Vec<Option<SchemaRef>>,
 }
@@ -96,6 +111,8 @@ impl Running {
             closed_inputs: vec![false; inputs],
             merge_turn: 0,
             finishing: false,
+            made_room: false,
+            clock: Sampled::default(),
             schemas: Vec::new(),
         }
     }
@@ -109,43 +126,78 @@ enum Step {
 }
 
 impl Model {
-    /// Fires a box; the caller holds its task. New tasks stand on the list, each with its token.
-    pub(crate) fn fire(
+    /// Fires a box. New tasks stand on the list; their tokens are the caller's to take.
+    ///
+    /// # Safety
+    /// The caller holds the box's task, as [`super::box_state::BoxState::start`] wants it.
+    #[expect(unsafe_code, reason = "the caller vouches for the task")]
+    pub(crate) unsafe fn fire(
         self: &Arc<Self>,
         cell_idx: usize,
         detacher: &mut dyn Detacher,
         woken: &mut Woken,
     ) -> After {
         let cell = &self.boxes[cell_idx];
-        cell.state.start();
-        let begun_ns = self.now_ns();
-        let blocked_before_ns = cell.counters.blocked_ns.load(Ordering::Relaxed);
-        add(&cell.counters.waiting_ns, begun_ns.saturating_sub(cell.planned_ns.load(Ordering::Relaxed)));
-        let mut running = cell.running.lock();
-        let step = match running.as_mut() {
-            Some(running) => self.step(cell_idx, running, detacher, woken),
-            None => Step::Done,
+        // SAFETY: the caller's contract.
+        let mut turn = unsafe { cell.state.start() };
+        let Some(running) = turn.as_mut() else {
+            turn.done();
+            return After::Ended;
         };
-        drop(running);
-        let ended_ns = self.now_ns();
-        cell.planned_ns.store(ended_ns, Ordering::Relaxed);
-        let blocked_ns = cell.counters.blocked_ns.load(Ordering::Relaxed) - blocked_before_ns;
-        add(&cell.counters.busy_ns, ended_ns.saturating_sub(begun_ns).saturating_sub(blocked_ns));
-        match step {
-            Step::Done => {
-                cell.state.done();
-                After::Ended
-            }
-            Step::Again => {
-                cell.state.finish(true);
-                After::Again(WokenBy::Room)
-            }
-            Step::Idle if cell.state.finish(false) => {
-                let source = cell.inputs.iter().all(|port| port.edges.is_empty());
-                After::Again(if source { WokenBy::Room } else { WokenBy::Input })
-            }
-            Step::Idle => After::Ended,
+        let timed = running.clock.begin(self, cell);
+        let step = self.step(cell_idx, running, detacher, woken);
+        if let Some(timed) = timed {
+            running.clock.end(self, cell, timed);
         }
+        let mut made_room = std::mem::take(&mut running.made_room);
+        if let Step::Done = step {
+            if turn.done() {
+                // Perhaps of a closing, while something was put on the edge: nobody else will look there.
+                self.reap_closed(cell_idx, woken);
+            }
+            return After::Ended;
+        }
+        let again = matches!(step, Step::Again);
+        loop {
+            match turn.end(again, made_room) {
+                End::Idle => return After::Ended,
+                End::Again if again => return After::Again(WokenBy::Room),
+                End::Again => {
+                    return After::Again(if cell.is_source { WokenBy::Room } else { WokenBy::Input });
+                }
+                End::Room(back) => {
+                    turn = back;
+                    made_room = false;
+                    self.tell_of_room(cell_idx, woken);
+                }
+            }
+        }
+    }
+
+    /// Tells the producers that wait for room on the edges of a box.
+    fn tell_of_room(&self, cell_idx: usize, woken: &mut Woken) {
+        for edge in self.boxes[cell_idx].inputs.iter().flat_map(|port| &port.edges) {
+            let edge = &self.edges[*edge];
+            if edge.take_wanted() {
+                for producer in &edge.producers {
+                    self.notify(*producer, WokenBy::Room, woken);
+                }
+            }
+        }
+    }
+
+    /// Drops what was put on edges that were closed at the same time. True when all outputs are closed.
+    fn reap_closed(&self, cell_idx: usize, woken: &mut Woken) -> bool {
+        let mut all = true;
+        for edge in self.boxes[cell_idx].outputs.iter().flatten() {
+            let edge = &self.edges[*edge];
+            if !edge.is_closed() {
+                all = false;
+            } else if edge.has_waiting() && edge.reap(&self.ledger) {
+                self.notify_budget(woken);
+            }
+        }
+        all
     }
 
     fn step(
@@ -165,8 +217,7 @@ impl Model {
         if running.finishing {
             return self.finish(cell_idx, running, woken);
         }
-        let unread = |edges: &Vec<usize>| edges.iter().all(|edge| self.edges[*edge].is_closed());
-        if !cell.outputs.is_empty() && cell.outputs.iter().all(unread) {
+        if self.reap_closed(cell_idx, woken) && !cell.outputs.is_empty() {
             running.finishing = true;
             return self.finish(cell_idx, running, woken);
         }
@@ -180,7 +231,7 @@ impl Model {
             }
         }
         add(&cell.counters.firings, 1);
-        let Running { operator, sides, staged, closed_inputs, merge_turn, schemas, .. } = running;
+        let Running { operator, sides, staged, closed_inputs, merge_turn, made_room, schemas, .. } = running;
         let mut firing = Firing {
             model: self,
             cell_idx,
@@ -190,12 +241,13 @@ impl Model {
             staged,
             closed_inputs,
             merge_turn,
+            made_room,
             schemas,
             progressed: false,
             sequence: None,
             results: VecDeque::new(),
         };
-        let mut context = Context::new(self.planned(cell_idx).spec, &mut firing);
+        let mut context = Context::new(cell.spec, &mut firing);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
         let Firing { progressed, sequence, results, .. } = firing;
         let name = || self.box_name(cell_idx).to_owned();
@@ -349,9 +401,12 @@ impl Model {
                 // This copy may be the only one that was told of what waits.
                 Closing::Left => self.notify_one_consumer(*edge_idx, woken),
                 Closing::Others => {}
-                Closing::Closed { freed } => {
+                Closing::Closed { mut freed } => {
                     for producer in &edge.producers {
-                        self.notify(*producer, WokenBy::Room, woken);
+                        if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
+                            // It has seen nothing of the closing: what it put there meanwhile is left to this box.
+                            freed |= edge.reap(&self.ledger);
+                        }
                     }
                     if freed {
                         self.notify_budget(woken);
@@ -363,7 +418,13 @@ impl Model {
 
     /// Offers an envelope to an edge and tells one consumer. Gives it back when there is no room.
     fn offer(&self, edge_idx: usize, envelope: Envelope, woken: &mut Woken) -> Option<Envelope> {
-        match self.edges[edge_idx].offer(envelope, &self.ledger) {
+        let edge = &self.edges[edge_idx];
+        let want_room = || {
+            for consumer in &edge.consumers {
+                self.boxes[*consumer].state.want_room();
+            }
+        };
+        match edge.offer(envelope, &self.ledger, want_room) {
             Offered::Taken => {
                 self.notify_one_consumer(edge_idx, woken);
                 None
@@ -381,9 +442,7 @@ impl Model {
             self.notify(only, WokenBy::Input, woken);
             return;
         }
-        let first = edge.turn.fetch_add(1, Ordering::Relaxed);
-        let free = edge.find_open(first, |copy| self.boxes[copy].state.is_idle());
-        if let Some(copy) = free.or_else(|| edge.find_open(first, |_| true)) {
+        if let Some(copy) = edge.find_open(|copy| self.boxes[copy].state.is_idle()) {
             // Whatever it does now, it looks at the edge before it waits; or it closes it, and tells another.
             self.notify(copy, WokenBy::Input, woken);
         }
@@ -391,7 +450,7 @@ impl Model {
 
     /// Tells the producers that wait for the request's budget.
     fn notify_budget(&self, woken: &mut Woken) {
-        for edge in self.edges.iter().filter(|edge| edge.state().wanted) {
+        for edge in self.edges.iter().filter(|edge| edge.is_wanted()) {
             for producer in &edge.producers {
                 self.notify(*producer, WokenBy::Room, woken);
             }
@@ -409,6 +468,7 @@ struct Firing<'a> {
     staged: &'a mut VecDeque<(usize, Envelope)>,
     closed_inputs: &'a mut Vec<bool>,
     merge_turn: &'a mut usize,
+    made_room: &'a mut bool,
     schemas: &'a mut Vec<Option<SchemaRef>>,
     progressed: bool,
     /// The input that an ordered copy has taken in this firing.
@@ -440,6 +500,7 @@ impl Host for Firing<'_> {
             let edge_idx = port.edges[place];
             let Some(popped) = model.edges[edge_idx].pop(&model.ledger) else { continue };
             *self.merge_turn = place + 1;
+            *self.made_room = true;
             self.progressed = true;
             self.sequence = Some(popped.sequence);
             add(&cell.counters.rows_in, popped.envelope.rows() as u64);
@@ -485,7 +546,7 @@ impl Host for Firing<'_> {
     fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
         let model = self.model;
         let cell = &model.boxes[self.cell_idx];
-        let port = &model.planned(self.cell_idx).spec.outputs[output];
+        let port = &cell.spec.outputs[output];
         let edges = &cell.outputs[output];
         let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
         if self.schemas.len() <= output {
@@ -510,13 +571,14 @@ impl Host for Firing<'_> {
             return Ok(Pushed::Sent);
         }
         let mut sent = false;
-        for edge in edges {
-            if model.edges[*edge].is_closed() {
-                continue;
-            }
+        // The last edge gets the envelope itself: most outputs feed one, and a copy costs as much as a hop.
+        let mut envelope = Some(envelope);
+        for (nth, edge) in edges.iter().enumerate() {
+            let copy = if nth + 1 == edges.len() { envelope.take() } else { envelope.clone() };
+            let Some(copy) = copy.filter(|_| !model.edges[*edge].is_closed()) else { continue };
             sent = true;
-            if let Some(envelope) = model.offer(*edge, envelope.clone(), self.woken) {
-                self.staged.push_back((*edge, envelope));
+            if let Some(copy) = model.offer(*edge, copy, self.woken) {
+                self.staged.push_back((*edge, copy));
             }
         }
         Ok(if sent { Pushed::Sent } else { Pushed::Closed })
@@ -527,7 +589,7 @@ impl Host for Firing<'_> {
     }
 
     fn hint(&self, hint: usize, query: u32) -> f64 {
-        let join = self.model.planned(self.cell_idx).spec.hints_read[hint].join;
+        let join = self.cell().spec.hints_read[hint].join;
         let cells = self.cell().hints_read[hint].iter().map(|cell| self.model.hints[*cell].get(query));
         cells.fold(join.bottom(), |a, b| join.join(a, b))
     }
@@ -536,8 +598,7 @@ impl Host for Firing<'_> {
         let model = self.model;
         let cell = &model.hints[model.boxes[self.cell_idx].hints_written[hint]];
         if cell.join(query, value) {
-            // Pairs with the SeqCst accesses of the readers' states: a reader that is told sees the value.
-            fence(Ordering::SeqCst);
+            // Telling a reader releases the value to it.
             for reader in &cell.readers {
                 model.notify(*reader, WokenBy::Room, self.woken);
             }
@@ -547,6 +608,10 @@ impl Host for Firing<'_> {
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
         if self.model.is_stopping() {
             return Err(Cancelled);
+        }
+        // The closure may take long, and producers must not wait for it.
+        if *self.made_room && self.cell().state.take_wanted() {
+            self.model.tell_of_room(self.cell_idx, self.woken);
         }
         let begun_ns = self.model.now_ns();
         let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);

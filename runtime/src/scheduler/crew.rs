@@ -197,6 +197,7 @@ impl Crew {
             return;
         }
         let Some(held) = slot else { return };
+        held.shelve();
         self.end_search(held, any_work);
         // Somebody else may have served the last one: the slot leaves its place only with a receiver.
         let Some(receiver) = self.pool.lock().pass_to_attaching(own) else { return };

@@ -9,8 +9,7 @@ use crate::model::Model;
 use crate::request::RequestId;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-/// One planned execution of one box.
-#[derive(Clone)]
+/// One planned execution of one box: the right to fire it, so it is not to be cloned.
 pub(crate) struct Task {
     pub(crate) model: Arc<Model>,
     pub(crate) cell: usize,

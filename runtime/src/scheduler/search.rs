@@ -23,18 +23,21 @@ const TICKS_PER_FAIR_LOOK: u32 = 61;
 impl Scheduler {
     /// The next task of a slot, or nothing when every place was empty.
     pub(super) fn next_task(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
-        let task = self.look(slot)?;
-        slot.ticks = slot.ticks.wrapping_add(1);
+        let fair = slot.ticks >= TICKS_PER_FAIR_LOOK;
+        slot.ticks = if fair { 0 } else { slot.ticks + 1 };
+        if !fair && let Some(task) = slot.next.take() {
+            return Some(task);
+        }
+        slot.shelve();
+        let task = self.look(slot, fair)?;
         self.crew.end_search(slot, || self.any_work());
         Some(task)
     }
 
-    fn look(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
+    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Task> {
         let counters = &self.slots[slot.idx].counters;
         let queues = &self.queues[slot.node];
-        if slot.ticks % TICKS_PER_FAIR_LOOK == TICKS_PER_FAIR_LOOK - 1
-            && let Some(task) = queues.pop()
-        {
+        if fair && let Some(task) = queues.pop() {
             count(&counters.from_node);
             self.crew.publish_left(slot);
             return Some(task);
@@ -101,6 +104,7 @@ impl Scheduler {
         debug_assert_eq!(model.home.load(Ordering::Relaxed), HOMELESS);
         model.home.store(slot.node, Ordering::Relaxed);
         let mut woken = model.start();
+        model.take_tokens(woken.len());
         for (cell, _) in woken.drain() {
             self.queues[slot.node].push(Task { model: Arc::clone(&model), cell });
         }
@@ -122,6 +126,7 @@ impl Scheduler {
                 self.requests.lock().remove(&model.id());
                 self.deadlines.remove(model.id());
             }
+            model.take_tokens(woken.len());
             for (cell, _) in woken.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });
             }

@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     pub(crate) node: usize,
     /// Last in, first out at the owner's end; thieves take the oldest task.
     pub(crate) deque: Deque<Task>,
+    /// What its holder runs next: the first task that its last firing made, known to nobody else.
+    pub(crate) next: Option<Task>,
     /// Whether the node counts it as searching.
     pub(crate) searching: bool,
     /// Tasks taken since the request queue was last looked at first.
@@ -35,9 +37,17 @@ impl Slot {
             idx,
             node,
             deque: Deque::new_lifo(),
+            next: None,
             searching: false,
             ticks: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
+        }
+    }
+
+    /// Puts the next task where others find it: something else comes first.
+    pub(crate) fn shelve(&mut self) {
+        if let Some(task) = self.next.take() {
+            self.deque.push(task);
         }
     }
 

@@ -9,8 +9,8 @@ use super::crew::GivenAway;
 use super::queues::Task;
 use super::slot::{Message, Seat, Slot};
 use super::tracing::Blocked;
-use super::{Scheduler, count};
-use crate::model::{After, Detacher, Model, Woken, WokenBy};
+use super::{Scheduler, count, count_own};
+use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::Cancelled;
 use crate::sync::Ordering;
 use crate::topology::pin_current_thread;
@@ -24,11 +24,13 @@ pub(super) struct Worker {
     pub(super) number: usize,
     /// When the part of a firing that runs now began on this slot, where a trace is asked for.
     pub(super) part_begun: Option<Instant>,
+    /// Empty between tasks; it keeps its memory.
+    woken: Woken,
 }
 
 impl Worker {
     pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat, number: usize) -> Self {
-        Self { scheduler, seat, slot: None, pinned: None, number, part_begun: None }
+        Self { scheduler, seat, slot: None, pinned: None, number, part_begun: None, woken: Woken::default() }
     }
 
     /// The thread's life.
@@ -41,7 +43,7 @@ impl Worker {
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else { continue };
             if let Some(task) = scheduler.next_task(slot) {
-                self.run_task(task);
+                self.run_task(&scheduler, task);
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
                 scheduler.crew.rest(slot, &self.seat, any_work);
@@ -74,8 +76,7 @@ impl Worker {
         self.slot = Some(slot);
     }
 
-    fn run_task(&mut self, mut task: Task) {
-        let scheduler = Arc::clone(&self.scheduler);
+    fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task) {
         let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
@@ -89,15 +90,15 @@ impl Worker {
                 Admission::Later => return,
             }
         }
-        let Task { model, cell } = task;
+        let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
         self.part_begun = scheduler.traced.then(Instant::now);
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
-        count(&scheduler.slots[slot_idx].counters.tasks);
-        let mut woken = Woken::default();
-        let after = model.fire(cell, self, &mut woken);
+        count_own(&scheduler.slots[slot_idx].counters.tasks);
+        let mut woken = std::mem::take(&mut self.woken);
+        let after = self.fire(&task, &mut woken);
         if scheduler.traced {
-            self.trace_part(&model, cell, Instant::now());
+            self.trace_part(model, cell, Instant::now());
         }
         // A permit that the firing did not use goes back before the box's next task can be seen.
         if let Some(class) = &class
@@ -105,21 +106,21 @@ impl Worker {
         {
             scheduler.release_permit(class);
         }
-        if let Some(slot) = &self.slot {
-            scheduler.plan(slot, &model, &mut woken);
-            match after {
-                After::Again(WokenBy::Input) => {
-                    scheduler.plan_immediate(slot, Task { model: Arc::clone(&model), cell })
-                }
-                After::Again(WokenBy::Room) => {
-                    scheduler.plan_regular(Task { model: Arc::clone(&model), cell })
-                }
-                After::Ended => scheduler.release(&model),
-            }
+        let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
+        if let Some(slot) = &mut self.slot {
+            scheduler.plan_after(slot, task, after, &mut woken);
         }
-        if !was_stopping && model.is_stopping() {
+        self.woken = woken;
+        if let Some(model) = stopped {
             scheduler.drain_waiters(&model);
         }
+    }
+
+    #[expect(unsafe_code, reason = "the worker vouches for its task")]
+    fn fire(&mut self, task: &Task, woken: &mut Woken) -> After {
+        // SAFETY: a `Task` is made for each box that a notification or the end of a firing has given one, and is moved
+        // through queues that synchronise until it is here; nothing clones it.
+        unsafe { task.model.fire(task.cell, self, woken) }
     }
 
     /// Gives the slot away before blocking; it comes back when the thread cap is reached.
@@ -189,7 +190,7 @@ impl Detacher for Worker {
         let scheduler = Arc::clone(&self.scheduler);
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
-        scheduler.plan(slot, model, woken);
+        scheduler.plan_before_blocking(slot, model, woken);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {

@@ -1,0 +1,73 @@
+//! Which firings are timed: all of them, until those of a box are shorter than reading the clock is worth.
+//!
+//! Invariant: a firing longer than [`SHORT_NS`] is missed only behind [`STREAK`] short ones in a row, and then counts as
+//! one of them. Those that are not timed count as the shorter of the two timed ones around them.
+
+use super::{BoxCell, Model, add};
+use crate::sync::Ordering;
+
+/// A firing shorter than this is short: reading the clock around it costs more than a tenth of it.
+const SHORT_NS: u64 = 1_000;
+/// So many short firings in a row, and most of the following are not timed.
+const STREAK: u32 = 8;
+/// At least so many are left out then; a few more or less, so that no pattern of a box falls into step.
+const LEFT_OUT: u32 = 28;
+
+/// The clock of one box.
+#[derive(Default)]
+pub(super) struct Sampled {
+    /// Firings that will not be timed, and that were not since the last one that was.
+    left: u32,
+    left_out: u32,
+    streak: u32,
+    busy_ns: u64,
+    waiting_ns: u64,
+    random: u32,
+}
+
+/// A firing that is timed.
+pub(super) struct Timed {
+    begun_ns: u64,
+    blocked_before_ns: u64,
+}
+
+impl Sampled {
+    /// A firing begins.
+    pub(super) fn begin(&mut self, model: &Model, cell: &BoxCell) -> Option<Timed> {
+        if self.left > 0 {
+            self.left -= 1;
+            self.left_out += 1;
+            // The next one's wait is measured from its planning on.
+            if self.left == 0 {
+                cell.timed.store(true, Ordering::Relaxed);
+            }
+            return None;
+        }
+        let begun_ns = model.now_ns();
+        let planned_ns = cell.planned_ns.load(Ordering::Relaxed);
+        let waiting_ns = if planned_ns == 0 { 0 } else { begun_ns.saturating_sub(planned_ns) };
+        let left_out_ns = u64::from(self.left_out) * waiting_ns.min(self.waiting_ns);
+        add(&cell.counters.waiting_ns, waiting_ns + left_out_ns);
+        self.waiting_ns = waiting_ns;
+        Some(Timed { begun_ns, blocked_before_ns: cell.counters.blocked_ns.load(Ordering::Relaxed) })
+    }
+
+    /// A timed firing ends.
+    pub(super) fn end(&mut self, model: &Model, cell: &BoxCell, timed: Timed) {
+        let ended_ns = model.now_ns();
+        let blocked_ns = cell.counters.blocked_ns.load(Ordering::Relaxed) - timed.blocked_before_ns;
+        let busy_ns = ended_ns.saturating_sub(timed.begun_ns).saturating_sub(blocked_ns);
+        let left_out_ns = u64::from(self.left_out) * busy_ns.min(self.busy_ns);
+        add(&cell.counters.busy_ns, busy_ns + left_out_ns);
+        self.busy_ns = busy_ns;
+        self.left_out = 0;
+        self.streak = if busy_ns + blocked_ns < SHORT_NS { self.streak + 1 } else { 0 };
+        // The box may be planned again before anybody tells it: it waits from now on.
+        cell.planned_ns.store(ended_ns, Ordering::Relaxed);
+        if self.streak >= STREAK {
+            self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            self.left = LEFT_OUT + (self.random >> 29);
+            cell.timed.store(false, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! An unbounded queue between one producer and one consumer, without locked instructions.
+//!
+//! Items stand in blocks that are linked. Invariants: the producer alone writes `made`, `last` and the places from
+//! `made` on; the consumer alone writes `taken`, `first` and the places below `made`. An item belongs to the
+//! consumer from the moment that `made` says so.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
+
+/// Items in a block. Small: a queue that is mostly empty goes round two blocks, and they should stay in the cache.
+const BLOCK: usize = 8;
+
+struct Block<T> {
+    places: [UnsafeCell<MaybeUninit<T>>; BLOCK],
+    next: UnsafeCell<*mut Block<T>>,
+}
+
+impl<T> Block<T> {
+    fn new() -> *mut Self {
+        Box::into_raw(Box::new(Self {
+            places: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+            next: UnsafeCell::new(ptr::null_mut()),
+        }))
+    }
+}
+
+/// What one side writes, on a cache line of its own.
+#[repr(align(64))]
+struct Side<T> {
+    count: AtomicUsize,
+    block: UnsafeCell<*mut Block<T>>,
+}
+
+/// The queue. Its two sides are trusted: see the contracts of [`Queue::push`] and [`Queue::pop`].
+pub(crate) struct Queue<T> {
+    producer: Side<T>,
+    consumer: Side<T>,
+    /// A block that the consumer has emptied, for the producer.
+    spare: AtomicPtr<Block<T>>,
+}
+
+// SAFETY: items move from one thread to the other, published by `made`; the blocks are reached as the invariants say.
+#[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
+unsafe impl<T: Send> Send for Queue<T> {}
+// SAFETY: as above; shared references give only counts, everything else needs the contracts of the sides.
+#[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
+unsafe impl<T: Send> Sync for Queue<T> {}
+
+#[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        let block = Block::new();
+        let side = || Side { count: AtomicUsize::new(0), block: UnsafeCell::new(block) };
+        Self { producer: side(), consumer: side(), spare: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Items put in so far.
+    pub(crate) fn made(&self) -> usize {
+        self.producer.count.load(Ordering::Acquire)
+    }
+
+    /// Items taken so far. Whoever reads it sees what the consumer did before.
+    pub(crate) fn taken(&self) -> usize {
+        self.consumer.count.load(Ordering::Acquire)
+    }
+
+    /// Items inside. Exact for either side as to what it does itself.
+    pub(crate) fn len(&self) -> usize {
+        // In this order, so that it is never below zero.
+        let taken = self.taken();
+        self.made().wrapping_sub(taken)
+    }
+
+    /// Puts an item in.
+    ///
+    /// # Safety
+    /// The caller is the only producer now, and sees what the producers before it did.
+    pub(crate) unsafe fn push(&self, item: T) {
+        let made = self.producer.count.load(Ordering::Relaxed);
+        let place = made % BLOCK;
+        if place == 0 && made > 0 {
+            // Acquire: the consumer has read all of it.
+            let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
+            let next = if spare.is_null() { Block::new() } else { spare };
+            // SAFETY: `last` is a block of this queue and no consumer goes beyond its end before `made` says so; the
+            // new block is nobody else's yet.
+            self.producer.block.with_mut(|last| unsafe {
+                (**last).next.with_mut(|link| *link = next);
+                *last = next;
+            });
+        }
+        // SAFETY: the place is not the consumer's before the store below.
+        self.producer.block.with(|last| unsafe {
+            (**last).places[place].with_mut(|place| (*place).write(item));
+        });
+        // Release: the item, and the block that it stands in, come before.
+        self.producer.count.store(made.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Takes the oldest item, with its number from 0.
+    ///
+    /// # Safety
+    /// The caller is the only consumer now, and sees what the consumers before it did.
+    pub(crate) unsafe fn pop(&self) -> Option<(usize, T)> {
+        let taken = self.consumer.count.load(Ordering::Relaxed);
+        // Acquire: pairs with the release in `push`.
+        if self.producer.count.load(Ordering::Acquire) == taken {
+            return None;
+        }
+        let place = taken % BLOCK;
+        if place == 0 && taken > 0 {
+            // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
+            let emptied = self.consumer.block.with_mut(|first| unsafe {
+                let emptied = *first;
+                *first = (*emptied).next.with(|link| *link);
+                emptied
+            });
+            // Release: pairs with the swap in `push`.
+            let before = self.spare.swap(emptied, Ordering::AcqRel);
+            if !before.is_null() {
+                // SAFETY: whoever takes a block out of `spare` owns it.
+                drop(unsafe { Box::from_raw(before) });
+            }
+        }
+        // SAFETY: the item was published, and is taken once: `taken` only grows.
+        let item = self
+            .consumer
+            .block
+            .with(|first| unsafe { (**first).places[place].with(|place| (*place).assume_init_read()) });
+        self.consumer.count.store(taken.wrapping_add(1), Ordering::Release);
+        Some((taken, item))
+    }
+}
+
+impl<T> Drop for Queue<T> {
+    #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
+    fn drop(&mut self) {
+        // SAFETY: nobody else can reach the queue any more.
+        while unsafe { self.pop() }.is_some() {}
+        // Empty, both sides stand at the same block: the one of the last item.
+        // SAFETY: as above.
+        let block = self.consumer.block.with(|first| unsafe { *first });
+        let spare = self.spare.load(Ordering::Acquire);
+        for block in [block, spare].into_iter().filter(|block| !block.is_null()) {
+            // SAFETY: the two are distinct, and nobody else's.
+            drop(unsafe { Box::from_raw(block) });
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(unsafe_code, reason = "tests are the only producer and the only consumer")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn items_come_out_in_order_once() {
+        // Long enough to go round the blocks a few times, and to fill several at once.
+        let queue = Queue::new();
+        let (mut made, mut taken) = (0, 0);
+        for (pushes, pops) in [(3, 5), (20, 7), (0, 30), (8, 8), (1, 1), (40, 2)] {
+            for _ in 0..pushes {
+                // SAFETY: one thread.
+                unsafe { queue.push(Arc::new(made)) };
+                made += 1;
+            }
+            for _ in 0..pops {
+                // SAFETY: one thread.
+                let Some((nth, item)) = (unsafe { queue.pop() }) else { break };
+                assert_eq!((nth, *item), (taken, taken));
+                taken += 1;
+            }
+            assert_eq!(queue.len(), made - taken);
+        }
+        assert_eq!(queue.len(), 38);
+    }
+
+    #[test]
+    fn what_is_left_is_dropped_once() {
+        let item = Arc::new(());
+        for left in [0, 1, 7, 8, 9, 16, 17, 40] {
+            let queue = Queue::new();
+            for _ in 0..left {
+                // SAFETY: one thread.
+                unsafe { queue.push(Arc::clone(&item)) };
+            }
+            assert_eq!(Arc::strong_count(&item), left + 1);
+            drop(queue);
+            assert_eq!(Arc::strong_count(&item), 1);
+        }
+    }
+
+    #[test]
+    fn two_threads_hand_over_all_items() {
+        let queue = Arc::new(Queue::new());
+        let items = if cfg!(miri) { 100 } else { 100_000 };
+        let consumer = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                let mut next = 0;
+                while next < items {
+                    // SAFETY: this thread alone takes.
+                    match unsafe { queue.pop() } {
+                        Some((_, item)) => {
+                            assert_eq!(item, Box::new(next));
+                            next += 1;
+                        }
+                        None => std::thread::yield_now(),
+                    }
+                }
+            })
+        };
+        for item in 0..items {
+            // SAFETY: this thread alone puts.
+            unsafe { queue.push(Box::new(item)) };
+        }
+        consumer.join().unwrap();
+        assert_eq!(queue.len(), 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! An edge with copies on either side, under one lock.
+//!
+//! Invariants: it has ended when all its producers have, and is closed when all its consumers have closed it; an
+//! envelope that came before a closing is seen by it.
+
+use std::collections::VecDeque;
+
+use super::{Closing, Offered, Popped};
+use crate::envelope::Envelope;
+use crate::model::ledger::Ledger;
+use crate::request::EdgeState;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+struct Inner {
+    queue: VecDeque<Envelope>,
+    state: EdgeState,
+    producers_open: usize,
+    /// The consumers that have not closed it.
+    consumers_open: Vec<usize>,
+    sequence: u64,
+}
+
+/// See the module.
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+    /// Follows the queue's length, so that an idle look needs no lock.
+    waiting: AtomicUsize,
+}
+
+impl Shared {
+    pub(super) fn new(
+        producers: usize,
+        consumers: Vec<usize>,
+        envelopes_max: usize,
+        bytes_max: usize,
+    ) -> Self {
+        let inner = Inner {
+            queue: VecDeque::new(),
+            state: EdgeState { envelopes_max, bytes_max, ..EdgeState::default() },
+            producers_open: producers,
+            consumers_open: consumers,
+            sequence: 0,
+        };
+        Self { inner: Mutex::new(inner), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Offers an envelope; the ledger is the request's budget.
+    pub(super) fn offer(&self, envelope: Envelope, ledger: &Ledger) -> Offered {
+        let mut inner = self.inner.lock();
+        if inner.state.closed {
+            return Offered::Closed;
+        }
+        let bytes = envelope.bytes();
+        let fits = inner.state.envelopes < inner.state.envelopes_max
+            && inner.state.bytes.saturating_add(bytes) <= inner.state.bytes_max;
+        if !(inner.queue.is_empty() || fits && ledger.has_room()) {
+            inner.state.wanted = true;
+            inner.state.refusals += 1;
+            return Offered::Full(envelope);
+        }
+        ledger.charge(&envelope);
+        let state = &mut inner.state;
+        state.envelopes += 1;
+        state.bytes += bytes;
+        state.envelopes_high = state.envelopes_high.max(state.envelopes);
+        state.bytes_high = state.bytes_high.max(state.bytes);
+        state.envelopes_total += 1;
+        state.rows_total += envelope.rows() as u64;
+        inner.queue.push_back(envelope);
+        self.waiting.store(inner.queue.len(), Ordering::Release);
+        Offered::Taken
+    }
+
+    /// Takes the oldest envelope.
+    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut inner = self.inner.lock();
+        let envelope = inner.queue.pop_front()?;
+        inner.state.envelopes -= 1;
+        inner.state.bytes -= envelope.bytes();
+        let freed = ledger.release(&envelope);
+        let sequence = inner.sequence;
+        inner.sequence += 1;
+        self.waiting.store(inner.queue.len(), Ordering::Release);
+        let wanted = std::mem::take(&mut inner.state.wanted);
+        Some(Popped { envelope, sequence, wanted, freed, more: !inner.queue.is_empty() })
+    }
+
+    /// Whether an envelope waits.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether nothing waits and nothing will come.
+    pub(super) fn is_ended(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.state.closed || (inner.state.ended && inner.queue.is_empty())
+    }
+
+    /// Whether all producers have ended, with or without envelopes still waiting.
+    pub(super) fn has_end(&self) -> bool {
+        self.inner.lock().state.ended
+    }
+
+    /// Whether all consumers have closed it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.inner.lock().state.closed
+    }
+
+    /// One producer has ended. True when it was the last: the consumers must be told.
+    pub(super) fn end(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.producers_open -= 1;
+        inner.state.ended = inner.producers_open == 0;
+        inner.state.ended
+    }
+
+    /// One consumer has closed it. Under the lock of `offer`: an envelope that came before waits and is seen here,
+    /// the producer of a later one sees that this consumer has gone.
+    pub(super) fn close(&self, consumer: usize, ledger: &Ledger) -> Closing {
+        let (dropped, freed) = {
+            let mut inner = self.inner.lock();
+            inner.consumers_open.retain(|other| *other != consumer);
+            if !inner.consumers_open.is_empty() {
+                return if inner.queue.is_empty() { Closing::Others } else { Closing::Left };
+            }
+            inner.state.closed = true;
+            self.empty(&mut inner, ledger)
+        };
+        // Freed outside the lock: dropping columns may run foreign code.
+        drop(dropped);
+        Closing::Closed { freed }
+    }
+
+    /// The first consumer, from the `nth` on in turn, that has not closed it and fits.
+    pub(super) fn find_open(&self, nth: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let inner = self.inner.lock();
+        let (before, from) = inner.consumers_open.split_at(nth % inner.consumers_open.len().max(1));
+        from.iter().chain(before).copied().find(|consumer| fits(*consumer))
+    }
+
+    /// Drops what waits; the request is over.
+    pub(super) fn clear(&self, ledger: &Ledger) {
+        let dropped = self.empty(&mut self.inner.lock(), ledger);
+        drop(dropped);
+    }
+
+    /// Takes all that waits; the second is whether the request's budget has room again.
+    fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (VecDeque<Envelope>, bool) {
+        let mut freed = false;
+        for envelope in &inner.queue {
+            freed |= ledger.release(envelope);
+        }
+        inner.state.envelopes = 0;
+        inner.state.bytes = 0;
+        inner.state.wanted = false;
+        self.waiting.store(0, Ordering::Release);
+        (std::mem::take(&mut inner.queue), freed)
+    }
+
+    /// Doubles the bound that is reached, to end a stall.
+    pub(super) fn grow(&self) {
+        let state = &mut self.inner.lock().state;
+        if state.envelopes >= state.envelopes_max {
+            state.envelopes_max = state.envelopes_max.saturating_mul(2);
+        } else {
+            state.bytes_max = state.bytes_max.saturating_mul(2);
+        }
+        state.wanted = false;
+        state.grown += 1;
+    }
+
+    /// What it holds now.
+    pub(super) fn state(&self) -> EdgeState {
+        self.inner.lock().state
+    }
+}

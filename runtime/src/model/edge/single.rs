@@ -1,0 +1,199 @@
+//! An edge between one producer and one consumer, without locks.
+//!
+//! Invariants: it is offered to within a firing of its producer only, taken from and closed within a firing of its
+//! consumer only. Each side writes its own numbers. When the consumer has closed it, what is left inside belongs to
+//! the producer: it is told of the closing, or has finished before.
+
+use super::queue::Queue;
+use super::{Offered, Popped};
+use crate::envelope::Envelope;
+use crate::model::ledger::Ledger;
+use crate::request::EdgeState;
+use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering};
+
+/// See the module.
+pub(super) struct Single {
+    queue: Queue<Envelope>,
+    closed: AtomicBool,
+    ended: AtomicBool,
+    /// Whether the producer has staged an envelope for it.
+    wanted: AtomicBool,
+    envelopes_max: AtomicUsize,
+    bytes_max: AtomicUsize,
+    /// Bytes put in so far, and taken so far; their difference is what it holds.
+    bytes_made: AtomicUsize,
+    bytes_taken: AtomicUsize,
+    /// Written by the producer.
+    envelopes_high: AtomicUsize,
+    bytes_high: AtomicUsize,
+    rows_total: Counter,
+    refusals: Counter,
+    grown: AtomicUsize,
+}
+
+impl Single {
+    pub(super) fn new(envelopes_max: usize, bytes_max: usize) -> Self {
+        Self {
+            queue: Queue::new(),
+            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            envelopes_max: AtomicUsize::new(envelopes_max),
+            bytes_max: AtomicUsize::new(bytes_max),
+            bytes_made: AtomicUsize::new(0),
+            bytes_taken: AtomicUsize::new(0),
+            envelopes_high: AtomicUsize::new(0),
+            bytes_high: AtomicUsize::new(0),
+            rows_total: Counter::new(0),
+            refusals: Counter::new(0),
+            grown: AtomicUsize::new(0),
+        }
+    }
+
+    /// As [`super::Edge::offer`]; the caller fires the producer.
+    pub(super) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
+        if self.is_closed() {
+            return Offered::Closed;
+        }
+        if !self.fits(&envelope, ledger) {
+            // Before the look below: whoever makes room after that look sees this.
+            self.wanted.store(true, Ordering::Relaxed);
+            want_room();
+            if !self.fits(&envelope, ledger) {
+                self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                return Offered::Full(envelope);
+            }
+        }
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
+        }
+        ledger.charge(&envelope);
+        let bytes = self.bytes_made.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
+        self.bytes_made.store(bytes, Ordering::Release);
+        self.rows_total
+            .store(self.rows_total.load(Ordering::Relaxed) + envelope.rows() as u64, Ordering::Relaxed);
+        raise(&self.bytes_high, bytes.wrapping_sub(self.bytes_taken.load(Ordering::Relaxed)));
+        raise(&self.envelopes_high, self.queue.len() + 1);
+        self.push(envelope);
+        Offered::Taken
+    }
+
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    fn push(&self, envelope: Envelope) {
+        // SAFETY: within a firing of the only producer, of which one runs at a time.
+        unsafe { self.queue.push(envelope) };
+    }
+
+    fn fits(&self, envelope: &Envelope, ledger: &Ledger) -> bool {
+        // First the number taken, then the bytes: they are those of these envelopes, or of more.
+        let waiting = self.queue.len();
+        waiting == 0
+            || waiting < self.envelopes_max.load(Ordering::Relaxed)
+                && self.bytes().saturating_add(envelope.bytes()) <= self.bytes_max.load(Ordering::Relaxed)
+                && ledger.has_room()
+    }
+
+    fn bytes(&self) -> usize {
+        // In this order, so that it is never below zero.
+        let taken = self.bytes_taken.load(Ordering::Acquire);
+        self.bytes_made.load(Ordering::Acquire).wrapping_sub(taken)
+    }
+
+    /// As [`super::Edge::pop`]; the caller fires the consumer, or owns what it has left behind.
+    #[expect(unsafe_code, reason = "the queue trusts its consumer")]
+    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+        // SAFETY: within a firing of the only consumer, of which one runs at a time; or it has closed the edge, and
+        // this is the producer, or the end of the request.
+        let (sequence, envelope) = unsafe { self.queue.pop() }?;
+        let taken = self.bytes_taken.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
+        self.bytes_taken.store(taken, Ordering::Release);
+        let freed = ledger.release(&envelope);
+        Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false })
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.queue.len() > 0
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        // In this order: after the end nothing comes.
+        self.is_closed() || self.has_end() && !self.has_waiting()
+    }
+
+    pub(super) fn has_end(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    /// Takes the mark that the producer waits for room.
+    pub(super) fn take_wanted(&self) -> bool {
+        self.is_wanted() && self.wanted.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// The consumer closes it. True when the request's budget has room again.
+    pub(super) fn close(&self, ledger: &Ledger) -> bool {
+        let freed = self.empty(ledger);
+        // Release: what is left is the producer's from here on.
+        self.closed.store(true, Ordering::Release);
+        freed
+    }
+
+    /// Drops what waits. True when the request's budget has room again.
+    pub(super) fn empty(&self, ledger: &Ledger) -> bool {
+        let mut freed = false;
+        while let Some(popped) = self.pop(ledger) {
+            freed |= popped.freed;
+        }
+        freed
+    }
+
+    /// Doubles the bound that is reached; nothing of the request runs.
+    pub(super) fn grow(&self) {
+        let envelopes_max = self.envelopes_max.load(Ordering::Relaxed);
+        let (bound, before) = if self.queue.len() >= envelopes_max {
+            (&self.envelopes_max, envelopes_max)
+        } else {
+            (&self.bytes_max, self.bytes_max.load(Ordering::Relaxed))
+        };
+        bound.store(before.saturating_mul(2), Ordering::Relaxed);
+        self.wanted.store(false, Ordering::Relaxed);
+        self.grown.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn state(&self) -> EdgeState {
+        let read = |number: &AtomicUsize| number.load(Ordering::Relaxed);
+        EdgeState {
+            envelopes: self.queue.len(),
+            bytes: self.bytes(),
+            envelopes_max: read(&self.envelopes_max),
+            bytes_max: read(&self.bytes_max),
+            envelopes_high: read(&self.envelopes_high),
+            bytes_high: read(&self.bytes_high),
+            envelopes_total: self.queue.made() as u64,
+            rows_total: self.rows_total.load(Ordering::Relaxed),
+            wanted: self.is_wanted(),
+            refusals: self.refusals.load(Ordering::Relaxed),
+            ended: self.has_end(),
+            closed: self.is_closed(),
+            grown: read(&self.grown),
+        }
+    }
+}
+
+/// Raises a high-water mark that one side writes.
+fn raise(mark: &AtomicUsize, value: usize) {
+    if value > mark.load(Ordering::Relaxed) {
+        mark.store(value, Ordering::Relaxed);
+    }
+}
