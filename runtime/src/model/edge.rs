@@ -64,7 +64,6 @@ pub(crate) struct Edge {
 }
 
 // A model has as many as its plan has edges: the room in the smaller form does not matter, a pointer would.
-#[expect(clippy::large_enum_variant, reason = "the larger one is the one that is used most")]
 enum Form {
     Single(Single),
     Shared(Shared),
