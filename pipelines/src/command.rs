@@ -15,6 +15,7 @@ mod run;
 mod sample_images;
 mod schema;
 mod search;
+mod top;
 mod topology;
 
 use std::collections::BTreeMap;
@@ -55,6 +56,7 @@ enum Subcommands {
     Graph(graph::Arguments),
     Boxes(boxes::Arguments),
     Schema(schema::Arguments),
+    Top(top::Arguments),
     Topology(topology::Arguments),
     SampleImages(sample_images::Arguments),
 }
@@ -73,6 +75,7 @@ impl Subcommands {
             Self::Graph(arguments) => graph::run(catalog, arguments),
             Self::Boxes(arguments) => boxes::run(catalog, arguments),
             Self::Schema(arguments) => schema::run(catalog, arguments),
+            Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
         }

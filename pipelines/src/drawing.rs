@@ -1,12 +1,18 @@
 //! A drawing of a pipeline, broken ones too: what is missing or wrong is drawn as such.
 //!
 //! The three forms (mermaid, dot, svg) are written from one picture. Side inputs are told apart, hints are dashed,
-//! what is wrong is dashed and red. No name from the text can leave its quotes in any form.
+//! what is wrong is dashed and red. What a run measured can stand on it: the busiest box is filled, edges that were
+//! full are wide. No name from the text, or from a report, can leave its quotes in any form.
 
 mod mermaid;
 mod dot;
 mod layout;
+mod edge_labels;
+mod low_arrows;
 mod svg;
+#[cfg(test)]
+mod tests;
+pub mod measured;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +22,7 @@ use boxwork_runtime::plan::{BoxDeclaration, End, Place, Setting, Severity};
 
 use crate::pipeline::Loaded;
 
+pub use self::measured::{MeasuredBox, MeasuredEdge};
 pub use dot::dot;
 pub use mermaid::mermaid;
 pub use svg::svg;
@@ -50,6 +57,8 @@ pub struct DrawnBox {
     pub outputs: Vec<Port>,
     /// The resources that it uses, and its copies.
     pub notes: Vec<String>,
+    /// What a run measured of it.
+    pub measured: Option<MeasuredBox>,
 }
 
 /// Whether a box is as it should be.
@@ -89,6 +98,8 @@ pub struct Arrow {
     pub kind: ArrowKind,
     /// Whether it has a fault.
     pub wrong: bool,
+    /// What a run measured of it.
+    pub measured: Option<MeasuredEdge>,
 }
 
 /// What an arrow is.
@@ -186,6 +197,7 @@ impl Artist {
             inputs,
             outputs,
             notes,
+            measured: None,
         });
     }
 
@@ -203,6 +215,7 @@ impl Artist {
             inputs: Vec::new(),
             outputs: Vec::new(),
             notes: Vec::new(),
+            measured: None,
         });
         self.drawing.boxes.len() - 1
     }
@@ -213,7 +226,15 @@ impl Artist {
         let input = port(&mut self.drawing.boxes[to_idx].inputs, to.port.as_deref());
         let kind =
             if self.drawing.boxes[to_idx].inputs[input].side { ArrowKind::Side } else { ArrowKind::Stream };
-        self.drawing.arrows.push(Arrow { from: from_idx, output, to: to_idx, input, kind, wrong });
+        self.drawing.arrows.push(Arrow {
+            from: from_idx,
+            output,
+            to: to_idx,
+            input,
+            kind,
+            wrong,
+            measured: None,
+        });
     }
 
     fn hint(&mut self, from: &End, to: &End, wrong: bool) {
@@ -224,7 +245,15 @@ impl Artist {
         };
         let name = first(from, self.specs[from_idx]);
         let kind = ArrowKind::Hint(name);
-        self.drawing.arrows.push(Arrow { from: from_idx, output: 0, to: to_idx, input: 0, kind, wrong });
+        self.drawing.arrows.push(Arrow {
+            from: from_idx,
+            output: 0,
+            to: to_idx,
+            input: 0,
+            kind,
+            wrong,
+            measured: None,
+        });
     }
 }
 
@@ -242,7 +271,27 @@ fn port(ports: &mut Vec<Port>, name: Option<&str>) -> usize {
     idx
 }
 
+impl DrawnBox {
+    /// Whether no box of the measured run was busier.
+    fn is_busiest(&self) -> bool {
+        self.measured.as_ref().is_some_and(|measured| measured.busiest)
+    }
+}
+
+impl Arrow {
+    /// Whether a measured run found it full.
+    fn was_full(&self) -> bool {
+        self.measured.as_ref().is_some_and(|measured| measured.full)
+    }
+}
+
 impl Drawing {
+    /// What stands at an arrow, line by line: its ports, and what was measured.
+    fn lines(&self, arrow: &Arrow) -> Vec<String> {
+        let measured = arrow.measured.iter().flat_map(|measured| measured.lines.iter().cloned());
+        std::iter::once(self.label(arrow)).filter(|label| !label.is_empty()).chain(measured).collect()
+    }
+
     /// What stands at an arrow: the ports' names where they are not the only ones.
     fn label(&self, arrow: &Arrow) -> String {
         if let ArrowKind::Hint(name) = &arrow.kind {

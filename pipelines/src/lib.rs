@@ -8,6 +8,8 @@ mod compile;
 pub mod diagnostic;
 pub mod pipeline;
 pub mod given;
+mod numbers;
+pub mod run_report;
 pub mod drawing;
 pub mod catalogue;
 pub mod schema;
@@ -17,6 +19,8 @@ pub mod sample_images;
 pub mod shipped;
 mod trace;
 mod report;
+pub mod metrics;
+pub mod top;
 pub mod run;
 mod command;
 

@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use boxwork_runtime::request::{BoxStatistics, Outcome};
+use boxwork_runtime::request::Outcome;
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
+
+use crate::run_report;
 
 /// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
 /// steals by distance, parks; by blocking class: operations.
 pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed: Duration) -> String {
     let mut text = String::new();
-    let boxes = summed(outcomes);
+    let boxes = run_report::boxes(outcomes);
     let width = boxes.iter().map(|of_box| of_box.name.len()).max().unwrap_or(0).max("box".len());
     let _ = writeln!(
         text,
@@ -78,27 +80,6 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
     }
     let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
     text
-}
-
-/// The boxes' statistics over all requests of the run.
-fn summed(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
-    let mut sums: Vec<BoxStatistics> = Vec::new();
-    for outcome in outcomes {
-        for of_box in &outcome.boxes {
-            match sums.iter_mut().find(|sum| sum.name == of_box.name) {
-                None => sums.push(of_box.clone()),
-                Some(sum) => {
-                    sum.firings += of_box.firings;
-                    sum.rows_in += of_box.rows_in;
-                    sum.rows_out += of_box.rows_out;
-                    sum.busy_ns += of_box.busy_ns;
-                    sum.waiting_ns += of_box.waiting_ns;
-                    sum.blocked_ns += of_box.blocked_ns;
-                }
-            }
-        }
-    }
-    sums
 }
 
 /// A time with three significant digits and its unit.

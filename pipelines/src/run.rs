@@ -1,8 +1,10 @@
-//! Running a pipeline: its requests, progress, Ctrl-C, the problems at the end, statistics and the trace.
+//! Running a pipeline: its requests, Ctrl-C, and the problems at the end.
+
+mod outputs;
+mod progress;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +16,11 @@ use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use self::progress::Bar;
 use crate::diagnostic::Diagnostic;
 use crate::pipeline::Loaded;
-use crate::{report, trace};
+use crate::{metrics, report};
 
 /// Requests of one run that are under way at once: one computes while the next begins and the last ends.
 const REQUESTS_IN_FLIGHT: usize = 3;
@@ -42,6 +44,12 @@ pub struct Options {
     /// Write a trace that Perfetto (ui.perfetto.dev) opens
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Write what every box, edge and worker did, for `boxwork graph --with`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Serve the run's figures at http://ADDRESS/metrics while it goes on, for Prometheus and `boxwork top`
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics::parse_address)]
+    pub metrics: Option<SocketAddr>,
     /// Bytes that the edges of a request keep at most [default: the edges' own bounds]
     #[arg(long, value_name = "MIB")]
     pub memory_mib: Option<usize>,
@@ -88,6 +96,10 @@ fn listen_for_interrupts() {
 pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, options: &Options) -> Exit {
     listen_for_interrupts();
     let begun = Instant::now();
+    let bound = match options.metrics.map(outputs::listen).transpose() {
+        Ok(bound) => bound,
+        Err(exit) => return exit,
+    };
     let prepared = match Prepared::new(&loaded.declaration, catalog, given) {
         Ok(prepared) => Arc::new(prepared),
         Err(error) => return refuse(loaded, error),
@@ -97,30 +109,28 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
     let config = Config { pin: options.pin, trace: options.trace.is_some(), ..Config::new(topology) };
     let runtime = match Runtime::start(config) {
-        Ok(runtime) => runtime,
+        Ok(runtime) => Arc::new(runtime),
         Err(error) => {
             eprintln!("error: the system refused a thread: {error}; try fewer --workers");
             return Exit::Failed;
         }
     };
+    let server = bound.map(|bound| metrics::serve(bound, &runtime)).transpose();
+    if let Err(error) = &server {
+        eprintln!("error: the system refused the thread of --metrics: {error}");
+        return Exit::Failed;
+    }
     let mut run = Run { runtime, prepared, options, deadline: None, bar: Bar::new(begun), ended: Vec::new() };
     run.deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
+    let submitted = Instant::now();
     let failure = run.requests();
+    let elapsed = submitted.elapsed();
     run.bar.clear();
     let exit = run.conclude(loaded, failure);
     if options.stats {
         eprint!("{}", report::statistics(&run.ended, &run.runtime.statistics(), begun.elapsed()));
     }
-    match &options.trace {
-        Some(path) => trace::write(path, &run.runtime.take_trace(), run.runtime.topology()).map_or_else(
-            |error| {
-                eprintln!("error: the trace {} cannot be written: {error}", path.display());
-                Exit::Failed
-            },
-            |()| exit,
-        ),
-        None => exit,
-    }
+    run.write_files(loaded, elapsed, exit)
 }
 
 /// Says why a pipeline cannot be prepared.
@@ -145,7 +155,7 @@ fn refuse(loaded: &Loaded, error: PrepareError) -> Exit {
 }
 
 struct Run<'a> {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     prepared: Arc<Prepared>,
     options: &'a Options,
     deadline: Option<Instant>,
@@ -262,54 +272,4 @@ impl Run<'_> {
 
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
-}
-
-/// The progress bar: rate and time left, on a terminal only.
-struct Bar {
-    bar: Option<ProgressBar>,
-    begun: Instant,
-}
-
-impl Bar {
-    fn new(begun: Instant) -> Self {
-        Self { bar: None, begun }
-    }
-
-    /// Shows how far a request is: what its last box that tells has done, of what its first one that knows said.
-    fn show(&mut self, request: &Request) {
-        /// A run shorter than this shows no bar.
-        const QUIET: Duration = Duration::from_millis(300);
-        if !std::io::stderr().is_terminal() || self.begun.elapsed() < QUIET {
-            return;
-        }
-        let progress = request.progress();
-        let (Some(last), total) =
-            (progress.last(), progress.iter().map(|told| told.total).max().unwrap_or(0))
-        else {
-            return;
-        };
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(total);
-            let style = "{bar:30} {human_pos} of {human_len}  {rate}/s  {eta} left  {msg}";
-            if let Ok(style) = ProgressStyle::with_template(style) {
-                // The bar's own rate has four decimals.
-                bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    let _ = write!(out, "{:.0}", state.per_sec());
-                }));
-            }
-            bar
-        });
-        bar.set_length(total);
-        bar.set_position(last.done);
-        let problems = request.problems_count();
-        if problems > 0 {
-            bar.set_message(format!("({problems} left out)"));
-        }
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }

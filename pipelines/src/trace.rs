@@ -1,67 +1,167 @@
 //! A trace of a run in the JSON format that Perfetto and chrome://tracing open.
 //!
-//! One process for each NUMA node, one track for each slot; blocking closures have a track of their own beside the
-//! slot that they gave away, and steals are arrows from the victim to the thief.
+//! One process for each NUMA node, one track for each slot; a closure that blocks has a track of its own, as many
+//! overlap. Arrows lead from the slot that a task was stolen from to the thief, from a firing that detached to the
+//! thread that went on with its slot, and to where the box itself went on. Counters tell what waited in the request
+//! queues, on each edge and at each blocking class. Invariants: marks are sorted by time, an arrow has both of its
+//! ends and each lies in a slice, and slices of one track do not overlap.
+
+mod arrows;
+mod counters;
+mod slices;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::topology::Topology;
 use serde_json::{Value as Json, json};
 
-/// Tracks of blocking closures are numbered from here.
-const DETACHED_TRACKS: usize = 1_000_000;
+use self::arrows::Arrow;
+use self::counters::Counters;
+use self::slices::{Phase, Slices};
 
-/// Writes the events to a file.
+/// What a trace is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a> {
+    /// What the runtime recorded, in any order.
+    pub events: &'a [TraceEvent],
+    /// The machine.
+    pub topology: &'a Topology,
+    /// The names of a request's edges, by their places.
+    pub edges: &'a [String],
+}
+
+/// One line of the trace, at its time.
+struct Mark {
+    at_ns: u64,
+    what: What,
+}
+
+enum What {
+    /// An event of a slot's track.
+    Slice(usize),
+    /// A blocking closure, or a phase of it, begins and ends.
+    Begin(usize, Phase),
+    End(usize, Phase),
+    Tail(Arrow),
+    Head(Arrow),
+    /// A counter's values from here on.
+    Count(usize, Vec<(&'static str, usize)>),
+}
+
+/// Writes a trace to a file.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write(path: &Path, events: &[TraceEvent], topology: &Topology) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    write!(file, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
+pub fn write(path: &Path, recorded: &Recorded<'_>) -> io::Result<()> {
+    write_to(BufWriter::new(File::create(path)?), recorded)
+}
+
+fn write_to(mut out: impl Write, recorded: &Recorded<'_>) -> io::Result<()> {
+    let slices = Slices::new(recorded);
+    let mut marks = slices.marks();
+    marks.extend(arrows::marks(&slices));
+    let counters = Counters::new(recorded);
+    marks.extend(counters.marks(recorded));
+    // Stable: of marks at one instant a slice comes before the arrows that end in it, and phases keep their order.
+    marks.sort_by_key(|mark| mark.at_ns);
+    write!(out, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
     let mut first = true;
-    let mut line = |json: Json| -> io::Result<()> {
-        write!(file, "{}\n{json}", if std::mem::take(&mut first) { "" } else { "," })
+    let mut line = |json: &Json| -> io::Result<()> {
+        write!(out, "{}\n{json}", if std::mem::take(&mut first) { "" } else { "," })
     };
-    for node in 0..topology.nodes().len() {
-        line(
-            json!({"ph": "M", "name": "process_name", "pid": node, "args": {"name": format!("node {node}")}}),
-        )?;
+    for json in names(recorded.topology, &counters) {
+        line(&json)?;
     }
+    for mark in &marks {
+        line(&mark.json(recorded, &counters))?;
+    }
+    writeln!(out, "\n]}}")?;
+    out.flush()
+}
+
+/// The names of processes and tracks.
+fn names(topology: &Topology, counters: &Counters) -> Vec<Json> {
+    let process = |pid: usize, name: String| {
+        let sorted =
+            json!({"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}});
+        [json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}), sorted]
+    };
+    let nodes = 0..topology.nodes().len();
+    let mut names: Vec<Json> = nodes.flat_map(|node| process(node, format!("node {node}"))).collect();
+    names.extend(counters.processes().flat_map(|(pid, name)| process(pid, name.to_owned())));
     for slot in 0..topology.slots_count() {
-        let node = topology.node(slot);
-        line(
-            json!({"ph": "M", "name": "thread_name", "pid": node, "tid": slot, "args": {"name": format!("slot {slot}")}}),
-        )?;
+        let (pid, name) = (topology.node(slot), format!("slot {slot}"));
+        names
+            .push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": slot, "args": {"name": name}}));
     }
-    for (arrow, event) in events.iter().enumerate() {
-        let (begin_us, duration_us) = (event.begin_ns as f64 / 1e3, event.duration_ns as f64 / 1e3);
-        let node = topology.node(event.slot);
-        match &event.kind {
-            TraceKind::Firing { request, .. } => line(json!({
-                "ph": "X", "name": event.kind.to_string(), "cat": "firing", "pid": node, "tid": event.slot,
-                "ts": begin_us, "dur": duration_us, "args": {"request": request},
-            }))?,
-            TraceKind::Detached { request, class, .. } => line(json!({
-                "ph": "X", "name": event.kind.to_string(), "cat": "detached", "pid": node,
-                "tid": DETACHED_TRACKS + event.slot, "ts": begin_us, "dur": duration_us,
-                "args": {"request": request, "class": class},
-            }))?,
-            TraceKind::Steal { from, distance } => {
-                let args = json!({"distance": distance.to_string()});
-                line(json!({
-                    "ph": "s", "id": arrow, "name": "steal", "cat": "steal", "pid": topology.node(*from), "tid": from,
-                    "ts": begin_us, "args": args,
-                }))?;
-                line(json!({
-                    "ph": "f", "bp": "e", "id": arrow, "name": "steal", "cat": "steal", "pid": node, "tid": event.slot,
-                    "ts": begin_us + 0.001,
-                }))?;
+    names
+}
+
+impl Mark {
+    fn json(&self, recorded: &Recorded<'_>, counters: &Counters) -> Json {
+        let ts = microseconds(self.at_ns);
+        match &self.what {
+            What::Slice(idx) => {
+                let event = &recorded.events[*idx];
+                let (category, arguments) = match &event.kind {
+                    TraceKind::Firing { request, thread, .. } => {
+                        ("firing", json!({"request": request, "thread": format!("boxwork-{thread}")}))
+                    }
+                    TraceKind::Detached { request, class, .. } => {
+                        ("detached", json!({"request": request, "class": class}))
+                    }
+                    TraceKind::Steal { from, distance } => {
+                        ("steal", json!({"from": from, "distance": distance.to_string()}))
+                    }
+                };
+                json!({
+                    "ph": "X", "name": event.kind.to_string(), "cat": category, "pid": recorded.topology.node(event.slot),
+                    "tid": event.slot, "ts": ts, "dur": microseconds(slices::duration_ns(event)), "args": arguments,
+                })
+            }
+            What::Begin(idx, phase) => phase_json("b", ts, *idx, *phase, recorded),
+            What::End(idx, phase) => phase_json("e", ts, *idx, *phase, recorded),
+            What::Tail(arrow) => arrow_json("s", ts, arrow, recorded.topology),
+            What::Head(arrow) => arrow_json("f", ts, arrow, recorded.topology),
+            What::Count(track, values) => {
+                let (pid, name) = counters.track(*track);
+                let values: serde_json::Map<_, _> =
+                    values.iter().map(|(series, value)| ((*series).to_owned(), json!(value))).collect();
+                json!({"ph": "C", "name": name, "pid": pid, "ts": ts, "args": values})
             }
         }
     }
-    writeln!(file, "\n]}}")?;
-    file.flush()
+}
+
+fn phase_json(ph: &str, ts: f64, idx: usize, phase: Phase, recorded: &Recorded<'_>) -> Json {
+    let event = &recorded.events[idx];
+    let name = phase.name().map_or_else(|| event.kind.to_string(), str::to_owned);
+    let pid = recorded.topology.node(event.slot);
+    let mut json = json!({"ph": ph, "name": name, "cat": "detached", "id": idx, "pid": pid, "tid": event.slot, "ts": ts});
+    if let (TraceKind::Detached { request, class, to, .. }, Phase::Whole, "b") = (&event.kind, phase, ph) {
+        json["args"] =
+            json!({"request": request, "class": class, "slot given away": event.slot, "went on on slot": to});
+    }
+    json
+}
+
+fn arrow_json(ph: &str, ts: f64, arrow: &Arrow, topology: &Topology) -> Json {
+    let slot = if ph == "s" { arrow.from } else { arrow.to };
+    let mut json = json!({
+        "ph": ph, "id": arrow.id, "name": arrow.name, "cat": "arrow", "pid": topology.node(slot), "tid": slot, "ts": ts,
+    });
+    if ph == "f" {
+        // The arrow ends in the slice that is there, not in the next one.
+        json["bp"] = "e".into();
+    }
+    json
+}
+
+fn microseconds(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }

@@ -12,8 +12,8 @@ mod scope;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-pub(crate) use self::branch::{Branch, Latch};
 use self::branch::OnStack;
+pub(crate) use self::branch::{Branch, Latch};
 pub use self::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 

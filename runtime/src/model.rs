@@ -34,7 +34,8 @@ use self::reorder::Reorder;
 use crate::operator::{Kind, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
-    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId, Submission,
+    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
+    RequestStatistics, Submission,
 };
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering};
 
@@ -254,6 +255,14 @@ impl Model {
         &self.boxes[cell].permit
     }
 
+    /// The edges of a box, and the envelopes that wait there.
+    pub(crate) fn depths(&self, cell: usize) -> Vec<(usize, usize)> {
+        let cell = &self.boxes[cell];
+        let inputs = cell.inputs.iter().flat_map(|port| port.edges.iter());
+        let edges = inputs.chain(cell.outputs.iter().flat_map(PortEdges::iter));
+        edges.map(|edge| (edge.idx, edge.state().envelopes)).collect()
+    }
+
     fn planned(&self, cell: usize) -> &crate::plan::PlanBox {
         &self.prepared.plan().boxes[self.boxes[cell].plan_box]
     }
@@ -393,6 +402,11 @@ impl Model {
             (done > 0 || total > 0).then_some(Progress { name, done, total })
         });
         told.collect()
+    }
+
+    /// What it has done so far.
+    pub(crate) fn statistics(&self) -> RequestStatistics {
+        RequestStatistics { id: self.id, boxes: self.box_statistics(), edges: self.edge_statistics() }
     }
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {

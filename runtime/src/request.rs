@@ -114,6 +114,8 @@ pub struct EdgeState {
     pub rows_total: u64,
     /// Whether a producer waits for room.
     pub wanted: bool,
+    /// How often a producer found no room.
+    pub refusals: u64,
     /// Whether all producers have ended.
     pub ended: bool,
     /// Whether all consumers have closed it.
@@ -150,6 +152,17 @@ pub struct Outcome {
     pub duration: Duration,
     /// The most bytes that its edges kept at once; 0 for a request without a budget.
     pub memory_bytes_high: usize,
+}
+
+/// What a request has done so far.
+#[derive(Clone, Debug)]
+pub struct RequestStatistics {
+    /// Its number.
+    pub id: RequestId,
+    /// As in an [`Outcome`].
+    pub boxes: Vec<BoxStatistics>,
+    /// As in an [`Outcome`].
+    pub edges: Vec<EdgeStatistics>,
 }
 
 /// Problems that an outcome keeps; the others are counted only.

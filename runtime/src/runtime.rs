@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::model::Model;
 use crate::prepare::{PrepareError, Prepared};
-use crate::request::{Outcome, Progress, RequestError, RequestId, Submission};
+use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
 use crate::statistics::{SchedulerStatistics, TraceEvent};
 use crate::topology::Topology;
@@ -80,6 +80,11 @@ impl Runtime {
     /// What the scheduler did so far.
     pub fn statistics(&self) -> SchedulerStatistics {
         self.scheduler.statistics()
+    }
+
+    /// What the requests under way have done so far, oldest first.
+    pub fn requests(&self) -> Vec<RequestStatistics> {
+        self.scheduler.request_statistics()
     }
 
     /// Takes what was recorded, where [`Config::trace`] asked for it.

@@ -2,7 +2,7 @@
 //!
 //! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
 //! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
-//! `worker.rs` what a thread does, `deadline.rs` when a request is over.
+//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over.
 
 mod sleep;
 pub(crate) mod slot;
@@ -11,6 +11,7 @@ pub(crate) mod blocking;
 mod queues;
 mod search;
 mod worker;
+mod tracing;
 mod deadline;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,11 +27,9 @@ use self::queues::{GlobalQueue, RequestQueues, Task};
 use self::slot::{Message, Slot};
 use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
-use crate::request::{RequestError, RequestId};
+use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
-use crate::statistics::{
-    ClassStatistics, SchedulerStatistics, SlotStatistics, TRACE_EVENTS_MAX, TraceEvent, TraceKind,
-};
+use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
 use crate::sync::{Counter, Mailbox, Mutex, Ordering};
 use crate::topology::{Distance, Ring, Topology};
 
@@ -249,8 +248,9 @@ impl Scheduler {
     /// Starts a thread that holds a slot from the start. It is counted already.
     fn spawn(self: &Arc<Self>, slot: Slot) -> Result<(), (std::io::Error, Slot)> {
         let seat = Arc::new(Mailbox::new());
-        let name = format!("boxwork-{}", self.threads.lock().len());
-        let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat));
+        let number = self.threads.lock().len();
+        let name = format!("boxwork-{number}");
+        let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat), number);
         match std::thread::Builder::new().name(name).spawn(move || worker.run()) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
@@ -264,22 +264,15 @@ impl Scheduler {
         }
     }
 
-    fn trace(&self, slot: usize, begun: Instant, kind: TraceKind) {
-        let begin_ns = begun.duration_since(self.started).as_nanos() as u64;
-        let duration_ns = begun.elapsed().as_nanos() as u64;
-        let mut events = self.slots[slot].trace.lock();
-        if events.len() == TRACE_EVENTS_MAX {
-            events.pop_front();
-        }
-        events.push_back(TraceEvent { slot, begin_ns, duration_ns, kind });
-    }
-
-    /// The events recorded so far, by slot; the trace is empty afterwards.
-    pub(crate) fn take_trace(&self) -> Vec<TraceEvent> {
-        self.slots.iter().flat_map(|slot| std::mem::take(&mut *slot.trace.lock())).collect()
+    /// What the requests under way have done so far.
+    pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
+        // Upgraded under the lock, read outside it: an edge's lock is taken meanwhile.
+        let alive: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
+        alive.iter().map(|model| model.statistics()).collect()
     }
 
     pub(crate) fn statistics(&self) -> SchedulerStatistics {
+        let rested = self.crew.rested_ns();
         let read = |counter: &Counter| counter.load(Ordering::Relaxed);
         let slots = self.slots.iter().enumerate().map(|(idx, slot)| {
             let counters = &slot.counters;
@@ -295,6 +288,7 @@ impl Scheduler {
                 parks: read(&counters.parks),
                 wakes: self.crew.wakes(idx),
                 hand_overs: read(&counters.hand_overs),
+                rested_ns: rested[idx],
             }
         });
         let classes: Vec<ClassStatistics> =
@@ -305,6 +299,8 @@ impl Scheduler {
             threads: self.crew.threads(),
             requests: self.requests.lock().len(),
             deadlines: self.deadlines.count(),
+            queued: self.queues.iter().map(RequestQueues::len).collect(),
+            elapsed: self.started.elapsed(),
         }
     }
 

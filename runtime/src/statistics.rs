@@ -1,6 +1,7 @@
 //! What the scheduler counts, and what it records when a trace is asked for.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::topology::Distance;
 
@@ -21,6 +22,8 @@ pub struct SlotStatistics {
     pub wakes: u64,
     /// How often a thread gave it away to block, or got it back.
     pub hand_overs: u64,
+    /// How long it has been at rest, in nanoseconds; the rest of the time it computed or looked for work.
+    pub rested_ns: u64,
 }
 
 /// What one blocking class did.
@@ -36,6 +39,10 @@ pub struct ClassStatistics {
     pub in_flight_high: usize,
     /// How many had to wait for a permit.
     pub waited: u64,
+    /// How many are under way.
+    pub in_flight: usize,
+    /// How many wait for a permit.
+    pub waiting: usize,
 }
 
 /// What the scheduler did since it started.
@@ -51,19 +58,28 @@ pub struct SchedulerStatistics {
     pub requests: usize,
     /// Deadlines that it watches.
     pub deadlines: usize,
+    /// By node: tasks in its request queues.
+    pub queued: Vec<usize>,
+    /// How long ago it started.
+    pub elapsed: Duration,
 }
 
 /// What a trace event tells of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceKind {
-    /// A firing of a box.
+    /// A firing of a box, or a part of one: a firing that detaches has a part before and a part after.
     Firing {
         /// The box.
         name: String,
         /// The request.
         request: u64,
+        /// The number of the thread that held the slot.
+        thread: usize,
+        /// The box's edges, by their places in [`Outcome::edges`](crate::request::Outcome::edges), and the envelopes
+        /// that waited there when it ended.
+        edges: Vec<(usize, usize)>,
     },
-    /// A closure that blocked.
+    /// A closure that blocked: it waited for a permit, ran, and its thread waited for a slot.
     Detached {
         /// The box.
         name: String,
@@ -71,8 +87,14 @@ pub enum TraceKind {
         class: String,
         /// The request.
         request: u64,
+        /// How long it waited for a permit, in nanoseconds.
+        permit_ns: u64,
+        /// How long it ran, in nanoseconds; the rest it waited for a slot.
+        blocked_ns: u64,
+        /// The slot on which its box went on.
+        to: usize,
     },
-    /// A task taken from another slot.
+    /// A task taken from another slot; it lasts as long as the look for it.
     Steal {
         /// The slot that it was taken from.
         from: usize,
@@ -100,6 +122,8 @@ pub struct TraceEvent {
     pub begin_ns: u64,
     /// How long it took, in nanoseconds.
     pub duration_ns: u64,
+    /// Tasks in the request queues of the slot's node when it was recorded.
+    pub queued: usize,
     /// What it was.
     pub kind: TraceKind,
 }

@@ -6,9 +6,9 @@ pub(crate) use parking_lot::{Condvar, Mutex};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use loom::cell::UnsafeCell;
-#[cfg(loom)]
 pub(crate) use self::modelled::{Condvar, Mutex};
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 

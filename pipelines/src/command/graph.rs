@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::{data, read_with_values, talk};
 use crate::run::Exit;
+use crate::run_report::RunReport;
 use crate::{diagnostic, drawing, given};
 
 /// The language of a drawing.
@@ -28,6 +29,9 @@ pub struct Arguments {
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Language::Mermaid)]
     format: Language,
+    /// Draw what a run measured: a file that `boxwork run --report` wrote
+    #[arg(long = "with", value_name = "REPORT")]
+    report: Option<PathBuf>,
     /// Give a parameter of the pipeline its value, such as one that is a box's kind
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
     settings: Vec<(String, String)>,
@@ -39,7 +43,20 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         Ok(read) => read,
         Err(exit) => return exit,
     };
-    let drawn = drawing::draw(&loaded, catalog, &values);
+    let mut drawn = drawing::draw(&loaded, catalog, &values);
+    if let Some(path) = &arguments.report {
+        match RunReport::read(path) {
+            Ok(report) => {
+                for strange in drawn.measure(&report) {
+                    talk(&format!("warning: {strange}\n"));
+                }
+            }
+            Err(error) => {
+                talk(&format!("error: {error}\n"));
+                return Exit::Usage;
+            }
+        }
+    }
     let written = data(&match arguments.format {
         Language::Mermaid => drawing::mermaid(&drawn),
         Language::Dot => drawing::dot(&drawn),

@@ -14,7 +14,13 @@ pub fn dot(drawing: &Drawing) -> String {
         for note in &drawn.notes {
             let _ = write!(label, "\n{note}");
         }
+        for line in drawn.measured.iter().flat_map(|measured| &measured.lines) {
+            let _ = write!(label, "\n{line}");
+        }
         let style = match drawn.state {
+            State::Right if drawn.is_busiest() => {
+                ", color=\"#c05621\", penwidth=2, style=\"rounded,filled\", fillcolor=\"#fbd38d\""
+            }
             State::Right => "",
             State::Wrong => ", color=\"#c53030\", penwidth=2",
             State::Missing => ", color=\"#c53030\", style=\"rounded,dashed\"",
@@ -22,13 +28,16 @@ pub fn dot(drawing: &Drawing) -> String {
         let _ = writeln!(text, "  b{idx} [label={}{style}];", quoted(&label));
     }
     for arrow in &drawing.arrows {
-        let mut attributes = vec![format!("label={}", quoted(&drawing.label(arrow)))];
+        let mut attributes = vec![format!("label={}", quoted(&drawing.lines(arrow).join("\n")))];
         match arrow.kind {
             ArrowKind::Stream => {}
             ArrowKind::Side => attributes.push("penwidth=2".to_owned()),
             ArrowKind::Hint(_) => {
                 attributes.push("style=dashed, constraint=false, color=\"#805ad5\"".to_owned())
             }
+        }
+        if arrow.was_full() && !arrow.wrong {
+            attributes.push("penwidth=3, color=\"#dd6b20\"".to_owned());
         }
         if arrow.wrong {
             attributes.push("style=dashed, color=\"#c53030\"".to_owned());

@@ -17,7 +17,7 @@ pub(super) struct Size {
     pub(super) height: f64,
 }
 
-/// Space between columns and between rows.
+/// Space between columns, at least, and between rows.
 pub(super) const COLUMN_GAP: f64 = 84.0;
 pub(super) const ROW_GAP: f64 = 26.0;
 
@@ -26,6 +26,9 @@ pub(super) const ROW_GAP: f64 = 26.0;
 pub(super) struct Layout {
     pub(super) corners: Vec<(f64, f64)>,
     pub(super) via: Vec<Vec<(f64, f64)>>,
+    /// The left ends and the widths of the columns, and the column of each box.
+    pub(super) columns: Vec<(f64, f64)>,
+    pub(super) layers: Vec<usize>,
     pub(super) width: f64,
     pub(super) height: f64,
 }
@@ -39,7 +42,8 @@ struct Point {
     right: Vec<usize>,
 }
 
-pub(super) fn layout(drawing: &Drawing, sizes: &[Size]) -> Layout {
+/// Lays a drawing out, with this much space between columns.
+pub(super) fn layout(drawing: &Drawing, sizes: &[Size], column_gap: f64) -> Layout {
     let count = sizes.len();
     // Arrows of envelopes shape the picture; those that go back against it, and hints, are drawn over it.
     let forward = forward(drawing, count);
@@ -76,7 +80,7 @@ pub(super) fn layout(drawing: &Drawing, sizes: &[Size]) -> Layout {
     for row in &rows {
         let widest = row.iter().map(|point| points[*point].width).fold(0.0, f64::max);
         xs.push((x, widest));
-        x += widest + COLUMN_GAP;
+        x += widest + column_gap;
     }
     let corners: Vec<(f64, f64)> = (0..count)
         .map(|idx| {
@@ -102,7 +106,9 @@ pub(super) fn layout(drawing: &Drawing, sizes: &[Size]) -> Layout {
     Layout {
         corners: corners.into_iter().map(shift).collect(),
         via: via.into_iter().map(|points| points.into_iter().map(shift).collect()).collect(),
-        width: (x - COLUMN_GAP).max(0.0),
+        columns: xs,
+        layers,
+        width: (x - column_gap).max(0.0),
         height: bottom - top,
     }
 }

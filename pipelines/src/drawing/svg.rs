@@ -1,9 +1,12 @@
-//! SVG, made here: boxes with their ports, arrows between the ports, hints dashed below.
+//! SVG, made here: boxes with their ports, arrows between the ports, hints dashed below, and what a run measured in
+//! the boxes and beside the arrows.
 
 use std::fmt::Write as _;
 
-use super::layout::{Layout, Size, layout};
-use super::{ArrowKind, Drawing, DrawnBox, Port, State};
+use super::edge_labels::{self, EdgeLabel, LABEL_LINE_HEIGHT, LABEL_PX};
+use super::layout::{COLUMN_GAP, Layout, Size, layout};
+use super::low_arrows::{LowArrows, runs_below};
+use super::{Arrow, ArrowKind, Drawing, DrawnBox, Port, State};
 
 const NAME_PX: f64 = 13.0;
 const SMALL_PX: f64 = 10.5;
@@ -12,8 +15,6 @@ const HEAD_HEIGHT: f64 = 42.0;
 const LINE_HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 24.0;
 const TITLE_HEIGHT: f64 = 56.0;
-/// Between the lowest box over a hint and the hint, and between hints.
-const HINT_DROP: f64 = 26.0;
 
 const INK: &str = "#2d3748";
 const FAINT: &str = "#718096";
@@ -21,16 +22,35 @@ const STREAM: &str = "#4a5568";
 const SIDE: &str = "#2b6cb0";
 const HINT: &str = "#805ad5";
 const WRONG: &str = "#c53030";
+const FULL: &str = "#dd6b20";
+const FULL_WIDTH: f64 = 3.0;
+/// The busiest box: its frame, and its fill as red, green and blue; a box that did nothing has the paler one.
+const BUSIEST: &str = "#c05621";
+const HOT: [f64; 3] = [251.0, 211.0, 141.0];
+const COLD: [f64; 3] = [247.0, 250.0, 252.0];
 
 /// The drawing as one SVG picture.
 pub fn svg(drawing: &Drawing) -> String {
     let sizes: Vec<Size> = drawing.boxes.iter().map(size).collect();
-    let layout = layout(drawing, &sizes);
+    let gap = edge_labels::gap(drawing, |line| text_width(line, LABEL_PX), COLUMN_GAP);
+    let layout = layout(drawing, &sizes, gap);
     let mut body = String::new();
-    let hints = Hints::new(drawing, &layout, &sizes);
+    let labels = edge_labels::place(
+        drawing,
+        &layout,
+        |idx| runs_below(drawing, &layout, &sizes, idx),
+        |idx| {
+            let arrow = &drawing.arrows[idx];
+            let (from, to) = (layout.corners[arrow.from], layout.corners[arrow.to]);
+            (port_y(from, arrow.output), port_y(to, arrow.input))
+        },
+    );
+    let low_arrows = LowArrows::new(drawing, &layout, &sizes, &labels);
+    let lowest_label = labels.iter().map(EdgeLabel::bottom).fold(0.0, f64::max);
     for (idx, arrow) in drawing.arrows.iter().enumerate() {
         let colour = match (&arrow.kind, arrow.wrong) {
             (_, true) => WRONG,
+            (ArrowKind::Stream | ArrowKind::Side, _) if arrow.was_full() => FULL,
             (ArrowKind::Stream, _) => STREAM,
             (ArrowKind::Side, _) => SIDE,
             (ArrowKind::Hint(_), _) => HINT,
@@ -38,34 +58,49 @@ pub fn svg(drawing: &Drawing) -> String {
         let is_hint = matches!(arrow.kind, ArrowKind::Hint(_));
         let dashes = if arrow.wrong || is_hint { " stroke-dasharray=\"5 4\"" } else { "" };
         let marker = format!("url(#{})", marker_name(colour));
-        let width = if is_hint { 1.4 } else { 1.6 };
-        let path = match hints.low[idx] {
-            Some(low) => hints.path(drawing, &layout, &sizes, idx, low),
+        let width = if is_hint { 1.4 } else { arrow_width(arrow) };
+        let path = match low_arrows.low[idx] {
+            Some(low) => low_arrows.path(drawing, &layout, &sizes, idx, low),
             None => path(drawing, &layout, &sizes, idx),
         };
         let _ = writeln!(
             body,
             "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes} marker-end=\"{marker}\"/>"
         );
-        if let (ArrowKind::Hint(name), Some(low)) = (&arrow.kind, hints.low[idx]) {
-            let (from, to) =
-                (hints.x(&layout, &sizes, arrow.from, 0.62), hints.x(&layout, &sizes, arrow.to, 0.38));
+        if let (ArrowKind::Hint(name), Some(low)) = (&arrow.kind, low_arrows.low[idx]) {
+            let (from, to) = (
+                low_arrows.x(&layout, &sizes, arrow.from, 0.62),
+                low_arrows.x(&layout, &sizes, arrow.to, 0.38),
+            );
             let (x, y) = (f64::midpoint(from, to), low - 4.0);
             text(&mut body, (x, y), SMALL_PX, colour, "middle", "", name);
+        }
+        if let (Some(measured), Some(low)) = (&arrow.measured, low_arrows.low[idx]) {
+            let (from, to) = (
+                low_arrows.x(&layout, &sizes, arrow.from, 0.62),
+                low_arrows.x(&layout, &sizes, arrow.to, 0.38),
+            );
+            let at = (f64::midpoint(from, to), low - 4.0);
+            text(&mut body, at, LABEL_PX, colour, "middle", "", &measured.lines.join(", "));
         }
     }
     for (idx, drawn) in drawing.boxes.iter().enumerate() {
         draw_box(&mut body, drawn, layout.corners[idx], sizes[idx]);
     }
+    for label in &labels {
+        draw_label(&mut body, label, drawing.arrows[label.arrow].was_full());
+    }
     let title_width =
         text_width(&drawing.title, 15.0).max(text_width(&drawing.about, SMALL_PX + 1.0).min(900.0));
-    let legend = legend(drawing, layout.height.max(hints.bottom - 8.0) + 30.0);
+    let bottom = layout.height.max(low_arrows.bottom - 8.0).max(lowest_label);
+    let legend = legend(drawing, bottom + 30.0);
     let width = layout.width.max(title_width).max(legend.1) + 2.0 * MARGIN;
-    let height = layout.height.max(hints.bottom) + TITLE_HEIGHT + 2.0 * MARGIN + 24.0;
+    let height = bottom.max(low_arrows.bottom) + TITLE_HEIGHT + 2.0 * MARGIN + 24.0;
     let mut head = String::new();
     text(&mut head, (0.0, -38.0), 15.0, INK, "start", "600", &drawing.title);
     text(&mut head, (0.0, -20.0), SMALL_PX + 1.0, FAINT, "start", "", &drawing.about);
-    let markers: String = [STREAM, SIDE, HINT, WRONG].map(marker).concat();
+    let full = drawing.arrows.iter().any(Arrow::was_full).then_some(FULL);
+    let markers: String = [STREAM, SIDE, HINT, WRONG].into_iter().chain(full).map(marker).collect();
     let (dx, dy) = (MARGIN, MARGIN + TITLE_HEIGHT);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"Helvetica, Arial, sans-serif\">\n\
@@ -81,11 +116,40 @@ fn size(drawn: &DrawnBox) -> Size {
     let widest =
         |ports: &[Port]| ports.iter().map(|port| text_width(&port_label(port), SMALL_PX)).fold(0.0, f64::max);
     let head = text_width(&drawn.name, NAME_PX).max(text_width(&drawn.kind, SMALL_PX));
-    let notes = drawn.notes.iter().map(|note| text_width(note, SMALL_PX)).fold(0.0, f64::max);
+    let below = below(drawn);
+    let notes = below.iter().map(|(note, _)| text_width(note, SMALL_PX)).fold(0.0, f64::max);
     let ports = widest(&drawn.inputs) + widest(&drawn.outputs) + 24.0;
     Size {
         width: (head.max(notes) + 2.0 * PADDING).max(ports + 8.0).max(96.0),
-        height: HEAD_HEIGHT + LINE_HEIGHT * (rows + drawn.notes.len()) as f64 + 6.0,
+        height: HEAD_HEIGHT + LINE_HEIGHT * (rows + below.len()) as f64 + 6.0,
+    }
+}
+
+/// What stands below the ports of a box, and in which colour.
+fn below(drawn: &DrawnBox) -> Vec<(&str, &'static str)> {
+    let notes = drawn.notes.iter().map(|note| (note.as_str(), "#975a16"));
+    let measured = drawn.measured.iter().flat_map(|measured| &measured.lines);
+    notes.chain(measured.map(|line| (line.as_str(), INK))).collect()
+}
+
+fn arrow_width(arrow: &Arrow) -> f64 {
+    if arrow.was_full() { FULL_WIDTH } else { 1.6 }
+}
+
+fn draw_label(body: &mut String, label: &EdgeLabel, full: bool) {
+    let width = label.lines.iter().map(|line| text_width(line, LABEL_PX)).fold(0.0, f64::max);
+    // Where texts are pushed onto arrows, these run behind them.
+    let _ = writeln!(
+        body,
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"3\" fill=\"#ffffff\" fill-opacity=\"0.85\"/>",
+        label.middle - width / 2.0,
+        label.top,
+        label.height()
+    );
+    let colour = if full { BUSIEST } else { INK };
+    for (nth, line) in label.lines.iter().enumerate() {
+        let at = (label.middle, label.top + LABEL_LINE_HEIGHT * (nth as f64 + 0.8));
+        text(body, at, LABEL_PX, colour, "middle", "", line);
     }
 }
 
@@ -122,79 +186,12 @@ fn path(drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize) -> Strin
     path
 }
 
-/// Arrows that run below the boxes: hints, and edges against the direction of the picture.
-struct Hints {
-    /// The lowest height of each arrow that runs below.
-    low: Vec<Option<f64>>,
-    bottom: f64,
-}
-
-impl Hints {
-    fn new(drawing: &Drawing, layout: &Layout, sizes: &[Size]) -> Self {
-        let mut hints = Self { low: vec![None; drawing.arrows.len()], bottom: 0.0 };
-        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
-        for (idx, arrow) in drawing.arrows.iter().enumerate() {
-            let (from, to) = (layout.corners[arrow.from], layout.corners[arrow.to]);
-            let back = from.0 + sizes[arrow.from].width > to.0;
-            if !matches!(arrow.kind, ArrowKind::Hint(_)) && !back {
-                continue;
-            }
-            let (left, right) =
-                (from.0.min(to.0), (from.0 + sizes[arrow.from].width).max(to.0 + sizes[arrow.to].width));
-            let over = layout
-                .corners
-                .iter()
-                .zip(sizes)
-                .filter(|(corner, size)| corner.0 < right && corner.0 + size.width > left);
-            let boxes = over.map(|(corner, size)| corner.1 + size.height).fold(0.0, f64::max);
-            let via = layout.via.iter().flatten().filter(|(x, _)| *x < right && *x > left);
-            let mut low = via.map(|(_, y)| *y).fold(boxes, f64::max) + HINT_DROP;
-            // Below the hints that are drawn already on this stretch.
-            let beside = taken.iter().filter(|(l, r, _)| *l < right && *r > left);
-            let mut heights: Vec<f64> = beside.map(|(_, _, y)| *y).collect();
-            heights.sort_by(f64::total_cmp);
-            let mut above = 0;
-            loop {
-                above += heights[above..].partition_point(|y| low - y >= HINT_DROP - 4.0);
-                match heights.get(above) {
-                    Some(y) if y - low < HINT_DROP - 4.0 => low += HINT_DROP - 4.0,
-                    _ => break,
-                }
-            }
-            taken.push((left, right, low));
-            hints.low[idx] = Some(low);
-            hints.bottom = hints.bottom.max(low + 8.0);
-        }
-        hints
-    }
-
-    fn x(&self, layout: &Layout, sizes: &[Size], of: usize, share: f64) -> f64 {
-        layout.corners[of].0 + sizes[of].width * share
-    }
-
-    fn path(&self, drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize, low: f64) -> String {
-        let arrow = &drawing.arrows[idx];
-        let (x1, x2) = (self.x(layout, sizes, arrow.from, 0.62), self.x(layout, sizes, arrow.to, 0.38));
-        let y1 = layout.corners[arrow.from].1 + sizes[arrow.from].height;
-        let y2 = layout.corners[arrow.to].1 + sizes[arrow.to].height + 2.0;
-        // Down, along, and up, with round corners.
-        let step = if x2 < x1 { -1.0 } else { 1.0 };
-        let round = ((x2 - x1).abs() / 2.0).min(14.0);
-        format!(
-            "M {x1:.1} {y1:.1} L {x1:.1} {:.1} Q {x1:.1} {low:.1} {:.1} {low:.1} L {:.1} {low:.1} Q {x2:.1} {low:.1} {x2:.1} {:.1} L {x2:.1} {y2:.1}",
-            low - round,
-            x1 + step * round,
-            x2 - step * round,
-            low - round,
-        )
-    }
-}
-
 fn draw_box(body: &mut String, drawn: &DrawnBox, (x, y): (f64, f64), size: Size) {
     let (stroke, fill, extra) = match drawn.state {
-        State::Right => ("#a0aec0", "#f7fafc", ""),
-        State::Wrong => (WRONG, "#fff5f5", " stroke-width=\"2\""),
-        State::Missing => (WRONG, "#ffffff", " stroke-dasharray=\"5 4\""),
+        State::Right if drawn.is_busiest() => (BUSIEST, fill(drawn), " stroke-width=\"2\""),
+        State::Right => ("#a0aec0", fill(drawn), ""),
+        State::Wrong => (WRONG, "#fff5f5".to_owned(), " stroke-width=\"2\""),
+        State::Missing => (WRONG, "#ffffff".to_owned(), " stroke-dasharray=\"5 4\""),
     };
     let _ = writeln!(body, "<g><title>{}</title>", escape(&format!("{}: {}", drawn.kind, drawn.about)));
     let _ = writeln!(
@@ -212,10 +209,20 @@ fn draw_box(body: &mut String, drawn: &DrawnBox, (x, y): (f64, f64), size: Size)
         draw_port(body, port, (x + size.width, port_y((x, y), idx)), false);
     }
     let rows = drawn.inputs.len().max(drawn.outputs.len());
-    for (idx, note) in drawn.notes.iter().enumerate() {
-        text(body, (middle, port_y((x, y), rows + idx) + 3.5), SMALL_PX, "#975a16", "middle", "", note);
+    for (idx, (note, colour)) in below(drawn).into_iter().enumerate() {
+        text(body, (middle, port_y((x, y), rows + idx) + 3.5), SMALL_PX, colour, "middle", "", note);
     }
     body.push_str("</g>\n");
+}
+
+/// The busier, the warmer.
+fn fill(drawn: &DrawnBox) -> String {
+    warmth(drawn.measured.as_ref().map_or(0.0, |measured| measured.heat))
+}
+
+fn warmth(heat: f64) -> String {
+    let mixed = [0, 1, 2].map(|idx| (COLD[idx] + heat * (HOT[idx] - COLD[idx])).round() as u8);
+    format!("#{:02x}{:02x}{:02x}", mixed[0], mixed[1], mixed[2])
 }
 
 fn draw_port(body: &mut String, port: &Port, (x, y): (f64, f64), input: bool) {
@@ -233,21 +240,25 @@ fn legend(drawing: &Drawing, y: f64) -> (String, f64) {
     let (mut legend, mut x) = (String::new(), 0.0);
     let any =
         |kind: fn(&ArrowKind) -> bool| drawing.arrows.iter().any(|arrow| !arrow.wrong && kind(&arrow.kind));
+    let (dashed, hot) = (" stroke-dasharray=\"5 4\"", warmth(1.0));
     let entries = [
-        (any(|kind| *kind == ArrowKind::Stream), STREAM, "", "envelopes, each to one copy"),
-        (any(|kind| *kind == ArrowKind::Side), SIDE, "", "side input: all to every copy, first"),
+        (any(|kind| *kind == ArrowKind::Stream), STREAM, 1.6, "", "envelopes, each to one copy"),
+        (any(|kind| *kind == ArrowKind::Side), SIDE, 1.6, "", "side input: all to every copy, first"),
+        (any(|kind| matches!(kind, ArrowKind::Hint(_))), HINT, 1.6, dashed, "hint: a shared value"),
         (
-            any(|kind| matches!(kind, ArrowKind::Hint(_))),
-            HINT,
-            " stroke-dasharray=\"5 4\"",
-            "hint: a shared value",
+            drawing.arrows.iter().any(Arrow::was_full),
+            FULL,
+            FULL_WIDTH,
+            "",
+            "was full: what feeds it had to wait",
         ),
-        (drawing.arrows.iter().any(|arrow| arrow.wrong), WRONG, " stroke-dasharray=\"5 4\"", "has a fault"),
+        (drawing.boxes.iter().any(DrawnBox::is_busiest), &*hot, 10.0, "", "the busiest box"),
+        (drawing.arrows.iter().any(|arrow| arrow.wrong), WRONG, 1.6, dashed, "has a fault"),
     ];
-    for (_, colour, dashes, what) in entries.into_iter().filter(|(shown, ..)| *shown) {
+    for (_, colour, width, dashes, what) in entries.into_iter().filter(|(shown, ..)| *shown) {
         let _ = writeln!(
             legend,
-            "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"1.6\"{dashes}/>",
+            "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>",
             x + 22.0
         );
         text(&mut legend, (x + 28.0, y + 3.5), SMALL_PX, FAINT, "start", "", what);
@@ -288,7 +299,7 @@ fn text(
 }
 
 /// About as wide as the text comes out in a sans-serif face; a little more, so that it fits in others too.
-fn text_width(text: &str, px: f64) -> f64 {
+pub(super) fn text_width(text: &str, px: f64) -> f64 {
     let ems: f64 = text
         .chars()
         .map(|c| match c {

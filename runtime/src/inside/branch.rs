@@ -28,11 +28,7 @@ pub(crate) struct Branch {
 unsafe impl Send for Branch {}
 
 impl Branch {
-    pub(super) fn new(
-        data: *const (),
-        run: unsafe fn(*const (), &mut dyn Lane),
-        family: *const (),
-    ) -> Self {
+    pub(super) fn new(data: *const (), run: unsafe fn(*const (), &mut dyn Lane), family: *const ()) -> Self {
         Self { data, run, family }
     }
 
@@ -164,8 +160,7 @@ impl Latch {
             unsafe { *place = Some(Arc::clone(&seat)) };
         });
         // Release: the seat. Acquire: what was done before the latch was set.
-        let exchanged =
-            self.state.compare_exchange(PENDING, AWAITED, Ordering::AcqRel, Ordering::Acquire);
+        let exchanged = self.state.compare_exchange(PENDING, AWAITED, Ordering::AcqRel, Ordering::Acquire);
         if exchanged.is_ok() {
             seat.take();
         }

@@ -21,7 +21,7 @@ impl Lane for Thieving {
         if self.pushes.is_multiple_of(self.stolen_of) {
             // SAFETY: each branch is nowhere else, and run once.
             let thief = move || unsafe {
-                let (mut next, mut lane) = (Some({ branch }), Thieving::new(usize::MAX));
+                let (mut next, mut lane) = (Some(branch), Thieving::new(usize::MAX));
                 while let Some(branch) = next {
                     branch.run(&mut lane);
                     next = lane.pop();
@@ -73,7 +73,9 @@ fn fibonacci(inside: &mut Inside<'_>, n: u64) -> u64 {
 
 #[test]
 fn joins_give_both_results() {
-    everywhere(|inside| assert_eq!(fibonacci(inside, if cfg!(miri) { 6 } else { 12 }), if cfg!(miri) { 8 } else { 144 }));
+    everywhere(|inside| {
+        assert_eq!(fibonacci(inside, if cfg!(miri) { 6 } else { 12 }), if cfg!(miri) { 8 } else { 144 })
+    });
 }
 
 #[test]

@@ -67,7 +67,6 @@ pub(crate) struct Edge {
 }
 
 // A model has as many as its plan has edges: the room in the smaller form does not matter, a pointer would.
-#[expect(clippy::large_enum_variant, reason = "the larger one is the one that is used most")]
 enum Form {
     Single(Single),
     Shared(Shared),
@@ -99,7 +98,12 @@ impl Edge {
     /// Offers an envelope within a firing of a producer; the ledger is the request's budget. Where there is no room,
     /// `want_room` tells the one consumer that this is waited for.
     #[inline]
-    pub(crate) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce(usize)) -> Offered {
+    pub(crate) fn offer(
+        &self,
+        envelope: Envelope,
+        ledger: &Ledger,
+        want_room: impl FnOnce(usize),
+    ) -> Offered {
         match &self.form {
             Form::Single(single) => single.offer(envelope, ledger, || want_room(self.consumer)),
             Form::Shared(shared) => shared.offer(envelope, ledger),

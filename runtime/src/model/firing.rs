@@ -179,7 +179,9 @@ impl Model {
             match turn.end(again, made_room) {
                 End::Idle => return After::Ended,
                 End::Again if again => return After::Again(WokenBy::Room),
-                End::Again => return After::Again(if cell.is_source { WokenBy::Room } else { WokenBy::Input }),
+                End::Again => {
+                    return After::Again(if cell.is_source { WokenBy::Room } else { WokenBy::Input });
+                }
                 End::Room(back) => {
                     turn = back;
                     made_room = false;
@@ -233,7 +235,8 @@ impl Model {
         }
         if cell.closing.load(Ordering::Relaxed)
             && cell.closing.swap(false, Ordering::Acquire)
-            && self.reap_closed(cell_idx, woken) {
+            && self.reap_closed(cell_idx, woken)
+        {
             running.finishing = true;
             return self.finish(cell_idx, running, woken);
         }
@@ -346,8 +349,9 @@ impl Model {
     fn flush(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
-            let moved =
-                self.reorders[reorder_idx].lock().flush(|edge, envelope| self.offer_again(edge, envelope, woken));
+            let moved = self.reorders[reorder_idx]
+                .lock()
+                .flush(|edge, envelope| self.offer_again(edge, envelope, woken));
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
                 for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {

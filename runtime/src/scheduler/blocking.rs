@@ -158,7 +158,9 @@ impl<T> Class<T> {
     }
 
     pub(crate) fn statistics(&self) -> ClassStatistics {
-        self.state.lock().statistics.clone()
+        let state = self.state.lock();
+        let waiting = state.holding.len() + state.waiters.len();
+        ClassStatistics { in_flight: state.in_flight, waiting, ..state.statistics.clone() }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Here the words of `sleep.rs` and the pool of `slot.rs` are put together, and nothing is known of tasks but whether
 //! any waits: the loom models run this code with a queue of their own.
 
+use std::time::Instant;
+
 use super::sleep::NodeSleep;
 use super::slot::{Message, Pool, Seat, Slot};
 use crate::request::RequestId;
@@ -19,6 +21,17 @@ pub(crate) struct Crew {
     /// Follows the number of threads that wait to attach: a look at it needs no lock.
     attaching: AtomicUsize,
     wakes: Vec<Counter>,
+    started: Instant,
+    /// By slot; changed and read under the pool's lock.
+    rests: Vec<Rests>,
+}
+
+/// How long a slot has rested, in nanoseconds.
+#[derive(Default)]
+struct Rests {
+    ended: Counter,
+    /// When its present rest began, since the start and never 0; 0 while it does not rest.
+    since: Counter,
 }
 
 /// What became of a slot that a thread gives up to block.
@@ -44,6 +57,8 @@ impl Crew {
             pool: Mutex::new(Pool::new(threads_max.max(count))),
             attaching: AtomicUsize::new(0),
             wakes: (0..count).map(|_| Counter::new(0)).collect(),
+            started: Instant::now(),
+            rests: (0..count).map(|_| Rests::default()).collect(),
             topology,
         };
         (crew, slots)
@@ -57,6 +72,36 @@ impl Crew {
     /// How often a slot was woken.
     pub(crate) fn wakes(&self, slot: usize) -> u64 {
         self.wakes[slot].load(Ordering::Relaxed)
+    }
+
+    /// By slot: how long it has rested.
+    pub(crate) fn rested_ns(&self) -> Vec<u64> {
+        let _pool = self.pool.lock();
+        let now = self.now_ns();
+        let rested = |rests: &Rests| {
+            let present = match rests.since.load(Ordering::Relaxed) {
+                0 => 0,
+                since => now.saturating_sub(since),
+            };
+            rests.ended.load(Ordering::Relaxed) + present
+        };
+        self.rests.iter().map(rested).collect()
+    }
+
+    /// A slot begins to rest. The caller has the pool's lock.
+    fn begin_rest(&self, slot: usize) {
+        self.rests[slot].since.store(self.now_ns(), Ordering::Relaxed);
+    }
+
+    /// A slot leaves its rest. The caller has the pool's lock.
+    fn end_rest(&self, slot: usize) {
+        let rests = &self.rests[slot];
+        let present = self.now_ns().saturating_sub(rests.since.swap(0, Ordering::Relaxed));
+        rests.ended.fetch_add(present, Ordering::Relaxed);
+    }
+
+    fn now_ns(&self) -> u64 {
+        (self.started.elapsed().as_nanos() as u64).max(1)
     }
 
     /// Threads that there are.
@@ -94,6 +139,7 @@ impl Crew {
             };
             let Some(slot) = pool.take_resting(rank) else { return false };
             self.nodes[node].wake();
+            self.end_rest(slot.idx);
             (slot, pool.backup())
         };
         slot.searching = true;
@@ -126,6 +172,7 @@ impl Crew {
                 Some(receiver) => Some((receiver, Message::Slot(slot))),
                 None => {
                     self.nodes[node].sleep();
+                    self.begin_rest(idx);
                     // When the runtime shuts down the slot is dropped, and this thread ends itself.
                     pool.rest(slot, own).map(|_| (Seat::clone(own), Message::Exit))
                 }
@@ -181,6 +228,7 @@ impl Crew {
             }
             pool.rest_unseated(slot);
             self.nodes[node].sleep();
+            self.begin_rest(idx);
             drop(pool);
             // As in `rest`.
             if any_work() {
@@ -204,6 +252,7 @@ impl Crew {
         let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
         if let Some(slot) = pool.take_resting(rank) {
             self.nodes[slot.node].rouse();
+            self.end_rest(slot.idx);
             return Some(slot);
         }
         let lent = pool.take_lent(idx);

@@ -58,6 +58,11 @@ impl RequestQueues {
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
+
+    /// Tasks that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
 }
 
 /// New requests, oldest first, whose tasks have no home yet.

@@ -4,6 +4,7 @@
 //! request's queue on its node; the global queue, which homes that request here; then other nodes, nearest first.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_deque::{Steal, Stealer};
 
@@ -45,9 +46,7 @@ impl Scheduler {
     fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Found> {
         let counters = &self.slots[slot.idx].counters;
         let queues = &self.queues[slot.node];
-        if fair
-            && let Some(task) = queues.pop()
-        {
+        if fair && let Some(task) = queues.pop() {
             count(&counters.from_node);
             self.crew.publish_left(slot);
             return Some(Found::Task(task));
@@ -87,6 +86,7 @@ impl Scheduler {
     /// Steals the oldest branch or task of another slot. Branches first: a firing that has begun waits for them.
     fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Found> {
         let shared = &self.slots[slot.idx];
+        let begun = self.traced.then(Instant::now);
         for ring in shared.rings.iter().filter(|ring| within(ring.distance)) {
             let start = slot.random(ring.slots.len());
             for nth in 0..ring.slots.len() {
@@ -97,9 +97,9 @@ impl Scheduler {
                     continue;
                 };
                 count(&shared.counters.steals[ring.distance as usize]);
-                if self.traced {
+                if let Some(begun) = begun {
                     let kind = TraceKind::Steal { from: victim, distance: ring.distance };
-                    self.trace(slot.idx, std::time::Instant::now(), kind);
+                    self.trace(slot.idx, begun, Instant::now(), kind);
                 }
                 return Some(found);
             }

@@ -9,12 +9,12 @@ use super::crew::GivenAway;
 use super::queues::Task;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
+use super::tracing::Blocked;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::Cancelled;
 use crate::request::RequestId;
-use crate::statistics::TraceKind;
 use crate::sync::Ordering;
 use crate::topology::pin_current_thread;
 
@@ -23,15 +23,18 @@ const SPINS_BEFORE_GIVING_AWAY: usize = 500;
 
 /// One thread.
 pub(super) struct Worker {
-    scheduler: Arc<Scheduler>,
+    pub(super) scheduler: Arc<Scheduler>,
     seat: Seat,
-    slot: Option<Slot>,
+    pub(super) slot: Option<Slot>,
     pinned: Option<usize>,
+    pub(super) number: usize,
+    /// When the part of a firing that runs now began on this slot, where a trace is asked for.
+    pub(super) part_begun: Option<Instant>,
 }
 
 impl Worker {
-    pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat) -> Self {
-        Self { scheduler, seat, slot: None, pinned: None }
+    pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat, number: usize) -> Self {
+        Self { scheduler, seat, slot: None, pinned: None, number, part_begun: None }
     }
 
     /// The thread's life.
@@ -105,13 +108,12 @@ impl Worker {
         }
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
-        let begun = scheduler.traced.then(Instant::now);
+        self.part_begun = scheduler.traced.then(Instant::now);
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
         let after = self.fire(&task, woken);
-        if let Some(begun) = begun {
-            let kind = TraceKind::Firing { name: model.box_name(cell).to_owned(), request: model.id().0 };
-            scheduler.trace(slot_idx, begun, kind);
+        if scheduler.traced {
+            self.trace_part(model, cell, Instant::now());
         }
         // A permit that the firing did not use goes back before the box's next task can be seen.
         if let Some(class) = &class
@@ -242,22 +244,23 @@ impl Detacher for Worker {
         }
         let permitted = reserved || class.try_acquire();
         let begun = Instant::now();
+        self.trace_part(model, cell, begun);
         let kept = self.give_away();
         let granted = permitted || self.permit(model, &class, kept.is_some()) == Permit::Granted;
+        let permitted = Instant::now();
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.
             scheduler.release_permit(&class);
             result
         });
-        if scheduler.traced {
-            let name = model.box_name(cell).to_owned();
-            let kind = TraceKind::Detached { name, class: class_name.to_owned(), request: model.id().0 };
-            scheduler.trace(old.0, begun, kind);
-        }
+        let returned = Instant::now();
         match kept {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model.id(), old),
+        }
+        if scheduler.traced {
+            self.trace_blocked(model, cell, class_name, old.0, &Blocked { begun, permitted, returned });
         }
         match result {
             None => Err(Cancelled),

@@ -57,8 +57,16 @@ impl<T, P: Default, C: Default> Queue<T, P, C> {
     pub(crate) fn new() -> Self {
         let block = Block::new();
         Self {
-            producer: Side { count: AtomicUsize::new(0), stands: UnsafeCell::new((block, 0)), numbers: P::default() },
-            consumer: Side { count: AtomicUsize::new(0), stands: UnsafeCell::new((block, 0)), numbers: C::default() },
+            producer: Side {
+                count: AtomicUsize::new(0),
+                stands: UnsafeCell::new((block, 0)),
+                numbers: P::default(),
+            },
+            consumer: Side {
+                count: AtomicUsize::new(0),
+                stands: UnsafeCell::new((block, 0)),
+                numbers: C::default(),
+            },
             spare: AtomicPtr::new(ptr::null_mut()),
         }
     }

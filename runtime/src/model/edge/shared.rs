@@ -28,7 +28,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(producers: usize, consumers: Vec<usize>, envelopes_max: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(
+        producers: usize,
+        consumers: Vec<usize>,
+        envelopes_max: usize,
+        bytes_max: usize,
+    ) -> Self {
         let inner = Inner {
             queue: VecDeque::new(),
             state: EdgeState { envelopes_max, bytes_max, ..EdgeState::default() },
@@ -50,6 +55,7 @@ impl Shared {
             && inner.state.bytes.saturating_add(bytes) <= inner.state.bytes_max;
         if !(inner.queue.is_empty() || fits && ledger.has_room()) {
             inner.state.wanted = true;
+            inner.state.refusals += 1;
             return Offered::Full(envelope);
         }
         ledger.charge(&envelope);
@@ -79,7 +85,13 @@ impl Shared {
         inner.sequence += 1;
         self.waiting.store(inner.queue.len(), Ordering::Release);
         let wanted = std::mem::take(&mut inner.state.wanted);
-        Some(Popped { envelope, sequence, wanted, freed, more: inner.consumers_open.len() > 1 && !inner.queue.is_empty() })
+        Some(Popped {
+            envelope,
+            sequence,
+            wanted,
+            freed,
+            more: inner.consumers_open.len() > 1 && !inner.queue.is_empty(),
+        })
     }
 
     /// Whether an envelope waits.

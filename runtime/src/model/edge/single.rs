@@ -20,6 +20,8 @@ pub(super) struct Single {
     wanted: AtomicBool,
     envelopes_max: AtomicUsize,
     bytes_max: AtomicUsize,
+    /// Envelopes that found no room; written by the producer.
+    refusals: Counter,
     grown: AtomicUsize,
 }
 
@@ -48,6 +50,7 @@ impl Single {
             wanted: AtomicBool::new(false),
             envelopes_max: AtomicUsize::new(envelopes_max),
             bytes_max: AtomicUsize::new(bytes_max),
+            refusals: Counter::new(0),
             grown: AtomicUsize::new(0),
         }
     }
@@ -63,6 +66,7 @@ impl Single {
             self.wanted.store(true, Ordering::Relaxed);
             want_room();
             if !self.fits(&envelope, ledger) {
+                self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 return Offered::Full(envelope);
             }
         }
@@ -194,6 +198,7 @@ impl Single {
             envelopes_total: self.queue.made() as u64,
             rows_total: made.rows.load(Ordering::Relaxed),
             wanted: self.is_wanted(),
+            refusals: self.refusals.load(Ordering::Relaxed),
             ended: self.has_end(),
             closed: self.is_closed(),
             grown: read(&self.grown),

@@ -1,0 +1,77 @@
+//! `boxwork top`: what a run with `--metrics` does, second by second.
+
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{data, talk};
+use crate::metrics::{client, parse_address};
+use crate::run::Exit;
+use crate::top::{Reading, table};
+
+/// Shows what a run with --metrics does, second by second
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The address that the run was given, such as 9184 or 127.0.0.1:9184
+    #[arg(value_name = "ADDRESS", value_parser = parse_address)]
+    address: SocketAddr,
+    /// Show it once and end
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
+    if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("from 0.05 to 3600 seconds".to_owned()) }
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &Arguments) -> Exit {
+    let address = arguments.address;
+    let mut before = match look(address) {
+        Ok(reading) => reading,
+        Err(client::Error::Connection(error)) => {
+            talk(&format!(
+                "error: no run is listening at {address}: {error}; start one with --metrics {}\n",
+                address.port()
+            ));
+            return Exit::Failed;
+        }
+        Err(error) => {
+            talk(&format!("error: {address}: {error}\n"));
+            return Exit::Failed;
+        }
+    };
+    let refreshes = !arguments.once && io::stdout().is_terminal();
+    if refreshes {
+        data(CLEAR);
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs_f64(arguments.interval));
+        let Ok(after) = look(address) else {
+            talk("the run has ended\n");
+            return if arguments.once { Exit::Failed } else { Exit::Ok };
+        };
+        let table = table(&before, &after);
+        let shown = data(&if refreshes { over(&table) } else { table });
+        if arguments.once || shown != Exit::Ok {
+            return shown;
+        }
+        before = after;
+    }
+}
+
+fn look(address: SocketAddr) -> Result<Reading, client::Error> {
+    let page = client::scrape(address)?;
+    Reading::new(&page).map_err(client::Error::Answer)
+}
+
+const CLEAR: &str = "\u{1b}[2J";
+
+/// The table in place of the last one: each line is cleared to its end, and what is below it too, without flicker.
+fn over(table: &str) -> String {
+    format!("\u{1b}[H{}\u{1b}[J", table.replace('\n', "\u{1b}[K\n"))
+}

@@ -1,0 +1,51 @@
+//! The figures of a run while it goes on, for Prometheus and `boxwork top`: an HTTP server of one page.
+//!
+//! Invariants: nothing is listened to beyond this machine unless the user names such an address; what a client does
+//! (garbage, silence, reading slowly) costs the run one snapshot at most, and no thread of it ever waits for a client.
+//! Why it is made here: docs/decisions/010.
+
+pub mod client;
+pub mod exposition;
+mod format;
+pub mod samples;
+mod request;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use boxwork_runtime::Runtime;
+
+pub use server::{Bound, Server};
+
+/// Where the page is.
+pub const PATH: &str = "/metrics";
+
+/// An address as the user writes it: `9184`, `:9184`, `localhost:9184`, `127.0.0.1:9184`, or the page's whole URL.
+///
+/// # Errors
+/// When it is none; the message says what one looks like.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix("http://").unwrap_or(text);
+    let bare = bare.strip_suffix(PATH).unwrap_or(bare).trim_end_matches('/');
+    let port = bare.strip_prefix("localhost:").or_else(|| bare.strip_prefix(':')).unwrap_or(bare);
+    if let Ok(port) = port.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    bare.parse().map_err(|_| format!("`{text}` is no address; one is 9184, 127.0.0.1:9184 or [::1]:9184"))
+}
+
+/// Serves the figures of a runtime, until the server is dropped; it does not keep the runtime alive.
+///
+/// # Errors
+/// When the system refuses a thread.
+pub fn serve(bound: Bound, runtime: &Arc<Runtime>) -> std::io::Result<Server> {
+    let runtime = Arc::downgrade(runtime);
+    bound.serve(move || {
+        runtime
+            .upgrade()
+            .map_or_else(String::new, |runtime| exposition::page(&exposition::snapshot(&runtime)))
+    })
+}

@@ -1,0 +1,62 @@
+//! What a run tells beside its results: the figures while it goes on, the trace and the report at its end.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Exit, Run};
+use crate::pipeline::Loaded;
+use crate::run_report::RunReport;
+use crate::{metrics, trace};
+
+/// Listens where the figures will be served, and says where that is.
+pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
+    let bound = metrics::Bound::new(address).map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::AddrInUse => "; is another run there? choose another port, or 0 for any that is free",
+            ErrorKind::PermissionDenied => "; ports from 1024 on are free to use",
+            _ => "",
+        };
+        eprintln!("error: the figures cannot be served at {address}: {error}{hint}");
+        Exit::Failed
+    })?;
+    eprintln!("metrics: http://{}{}", bound.address(), metrics::PATH);
+    if !bound.address().ip().is_loopback() {
+        eprintln!("metrics: whoever reaches this machine at that port can read them");
+    }
+    Ok(bound)
+}
+
+impl Run<'_> {
+    /// Writes the files that were asked for; without one of them the run has failed.
+    pub(super) fn write_files(&self, loaded: &Loaded, elapsed: Duration, mut exit: Exit) -> Exit {
+        let mut told = |what: &str, path: &Path, written: io::Result<()>| {
+            if let Err(error) = written {
+                eprintln!("error: the {what} {} cannot be written: {error}", path.display());
+                exit = Exit::Failed;
+            }
+        };
+        if let Some(path) = &self.options.trace {
+            told("trace", path, self.write_trace(path));
+        }
+        if let Some(path) = &self.options.report {
+            told("report", path, self.write_report(path, loaded, elapsed));
+        }
+        exit
+    }
+
+    fn write_trace(&self, path: &Path) -> io::Result<()> {
+        // All requests are of one plan, and have its edges.
+        let edges = self.ended.first().map_or(&[][..], |outcome| &outcome.edges);
+        let edges: Vec<String> = edges.iter().map(|edge| format!("{} -> {}", edge.from, edge.to)).collect();
+        let events = self.runtime.take_trace();
+        let recorded = trace::Recorded { events: &events, topology: self.runtime.topology(), edges: &edges };
+        trace::write(path, &recorded)
+    }
+
+    fn write_report(&self, path: &Path, loaded: &Loaded, elapsed: Duration) -> io::Result<()> {
+        let report = RunReport::new(loaded.name(), &self.ended, &self.runtime.statistics(), elapsed);
+        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+    }
+}

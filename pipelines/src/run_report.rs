@@ -1,0 +1,260 @@
+//! What a run did, as JSON: written by `--report`, read by `graph --with`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use boxwork_runtime::request::{BoxStatistics, EdgeStatistics, Outcome};
+use boxwork_runtime::statistics::SchedulerStatistics;
+use boxwork_runtime::topology::Distance;
+use serde::{Deserialize, Serialize};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+/// A report of the largest pipeline on the largest machine is below it.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a run did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The form of the file.
+    pub boxwork_report: u32,
+    /// The pipeline's file, or its name where it is a shipped one.
+    pub pipeline: String,
+    /// How long its requests took together, preparing left out.
+    pub seconds: f64,
+    /// How many there were.
+    pub requests: usize,
+    /// By box, summed over the requests.
+    pub boxes: Vec<BoxReport>,
+    /// By edge, summed over the requests.
+    pub edges: Vec<EdgeReport>,
+    /// By slot.
+    pub slots: Vec<SlotReport>,
+    /// By blocking class.
+    pub classes: Vec<ClassReport>,
+    /// Threads that there were.
+    pub threads: usize,
+}
+
+/// What one box did; times are summed over its copies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BoxReport {
+    /// The box.
+    pub name: String,
+    /// Its operator.
+    pub operator: String,
+    /// Its copies.
+    pub copies: usize,
+    /// Its firings.
+    pub firings: u64,
+    /// Rows that it took.
+    pub rows_in: u64,
+    /// Rows that it made.
+    pub rows_out: u64,
+    /// Time in firings, blocking left out.
+    pub busy_seconds: f64,
+    /// Time from being planned to being fired.
+    pub waiting_seconds: f64,
+    /// Time detached.
+    pub blocked_seconds: f64,
+}
+
+/// What went through one edge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EdgeReport {
+    /// `box.port` of the producer.
+    pub from: String,
+    /// `box.port` of the consumer.
+    pub to: String,
+    /// Envelopes that came through.
+    pub envelopes: u64,
+    /// Rows that came through.
+    pub rows: u64,
+    /// The most envelopes that waited at once.
+    pub envelopes_high: usize,
+    /// Envelopes that it held at most; nothing where it had no bound.
+    pub envelopes_max: Option<usize>,
+    /// The most bytes that waited at once.
+    pub bytes_high: usize,
+    /// Bytes that it held at most; nothing where it had no bound.
+    pub bytes_max: Option<usize>,
+    /// How often a producer found it full.
+    pub refusals: u64,
+    /// How often it was grown to end a stall.
+    pub grown: usize,
+}
+
+/// What one slot did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SlotReport {
+    /// Tasks run.
+    pub tasks: u64,
+    /// Tasks stolen, by distance, nearest first: same core, shared cache, same node, other node.
+    pub steals: [u64; Distance::ALL.len()],
+    /// How often it came to rest.
+    pub parks: u64,
+    /// How often it was woken.
+    pub wakes: u64,
+    /// How often it was given away to block.
+    pub hand_overs: u64,
+    /// How long it rested.
+    pub rest_seconds: f64,
+}
+
+/// What one blocking class did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// The class.
+    pub name: String,
+    /// Operations that might be under way at once.
+    pub limit: usize,
+    /// The most that were.
+    pub in_flight_high: usize,
+    /// Operations.
+    pub operations: u64,
+    /// How many had to wait for a permit.
+    pub waited: u64,
+}
+
+impl RunReport {
+    /// The report of a run that has ended.
+    pub fn new(
+        pipeline: &str,
+        outcomes: &[Outcome],
+        scheduler: &SchedulerStatistics,
+        elapsed: Duration,
+    ) -> Self {
+        let slots = scheduler.slots.iter().map(|slot| SlotReport {
+            tasks: slot.tasks,
+            steals: slot.steals,
+            parks: slot.parks,
+            wakes: slot.wakes,
+            hand_overs: slot.hand_overs,
+            rest_seconds: seconds(slot.rested_ns),
+        });
+        let classes = scheduler.classes.iter().map(|class| ClassReport {
+            name: class.name.clone(),
+            limit: class.limit,
+            in_flight_high: class.in_flight_high,
+            operations: class.operations,
+            waited: class.waited,
+        });
+        Self {
+            boxwork_report: VERSION,
+            pipeline: pipeline.to_owned(),
+            seconds: elapsed.as_secs_f64(),
+            requests: outcomes.len(),
+            boxes: boxes(outcomes).iter().map(BoxReport::new).collect(),
+            edges: edges(outcomes),
+            slots: slots.collect(),
+            classes: classes.collect(),
+            threads: scheduler.threads,
+        }
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// Why the file is none.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = std::fs::metadata(path).map_err(|error| of_file(&error))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(of_file(&"too large for a report"));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| of_file(&error))?;
+        let report: Self = serde_json::from_str(&text)
+            .map_err(|error| of_file(&format!("no report of a run ({error}); `run --report` writes one")))?;
+        if report.boxwork_report != VERSION {
+            let version = report.boxwork_report;
+            return Err(of_file(&format!("a report of version {version}, and {VERSION} is known here")));
+        }
+        Ok(report)
+    }
+}
+
+impl BoxReport {
+    fn new(of_box: &BoxStatistics) -> Self {
+        Self {
+            name: of_box.name.clone(),
+            operator: of_box.kind.to_owned(),
+            copies: of_box.copies,
+            firings: of_box.firings,
+            rows_in: of_box.rows_in,
+            rows_out: of_box.rows_out,
+            busy_seconds: seconds(of_box.busy_ns),
+            waiting_seconds: seconds(of_box.waiting_ns),
+            blocked_seconds: seconds(of_box.blocked_ns),
+        }
+    }
+}
+
+/// The boxes' statistics over all requests of a run.
+pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
+    let mut sums: Vec<BoxStatistics> = Vec::new();
+    for outcome in outcomes {
+        for of_box in &outcome.boxes {
+            match sums.iter_mut().find(|sum| sum.name == of_box.name) {
+                None => sums.push(of_box.clone()),
+                Some(sum) => {
+                    sum.firings += of_box.firings;
+                    sum.rows_in += of_box.rows_in;
+                    sum.rows_out += of_box.rows_out;
+                    sum.busy_ns += of_box.busy_ns;
+                    sum.waiting_ns += of_box.waiting_ns;
+                    sum.blocked_ns += of_box.blocked_ns;
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// The edges over all requests of a run: what came through is summed, of high marks and bounds the largest counts.
+fn edges(outcomes: &[Outcome]) -> Vec<EdgeReport> {
+    let mut sums: Vec<EdgeReport> = Vec::new();
+    for outcome in outcomes {
+        for (idx, edge) in one_for_copies(&outcome.edges).into_iter().enumerate() {
+            let bound = |bound: usize| (bound != usize::MAX).then_some(bound);
+            if sums.len() == idx {
+                sums.push(EdgeReport { from: edge.from, to: edge.to, ..EdgeReport::default() });
+            }
+            let (sum, state) = (&mut sums[idx], &edge.state);
+            sum.envelopes += state.envelopes_total;
+            sum.rows += state.rows_total;
+            sum.envelopes_high = sum.envelopes_high.max(state.envelopes_high);
+            sum.envelopes_max = sum.envelopes_max.max(bound(state.envelopes_max));
+            sum.bytes_high = sum.bytes_high.max(state.bytes_high);
+            sum.bytes_max = sum.bytes_max.max(bound(state.bytes_max));
+            sum.refusals += state.refusals;
+            sum.grown += state.grown;
+        }
+    }
+    sums
+}
+
+/// A request's edges with one for those to the copies of a side input's box: all carry the same envelopes, and of
+/// what waits the most counts.
+pub(crate) fn one_for_copies(edges: &[EdgeStatistics]) -> Vec<EdgeStatistics> {
+    let mut ones: Vec<EdgeStatistics> = Vec::new();
+    for edge in edges {
+        // They follow each other.
+        match ones.last_mut().filter(|last| (&last.from, &last.to) == (&edge.from, &edge.to)) {
+            None => ones.push(edge.clone()),
+            Some(last) => {
+                let (one, other) = (&mut last.state, &edge.state);
+                one.envelopes = one.envelopes.max(other.envelopes);
+                one.bytes = one.bytes.max(other.bytes);
+                one.envelopes_high = one.envelopes_high.max(other.envelopes_high);
+                one.bytes_high = one.bytes_high.max(other.bytes_high);
+                one.envelopes_total = one.envelopes_total.max(other.envelopes_total);
+                one.rows_total = one.rows_total.max(other.rows_total);
+            }
+        }
+    }
+    ones
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

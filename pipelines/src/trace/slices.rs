@@ -1,0 +1,97 @@
+//! The slices of a trace: what each slot did, in order, and the closures that blocked beside them.
+
+use boxwork_runtime::statistics::{TraceEvent, TraceKind};
+
+use super::{Mark, Recorded, What};
+
+/// A blocking closure as a whole, and what it did one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Whole,
+    Permit,
+    Blocked,
+    Attaching,
+}
+
+impl Phase {
+    /// What stands on its slice; nothing for the whole, which is named after its box.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Whole => None,
+            Self::Permit => Some("waits for a permit"),
+            Self::Blocked => Some("blocks"),
+            Self::Attaching => Some("waits for a slot"),
+        }
+    }
+}
+
+/// The events of all slots' tracks, found by slot and time.
+pub(super) struct Slices<'a> {
+    pub(super) events: &'a [TraceEvent],
+    /// By slot: its events by the time at which they begin.
+    of_slot: Vec<Vec<usize>>,
+}
+
+/// An empty slice could hold no arrow: it is drawn as long as the clock can tell.
+pub(super) fn duration_ns(event: &TraceEvent) -> u64 {
+    event.duration_ns.max(1)
+}
+
+pub(super) fn end_ns(event: &TraceEvent) -> u64 {
+    event.begin_ns + duration_ns(event)
+}
+
+impl<'a> Slices<'a> {
+    pub(super) fn new(recorded: &Recorded<'a>) -> Self {
+        let events = recorded.events;
+        let mut of_slot = vec![Vec::new(); recorded.topology.slots_count()];
+        for (idx, event) in events.iter().enumerate() {
+            if !matches!(event.kind, TraceKind::Detached { .. }) {
+                of_slot[event.slot].push(idx);
+            }
+        }
+        for of_slot in &mut of_slot {
+            of_slot.sort_by_key(|idx: &usize| events[*idx].begin_ns);
+        }
+        Self { events, of_slot }
+    }
+
+    /// The slices of a slot that begin by this time, latest first.
+    pub(super) fn until(&self, slot: usize, at_ns: u64) -> impl Iterator<Item = &'a TraceEvent> {
+        let of_slot = &self.of_slot[slot];
+        let count = of_slot.partition_point(|idx| self.events[*idx].begin_ns <= at_ns);
+        of_slot[..count].iter().rev().map(|idx| &self.events[*idx])
+    }
+
+    /// The slices of a slot that begin at this time or later.
+    pub(super) fn since(&self, slot: usize, at_ns: u64) -> impl Iterator<Item = &'a TraceEvent> {
+        let of_slot = &self.of_slot[slot];
+        let before = of_slot.partition_point(|idx| self.events[*idx].begin_ns < at_ns);
+        of_slot[before..].iter().map(|idx| &self.events[*idx])
+    }
+
+    pub(super) fn marks(&self) -> Vec<Mark> {
+        let mut marks = Vec::new();
+        for (idx, event) in self.events.iter().enumerate() {
+            let mut mark = |at_ns: u64, what: What| marks.push(Mark { at_ns, what });
+            let TraceKind::Detached { permit_ns, blocked_ns, .. } = &event.kind else {
+                mark(event.begin_ns, What::Slice(idx));
+                continue;
+            };
+            let permitted = event.begin_ns + permit_ns;
+            let end = end_ns(event).max(permitted + blocked_ns);
+            mark(event.begin_ns, What::Begin(idx, Phase::Whole));
+            let phases = [
+                (Phase::Permit, event.begin_ns, permitted),
+                (Phase::Blocked, permitted, permitted + blocked_ns),
+                (Phase::Attaching, permitted + blocked_ns, end),
+            ];
+            for (phase, from, to) in phases.into_iter().filter(|(_, from, to)| from < to) {
+                mark(from, What::Begin(idx, phase));
+                mark(to, What::End(idx, phase));
+            }
+            mark(end, What::End(idx, Phase::Whole));
+        }
+        marks
+    }
+}

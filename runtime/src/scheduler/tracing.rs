@@ -1,0 +1,80 @@
+//! What a trace keeps of a thread's work; nothing of this runs where no trace is asked for.
+//!
+//! Invariants: a slot has one event at a time, as only its holder records firings and steals on it, and a firing that
+//! detaches is recorded in parts, so that what blocks between them takes none of the slot's time. A detached closure
+//! begins at the instant at which one part ends, and ends at the one at which the next begins.
+
+use std::time::Instant;
+
+use super::Scheduler;
+use super::worker::Worker;
+use crate::model::Model;
+use crate::statistics::{TRACE_EVENTS_MAX, TraceEvent, TraceKind};
+
+/// The instants of a closure that blocked, in their order.
+pub(super) struct Blocked {
+    pub(super) begun: Instant,
+    pub(super) permitted: Instant,
+    pub(super) returned: Instant,
+}
+
+impl Scheduler {
+    pub(super) fn trace(&self, slot: usize, begun: Instant, ended: Instant, kind: TraceKind) {
+        let begin_ns = begun.saturating_duration_since(self.started).as_nanos() as u64;
+        let duration_ns = nanoseconds(begun, ended);
+        let queued = self.queues[self.crew.topology.node(slot)].len();
+        let mut events = self.slots[slot].trace.lock();
+        if events.len() == TRACE_EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(TraceEvent { slot, begin_ns, duration_ns, queued, kind });
+    }
+
+    /// The events recorded so far, by slot; the trace is empty afterwards.
+    pub(crate) fn take_trace(&self) -> Vec<TraceEvent> {
+        self.slots.iter().flat_map(|slot| std::mem::take(&mut *slot.trace.lock())).collect()
+    }
+}
+
+impl Worker {
+    /// Ends the part of a firing that has run on this thread's slot.
+    pub(super) fn trace_part(&mut self, model: &Model, cell: usize, ended: Instant) {
+        if let Some(begun) = self.part_begun.take()
+            && let Some(slot) = &self.slot
+        {
+            let kind = TraceKind::Firing {
+                name: model.box_name(cell).to_owned(),
+                request: model.id().0,
+                thread: self.number,
+                edges: model.depths(cell),
+            };
+            self.scheduler.trace(slot.idx, begun, ended, kind);
+        }
+    }
+
+    /// Records a closure that blocked, when its thread holds a slot again; the firing's next part begins.
+    pub(super) fn trace_blocked(
+        &mut self,
+        model: &Model,
+        cell: usize,
+        class: &str,
+        old: usize,
+        at: &Blocked,
+    ) {
+        let attached = Instant::now();
+        let kind = TraceKind::Detached {
+            name: model.box_name(cell).to_owned(),
+            class: class.to_owned(),
+            request: model.id().0,
+            permit_ns: nanoseconds(at.begun, at.permitted),
+            blocked_ns: nanoseconds(at.permitted, at.returned),
+            to: self.slot.as_ref().map_or(old, |slot| slot.idx),
+        };
+        self.scheduler.trace(old, at.begun, attached, kind);
+        self.part_begun = Some(attached);
+    }
+}
+
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    to.saturating_duration_since(from).as_nanos() as u64
+}
