@@ -131,6 +131,9 @@ impl Builder<'_> {
                 if self.random.chance(30) {
                     settings.push(("spin_us", int(self.random.below(30) as i64)));
                 }
+                if self.random.below(8) == 0 {
+                    settings.push(("branches", int(1 + self.random.below(6) as i64)));
+                }
                 if self.random.chance(30) {
                     settings.push(("block_us", int(1 + self.random.below(20) as i64)));
                 }

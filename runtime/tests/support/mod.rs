@@ -32,6 +32,8 @@ pub struct Basket {
     pub got: Mutex<Vec<u64>>,
     /// The same by the sink's number.
     pub by_sink: Mutex<BTreeMap<usize, Vec<u64>>>,
+    /// Held by a box of copies while it runs branches.
+    pub branching: Mutex<()>,
     pub computing: AtomicUsize,
     pub computing_high: AtomicUsize,
     pub blocking: AtomicUsize,
@@ -82,6 +84,8 @@ struct Add {
     add: u64,
     spin_us: u64,
     block_us: u64,
+    /// So many branches a firing.
+    branches: usize,
     fail_at: Option<u64>,
     panic_at: Option<u64>,
     panic_detached: bool,
@@ -110,6 +114,9 @@ impl Add {
             };
             let values = taken.u64s("n")?;
             spin(self.spin_us);
+            if self.branches > 0 {
+                self.branch(cx);
+            }
             if self.block_us > 0 {
                 let basket = Arc::clone(&self.basket);
                 basket.computing.fetch_sub(1, Ordering::SeqCst);
@@ -133,12 +140,31 @@ impl Add {
         Ok(Flow::Wait)
     }
 }
+impl Add {
+    /// Computes in branches; a lock is held across them, which only a foreign task on this stack could want.
+    fn branch(&self, cx: &mut Context<'_>) {
+        let basket = &self.basket;
+        basket.computing.fetch_sub(1, Ordering::SeqCst);
+        let held = basket.branching.lock().unwrap();
+        let ran = AtomicUsize::new(0);
+        cx.for_each_chunk(self.branches, 1, |_| {
+            Basket::enter(&basket.computing, &basket.computing_high);
+            spin(self.spin_us);
+            ran.fetch_add(1, Ordering::SeqCst);
+            basket.computing.fetch_sub(1, Ordering::SeqCst);
+        });
+        drop(held);
+        assert_eq!(ran.into_inner(), self.branches, "a branch was lost");
+        Basket::enter(&basket.computing, &basket.computing_high);
+    }
+}
 fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let at = |name| bind.get_integer(name).map(|n| n as u64);
     Ok(Box::new(Add {
         add: bind.count("add") as u64,
         spin_us: bind.count("spin_us") as u64,
         block_us: bind.count("block_us") as u64,
+        branches: bind.count("branches"),
         fail_at: at("fail_at"),
         panic_at: at("panic_at"),
         panic_detached: bind.boolean("panic_detached"),
@@ -150,6 +176,7 @@ const ADD: &[Parameter] = &[
     count("add", 1),
     count("spin_us", 0),
     count("block_us", 0),
+    count("branches", 0),
     Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
     Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
     Parameter::new(
@@ -469,7 +496,7 @@ pub static UNTIL_HINT: OperatorSpec = OperatorSpec {
     })
 };
 
-static BASKET_RESOURCE: ResourceSpec = ResourceSpec {
+pub static BASKET_RESOURCE: ResourceSpec = ResourceSpec {
     name: "basket",
     about: "what sinks collect",
     parameters: &[],
@@ -564,9 +591,11 @@ impl Graph {
     }
 
     pub fn prepare(&self) -> Arc<Prepared> {
-        Arc::new(
-            Prepared::new(&self.0, &catalog(), &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}")),
-        )
+        self.prepare_with(&catalog())
+    }
+
+    pub fn prepare_with(&self, catalog: &Catalog) -> Arc<Prepared> {
+        Arc::new(Prepared::new(&self.0, catalog, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// Runs it once on so many slots.

@@ -1,0 +1,127 @@
+//! Nested parallelism: joins inside of boxes, on slots that others want too.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use boxwork_runtime::inside::Inside;
+use boxwork_runtime::operator::*;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::{Config, Runtime};
+use support::*;
+
+#[test]
+fn branches_keep_strict_n_and_run_nothing_foreign() {
+    // The lock that a firing holds across its branches is wanted by all other copies: a joiner that ran one of their
+    // firings on its stack would wait for itself. The second runtime has no thread to spare.
+    for threads_max in [64, 3] {
+        let runtime = Runtime::start(Config { threads_max, ..Config::flat(3) }).unwrap();
+        let settings = [("copies", int(3)), ("branches", int(9)), ("spin_us", int(30))];
+        for kind in ["add", "add_ordered"] {
+            let graph = Graph::new()
+                .add("s", "source", &[("count", int(60))])
+                .add("a", kind, &settings)
+                .add("b", "add", &[("copies", int(3)), ("spin_us", int(10)), ("block_us", int(20))])
+                .add("c", "collect", &[])
+                .chain("s -> a -> b -> c");
+            let (outcome, basket) = graph.run_on(&runtime);
+            outcome.result.unwrap();
+            assert_eq!(sorted(&basket), (2..62).collect::<Vec<u64>>());
+            let high = basket.computing_high.load(Ordering::SeqCst);
+            assert!(high <= 3, "{high} branches computed on 3 slots");
+        }
+        let threads = runtime.statistics().threads;
+        assert!(threads <= threads_max, "{threads} threads, {threads_max} allowed");
+    }
+}
+
+fn fibonacci(inside: &mut Inside<'_>, n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = inside.join(|inside| fibonacci(inside, n - 1), |inside| fibonacci(inside, n - 2));
+    a + b
+}
+
+static ENTERED: AtomicUsize = AtomicUsize::new(0);
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Pushes a Fibonacci number; or panics in a branch; or waits in its branches for the end of its request.
+struct Deep(&'static str);
+impl Operator for Deep {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        match self.0 {
+            "panic" => {
+                cx.for_each_chunk(64, 1, |chunk| assert!(chunk.start != 40, "a panic in a branch"));
+            }
+            "wait" => {
+                cx.join(wait_for_the_end, wait_for_the_end);
+                STOPPED.store(true, Ordering::SeqCst);
+            }
+            _ => {
+                let number = cx.inside(|inside| fibonacci(inside, 20));
+                cx.push("out", envelope([number]))?;
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+fn wait_for_the_end(inside: &mut Inside<'_>) {
+    ENTERED.fetch_add(1, Ordering::SeqCst);
+    while !inside.is_cancelled() {
+        std::thread::yield_now();
+    }
+}
+
+macro_rules! deep {
+    ($name:ident, $text:literal) => {
+        static $name: OperatorSpec = OperatorSpec {
+            outputs: &[Output::new("out", numbers, "a number")],
+            ..OperatorSpec::new($text, "joins", Kind::Stateful, |_| Ok(Box::new(Deep($text))))
+        };
+    };
+}
+deep!(FIBONACCI, "fibonacci");
+deep!(PANIC, "panic");
+deep!(WAIT, "wait");
+
+fn deep(kind: &str) -> Arc<Prepared> {
+    let catalog = Catalog::new([&FIBONACCI, &PANIC, &WAIT, &COLLECT], [&BASKET_RESOURCE]);
+    Graph::new().add("s", kind, &[]).add("c", "collect", &[]).chain("s -> c").prepare_with(&catalog)
+}
+
+#[test]
+fn many_requests_join_at_once() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let prepared = deep("fibonacci");
+    let requests: Vec<_> =
+        (0..40).map(|_| runtime.submit(&prepared, &Submission::default()).unwrap()).collect();
+    requests.iter().for_each(|request| wait(request).result.unwrap());
+    assert_eq!(basket(&prepared).got.lock().unwrap()[..], [6765; 40]);
+}
+
+#[test]
+fn a_panic_in_a_branch_names_its_box() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let request = runtime.submit(&deep("panic"), &Submission::default()).unwrap();
+    let error = wait(&request).result.unwrap_err();
+    assert!(
+        matches!(&error, RequestError::Panicked { name, cause } if name == "s" && cause.contains("in a branch")),
+        "{error}"
+    );
+}
+
+#[test]
+fn branches_learn_of_a_cancel() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let request = runtime.submit(&deep("wait"), &Submission::default()).unwrap();
+    while ENTERED.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    request.cancel();
+    assert!(matches!(wait(&request).result, Err(RequestError::Cancelled)));
+    assert!(STOPPED.load(Ordering::SeqCst), "the request ended before its branches");
+}
