@@ -3,6 +3,7 @@
 //! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
 //! Adding one is a file with `Arguments` and `run`, and a line in each list below.
 
+mod bench;
 mod boxes;
 mod check;
 mod evaluate;
@@ -57,6 +58,7 @@ enum Subcommands {
     Schema(schema::Arguments),
     Topology(topology::Arguments),
     SampleImages(sample_images::Arguments),
+    Bench(bench::Arguments),
 }
 
 impl Subcommands {
@@ -75,6 +77,7 @@ impl Subcommands {
             Self::Schema(arguments) => schema::run(catalog, arguments),
             Self::Topology(arguments) => topology::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::pipeline::Loaded;
 
 pub use dot::dot;
 pub use mermaid::mermaid;
+pub(crate) use svg::escape;
 pub use svg::svg;
 
 /// A picture of boxes and arrows.

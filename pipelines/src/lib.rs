@@ -18,6 +18,7 @@ pub mod shipped;
 mod trace;
 mod report;
 pub mod run;
+mod bench;
 mod command;
 
 pub use command::main_with;
