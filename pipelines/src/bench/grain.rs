@@ -28,6 +28,9 @@ pub static GRAIN: Workload = Workload {
     open,
 };
 
+/// Smaller than a microsecond too, by so many halvings.
+const HALVINGS: i32 = 3;
+
 struct Grain {
     rig: Rig,
     spin: Spin,
@@ -61,8 +64,8 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
             return Err(Error::Setting { name: "part", value: other.to_owned(), wanted });
         }
     }
-    let powers = case.count("most_us")?.ilog2();
-    let grains_us = (0..=powers).rev().map(|power| f64::from(1 << power)).collect();
+    let powers = case.count("most_us")?.ilog2() as i32;
+    let grains_us = (-HALVINGS..=powers).rev().map(|power| f64::from(power).exp2()).collect();
     let (workers, tasks, spin) = (bed.workers() as f64, tasks as u64, bed.spin);
     Ok(Box::new(Grain { rig: Rig::new(bed, &graph)?, spin, workers, tasks, grains_us }))
 }
