@@ -4,6 +4,7 @@
 //! every round. Cases of one setting on different numbers of workers take turns, round by round, so that what disturbs
 //! the machine disturbs all of them.
 
+mod error;
 mod spin;
 mod spread;
 mod case;
@@ -26,12 +27,7 @@ mod plot;
 mod page;
 mod serve;
 
-use std::io;
-use std::path::PathBuf;
-
 use boxwork_runtime::parameter::{did_you_mean, nearest};
-use boxwork_runtime::prepare::PrepareError;
-use boxwork_runtime::request::RequestError;
 use boxwork_runtime::topology::Topology;
 
 use self::case::{Case, PART};
@@ -40,6 +36,7 @@ use self::results::{MeasuredCase, MeasuredWorkload};
 use self::rig::Bed;
 use self::spin::Spin;
 
+pub use self::error::Error;
 pub use self::results::Results;
 pub use self::serve::serve;
 
@@ -148,45 +145,6 @@ impl std::fmt::Debug for Workload {
     }
 }
 
-/// Why a workload gave no figures.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    #[error("{0}")]
-    Prepare(#[from] PrepareError),
-    #[error("{0}")]
-    Request(#[from] RequestError),
-    #[error("the system refused a thread: {0}; try fewer --workers")]
-    Threads(io::Error),
-    #[error("{what}: {found} came out, and {wanted} is right: this is a bug of the runtime")]
-    Wrong { what: &'static str, found: u64, wanted: u64 },
-    #[error("`{name}={value}`: {wanted} is wanted")]
-    Setting { name: &'static str, value: String, wanted: &'static str },
-    #[error("no workload that was chosen has a setting `{name}`{near}")]
-    NoSetting { name: String, near: String },
-    #[error("{}: {cause}", .path.display())]
-    File { path: PathBuf, cause: io::Error },
-    #[error("the line cannot be read or written: {0}")]
-    Line(io::Error),
-    #[error("{what}: {cause}")]
-    Within { what: String, cause: Box<Error> },
-}
-
-impl Error {
-    /// Whether the call was wrong, and not the run.
-    pub fn is_of_usage(&self) -> bool {
-        match self {
-            Self::Setting { .. } | Self::NoSetting { .. } => true,
-            Self::Within { cause, .. } => cause.is_of_usage(),
-            _ => false,
-        }
-    }
-
-    fn unless_equal(what: &'static str, found: u64, wanted: u64) -> Result<(), Self> {
-        if found == wanted { Ok(()) } else { Err(Self::Wrong { what, found, wanted }) }
-    }
-}
-
 impl Settings {
     /// Refuses settings that no chosen workload has: they would change nothing.
     fn check(&self) -> Result<(), Error> {
@@ -224,6 +182,8 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Er
     let machine = Machine::look(&settings.topology);
     let spin = Spin::calibrate();
     let beds = settings.beds(spin);
+    let threads = beds.iter().map(Bed::workers).max().unwrap_or(1);
+    let before = spin.cores_free(threads);
     let mut workloads = Vec::new();
     for workload in &settings.workloads {
         let mut cases = Vec::new();
@@ -236,7 +196,8 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Er
         workloads.push(MeasuredWorkload { workload, cases });
     }
     let (warmup, rounds) = (settings.warmup, settings.rounds);
-    Ok(Results { machine, spin, warmup, rounds, workloads })
+    let cores_free = [before, spin.cores_free(threads)];
+    Ok(Results { machine, spin, cores_free, warmup, rounds, workloads })
 }
 
 /// One case on all numbers of workers, which take turns.

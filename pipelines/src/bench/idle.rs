@@ -94,8 +94,7 @@ impl Idle {
         self.rig.check_arrived(submitted)?;
         // Where Linux does not count, there is no figure rather than a zero.
         let spent = before.zip(after).map(|(before, after)| after.since(&before) as f64);
-        Ok(spent
-            .map_or_else(Vec::new, |spent_ns| figures([("processor_us_per_s", spent_ns / 1e3 / seconds)])))
+        Ok(spent.map_or_else(Vec::new, |spent_ns| figures([("processor_percent", spent_ns / 1e7 / seconds)])))
     }
 
     fn wake(&self, times: usize, pause: Duration) -> Result<Figures, Error> {

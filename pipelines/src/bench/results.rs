@@ -1,6 +1,5 @@
 //! What was measured, for people and as JSON.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
@@ -14,6 +13,8 @@ use super::{Case, Figures, Workload};
 pub struct Results {
     pub(super) machine: Machine,
     pub(super) spin: Spin,
+    /// What plain threads got of the cores, before the first case and after the last.
+    pub(super) cores_free: [f64; 2],
     pub(super) warmup: usize,
     pub(super) rounds: usize,
     pub(super) workloads: Vec<MeasuredWorkload>,
@@ -136,12 +137,14 @@ impl Results {
     /// The lines that say what was measured on, by name.
     pub(super) fn about(&self) -> Vec<(&'static str, String)> {
         let machine = &self.machine;
+        let [before, after] = self.cores_free.map(significant);
         let load =
             machine.load.map_or_else(|| "unknown".to_owned(), |load| format!("{load} before the start"));
         vec![
             ("machine", machine.processor.clone()),
             ("topology", machine.shape()),
             ("load", load),
+            ("free", format!("{before} cores before, {after} after, by plain threads")),
             ("work", format!("{:.3} ns a step", self.spin.ns_per_iteration)),
             ("rounds", format!("{} after {}; median (middle half)", self.rounds, self.warmup)),
         ]
@@ -170,6 +173,7 @@ impl Results {
             .collect();
         json!({
             "boxwork": env!("CARGO_PKG_VERSION"), "machine": self.machine.json(),
+            "cores_free": self.cores_free,
             "spin_ns_per_iteration": self.spin.ns_per_iteration, "warmup": self.warmup, "rounds": self.rounds,
             "workloads": workloads,
         })
@@ -181,9 +185,9 @@ impl Results {
     }
 }
 
-/// Figures of one round as a JSON object.
+/// Figures of one round as a JSON object, in their order.
 pub(super) fn round_json(figures: Figures) -> Json {
-    json!(figures.into_iter().collect::<BTreeMap<_, _>>())
+    figures.into_iter().map(|(name, figure)| (name, json!(figure))).collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]

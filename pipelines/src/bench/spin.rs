@@ -4,6 +4,7 @@
 //! microseconds, never in steps.
 
 use std::hint::black_box;
+use std::thread;
 use std::time::Instant;
 
 /// What every task starts from: all of them compute the same number, which is checked.
@@ -37,6 +38,20 @@ impl Spin {
             fastest = fastest.min(start.elapsed().as_secs_f64());
         }
         Self { ns_per_iteration: fastest * 1e9 / ITERATIONS as f64 }
+    }
+
+    /// How many cores' worth of work so many plain threads do at once: less than their number where others compute too,
+    /// and no runtime does more.
+    pub fn cores_free(self, threads: usize) -> f64 {
+        const TASK_US: f64 = 30_000.0;
+        let iterations = self.iterations(TASK_US);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| black_box(spin(black_box(iterations), SEED)));
+            }
+        });
+        threads as f64 * TASK_US / 1e6 / start.elapsed().as_secs_f64()
     }
 
     /// The steps that take so long.

@@ -34,7 +34,7 @@ fn rest(pool: &impl Pool, seconds: f64, period_ms: f64) -> Figures {
     }
     let (passed, after) = (start.elapsed().as_secs_f64(), spent_ns());
     let spent: u64 = after.iter().map(|(thread, now)| now - before.get(thread).unwrap_or(&0)).sum();
-    figures([("processor_us_per_s", spent as f64 / 1e3 / passed)])
+    figures([("processor_percent", spent as f64 / 1e7 / passed)])
 }
 
 /// Of all threads but this one.
