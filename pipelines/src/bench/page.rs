@@ -73,9 +73,8 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
             .filter(|(_, case)| case.figures.first().is_some_and(|(name, _)| name == answer))
             .map(|(group, case)| (group, case, Spread::of(&case.figures[0].1)))
             .collect();
-        let label = |case: &MeasuredCase| format!("{}, {} workers", case.case, case.workers);
         let bar = |(group, case, spread): &(usize, &MeasuredCase, Spread)| Bar {
-            label: label(case),
+            label: label(measured, case, true),
             spread: *spread,
             group: *group,
         };
@@ -86,7 +85,7 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
             .chunk_by(|a, b| a.0 == b.0)
             .filter(|cases| cases.len() > 1)
             .map(|cases| Line {
-                label: cases[0].1.case.to_string(),
+                label: label(measured, cases[0].1, false),
                 points: cases.iter().map(|(_, case, spread)| (case.workers as f64, spread.median)).collect(),
             })
             .collect();
@@ -95,7 +94,7 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
             plots.push(format!("<figcaption>{heading} by workers</figcaption>\n{lines}"));
         }
     }
-    let curves: Vec<Line> = measured.cases.iter().filter_map(curve).collect();
+    let curves: Vec<Line> = measured.cases.iter().filter_map(|case| curve(measured, case)).collect();
     if !curves.is_empty() {
         let lines = lines("efficiency", "microseconds a task", &curves);
         plots.push(format!("<figcaption>efficiency by grain</figcaption>\n{lines}"));
@@ -104,12 +103,28 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
 }
 
 /// Efficiency over the grain, where a case has it.
-fn curve(case: &MeasuredCase) -> Option<Line> {
+fn curve(measured: &MeasuredWorkload, case: &MeasuredCase) -> Option<Line> {
     let point = |(name, rounds): &(String, Vec<f64>)| {
         let grain = name.strip_prefix(CURVE)?.strip_suffix("us")?.parse().ok()?;
         Some((grain, Spread::of(rounds).median))
     };
     let mut points: Vec<(f64, f64)> = case.figures.iter().filter_map(point).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (!points.is_empty()).then(|| Line { label: format!("{}, {} workers", case.case, case.workers), points })
+    (!points.is_empty()).then(|| Line { label: label(measured, case, true), points })
+}
+
+/// The settings in which a case differs from another one of its workload; the tables have all of them.
+fn label(measured: &MeasuredWorkload, case: &MeasuredCase, with_workers: bool) -> String {
+    let differs = |setting: &(&str, &str)| {
+        measured.cases.iter().any(|other| !other.case.iter().any(|of| of == *setting))
+    };
+    let mut words: Vec<String> =
+        case.case.iter().filter(differs).map(|(name, value)| format!("{name}={value}")).collect();
+    if words.is_empty() {
+        words.push(measured.workload.name.to_owned());
+    }
+    if with_workers {
+        words.push(format!("on {}", case.workers));
+    }
+    words.join(" ")
 }

@@ -10,10 +10,11 @@ use crate::drawing::escape;
 const COLOURS: [&str; 8] =
     ["#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#718096", "#b7791f", "#319795"];
 const LINE_HEIGHT: f64 = 20.0;
-const LABEL_WIDTH: f64 = 330.0;
+/// About as wide as a letter comes out.
+const LETTER_WIDTH: f64 = 6.6;
 const PLOT_WIDTH: f64 = 420.0;
 const PLOT_HEIGHT: f64 = 240.0;
-const MARGIN: f64 = 46.0;
+const MARGIN: f64 = 70.0;
 
 /// One bar.
 pub struct Bar {
@@ -26,19 +27,20 @@ pub struct Bar {
 /// Horizontal bars from zero, with a whisker over the middle half.
 pub fn bars(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.spread.high).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-    let x = |figure: f64| LABEL_WIDTH + figure.max(0.0) / most * PLOT_WIDTH;
-    let (width, height) = (LABEL_WIDTH + PLOT_WIDTH + 90.0, bars.len() as f64 * LINE_HEIGHT + 8.0);
+    let left = longest(bars.iter().map(|bar| &bar.label)) + 16.0;
+    let x = |figure: f64| left + figure.max(0.0) / most * PLOT_WIDTH;
+    let (width, height) = (left + PLOT_WIDTH + 90.0, bars.len() as f64 * LINE_HEIGHT + 8.0);
     let mut body = String::new();
     for (idx, bar) in bars.iter().enumerate() {
         let (top, Spread { median, low, high }) = (idx as f64 * LINE_HEIGHT, bar.spread);
         let (middle, colour) = (top + LINE_HEIGHT / 2.0, COLOURS[bar.group % COLOURS.len()]);
-        text(&mut body, (LABEL_WIDTH - 8.0, middle + 4.0), "end", &bar.label);
+        text(&mut body, (left - 8.0, middle + 4.0), "end", &bar.label);
         let _ = writeln!(
             body,
-            "<rect x=\"{LABEL_WIDTH}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" fill-opacity=\".75\"/>\
+            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" fill-opacity=\".75\"/>\
              <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"currentColor\" stroke-width=\"2\"/>",
             top + 4.0,
-            x(median) - LABEL_WIDTH,
+            x(median) - left,
             LINE_HEIGHT - 8.0,
             x(low),
             x(high)
@@ -65,7 +67,7 @@ pub fn lines(title: &str, x_title: &str, lines: &[Line]) -> String {
     let most = points().map(|point| point.1).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let span = (last / first).log2().max(1.0);
     let x = |place: f64| MARGIN + 20.0 + (place / first).log2() / span * PLOT_WIDTH;
-    let y = |figure: f64| MARGIN / 2.0 + (1.0 - figure.max(0.0) / most) * PLOT_HEIGHT;
+    let y = |figure: f64| 20.0 + (1.0 - figure.max(0.0) / most) * PLOT_HEIGHT;
     let mut body = String::new();
     for quarter in 0..=4 {
         let figure = most * f64::from(quarter) / 4.0;
@@ -99,13 +101,19 @@ pub fn lines(title: &str, x_title: &str, lines: &[Line]) -> String {
                 y(at.1)
             );
         }
-        let (left, top) = (MARGIN + PLOT_WIDTH + 50.0, MARGIN / 2.0 + idx as f64 * LINE_HEIGHT);
+        let (left, top) = (MARGIN + PLOT_WIDTH + 50.0, 20.0 + idx as f64 * LINE_HEIGHT);
         let _ =
             writeln!(body, "<circle cx=\"{left:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{colour}\"/>", top + 6.0);
         text(&mut body, (left + 10.0, top + 10.0), "start", &line.label);
     }
-    let height = (PLOT_HEIGHT + MARGIN * 1.5).max(lines.len() as f64 * LINE_HEIGHT + MARGIN);
-    picture(title, (MARGIN + PLOT_WIDTH + 50.0 + LABEL_WIDTH, height), &body)
+    let height = (PLOT_HEIGHT + 64.0).max(lines.len() as f64 * LINE_HEIGHT + 40.0);
+    let labels = longest(lines.iter().map(|line| &line.label));
+    picture(title, (MARGIN + PLOT_WIDTH + 70.0 + labels, height), &body)
+}
+
+/// The width of the longest label.
+fn longest<'a>(labels: impl Iterator<Item = &'a String>) -> f64 {
+    labels.map(|label| label.chars().count()).max().unwrap_or(0) as f64 * LETTER_WIDTH
 }
 
 fn picture(title: &str, (width, height): (f64, f64), body: &str) -> String {
