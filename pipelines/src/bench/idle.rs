@@ -80,18 +80,19 @@ impl Bench for Idle {
 impl Idle {
     fn rest(&self, time: Duration, period: Duration) -> Result<Figures, Error> {
         let (start, before) = (Instant::now(), ProcessorTime::of_others());
-        let mut submitted = 0;
+        let mut requests = Vec::new();
         while start.elapsed() < time {
             if period.is_zero() {
                 thread::sleep(time);
             } else {
-                self.rig.submit()?;
-                submitted += 1;
+                requests.push(self.rig.submit()?);
                 thread::sleep(period);
             }
         }
         let (seconds, after) = (start.elapsed().as_secs_f64(), ProcessorTime::of_others());
-        self.rig.check_arrived(submitted)?;
+        // The last one may still be on its way.
+        requests.iter().for_each(|request| drop(request.wait()));
+        self.rig.check_arrived(requests.len() as u64)?;
         // Where Linux does not count, there is no figure rather than a zero.
         let spent = before.zip(after).map(|(before, after)| after.since(&before) as f64);
         Ok(spent.map_or_else(Vec::new, |spent_ns| figures([("processor_percent", spent_ns / 1e7 / seconds)])))
