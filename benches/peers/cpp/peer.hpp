@@ -144,7 +144,7 @@ class Job {
     std::atomic<std::uint64_t> sum_{0};
 };
 
-// B8: from the greatest grain to the smallest, the least one at which so much of the time is work.
+// B8: runs all tasks of each grain, from the greatest to the smallest.
 inline Figures grains(const Settings &settings, const std::function<void(std::uint64_t, long)> &run) {
     const double workers = settings.number("workers");
     const long tasks = settings.count("tasks_each") * settings.count("workers");
@@ -158,13 +158,14 @@ inline Figures grains(const Settings &settings, const std::function<void(std::ui
     }
     Figures figures;
     for (const auto &[name, wanted] : {std::pair{"metg50_us", 0.5}, {"metg90_us", 0.9}}) {
-        std::size_t reached = 0;
-        while (reached < measured.size() && measured[reached].second >= wanted) ++reached;
-        if (reached == 0) continue;
-        double least = measured[reached - 1].first;
-        if (reached < measured.size()) {
-            const auto [below, lower] = measured[reached];
-            const double share = (wanted - lower) / (measured[reached - 1].second - lower);
+        // The smallest grain that has this efficiency, between two grains where the line through them says.
+        std::size_t place = measured.size();
+        while (place > 0 && measured[place - 1].second < wanted) --place;
+        if (place == 0) continue;
+        double least = measured[place - 1].first;
+        if (place < measured.size()) {
+            const auto [below, lower] = measured[place];
+            const double share = (wanted - lower) / (measured[place - 1].second - lower);
             least = below * std::pow(least / below, share);
         }
         figures.emplace_back(name, least);

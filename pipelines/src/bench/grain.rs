@@ -98,12 +98,12 @@ impl Grain {
     }
 }
 
-/// The smallest grain from which on every greater one has this efficiency, between two grains where the line through
-/// them says; nothing where the greatest has it not.
+/// The smallest grain that has this efficiency, between two grains where the line through them says; nothing where none
+/// has it. Those above it may have less: what disturbs a machine makes a run less efficient, never more.
 fn least_grain(measured: &[(f64, f64)], wanted: f64) -> Option<f64> {
-    let reached = measured.iter().take_while(|(_, efficiency)| *efficiency >= wanted).count();
-    let &(grain, efficiency) = measured.get(reached.checked_sub(1)?)?;
-    let Some(&(below, lower)) = measured.get(reached) else { return Some(grain) };
+    let place = measured.iter().rposition(|(_, efficiency)| *efficiency >= wanted)?;
+    let (grain, efficiency) = measured[place];
+    let Some(&(below, lower)) = measured.get(place + 1) else { return Some(grain) };
     let share = (wanted - lower) / (efficiency - lower);
     Some(below * (grain / below).powf(share))
 }
@@ -118,5 +118,7 @@ mod tests {
         assert!((least_grain(&measured, 0.5).unwrap() - 2.0_f64.sqrt()).abs() < 1e-12);
         assert_eq!(least_grain(&measured, 0.2), Some(1.0), "it is smaller than any that was measured");
         assert_eq!(least_grain(&measured, 0.95), None);
+        let disturbed = [(8.0, 0.1), (4.0, 0.9), (2.0, 0.7), (1.0, 0.3)];
+        assert_eq!(least_grain(&disturbed, 0.5), least_grain(&measured, 0.5));
     }
 }

@@ -26,9 +26,10 @@ pub fn grains(settings: &Settings, mut run: impl FnMut(u64, usize)) -> Figures {
     figures
 }
 
+/// The smallest grain that has this efficiency, between two grains where the line through them says.
 fn least(measured: &[(f64, f64)], wanted: f64) -> Option<f64> {
-    let reached = measured.iter().take_while(|(_, efficiency)| *efficiency >= wanted).count();
-    let &(grain, efficiency) = measured.get(reached.checked_sub(1)?)?;
-    let Some(&(below, lower)) = measured.get(reached) else { return Some(grain) };
+    let place = measured.iter().rposition(|(_, efficiency)| *efficiency >= wanted)?;
+    let (grain, efficiency) = measured[place];
+    let Some(&(below, lower)) = measured.get(place + 1) else { return Some(grain) };
     Some(below * (grain / below).powf((wanted - lower) / (efficiency - lower)))
 }
