@@ -365,3 +365,76 @@ fn an_interrupt_stops_cleanly() {
     let left = fs::read_dir(folder.path()).expect("the folder").filter_map(Result::ok);
     assert!(!left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("tmp")));
 }
+
+#[test]
+fn bench_writes_what_it_measured_and_checks_it() {
+    let folder = folder();
+    let at = folder.path();
+    let bench = ["bench", "B1", "--quick", "--set", "messages=5", "--rounds", "2", "--format", "json"];
+    let measured = json(&ok(at, &[&bench[..], &["--out", "r.json", "--html", "r.html"]].concat()));
+    let case = &measured["workloads"][0]["cases"][0];
+    assert_eq!((&measured["workloads"][0]["id"], &case["settings"]["messages"]), (&"B1".into(), &5.0.into()));
+    let hop = &case["figures"]["hop_ns"];
+    assert!(hop["median"].as_f64().expect("a median") > 0.0);
+    assert_eq!(hop["rounds"].as_array().map(Vec::len), Some(2));
+    let written = json(&fs::read_to_string(at.join("r.json")).expect("the results"));
+    assert_eq!(written, measured);
+    let page = fs::read_to_string(at.join("r.html")).expect("the page");
+    assert!(page.contains("<svg") && page.contains("hop_ns") && page.ends_with("</html>\n"));
+    assert!(!page.contains("http"), "the page needs nothing else");
+}
+
+#[test]
+fn bench_runs_every_workload_on_a_machine_made_up() {
+    let folder = folder();
+    let smallest = ["side=4", "messages=8", "tasks=6", "scale=0.001", "kib=1", "seconds=0.01", "times=3"];
+    let more = ["requests=20", "most_us=2", "spin_us=1", "folder=."];
+    let mut call = vec!["bench", "--topology", "numa:2 core:1", "--workers", "2", "--rounds", "1"];
+    call.extend(smallest.iter().chain(&more).flat_map(|setting| ["--set", *setting]));
+    let told = ok(folder.path(), &call);
+    for figure in
+        ["hop_ns", "tasks_per_s", "copy_us", "overhead_hop_ns", "makespan_ms", "wake_p50_us", "request_ns"]
+    {
+        assert!(told.contains(figure), "{figure} is missing: {told}");
+    }
+    assert!(told.contains("2 NUMA nodes, made up"), "{told}");
+    let left = fs::read_dir(folder.path()).expect("the folder").count();
+    assert_eq!(left, 0, "files of the blocking workload are removed");
+}
+
+#[test]
+fn bench_refuses_what_it_has_not() {
+    let folder = folder();
+    let at = folder.path();
+    assert!(fails(at, &["bench", "chian"], 2).contains("did you mean `chain`"));
+    assert!(fails(at, &["bench", "B3"], 2).contains("B8 grain"), "it lists what there is");
+    let said = fails(at, &["bench", "B1", "--set", "boxs=3"], 2);
+    assert!(said.contains("did you mean `boxes`"), "{said}");
+    assert!(fails(at, &["bench", "B1", "--quick", "--set", "boxes=many"], 2).contains("boxes=many"));
+    assert!(fails(at, &["bench", "B7", "--set", "part=sleep"], 2).contains("part=sleep"));
+    assert!(fails(at, &["bench", "B1", "--topology", "numa"], 2).contains("numa"));
+    fails(at, &["bench", "--serve"], 2);
+    fails(at, &["bench", "B1", "--quick", "--rounds", "1", "--out", "nowhere/r.json"], 3);
+}
+
+#[test]
+fn bench_serves_a_case_line_by_line() {
+    let folder = folder();
+    let mut command = boxwork(folder.path());
+    command.args(["bench", "B5", "--serve", "--quick", "--workers", "1", "--set", "messages=20"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut questions = child.stdin.take().expect("its input");
+    let mut answers = BufReader::new(child.stdout.take().expect("its output"));
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line).expect("a line");
+        json(&line)
+    };
+    assert!(answer()["name"].as_str().is_some_and(|name| name.starts_with("Boxwork")));
+    for _ in 0..2 {
+        questions.write_all(b"again\n").expect("the command reads");
+        assert!(answer()["envelopes_per_s"].as_f64().is_some_and(|figure| figure > 0.0));
+    }
+    drop(questions);
+    assert!(child.wait().expect("the command ends").success());
+}

@@ -3,6 +3,7 @@
 //! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
 //! Adding one is a file with `Arguments` and `run`, and a line in each list below.
 
+mod bench;
 mod boxes;
 mod check;
 mod evaluate;
@@ -59,6 +60,7 @@ enum Subcommands {
     Top(top::Arguments),
     Topology(topology::Arguments),
     SampleImages(sample_images::Arguments),
+    Bench(bench::Arguments),
 }
 
 impl Subcommands {
@@ -78,6 +80,7 @@ impl Subcommands {
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
+            Self::Bench(arguments) => bench::run(arguments),
         }
     }
 }

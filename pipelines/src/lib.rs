@@ -22,6 +22,7 @@ mod report;
 pub mod metrics;
 pub mod top;
 pub mod run;
+mod bench;
 mod command;
 
 pub use command::main_with;

@@ -1,0 +1,3 @@
+module boxwork/peers
+
+go 1.18

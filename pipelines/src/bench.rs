@@ -1,0 +1,228 @@
+//! The scheduling workloads: what the runtime costs, so that machines, settings and versions can be compared.
+//!
+//! A [`Workload`] is one file: a question, its cases, and what measures one of them once. It checks what came out in
+//! every round. Cases of one setting on different numbers of workers take turns, round by round, so that what disturbs
+//! the machine disturbs all of them.
+
+mod error;
+mod spin;
+mod spread;
+mod case;
+mod tally;
+mod boxes;
+mod graph;
+mod rig;
+mod processor_time;
+mod chain;
+mod wavefront;
+mod fan;
+mod stages;
+mod blocking;
+mod idle;
+mod grain;
+mod requests;
+mod machine;
+mod results;
+mod plot;
+mod page;
+mod serve;
+
+use boxwork_runtime::parameter::{did_you_mean, nearest};
+use boxwork_runtime::topology::Topology;
+
+use self::case::{Case, PART};
+use self::machine::Machine;
+use self::results::{MeasuredCase, MeasuredWorkload};
+use self::rig::Bed;
+use self::spin::Spin;
+
+pub use self::error::Error;
+pub use self::results::Results;
+pub use self::serve::serve;
+
+/// What one round measured: figures by name, the unit last in it; the first is the workload's answer.
+type Figures = Vec<(String, f64)>;
+
+fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
+    figures.map(|(name, figure)| (name.to_owned(), figure)).to_vec()
+}
+
+/// A case that is set up: its threads are started, its pipelines prepared.
+trait Bench {
+    /// Measures once, and checks what came out.
+    fn round(&mut self) -> Result<Figures, Error>;
+}
+
+/// Sets a case up.
+type Open = fn(&Bed, &Case) -> Result<Box<dyn Bench>, Error>;
+
+/// One workload.
+pub struct Workload {
+    /// The letter and number that notes and papers call it by.
+    pub id: &'static str,
+    /// One word.
+    pub name: &'static str,
+    /// What it asks.
+    pub question: &'static str,
+    /// More rounds than this are not run, where one takes seconds by its nature.
+    rounds_max: usize,
+    cases: fn(is_quick: bool) -> Vec<Case>,
+    open: Open,
+}
+
+/// All workloads, in the order in which they run.
+pub static WORKLOADS: [&Workload; 8] = [
+    &chain::CHAIN,
+    &wavefront::WAVEFRONT,
+    &fan::FAN,
+    &stages::STAGES,
+    &blocking::BLOCKING,
+    &idle::IDLE,
+    &grain::GRAIN,
+    &requests::REQUESTS,
+];
+
+impl Workload {
+    /// The workload of an id or a name, in letters of any size.
+    ///
+    /// # Errors
+    /// A sentence with those that there are, and the one that was probably meant.
+    pub fn find(word: &str) -> Result<&'static Self, String> {
+        let given = word.to_lowercase();
+        let found =
+            WORKLOADS.iter().find(|workload| workload.id.to_lowercase() == given || workload.name == given);
+        found.copied().ok_or_else(|| {
+            let near = did_you_mean(&given, WORKLOADS.iter().map(|workload| workload.name));
+            let all: Vec<String> =
+                WORKLOADS.iter().map(|workload| format!("{} {}", workload.id, workload.name)).collect();
+            format!("there is no workload `{word}`{near} ({})", all.join(", "))
+        })
+    }
+
+    /// Its cases, some settings given anew.
+    fn cases(&self, is_quick: bool, given: &[(String, String)]) -> Result<Vec<Case>, Error> {
+        let mut cases: Vec<Case> = Vec::new();
+        for mut case in (self.cases)(is_quick) {
+            if !given.iter().all(|(name, value)| case.is_of_part(name, value)) {
+                continue;
+            }
+            for (name, value) in given {
+                case.set(name, value)?;
+            }
+            // What differed in a setting that is given is the same case now.
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        match given.iter().find(|(name, _)| name == PART) {
+            Some((_, value)) if cases.is_empty() => {
+                Err(Error::Setting { name: PART, value: value.clone(), wanted: "a part of the workload" })
+            }
+            _ => Ok(cases),
+        }
+    }
+}
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub workloads: Vec<&'static Workload>,
+    pub is_quick: bool,
+    /// Numbers of workers; none means one and all.
+    pub workers: Vec<usize>,
+    /// The machine, or one made up.
+    pub topology: Topology,
+    pub pin: bool,
+    pub warmup: usize,
+    pub rounds: usize,
+    /// Settings of cases that are given anew.
+    pub given: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Workload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+impl Settings {
+    /// Refuses settings that no chosen workload has: they would change nothing.
+    fn check(&self) -> Result<(), Error> {
+        let mut names = Vec::new();
+        for workload in &self.workloads {
+            let cases = (workload.cases)(self.is_quick);
+            names.extend(cases.iter().flat_map(Case::names).collect::<Vec<_>>());
+        }
+        match self.given.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let near = nearest(name, names).map(|name| format!("; did you mean `{name}`?"));
+                Err(Error::NoSetting { name: name.clone(), near: near.unwrap_or_default() })
+            }
+        }
+    }
+
+    fn beds(&self, spin: Spin) -> Vec<Bed> {
+        let mut workers = self.workers.clone();
+        if workers.is_empty() {
+            workers = vec![1, self.topology.slots_count()];
+        }
+        workers.dedup();
+        let bed = |count: usize| Bed { topology: self.topology.first(count), pin: self.pin, spin };
+        workers.into_iter().map(bed).collect()
+    }
+}
+
+/// Runs the workloads; `say` is told of each case before it runs.
+///
+/// # Errors
+/// The first case that cannot run, or whose answer is wrong.
+pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Error> {
+    settings.check()?;
+    let machine = Machine::look(&settings.topology);
+    let spin = Spin::calibrate();
+    let beds = settings.beds(spin);
+    let threads = beds.iter().map(Bed::workers).max().unwrap_or(1);
+    let before = spin.cores_free(threads);
+    let mut workloads = Vec::new();
+    for workload in &settings.workloads {
+        let mut cases = Vec::new();
+        for case in workload.cases(settings.is_quick, &settings.given)? {
+            let what = format!("{} {} {case}", workload.id, workload.name);
+            say(&what);
+            let measured = measure(workload, &case, &beds, settings);
+            cases.extend(measured.map_err(|cause| Error::Within { what, cause: Box::new(cause) })?);
+        }
+        workloads.push(MeasuredWorkload { workload, cases });
+    }
+    let (warmup, rounds) = (settings.warmup, settings.rounds);
+    let cores_free = [before, spin.cores_free(threads)];
+    Ok(Results { machine, spin, cores_free, warmup, rounds, workloads })
+}
+
+/// One case on all numbers of workers, which take turns.
+fn measure(
+    workload: &Workload,
+    case: &Case,
+    beds: &[Bed],
+    settings: &Settings,
+) -> Result<Vec<MeasuredCase>, Error> {
+    let mut benches = Vec::new();
+    let mut measured: Vec<MeasuredCase> =
+        beds.iter().map(|bed| MeasuredCase::new(case.clone(), bed.workers())).collect();
+    for bed in beds {
+        benches.push((workload.open)(bed, case)?);
+    }
+    let rounds = settings.rounds.min(workload.rounds_max);
+    let warmup = settings.warmup.min(workload.rounds_max);
+    for round in 0..warmup + rounds {
+        // Each round begins with another one, so that nobody always comes after the same.
+        for place in (0..benches.len()).map(|place| (place + round) % beds.len()) {
+            let figures = benches[place].round()?;
+            if round >= warmup {
+                measured[place].add(figures);
+            }
+        }
+    }
+    Ok(measured)
+}

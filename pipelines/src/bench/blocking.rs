@@ -1,0 +1,167 @@
+//! B6, blocking mix: forty tasks that compute and then block, on a device that serves so many at once.
+//!
+//! Three parts. `sleep` is the deterministic one: a sleep behind a device. `compute_block_compute` computes again after
+//! it, and so shows what it costs to come back. `file` writes a file each and waits until it lies on the disk, in the
+//! folder of `folder=`; its times of computing follow from what a write takes here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::boxes::{CLASS, write};
+use super::graph::{Graph, text, whole};
+use super::rig::{Bed, Rig};
+use super::spin::{SEED, spin};
+use super::spread::Spread;
+use super::{Bench, Case, Error, Figures, Workload, figures};
+
+pub static BLOCKING: Workload = Workload {
+    id: "B6",
+    name: "blocking",
+    question: "How near to the least time do tasks come that compute and block?",
+    rounds_max: 11,
+    cases,
+    open,
+};
+
+/// What `device=` is for one that serves all at once.
+const UNLIMITED: usize = 1 << 16;
+
+fn cases(is_quick: bool) -> Vec<Case> {
+    let scale = if is_quick { 0.02 } else { 0.1 };
+    let sleeping = |part: &str, compute_ms: usize, device: usize| {
+        let block_ms = 100 - compute_ms;
+        Case::new(&[
+            ("part", &part),
+            ("tasks", &40),
+            ("compute_ms", &compute_ms),
+            ("block_ms", &block_ms),
+            ("scale", &scale),
+            ("device", &device),
+        ])
+    };
+    let writing = |compute_percent: usize, kib: usize| {
+        Case::new(&[
+            ("part", &"file"),
+            ("tasks", &40),
+            ("compute_percent", &compute_percent),
+            ("kib", &kib),
+            ("folder", &std::env::temp_dir().display()),
+            ("device", &4),
+        ])
+    };
+    if is_quick {
+        return vec![sleeping("sleep", 16, 4), sleeping("compute_block_compute", 84, 4), writing(84, 64)];
+    }
+    let mut cases = Vec::new();
+    for compute_ms in [84, 16] {
+        cases.extend([1, 4, UNLIMITED].map(|device| sleeping("sleep", compute_ms, device)));
+        cases.push(sleeping("compute_block_compute", compute_ms, 4));
+    }
+    cases.extend([writing(84, 8192), writing(10, 8192)]);
+    cases
+}
+
+struct Blocking {
+    rig: Rig,
+    workers: u64,
+    tasks: u64,
+    checksum: u64,
+    bound_s: f64,
+    /// Where files are written; removed at the end.
+    folder: Option<PathBuf>,
+}
+
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+    let (tasks, device) = (case.count("tasks")?, case.count("device")?);
+    let part = case.text("part");
+    let (mut graph, mut folder) = (Graph::new(), None);
+    let (compute_s, block_s) = if part == "file" {
+        let made = new_folder(Path::new(case.text("folder")))?;
+        let seconds = write_seconds(&made, case.count("kib")? << 10)?;
+        let share = case.number("compute_percent")?.min(99.0) / 100.0;
+        folder = Some(made);
+        (seconds * share / (1.0 - share), seconds)
+    } else if part == "sleep" || part == "compute_block_compute" {
+        let scale = case.number("scale")? / 1e3;
+        (case.number("compute_ms")? * scale, case.number("block_ms")? * scale)
+    } else {
+        let wanted = "sleep, compute_block_compute or file";
+        return Err(Error::Setting { name: "part", value: part.to_owned(), wanted });
+    };
+    let after_s = if part == "compute_block_compute" { compute_s / 2.0 } else { 0.0 };
+    let (before, after) =
+        (bed.spin.iterations((compute_s - after_s) * 1e6), bed.spin.iterations(after_s * 1e6));
+    for idx in 0..tasks {
+        let blocks = match &folder {
+            None => [("block_us", whole((block_s * 1e6) as u64)), ("bytes", whole(0))],
+            Some(folder) => {
+                let file = folder.join(format!("task{idx}"));
+                [("file", text(file.to_string_lossy())), ("bytes", whole(case.count("kib")? << 10))]
+            }
+        };
+        let [first, second] = blocks;
+        let settings = [("before", whole(before)), ("after", whole(after)), first, second];
+        graph.add(&format!("task{idx}"), "job", &settings);
+    }
+    let computed = |iterations| if iterations == 0 { 0 } else { u64::from(spin(iterations, SEED)) };
+    let checksum = (u64::from(spin(before, SEED)) + computed(after)) * tasks as u64;
+    // No schedule is shorter: a worker does its share of the tasks, and something blocks at the end; or the device is
+    // busy all the time, but while the first task computes and while the last one goes on.
+    let in_turn = |servers: usize| tasks.div_ceil(servers) as f64;
+    let by_workers = in_turn(bed.workers()) * compute_s + block_s;
+    let bound_s = by_workers.max(in_turn(device) * block_s + compute_s);
+    let rig = Rig::with_class(bed, &graph, Some((CLASS, device)))?;
+    let (workers, tasks) = (bed.workers() as u64, tasks as u64);
+    Ok(Box::new(Blocking { rig, workers, tasks, checksum, bound_s, folder }))
+}
+
+impl Bench for Blocking {
+    fn round(&mut self) -> Result<Figures, Error> {
+        let seconds = self.rig.run()?.duration.as_secs_f64();
+        self.rig.check_arrived(self.tasks)?;
+        Error::unless_equal("the sum of what tasks computed", self.rig.tally.checksum(), self.checksum)?;
+        let computing_peak = self.rig.tally.computing_peak();
+        if computing_peak > self.workers {
+            let (found, wanted) = (computing_peak, self.workers);
+            return Err(Error::Wrong { what: "tasks that computed at once", found, wanted });
+        }
+        Ok(figures([
+            ("makespan_ms", seconds * 1e3),
+            ("bound_ms", self.bound_s * 1e3),
+            ("efficiency", self.bound_s / seconds),
+            ("computing_peak", computing_peak as f64),
+        ]))
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            // What cannot be removed is left to whoever cleans the folder of temporary files.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// A folder of this process's own below another one.
+fn new_folder(below: &Path) -> Result<PathBuf, Error> {
+    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    let path = below.join(format!("boxwork-bench-{}-{number}", std::process::id()));
+    fs::create_dir_all(&path).map_err(|cause| Error::File { path: path.clone(), cause })?;
+    Ok(path)
+}
+
+/// What one write takes when nobody else writes.
+fn write_seconds(folder: &Path, bytes: usize) -> Result<f64, Error> {
+    let path = folder.join("first");
+    let mut seconds = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        write(&path, bytes).map_err(|cause| Error::File { path: path.clone(), cause })?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    Ok(Spread::of(&seconds).median)
+}

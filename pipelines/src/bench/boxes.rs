@@ -1,0 +1,37 @@
+//! The operators of the workloads: a catalogue of their own, of no use outside.
+
+mod stream;
+mod job;
+mod turn;
+
+use boxwork_runtime::descriptor::{Column, Descriptor};
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
+
+use super::tally::{TALLY, TALLY_SPEC};
+
+pub use job::{CLASS, write};
+pub use turn::PASSES;
+
+/// Every operator that a workload uses.
+pub fn catalog() -> Catalog {
+    let stream = [&stream::SOURCE, &stream::STAGE, &stream::COPY_ADD, &stream::MERGE, &stream::SINK];
+    Catalog::new(
+        stream.into_iter().chain([&job::JOB, &job::TASK, &turn::TURN_SOURCE, &turn::TURN_SINK]),
+        [&TALLY_SPEC],
+    )
+}
+
+/// What travels on all edges.
+fn numbers(_: &Arguments) -> Descriptor {
+    Descriptor::new([Column::new("n", arrow_schema::DataType::UInt64, "numbers")])
+}
+
+/// The parameter that all of them have.
+const TALLY_PARAMETER: Parameter =
+    Parameter::new(TALLY, ParameterType::Resource(TALLY), Default::Required, "what it counts in");
+
+/// A parameter that is a count.
+const fn count(name: &'static str, about: &'static str) -> Parameter {
+    Parameter::new(name, ParameterType::integer_from(0), Default::Integer(0), about)
+}

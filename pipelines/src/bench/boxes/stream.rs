@@ -1,0 +1,197 @@
+//! Boxes of streams: one that sends, those that work on envelopes, one that counts what arrives.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+
+use super::super::spin::{SEED, spin};
+use super::super::tally::Tally;
+use super::{TALLY_PARAMETER, count, numbers};
+
+pub static SOURCE: OperatorSpec = OperatorSpec {
+    parameters: &[
+        TALLY_PARAMETER,
+        count("messages", "how many to send"),
+        count("rows", "numbers of each"),
+        count("stamped", "whether each is made anew, with the time in its first row"),
+    ],
+    outputs: &[Output::new("out", numbers, "envelopes of numbers")],
+    ..OperatorSpec::new("source", "Sends envelopes.", Kind::Stateful, make_source)
+};
+
+pub static STAGE: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER, count("iterations", "steps of work for each envelope")],
+    inputs: &[Input::stream("in", numbers, "envelopes")],
+    outputs: &[Output::new("out", numbers, "the same")],
+    ..OperatorSpec::new(
+        "stage",
+        "Works a while on each envelope, and hands it on.",
+        Kind::Stateless,
+        |bind| {
+            let iterations = bind.count("iterations") as u64;
+            Ok(Box::new(Stage { tally: Tally::bound(bind)?, iterations, sum: 0 }))
+        },
+    )
+};
+
+pub static COPY_ADD: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER],
+    inputs: &[Input::stream("in", numbers, "envelopes")],
+    outputs: &[Output::new("out", numbers, "envelopes of numbers one greater")],
+    ..OperatorSpec::new("copy_add", "Makes a new envelope of each.", Kind::Stateful, |_| {
+        Ok(Box::new(CopyAdd))
+    })
+};
+
+pub static MERGE: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER],
+    inputs: &[Input::merge("in", numbers, "envelopes from any number of boxes")],
+    outputs: &[Output::new("out", numbers, "all of them")],
+    ..OperatorSpec::new("merge", "Makes one stream of many.", Kind::Stateful, |_| Ok(Box::new(Merge)))
+};
+
+pub static SINK: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER, count("stamped", "whether the first row is the time of sending")],
+    inputs: &[Input::merge("in", numbers, "envelopes")],
+    ..OperatorSpec::new("sink", "Counts what arrives.", Kind::Stateful, |bind| {
+        let stamped = bind.count("stamped") > 0;
+        Ok(Box::new(Sink {
+            tally: Tally::bound(bind)?,
+            stamped,
+            arrived: 0,
+            sum: 0,
+            latencies_ns: Vec::new(),
+        }))
+    })
+};
+
+struct Source {
+    tally: Arc<Tally>,
+    left: u64,
+    rows: usize,
+    schema: SchemaRef,
+    /// Sent again and again, where what an envelope costs to make is not the question.
+    message: Option<Envelope>,
+}
+
+fn make_source(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::UInt64, false)]));
+    let rows = bind.count("rows").max(1);
+    let (tally, left) = (Tally::bound(bind)?, bind.count("messages") as u64);
+    let message = match bind.count("stamped") {
+        0 => Some(envelope(&schema, (0..rows as u64).collect())?),
+        _ => None,
+    };
+    Ok(Box::new(Source { tally, left, rows, schema, message }))
+}
+
+fn envelope(schema: &SchemaRef, numbers: Vec<u64>) -> Result<Envelope, BoxError> {
+    let column: ArrayRef = Arc::new(UInt64Array::from(numbers));
+    Ok(Envelope::new(RecordBatch::try_new(Arc::clone(schema), vec![column])?)?)
+}
+
+impl Operator for Source {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.left == 0 {
+                return Ok(Flow::Done);
+            }
+            let message = match &self.message {
+                Some(message) => message.clone(),
+                None => envelope(&self.schema, vec![self.tally.now_ns(); self.rows])?,
+            };
+            if cx.push("out", message)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+            self.left -= 1;
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+struct Stage {
+    tally: Arc<Tally>,
+    iterations: u64,
+    sum: u64,
+}
+
+impl Operator for Stage {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(message) = cx.take("in") else {
+                if !cx.is_ended("in") {
+                    return Ok(Flow::Wait);
+                }
+                self.tally.add(self.sum);
+                return Ok(Flow::Done);
+            };
+            self.sum = self.sum.wrapping_add(u64::from(spin(self.iterations, SEED)));
+            cx.push("out", message)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+struct CopyAdd;
+
+impl Operator for CopyAdd {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(message) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            let greater = message.u64s("n")?.iter().map(|number| number.wrapping_add(1)).collect();
+            cx.push("out", envelope(message.schema(), greater)?)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+struct Merge;
+
+impl Operator for Merge {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(message) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", message)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+struct Sink {
+    tally: Arc<Tally>,
+    stamped: bool,
+    arrived: u64,
+    sum: u64,
+    latencies_ns: Vec<u64>,
+}
+
+impl Operator for Sink {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(message) = cx.take("in") {
+            let numbers = message.u64s("n")?;
+            self.arrived += 1;
+            if self.stamped {
+                self.latencies_ns.push(self.tally.now_ns().saturating_sub(numbers[0]));
+            } else {
+                // The ends show that it was copied whole; to add all of it would be work of its own.
+                self.sum = self.sum.wrapping_add(numbers[0]).wrapping_add(numbers[numbers.len() - 1]);
+            }
+        }
+        if !cx.is_ended("in") {
+            return Ok(Flow::Wait);
+        }
+        self.tally.arrive(self.arrived);
+        self.tally.add(self.sum);
+        self.tally.add_latencies(&self.latencies_ns);
+        Ok(Flow::Done)
+    }
+}

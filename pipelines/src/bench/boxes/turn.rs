@@ -1,0 +1,86 @@
+//! One message in flight: the source sends the next when the end has told, by a hint, that the last one came through.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, UInt64Array};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output,
+};
+
+use super::super::tally::Tally;
+use super::{TALLY_PARAMETER, count, numbers};
+
+/// The hint of how many messages have come through.
+pub const PASSES: &str = "passes";
+const HINT: Hint = Hint { name: PASSES, join: Join::Maximum, about: "messages that have come through" };
+
+pub static TURN_SOURCE: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER, count("messages", "how many to send")],
+    outputs: &[Output::new("out", numbers, "a number")],
+    hints_read: &[HINT],
+    ..OperatorSpec::new(
+        "turn_source",
+        "Sends a message when the last one has come through.",
+        Kind::Stateful,
+        |bind| {
+            let column: ArrayRef = Arc::new(UInt64Array::from(vec![7]));
+            let message = Envelope::from_columns([("n", column)])?;
+            let (tally, messages) = (Tally::bound(bind)?, bind.count("messages") as u64);
+            Ok(Box::new(TurnSource { tally, messages, sent: 0, message }))
+        },
+    )
+};
+
+pub static TURN_SINK: OperatorSpec = OperatorSpec {
+    parameters: &[TALLY_PARAMETER],
+    inputs: &[Input::stream("in", numbers, "messages")],
+    hints_written: &[HINT],
+    ..OperatorSpec::new("turn_sink", "Tells the source of each message.", Kind::Stateful, |bind| {
+        Ok(Box::new(TurnSink { tally: Tally::bound(bind)?, arrived: 0 }))
+    })
+};
+
+struct TurnSource {
+    tally: Arc<Tally>,
+    messages: u64,
+    sent: u64,
+    message: Envelope,
+}
+
+impl Operator for TurnSource {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        // The bottom of the hint, before the first message came through, lies below zero.
+        if cx.hint(PASSES, 0).max(0.0) < self.sent as f64 {
+            return Ok(Flow::Wait);
+        }
+        if self.sent == 0 || self.sent == self.messages {
+            self.tally.mark(self.tally.now_ns());
+        }
+        if self.sent == self.messages {
+            return Ok(Flow::Done);
+        }
+        cx.push("out", self.message.clone())?;
+        self.sent += 1;
+        Ok(Flow::Wait)
+    }
+}
+
+struct TurnSink {
+    tally: Arc<Tally>,
+    arrived: u64,
+}
+
+impl Operator for TurnSink {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.take("in").is_some() {
+            self.arrived += 1;
+            cx.join_hint(PASSES, 0, self.arrived as f64);
+        }
+        if !cx.is_ended("in") {
+            return Ok(Flow::Wait);
+        }
+        self.tally.arrive(self.arrived);
+        Ok(Flow::Done)
+    }
+}

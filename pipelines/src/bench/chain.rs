@@ -1,0 +1,55 @@
+//! B1, chain: one message in flight through boxes that hand it on. Each hop is a push, a plan, a firing and a take.
+//!
+//! Timed: from the first message sent to the last one come through, inside the request. Beside it what a request of so
+//! many boxes costs to make and to end, per box.
+
+use super::graph::{Graph, whole};
+use super::rig::{Bed, Rig};
+use super::{Bench, Case, Error, Figures, Workload, boxes, figures};
+
+pub static CHAIN: Workload = Workload {
+    id: "B1",
+    name: "chain",
+    question: "What does one hop cost, when one message is in flight?",
+    rounds_max: usize::MAX,
+    cases: |is_quick| {
+        let sizes: &[(usize, usize)] =
+            if is_quick { &[(64, 100)] } else { &[(64, 1000), (1024, 100), (16384, 5)] };
+        sizes.iter().map(|(boxes, messages)| Case::new(&[("boxes", boxes), ("messages", messages)])).collect()
+    },
+    open,
+};
+
+struct Chain {
+    rig: Rig,
+    boxes: f64,
+    messages: u64,
+}
+
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+    let (boxes, messages) = (case.count("boxes")?, case.count("messages")?);
+    let mut graph = Graph::new();
+    graph.add("source", "turn_source", &[("messages", whole(messages))]);
+    let mut before = "source".to_owned();
+    for idx in 0..boxes {
+        let name = format!("hop{idx}");
+        graph.add(&name, "stage", &[]);
+        graph.edge(&before, &name, 1);
+        before = name;
+    }
+    graph.add("end", "turn_sink", &[]);
+    graph.edge(&before, "end", 1);
+    graph.hint("end", "source", boxes::PASSES);
+    Ok(Box::new(Chain { rig: Rig::new(bed, &graph)?, boxes: boxes as f64, messages: messages as u64 }))
+}
+
+impl Bench for Chain {
+    fn round(&mut self) -> Result<Figures, Error> {
+        let outcome = self.rig.run()?;
+        self.rig.check_arrived(self.messages)?;
+        let hops = (self.boxes + 1.0) * self.messages as f64;
+        let inside_ns = self.rig.tally.marked_ns() as f64;
+        let around_ns = outcome.duration.as_nanos() as f64 - inside_ns;
+        Ok(figures([("hop_ns", inside_ns / hops), ("request_ns_per_box", around_ns / self.boxes)]))
+    }
+}

@@ -1,0 +1,56 @@
+//! What the figures were measured on.
+
+use std::fs;
+
+use boxwork_runtime::topology::Topology;
+use serde_json::{Value as Json, json};
+
+use crate::topology_page;
+
+/// A machine, and how busy it was before anything was measured.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub processor: String,
+    /// Processes that wanted to run, on average over the last minute.
+    pub load: Option<f64>,
+    pub topology: Topology,
+}
+
+impl Machine {
+    pub fn look(topology: &Topology) -> Self {
+        let load = fs::read_to_string("/proc/loadavg").ok();
+        let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
+        Self { processor: processor(), load, topology: topology.clone() }
+    }
+
+    /// `2 slots on 1 node`, and whether the machine is made up.
+    pub fn shape(&self) -> String {
+        let plural =
+            |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let topology = &self.topology;
+        format!(
+            "{} on {} and {}{}",
+            plural(topology.slots_count(), "slot"),
+            plural(topology.cores().len(), "core"),
+            plural(topology.nodes().len(), "NUMA node"),
+            if topology.is_virtual() { ", made up" } else { "" }
+        )
+    }
+
+    pub fn json(&self) -> Json {
+        json!({
+            "processor": self.processor, "load": self.load, "shape": self.shape(),
+            "topology": topology_page::json(&self.topology),
+        })
+    }
+}
+
+/// The processor's name, with family and model, as virtual machines name many alike.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
+        line.and_then(|line| line.split(':').nth(1)).map_or("unknown", str::trim).to_owned()
+    };
+    format!("{}, family {} model {}", field("model name"), field("cpu family"), field("model"))
+}

@@ -1,0 +1,79 @@
+//! A runtime with one prepared pipeline and its tally: what most workloads measure with.
+
+use std::sync::Arc;
+
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::{Outcome, Submission};
+use boxwork_runtime::topology::Topology;
+use boxwork_runtime::{Config, Request, Runtime};
+
+use super::Error;
+use super::boxes;
+use super::graph::Graph;
+use super::spin::{SEED, Spin, spin};
+use super::tally::Tally;
+
+/// What a workload runs on.
+#[derive(Clone, Debug)]
+pub struct Bed {
+    pub topology: Topology,
+    pub pin: bool,
+    pub spin: Spin,
+}
+
+impl Bed {
+    pub fn workers(&self) -> usize {
+        self.topology.slots_count()
+    }
+}
+
+/// A runtime, a prepared pipeline, and what its boxes count.
+pub struct Rig {
+    pub runtime: Runtime,
+    pub prepared: Arc<Prepared>,
+    pub tally: Arc<Tally>,
+}
+
+impl Rig {
+    pub fn new(bed: &Bed, graph: &Graph) -> Result<Self, Error> {
+        Self::with_class(bed, graph, None)
+    }
+
+    /// The same with a limit on the operations of a blocking class.
+    pub fn with_class(bed: &Bed, graph: &Graph, class: Option<(&str, usize)>) -> Result<Self, Error> {
+        let prepared = Arc::new(Prepared::new(&graph.declaration, &boxes::catalog(), &[].into())?);
+        let tally = Tally::of(&prepared);
+        let mut config = Config { pin: bed.pin, ..Config::new(bed.topology.clone()) };
+        config.blocking.extend(class.map(|(name, limit)| (name.to_owned(), limit)));
+        let runtime = Runtime::start(config).map_err(Error::Threads)?;
+        Ok(Self { runtime, prepared, tally })
+    }
+
+    pub fn submit(&self) -> Result<Request, Error> {
+        Ok(self.runtime.submit(&self.prepared, &Submission::default())?)
+    }
+
+    /// One request from its submission to its end, counted anew.
+    pub fn run(&self) -> Result<Outcome, Error> {
+        self.run_with(&Submission::default())
+    }
+
+    /// The same with values of the request's own.
+    pub fn run_with(&self, submission: &Submission) -> Result<Outcome, Error> {
+        self.tally.reset();
+        let outcome = self.runtime.submit(&self.prepared, submission)?.wait();
+        outcome.result.clone()?;
+        Ok(outcome)
+    }
+
+    /// Whether all that was sent has arrived.
+    pub fn check_arrived(&self, wanted: u64) -> Result<(), Error> {
+        Error::unless_equal("what arrived", self.tally.arrived(), wanted)
+    }
+
+    /// Whether so many tasks have each computed what a task of so many steps computes.
+    pub fn check_tasks(&self, tasks: u64, iterations: u64) -> Result<(), Error> {
+        let wanted = u64::from(spin(iterations, SEED)).wrapping_mul(tasks);
+        Error::unless_equal("the sum of what tasks computed", self.tally.checksum(), wanted)
+    }
+}

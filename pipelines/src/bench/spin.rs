@@ -1,0 +1,71 @@
+//! The work of a task: so many steps of a generator of random numbers, each waiting for the one before.
+//!
+//! Peers run the same steps and calibrate them by themselves, as compilers unroll them differently: a task is given in
+//! microseconds, never in steps.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Instant;
+
+/// What every task starts from: all of them compute the same number, which is checked.
+pub const SEED: u32 = 1;
+
+/// The number that a task computes.
+#[inline(never)]
+pub fn spin(iterations: u64, seed: u32) -> u32 {
+    let mut x = seed;
+    for _ in 0..iterations {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    }
+    x
+}
+
+/// How long a step takes on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Spin {
+    pub ns_per_iteration: f64,
+}
+
+impl Spin {
+    /// Measures it: the fastest of some runs, which nobody has interrupted.
+    pub fn calibrate() -> Self {
+        const ITERATIONS: u64 = 200_000;
+        const RUNS: usize = 25;
+        let mut fastest = f64::INFINITY;
+        for _ in 0..RUNS {
+            let start = Instant::now();
+            black_box(spin(black_box(ITERATIONS), black_box(SEED)));
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        Self { ns_per_iteration: fastest * 1e9 / ITERATIONS as f64 }
+    }
+
+    /// How many cores' worth of work so many plain threads do at once: less than their number where others compute too,
+    /// and no runtime does more.
+    pub fn cores_free(self, threads: usize) -> f64 {
+        const TASK_US: f64 = 30_000.0;
+        let iterations = self.iterations(TASK_US);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| black_box(spin(black_box(iterations), SEED)));
+            }
+        });
+        threads as f64 * TASK_US / 1e6 / start.elapsed().as_secs_f64()
+    }
+
+    /// The steps that take so long.
+    pub fn iterations(self, microseconds: f64) -> u64 {
+        (microseconds * 1e3 / self.ns_per_iteration).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn computes_the_generators_numbers() {
+        assert_eq!((spin(0, 7), spin(1, 0), spin(2, 0)), (7, 1_013_904_223, 1_196_435_762));
+    }
+}

@@ -1,0 +1,136 @@
+//! What the boxes of a workload tell: what arrived and when, the sum of what tasks computed, how many computed at once.
+//!
+//! A resource, so that all boxes of a prepared pipeline share it. Boxes add to it when they end, not at each firing:
+//! counting must not be what is measured.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
+use boxwork_runtime::prepare::Prepared;
+
+use super::spin::{SEED, spin};
+
+/// The resource's name and kind.
+pub const TALLY: &str = "tally";
+
+pub static TALLY_SPEC: ResourceSpec = ResourceSpec {
+    name: TALLY,
+    about: "What the boxes of a workload count.",
+    parameters: &[],
+    example: "",
+    check: None,
+    load: |_| Ok(Arc::new(Tally::new()) as Resource),
+};
+
+/// Counts of one run; the host resets them between runs.
+#[derive(Debug)]
+pub struct Tally {
+    origin: Instant,
+    arrived: AtomicU64,
+    checksum: AtomicU64,
+    computing: AtomicU64,
+    computing_peak: AtomicU64,
+    first_ns: AtomicU64,
+    last_ns: AtomicU64,
+    latencies_ns: Mutex<Vec<u64>>,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            arrived: AtomicU64::new(0),
+            checksum: AtomicU64::new(0),
+            computing: AtomicU64::new(0),
+            computing_peak: AtomicU64::new(0),
+            first_ns: AtomicU64::new(u64::MAX),
+            last_ns: AtomicU64::new(0),
+            latencies_ns: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The one that a prepared pipeline's boxes share.
+    pub fn of(prepared: &Prepared) -> Arc<Self> {
+        let resource: Arc<dyn Any + Send + Sync> =
+            Arc::clone(prepared.resource(TALLY).unwrap_or_else(|| panic!("every graph has a tally")));
+        resource.downcast().unwrap_or_else(|_| panic!("the tally is one"))
+    }
+
+    /// The one of a box that is made.
+    pub fn bound(bind: &Bind<'_>) -> Result<Arc<Self>, BoxError> {
+        bind.resource(TALLY)
+    }
+
+    pub fn reset(&self) {
+        self.arrived.store(0, Ordering::Relaxed);
+        self.checksum.store(0, Ordering::Relaxed);
+        self.computing_peak.store(0, Ordering::Relaxed);
+        self.first_ns.store(u64::MAX, Ordering::Relaxed);
+        self.last_ns.store(0, Ordering::Relaxed);
+        self.latencies().clear();
+    }
+
+    /// Nanoseconds since the tally was made.
+    pub fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// So many envelopes or tasks came to their end.
+    pub fn arrive(&self, count: u64) {
+        self.arrived.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Adds what tasks computed.
+    pub fn add(&self, sum: u64) {
+        self.checksum.fetch_add(sum, Ordering::Relaxed);
+    }
+
+    pub fn checksum(&self) -> u64 {
+        self.checksum.load(Ordering::Relaxed)
+    }
+
+    /// A moment that bounds what is measured.
+    pub fn mark(&self, ns: u64) {
+        self.first_ns.fetch_min(ns, Ordering::Relaxed);
+        self.last_ns.fetch_max(ns, Ordering::Relaxed);
+    }
+
+    /// From the first mark to the last.
+    pub fn marked_ns(&self) -> u64 {
+        self.last_ns.load(Ordering::Relaxed).saturating_sub(self.first_ns.load(Ordering::Relaxed))
+    }
+
+    /// Computes, counted among those that do so now.
+    pub fn compute(&self, iterations: u64) -> u64 {
+        let now = self.computing.fetch_add(1, Ordering::Relaxed) + 1;
+        self.computing_peak.fetch_max(now, Ordering::Relaxed);
+        let number = spin(iterations, SEED);
+        self.computing.fetch_sub(1, Ordering::Relaxed);
+        u64::from(number)
+    }
+
+    /// The most tasks that computed at once.
+    pub fn computing_peak(&self) -> u64 {
+        self.computing_peak.load(Ordering::Relaxed)
+    }
+
+    fn latencies(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        // A list of numbers is whole after any panic.
+        self.latencies_ns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_latencies(&self, latencies_ns: &[u64]) {
+        self.latencies().extend_from_slice(latencies_ns);
+    }
+
+    pub fn take_latencies(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.latencies())
+    }
+}

@@ -1,0 +1,146 @@
+//! `boxwork bench`: the scheduling workloads, to compare machines, settings and versions.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use boxwork_runtime::topology::Topology;
+
+use super::{Format, data, data_json, talk};
+use crate::bench::{self, Results, Settings, WORKLOADS, Workload};
+use crate::given;
+use crate::run::Exit;
+
+/// Rounds when nothing else is said.
+const ROUNDS: usize = 11;
+const ROUNDS_QUICK: usize = 3;
+
+/// Measures what scheduling costs on this machine: hops, backpressure, blocking, waking, the smallest task
+#[derive(Debug, clap::Args)]
+#[command(after_help = workloads())]
+pub struct Arguments {
+    /// Which workloads, such as B1 or chain; `all` is all of them [default: all, as with --quick]
+    #[arg(value_name = "WORKLOAD", value_parser = choice)]
+    workloads: Vec<Choice>,
+    /// Numbers of workers, such as 1,2,4 [default: 1 and all logical cores that this process may use]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Vec<u32>,
+    /// Rounds of measuring; all numbers of workers take turns in each [default: 11, or 3 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: Option<u32>,
+    /// Rounds before these that do not count
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    warmup: u32,
+    /// Small sizes and few rounds: seconds in all
+    #[arg(long)]
+    quick: bool,
+    /// Give a setting of the workloads another value, such as boxes=256; `part` chooses one part of a workload
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
+    settings: Vec<(String, String)>,
+    /// A machine made up from levels, such as "numa:2 core:2"
+    #[arg(long, value_name = "LEVELS")]
+    topology: Option<String>,
+    /// Pin each worker to its core
+    #[arg(long)]
+    pin: bool,
+    /// The form of the answer
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Also write the answer as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Measure one case round by round: each line of the input is answered by a line of JSON (for scripts that make
+    /// it take turns with other programs)
+    #[arg(long, conflicts_with_all = ["format", "out", "html", "rounds", "warmup"], requires = "workloads")]
+    serve: bool,
+}
+
+/// A word for workloads.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    All,
+    One(&'static Workload),
+}
+
+fn choice(word: &str) -> Result<Choice, String> {
+    if word == "all" { Ok(Choice::All) } else { Workload::find(word).map(Choice::One) }
+}
+
+fn workloads() -> String {
+    let line =
+        |workload: &&Workload| format!("  {:4}{:12}{}\n", workload.id, workload.name, workload.question);
+    format!("Workloads:\n{}", WORKLOADS.iter().map(line).collect::<String>())
+}
+
+impl Arguments {
+    fn settings(&self) -> Result<Settings, String> {
+        let topology = match &self.topology {
+            None => Topology::detect(),
+            Some(levels) => Topology::synthetic(levels).map_err(|error| error.to_string())?,
+        };
+        let is_quick = self.quick || self.workloads.is_empty();
+        let rounds =
+            self.rounds.map_or(if is_quick { ROUNDS_QUICK } else { ROUNDS }, |rounds| rounds as usize);
+        let mut workloads: Vec<&'static Workload> = Vec::new();
+        for choice in self.workloads.iter().chain(self.workloads.is_empty().then_some(&Choice::All)) {
+            match choice {
+                Choice::All => workloads.extend(WORKLOADS),
+                Choice::One(workload) => workloads.push(workload),
+            }
+        }
+        Ok(Settings {
+            workloads,
+            is_quick,
+            workers: self.workers.iter().map(|count| *count as usize).collect(),
+            topology,
+            pin: self.pin,
+            warmup: self.warmup as usize,
+            rounds,
+            given: self.settings.clone(),
+        })
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(arguments: &Arguments) -> Exit {
+    let settings = match arguments.settings() {
+        Ok(settings) => settings,
+        Err(message) => {
+            talk(&format!("error: {message}\n"));
+            return Exit::Usage;
+        }
+    };
+    let measured = if arguments.serve {
+        bench::serve(&settings, &mut io::stdin().lock(), &mut io::stdout().lock()).map(|()| None)
+    } else {
+        bench::run(&settings, &mut |what| talk(&format!("{what}\n"))).map(Some)
+    };
+    match measured {
+        Ok(None) => Exit::Ok,
+        Ok(Some(results)) => tell(arguments, &results),
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            if error.is_of_usage() { Exit::Usage } else { Exit::Failed }
+        }
+    }
+}
+
+/// Writes what is to be written, and gives the answer.
+fn tell(arguments: &Arguments, results: &Results) -> Exit {
+    let json = arguments.out.as_ref().map(|path| (path, format!("{:#}\n", results.json())));
+    let page = arguments.html.as_ref().map(|path| (path, results.html()));
+    for (path, text) in json.into_iter().chain(page) {
+        if let Err(error) = fs::write(path, text) {
+            talk(&format!("error: {}: {error}\n", path.display()));
+            return Exit::Failed;
+        }
+        talk(&format!("wrote {}\n", path.display()));
+    }
+    match arguments.format {
+        Format::Text => data(&results.text()),
+        Format::Json => data_json(&results.json()),
+    }
+}
