@@ -2,6 +2,8 @@
 //!
 //! Modules in reading order; nothing imports upwards. This crate knows no image, no distance, no kernel and no YAML.
 
+#[cfg(not(loom))]
+pub mod simulator;
 mod sync;
 pub mod envelope;
 pub mod descriptor;

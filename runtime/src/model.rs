@@ -37,7 +37,7 @@ use crate::request::{
     BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
 };
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
 
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
@@ -228,7 +228,7 @@ impl Model {
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
             problems: Mutex::new((Vec::new(), 0)),
-            started: Instant::now(),
+            started: now(),
             outcome: Mutex::new(None),
             ended: Condvar::new(),
             prepared,
@@ -268,7 +268,7 @@ impl Model {
     }
 
     fn now_ns(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
+        now().saturating_duration_since(self.started).as_nanos() as u64
     }
 
     /// Tells a box of an event; when that makes a task, it stands on the list without a token.
@@ -357,7 +357,7 @@ impl Model {
             problems_count,
             boxes: self.box_statistics(),
             edges,
-            duration: self.started.elapsed(),
+            duration: now().saturating_duration_since(self.started),
             memory_bytes_high: self.ledger.bytes_high(),
         };
         *self.outcome.lock() = Some(outcome);
@@ -367,7 +367,7 @@ impl Model {
     /// Waits for the end.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
         // A limit beyond the clock's range is none.
-        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let until = limit.and_then(|limit| now().checked_add(limit));
         let mut outcome = self.outcome.lock();
         while outcome.is_none() {
             match until {

@@ -30,7 +30,7 @@ use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
 use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
-use crate::sync::{Counter, Mailbox, Mutex, Ordering};
+use crate::sync::{Counter, Mailbox, Mutex, Ordering, Thread, interleave, now};
 use crate::topology::{Distance, Ring, Topology};
 
 /// Operations in flight of a blocking class that the configuration does not name.
@@ -70,7 +70,7 @@ pub(crate) struct Scheduler {
     next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
     deadlines: Deadlines,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<Thread>>,
 }
 
 impl Scheduler {
@@ -90,7 +90,7 @@ impl Scheduler {
         let scheduler = Arc::new(Self {
             pin: config.pin,
             traced: config.trace,
-            started: Instant::now(),
+            started: now(),
             slots: shared.collect(),
             queues: crew.topology.nodes().iter().map(|_| RequestQueues::new()).collect(),
             global: GlobalQueue::new(),
@@ -133,6 +133,7 @@ impl Scheduler {
     /// Ends a request early. Its waiting closures and tasks leave their queues.
     pub(crate) fn cancel(&self, model: &Arc<Model>, why: RequestError) {
         model.fail(why);
+        interleave();
         self.drain_waiters(model);
     }
 
@@ -160,6 +161,7 @@ impl Scheduler {
 
     /// Gives a permit back; a task that it passes to is planned with it.
     fn release_permit(&self, class: &Class<Task>) {
+        interleave();
         if let Some(task) = class.release() {
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
@@ -251,7 +253,7 @@ impl Scheduler {
         let number = self.threads.lock().len();
         let name = format!("boxwork-{number}");
         let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat), number);
-        match std::thread::Builder::new().name(name).spawn(move || worker.run()) {
+        match Thread::spawn(name, move || worker.run()) {
             Ok(handle) => {
                 self.threads.lock().push(handle);
                 seat.put(Message::Slot(slot));
@@ -300,7 +302,7 @@ impl Scheduler {
             requests: self.requests.lock().len(),
             deadlines: self.deadlines.count(),
             queued: self.queues.iter().map(RequestQueues::len).collect(),
-            elapsed: self.started.elapsed(),
+            elapsed: now().saturating_duration_since(self.started),
         }
     }
 

@@ -1,7 +1,10 @@
 //! The one door to atomics, locks and threads, so that loom can take their place in the models of the protocols.
 
 #[cfg(not(loom))]
-pub(crate) use parking_lot::{Condvar, Mutex};
+use std::time::Instant;
+
+#[cfg(not(loom))]
+pub(crate) use parking_lot::Mutex;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -12,8 +15,69 @@ pub(crate) use loom::cell::UnsafeCell;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+#[cfg(loom)]
+pub(crate) use self::modelled::{Thread, interleave, now};
+#[cfg(not(loom))]
+use crate::simulator;
+#[cfg(not(loom))]
+pub(crate) use crate::simulator::{Thread, interleave, now};
+
 // For numbers that people read: no protocol depends on them, so the models need not see them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+
+/// A condition that simulated threads can wait for too.
+#[cfg(not(loom))]
+pub(crate) struct Condvar(parking_lot::Condvar);
+
+/// How a wait with a limit has ended.
+#[cfg(not(loom))]
+pub(crate) struct Waited(bool);
+
+#[cfg(not(loom))]
+impl Waited {
+    pub(crate) fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+#[cfg(not(loom))]
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(parking_lot::Condvar::new())
+    }
+
+    /// What simulated threads know it by.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
+        if simulator::is_simulated() {
+            // Nobody else runs between the unlocking and the wait.
+            parking_lot::MutexGuard::unlocked(guard, || simulator::wait(self.address(), None));
+        } else {
+            self.0.wait(guard);
+        }
+    }
+
+    pub(crate) fn wait_until<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>, until: Instant) -> Waited {
+        if simulator::is_simulated() {
+            let wait = || simulator::wait(self.address(), Some(until));
+            return Waited(parking_lot::MutexGuard::unlocked(guard, wait).unwrap_or(false));
+        }
+        Waited(self.0.wait_until(guard, until).timed_out())
+    }
+
+    pub(crate) fn notify_one(&self) {
+        simulator::notify(self.address(), false);
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        simulator::notify(self.address(), true);
+        self.0.notify_all();
+    }
+}
 
 /// loom's cell, which tells it of each access; here an access costs nothing.
 #[cfg(not(loom))]
@@ -132,6 +196,26 @@ mod modelled {
 
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
+        }
+    }
+
+    /// loom finds the orders by itself.
+    pub(crate) fn interleave() {}
+
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// The models start their threads themselves; this is what the scheduler's code compiles against.
+    pub(crate) struct Thread(std::thread::JoinHandle<()>);
+
+    impl Thread {
+        pub(crate) fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+            std::thread::Builder::new().name(name).spawn(f).map(Self)
+        }
+
+        pub(crate) fn join(self) -> std::thread::Result<()> {
+            self.0.join()
         }
     }
 }

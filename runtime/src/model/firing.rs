@@ -21,7 +21,7 @@ use crate::inside::Lane;
 use crate::operator::{Cancelled, Context, Flow, Mode, Operator};
 use crate::prepare::panic_message;
 use crate::request::RequestError;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, interleave};
 
 /// Results of an ordered copy that may wait for older ones, per copy of the box.
 const REORDER_INPUTS_PER_COPY: usize = 2;
@@ -166,6 +166,7 @@ impl Model {
         if let Some(timed) = timed {
             running.clock.end(self, cell, timed);
         }
+        interleave();
         let mut made_room = std::mem::take(&mut running.kept.made_room);
         if let Step::Done = step {
             if turn.done() {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::sleep::NodeSleep;
 use super::slot::{Message, Pool, Seat, Slot};
 use crate::request::RequestId;
-use crate::sync::{AtomicUsize, Counter, Mutex, Ordering};
+use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, now};
 use crate::topology::Topology;
 
 /// The slots of all nodes, and the threads that have none.
@@ -57,7 +57,7 @@ impl Crew {
             pool: Mutex::new(Pool::new(threads_max.max(count))),
             attaching: AtomicUsize::new(0),
             wakes: (0..count).map(|_| Counter::new(0)).collect(),
-            started: Instant::now(),
+            started: now(),
             rests: (0..count).map(|_| Rests::default()).collect(),
             topology,
         };
@@ -101,7 +101,7 @@ impl Crew {
     }
 
     fn now_ns(&self) -> u64 {
-        (self.started.elapsed().as_nanos() as u64).max(1)
+        (now().saturating_duration_since(self.started).as_nanos() as u64).max(1)
     }
 
     /// Threads that there are.
@@ -121,6 +121,7 @@ impl Crew {
 
     /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
     pub(crate) fn publish(&self, node: usize, near: Option<usize>) {
+        interleave();
         for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
             let counts = self.nodes[node].counts();
             if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, near)) {
@@ -182,9 +183,11 @@ impl Crew {
             self.count_attached(&message);
             receiver.put(message);
         }
+        interleave();
         if searched {
             self.nodes[node].end_search();
         }
+        interleave();
         // The last look: whoever published before the words said that this slot rests has woken nobody.
         if any_work() {
             self.publish(node, Some(idx));

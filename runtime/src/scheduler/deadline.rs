@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Instant;
-
-use parking_lot::{Condvar, Mutex};
 
 use super::Scheduler;
 use crate::model::Model;
 use crate::request::{RequestError, RequestId};
+use crate::sync::{Condvar, Mutex, Thread, now};
 
 /// The deadlines of requests under way.
 pub(super) struct Deadlines {
@@ -21,7 +19,7 @@ struct State {
     pending: BTreeSet<(Instant, RequestId)>,
     models: BTreeMap<RequestId, (Instant, Weak<Model>)>,
     stopped: bool,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Deadlines {
@@ -36,9 +34,9 @@ impl Deadlines {
         if state.thread.is_none() {
             // Weak: the scheduler joins this thread when it shuts down, and must not be kept alive by it.
             let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.state));
-            let spawned = std::thread::Builder::new().name("boxwork-deadlines".to_owned());
+            let name = "boxwork-deadlines".to_owned();
             // With no thread to be had the deadline cannot be kept; the request runs without it.
-            state.thread = spawned.spawn(move || watch(&shared, &scheduler)).ok();
+            state.thread = Thread::spawn(name, move || watch(&shared, &scheduler)).ok();
         }
         self.state.1.notify_one();
     }
@@ -69,12 +67,12 @@ impl Deadlines {
     }
 }
 
-fn watch((state, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler>) {
-    let mut state = state.lock();
+fn watch((shared, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler>) {
+    let mut state = shared.lock();
     while !state.stopped {
         match state.pending.first().copied() {
             None => changed.wait(&mut state),
-            Some((deadline, _)) if deadline > Instant::now() => {
+            Some((deadline, _)) if deadline > now() => {
                 changed.wait_until(&mut state, deadline);
             }
             Some(due) => {
@@ -82,11 +80,11 @@ fn watch((state, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler>
                 let model = state.models.remove(&due.1).and_then(|(_, model)| model.upgrade());
                 // Cancelling takes other locks, and the model's last owner drops what people wrote: new deadlines
                 // must not wait for that.
-                parking_lot::MutexGuard::unlocked(&mut state, || {
-                    if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
-                        scheduler.cancel(&model, RequestError::DeadlinePassed);
-                    }
-                });
+                drop(state);
+                if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
+                    scheduler.cancel(&model, RequestError::DeadlinePassed);
+                }
+                state = shared.lock();
             }
         }
     }

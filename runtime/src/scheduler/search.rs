@@ -4,7 +4,6 @@
 //! request's queue on its node; the global queue, which homes that request here; then other nodes, nearest first.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crossbeam_deque::{Steal, Stealer};
 
@@ -14,7 +13,7 @@ use super::{Scheduler, count};
 use crate::inside::Branch;
 use crate::model::HOMELESS;
 use crate::statistics::TraceKind;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, now};
 use crate::topology::Distance;
 
 /// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
@@ -86,7 +85,7 @@ impl Scheduler {
     /// Steals the oldest branch or task of another slot. Branches first: a firing that has begun waits for them.
     fn steal(&self, slot: &mut Slot, within: impl Fn(Distance) -> bool) -> Option<Found> {
         let shared = &self.slots[slot.idx];
-        let begun = self.traced.then(Instant::now);
+        let begun = self.traced.then(now);
         for ring in shared.rings.iter().filter(|ring| within(ring.distance)) {
             let start = slot.random(ring.slots.len());
             for nth in 0..ring.slots.len() {
@@ -99,7 +98,7 @@ impl Scheduler {
                 count(&shared.counters.steals[ring.distance as usize]);
                 if let Some(begun) = begun {
                     let kind = TraceKind::Steal { from: victim, distance: ring.distance };
-                    self.trace(slot.idx, begun, Instant::now(), kind);
+                    self.trace(slot.idx, begun, now(), kind);
                 }
                 return Some(found);
             }

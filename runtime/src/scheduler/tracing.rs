@@ -10,6 +10,7 @@ use super::Scheduler;
 use super::worker::Worker;
 use crate::model::Model;
 use crate::statistics::{TRACE_EVENTS_MAX, TraceEvent, TraceKind};
+use crate::sync::now;
 
 /// The instants of a closure that blocked, in their order.
 pub(super) struct Blocked {
@@ -61,7 +62,7 @@ impl Worker {
         old: usize,
         at: &Blocked,
     ) {
-        let attached = Instant::now();
+        let attached = now();
         let kind = TraceKind::Detached {
             name: model.box_name(cell).to_owned(),
             class: class.to_owned(),

@@ -15,7 +15,7 @@ use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::Cancelled;
 use crate::request::RequestId;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, interleave, now};
 use crate::topology::pin_current_thread;
 
 /// How often a thread looks at the latch of a branch before it gives its slot away: about as long as that takes.
@@ -45,6 +45,7 @@ impl Worker {
         // Empty between tasks; it keeps its memory.
         let mut woken = Woken::default();
         while self.hold() {
+            interleave();
             // Whoever waits to attach comes before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else { continue };
@@ -108,12 +109,12 @@ impl Worker {
         }
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
-        self.part_begun = scheduler.traced.then(Instant::now);
+        self.part_begun = scheduler.traced.then(now);
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
         let after = self.fire(&task, woken);
         if scheduler.traced {
-            self.trace_part(model, cell, Instant::now());
+            self.trace_part(model, cell, now());
         }
         // A permit that the firing did not use goes back before the box's next task can be seen.
         if let Some(class) = &class
@@ -243,18 +244,18 @@ impl Detacher for Worker {
             reserved = false;
         }
         let permitted = reserved || class.try_acquire();
-        let begun = Instant::now();
+        let begun = now();
         self.trace_part(model, cell, begun);
         let kept = self.give_away();
         let granted = permitted || self.permit(model, &class, kept.is_some()) == Permit::Granted;
-        let permitted = Instant::now();
+        let permitted = now();
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.
             scheduler.release_permit(&class);
             result
         });
-        let returned = Instant::now();
+        let returned = now();
         match kept {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model.id(), old),

@@ -1,6 +1,8 @@
 //! Small operators over one column of numbers, and a way to run graphs of them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod random;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,6 +18,7 @@ use boxwork_runtime::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, H
 use boxwork_runtime::plan::{ResourceDeclaration, Setting};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
+use boxwork_runtime::simulator::{compute, is_simulated, sleep};
 use boxwork_runtime::{Config, Runtime};
 
 pub fn numbers(_: &Arguments) -> Descriptor {
@@ -92,12 +95,6 @@ struct Add {
     class: String,
     basket: Arc<Basket>,
 }
-fn spin(us: u64) {
-    let until = std::time::Instant::now() + Duration::from_micros(us);
-    while std::time::Instant::now() < until {
-        std::hint::spin_loop();
-    }
-}
 impl Operator for Add {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         Basket::enter(&self.basket.computing, &self.basket.computing_high);
@@ -113,7 +110,7 @@ impl Add {
                 return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
             };
             let values = taken.u64s("n")?;
-            spin(self.spin_us);
+            compute(Duration::from_micros(self.spin_us));
             if self.branches > 0 {
                 self.branch(cx);
             }
@@ -122,7 +119,7 @@ impl Add {
                 basket.computing.fetch_sub(1, Ordering::SeqCst);
                 let blocked = cx.detached(&self.class, || {
                     Basket::enter(&basket.blocking, &basket.blocking_high);
-                    std::thread::sleep(Duration::from_micros(self.block_us));
+                    sleep(Duration::from_micros(self.block_us));
                     basket.blocking.fetch_sub(1, Ordering::SeqCst);
                     assert!(!self.panic_detached, "a panic while detached");
                 });
@@ -145,11 +142,12 @@ impl Add {
     fn branch(&self, cx: &mut Context<'_>) {
         let basket = &self.basket;
         basket.computing.fetch_sub(1, Ordering::SeqCst);
-        let held = basket.branching.lock().unwrap();
+        // A simulation has no locks that are held while others run.
+        let held = (!is_simulated()).then(|| basket.branching.lock().unwrap());
         let ran = AtomicUsize::new(0);
         cx.for_each_chunk(self.branches, 1, |_| {
             Basket::enter(&basket.computing, &basket.computing_high);
-            spin(self.spin_us);
+            compute(Duration::from_micros(self.spin_us));
             ran.fetch_add(1, Ordering::SeqCst);
             basket.computing.fetch_sub(1, Ordering::SeqCst);
         });

@@ -1,0 +1,222 @@
+//! The world of one simulation: its threads, who holds the baton, and the virtual clock.
+//!
+//! Invariant: at most one thread is running; the others are parked, each at a place of its own.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The world of one simulation.
+pub(super) struct World {
+    seed: u64,
+    /// The instant at which the virtual clock began.
+    base: Instant,
+    state: Mutex<State>,
+    /// Called with a report when nobody can go on.
+    stuck: Box<dyn Fn(String) + Send + Sync>,
+}
+
+struct State {
+    /// Of a splitmix generator.
+    random: u64,
+    now: Duration,
+    steps: u64,
+    threads: Vec<Entry>,
+}
+
+struct Entry {
+    name: String,
+    status: Status,
+    place: Arc<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Status {
+    Ready,
+    Running,
+    /// For an event, until then at the latest.
+    Waiting {
+        on: usize,
+        until: Option<Duration>,
+    },
+    Sleeping {
+        until: Duration,
+    },
+    /// For the end of a thread.
+    Joining {
+        number: usize,
+    },
+    Ended,
+}
+
+/// Where a thread parks until it gets the baton.
+#[derive(Default)]
+struct Place {
+    baton: Mutex<bool>,
+    given: Condvar,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, stuck: impl Fn(String) + Send + Sync + 'static) -> Arc<Self> {
+        let state = State { random: seed, now: Duration::ZERO, steps: 0, threads: Vec::new() };
+        Arc::new(Self { seed, base: Instant::now(), state: Mutex::new(state), stuck: Box::new(stuck) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a thread that is about to be started.
+    pub(super) fn add(&self, name: &str) -> usize {
+        let mut state = self.state();
+        state.threads.push(Entry { name: name.to_owned(), status: Status::Ready, place: Arc::default() });
+        state.threads.len() - 1
+    }
+
+    /// A thread that could not be started.
+    pub(super) fn forget(&self, number: usize) {
+        self.state().threads[number].status = Status::Ended;
+    }
+
+    /// Gives the baton to the first thread.
+    pub(super) fn begin(&self) {
+        self.pass(self.state());
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.base + self.state().now
+    }
+
+    /// The virtual time so far, and how often the baton was passed.
+    pub(super) fn passed(&self) -> (Duration, u64) {
+        let state = self.state();
+        (state.now, state.steps)
+    }
+
+    /// Another thread may go on first.
+    pub(super) fn interleave(&self, me: usize) {
+        self.leave(me, |_| Status::Ready);
+    }
+
+    pub(super) fn sleep(&self, me: usize, duration: Duration) {
+        self.leave(me, |state| Status::Sleeping { until: state.now + duration });
+    }
+
+    /// Waits for an event. True when time ran out before.
+    pub(super) fn wait(&self, me: usize, on: usize, until: Option<Instant>) -> bool {
+        let until = until.map(|until| until.saturating_duration_since(self.base));
+        self.leave(me, |_| Status::Waiting { on, until });
+        // Whoever told of the event has made this thread ready; the clock wakes one that was not told.
+        until.is_some_and(|until| self.state().now >= until)
+    }
+
+    /// Tells of an event; one of those that wait, drawn, or all.
+    pub(super) fn notify(&self, on: usize, all: bool) {
+        let mut state = self.state();
+        let mut waiting: Vec<usize> = (0..state.threads.len())
+            .filter(|number| {
+                matches!(state.threads[*number].status, Status::Waiting { on: other, .. } if other == on)
+            })
+            .collect();
+        if !all && waiting.len() > 1 {
+            let drawn = state.draw(waiting.len());
+            waiting = vec![waiting[drawn]];
+        }
+        for number in waiting {
+            state.threads[number].status = Status::Ready;
+        }
+    }
+
+    /// Waits for the end of a thread.
+    pub(super) fn await_end(&self, me: usize, number: usize) {
+        let ended = self.state().threads[number].status == Status::Ended;
+        if !ended {
+            self.leave(me, |_| Status::Joining { number });
+        }
+    }
+
+    /// A thread's life is over: the baton goes on.
+    pub(super) fn end(&self, me: usize) {
+        let mut state = self.state();
+        state.threads[me].status = Status::Ended;
+        for entry in &mut state.threads {
+            if entry.status == (Status::Joining { number: me }) {
+                entry.status = Status::Ready;
+            }
+        }
+        self.pass(state);
+    }
+
+    /// Parks until the baton comes.
+    pub(super) fn await_baton(&self, me: usize) {
+        let place = Arc::clone(&self.state().threads[me].place);
+        let mut baton = place.baton.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*baton {
+            baton = place.given.wait(baton).unwrap_or_else(PoisonError::into_inner);
+        }
+        *baton = false;
+    }
+
+    /// Passes the baton on, and comes back when it is this thread's again.
+    fn leave(&self, me: usize, status: impl FnOnce(&State) -> Status) {
+        let mut state = self.state();
+        state.threads[me].status = status(&state);
+        // Perhaps to itself: then the baton lies there already.
+        self.pass(state);
+        self.await_baton(me);
+    }
+
+    /// Gives the baton to a thread that can go on; to none when all have ended, or nobody ever can.
+    fn pass(&self, mut state: MutexGuard<'_, State>) {
+        let Some(next) = state.next() else {
+            if state.threads.iter().any(|entry| entry.status != Status::Ended) {
+                (self.stuck)(self.report(&state));
+            }
+            return;
+        };
+        state.steps += 1;
+        state.threads[next].status = Status::Running;
+        let place = Arc::clone(&state.threads[next].place);
+        drop(state);
+        *place.baton.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        place.given.notify_one();
+    }
+
+    fn report(&self, state: &State) -> String {
+        let mut report = format!("in the simulation with seed {} everybody waits for ever:", self.seed);
+        for entry in state.threads.iter().filter(|entry| entry.status != Status::Ended) {
+            let _ = write!(report, "\n  `{}`: {:?}", entry.name, entry.status);
+        }
+        report
+    }
+}
+
+impl State {
+    /// A number below `bound`.
+    fn draw(&mut self, bound: usize) -> usize {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.random;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % bound as u64) as usize
+    }
+
+    /// Who goes on: one of those that can, drawn; else the first that is due.
+    fn next(&mut self) -> Option<usize> {
+        let ready = |entry: &Entry| entry.status == Status::Ready;
+        let count = self.threads.iter().filter(|entry| ready(entry)).count();
+        if count > 0 {
+            let drawn = self.draw(count);
+            let mut numbers = (0..self.threads.len()).filter(|number| ready(&self.threads[*number]));
+            return numbers.nth(drawn);
+        }
+        let due = |entry: &Entry| match entry.status {
+            Status::Sleeping { until } | Status::Waiting { until: Some(until), .. } => Some(until),
+            _ => None,
+        };
+        let all = self.threads.iter().enumerate();
+        let (until, number) = all.filter_map(|(number, entry)| Some((due(entry)?, number))).min()?;
+        self.now = self.now.max(until);
+        Some(number)
+    }
+}

@@ -1,0 +1,126 @@
+//! Whole small graphs in the simulator: thousands of seeds, each an order of the scheduler's steps and a virtual clock.
+//!
+//! A failure names its seed; `BOXWORK_STRESS_SEED=n` replays it, `BOXWORK_STRESS_ROUNDS=n` runs more.
+
+mod support;
+
+use std::time::Duration;
+
+use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::simulator::{Simulation, simulate};
+use boxwork_runtime::{Config, Runtime};
+use support::random::round;
+use support::*;
+
+const ROUNDS: u64 = 2000;
+
+#[test]
+fn random_graphs_give_their_results_in_any_order() {
+    let from_env = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seeds = match from_env("BOXWORK_STRESS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..from_env("BOXWORK_STRESS_ROUNDS").unwrap_or(ROUNDS),
+    };
+    for seed in seeds {
+        simulate(seed, move || round(seed));
+    }
+}
+
+fn busy() -> Graph {
+    let settings = [("copies", int(3)), ("spin_us", int(70)), ("block_us", int(40)), ("branches", int(3))];
+    Graph::new()
+        .add("s", "source", &[("count", int(30))])
+        .add("a", "add", &settings)
+        .add("b", "add_ordered", &[("copies", int(2)), ("spin_us", int(50))])
+        .add("c", "collect", &[])
+        .chain("s -> a -> b -> c")
+}
+
+#[test]
+fn a_seed_replays_its_run() {
+    let run = |seed| {
+        simulate(seed, || {
+            let (outcome, basket) = busy().run(2);
+            outcome.result.unwrap();
+            let got = basket.got.lock().unwrap().clone();
+            (got, outcome.boxes, outcome.duration)
+        })
+    };
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let (one, other): (Simulation<_>, Simulation<_>) = (run(seed), run(seed));
+        assert_eq!((&one.result, one.elapsed, one.steps), (&other.result, other.elapsed, other.steps));
+        orders.insert(one.steps);
+    }
+    assert!(orders.len() > 10, "20 seeds gave {} orders", orders.len());
+}
+
+#[test]
+fn a_deadline_is_kept_to_the_virtual_moment() {
+    let simulation = simulate(5, || {
+        let runtime = Runtime::start(Config::flat(1)).unwrap();
+        let graph = Graph::new()
+            .add("s", "source", &[("count", int(1000))])
+            .add("a", "add_stateful", &[("spin_us", int(1000))])
+            .add("c", "collect", &[])
+            .chain("s -> a -> c");
+        let deadline = Some(boxwork_runtime::simulator::now() + Duration::from_millis(100));
+        let request = runtime.submit(&graph.prepare(), &Submission { deadline, ..Submission::default() });
+        wait(&request.unwrap()).result
+    });
+    assert!(matches!(simulation.result, Err(RequestError::DeadlinePassed)));
+    // One firing goes to its end.
+    let over = simulation.elapsed - Duration::from_millis(100);
+    assert!(over <= Duration::from_millis(8), "the request ended {over:?} after its deadline");
+}
+
+#[test]
+fn blocking_reaches_the_best_list_schedule() {
+    // Each task computes for a while and then blocks; a list schedule that starts a task whenever a slot is free is the
+    // best there is for equal tasks.
+    for (slots, compute_ms, block_ms, limit) in
+        [(2, 84, 16, 40), (2, 16, 84, 40), (2, 16, 84, 4), (4, 50, 50, 4)]
+    {
+        let tasks = 40_usize;
+        let simulation = simulate(11, move || {
+            let runtime = Runtime::start(Config {
+                blocking: [("nap".to_owned(), limit)].into(),
+                ..Config::flat(slots)
+            });
+            let settings = [
+                ("copies", int(tasks as i64)),
+                ("spin_us", int(compute_ms * 1000)),
+                ("block_us", int(block_ms * 1000)),
+            ];
+            let graph = Graph::new()
+                .add("s", "source", &[("count", int(tasks as i64))])
+                .add("a", "add", &settings)
+                .add("c", "collect", &[])
+                .chain("s -> a -> c");
+            let (outcome, basket) = graph.run_on(&runtime.unwrap());
+            outcome.result.unwrap();
+            assert_eq!(basket.got.lock().unwrap().len(), tasks);
+            outcome.duration
+        });
+        let best = best_schedule(tasks, slots, limit, compute_ms, block_ms);
+        let share = simulation.result.as_secs_f64() * 1e3 / best as f64;
+        assert!(
+            share <= 1.03,
+            "{share} of the best with {slots} slots, {compute_ms}:{block_ms}, limit {limit}"
+        );
+    }
+}
+
+/// The makespan of equal tasks, each computing and then blocking, when none waits that could go on.
+fn best_schedule(tasks: usize, slots: usize, limit: usize, compute: i64, block: i64) -> i64 {
+    let (mut cores, mut device) = (vec![0; slots], vec![0; limit]);
+    let mut end = 0;
+    for _ in 0..tasks {
+        cores.sort_unstable();
+        cores[0] += compute;
+        device.sort_unstable();
+        device[0] = device[0].max(cores[0]) + block;
+        end = end.max(device[0]);
+    }
+    end
+}
