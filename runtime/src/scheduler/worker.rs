@@ -53,6 +53,7 @@ impl Worker {
                 self.run_found(&scheduler, found, &mut woken);
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
+                interleave();
                 scheduler.crew.rest(slot, &self.seat, any_work);
             }
         }

@@ -9,7 +9,7 @@ use super::{Offered, Popped};
 use crate::envelope::Envelope;
 use crate::model::ledger::Ledger;
 use crate::request::EdgeState;
-use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering, interleave};
 
 /// See the module.
 pub(super) struct Single {
@@ -62,6 +62,7 @@ impl Single {
             return Offered::Closed;
         }
         if !self.fits(&envelope, ledger) {
+            interleave();
             // Before the look below: whoever makes room after that look sees this.
             self.wanted.store(true, Ordering::Relaxed);
             want_room();
