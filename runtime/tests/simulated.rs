@@ -26,6 +26,23 @@ fn random_graphs_give_their_results_in_any_order() {
     }
 }
 
+#[test]
+fn a_request_that_comes_while_slots_go_to_rest_is_seen() {
+    for seed in 0..500 {
+        simulate(seed, move || {
+            let runtime = Runtime::start(Config::flat(1 + seed as usize % 3)).unwrap();
+            let graph = Graph::new()
+                .add("s", "source", &[("count", int(1))])
+                .add("c", "collect", &[])
+                .chain("s -> c");
+            let prepared = graph.prepare();
+            for _ in 0..8 {
+                wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result.unwrap();
+            }
+        });
+    }
+}
+
 fn busy() -> Graph {
     let settings = [("copies", int(3)), ("spin_us", int(70)), ("block_us", int(40)), ("branches", int(3))];
     Graph::new()
