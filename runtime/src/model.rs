@@ -42,6 +42,9 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, no
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
 
+/// A request that was moved to another node stays there at least so long: its data must come after it before that pays.
+const MOVE_PAUSE_NS: u64 = 1_000_000;
+
 /// An input port of a box in a model.
 struct InputPort {
     mode: Mode,
@@ -109,6 +112,8 @@ pub(crate) struct Model {
     live: AtomicUsize,
     /// The node whose queues hold the request's tasks.
     pub(crate) home: AtomicUsize,
+    /// When it was moved there from another one; 0 for never.
+    moved_ns: Counter,
     stopping: AtomicBool,
     failure: Mutex<Option<RequestError>>,
     problems: Mutex<(Vec<Problem>, u64)>,
@@ -225,6 +230,7 @@ impl Model {
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
             home: AtomicUsize::new(HOMELESS),
+            moved_ns: Counter::new(0),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
             problems: Mutex::new((Vec::new(), 0)),
@@ -306,6 +312,18 @@ impl Model {
     pub(crate) fn release(&self) -> bool {
         // AcqRel: whoever releases last sees all that the others did.
         self.live.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether the request has been at home long enough to be moved.
+    pub(crate) fn may_move(&self) -> bool {
+        let moved_ns = self.moved_ns.load(Ordering::Relaxed);
+        moved_ns == 0 || self.now_ns().saturating_sub(moved_ns) > MOVE_PAUSE_NS
+    }
+
+    /// Gives the request a new home.
+    pub(crate) fn move_home(&self, node: usize) {
+        self.home.store(node, Ordering::Relaxed);
+        self.moved_ns.store(self.now_ns().max(1), Ordering::Relaxed);
     }
 
     /// Whether the request goes to its end without results.

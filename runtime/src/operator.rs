@@ -195,7 +195,8 @@ impl<'a> Context<'a> {
         self.host.side(self.input(input))
     }
 
-    /// Whether an output takes one more envelope in this firing. True at the start of each.
+    /// Whether an output takes one more envelope in this firing. True at the start of each; false once all outputs are
+    /// closed, as the box is over then.
     #[inline]
     pub fn has_room(&self, output: &str) -> bool {
         self.host.has_room(self.output(output))

@@ -112,6 +112,8 @@ pub struct EdgeState {
     pub envelopes_total: u64,
     /// Rows that came through.
     pub rows_total: u64,
+    /// Bytes that were taken on another NUMA node than they were made on.
+    pub bytes_crossed: u64,
     /// Whether a producer waits for room.
     pub wanted: bool,
     /// How often a producer found no room.

@@ -25,6 +25,9 @@ pub struct Config {
     pub blocking: BTreeMap<String, usize>,
     /// The most threads; closures beyond it block holding their slot. At least one for each slot.
     pub threads_max: usize,
+    /// Whether a request keeps to the node that took it first. Without, every slot is as good as another: for
+    /// comparing.
+    pub homes: bool,
     /// Whether firings are recorded for [`Runtime::take_trace`].
     pub trace: bool,
 }
@@ -35,7 +38,7 @@ impl Config {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
         // Few enough for a spinning disk, enough for a solid-state one.
         let blocking = BTreeMap::from([("disk".to_owned(), 4)]);
-        Self { topology, pin: false, blocking, threads_max, trace: false }
+        Self { topology, pin: false, blocking, threads_max, homes: true, trace: false }
     }
 
     /// A runtime of so many slots on one node, for tests and `--workers`.

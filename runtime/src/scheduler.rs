@@ -30,7 +30,7 @@ use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
 use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
-use crate::sync::{Counter, Mailbox, Mutex, Ordering, Thread, interleave, now};
+use crate::sync::{AtomicUsize, Counter, Mailbox, Mutex, Ordering, Thread, interleave, now};
 use crate::topology::{Distance, Ring, Topology};
 
 /// Operations in flight of a blocking class that the configuration does not name.
@@ -51,6 +51,7 @@ struct SlotCounters {
     steals: [Counter; Distance::ALL.len()],
     from_node: Counter,
     from_other_nodes: Counter,
+    moved: Counter,
     parks: Counter,
     hand_overs: Counter,
 }
@@ -59,6 +60,9 @@ struct SlotCounters {
 pub(crate) struct Scheduler {
     crew: Crew,
     pin: bool,
+    homes: bool,
+    /// Whose turn it is, where requests have no home.
+    turn: AtomicUsize,
     traced: bool,
     started: Instant,
     slots: Vec<SlotShared>,
@@ -89,6 +93,8 @@ impl Scheduler {
         });
         let scheduler = Arc::new(Self {
             pin: config.pin,
+            homes: config.homes,
+            turn: AtomicUsize::new(0),
             traced: config.trace,
             started: now(),
             slots: shared.collect(),
@@ -234,8 +240,10 @@ impl Scheduler {
 
     /// Plans a task on its request's home node.
     fn plan_regular(&self, task: Task) {
-        let home = task.model.home.load(Ordering::Relaxed);
-        let home = if home < self.queues.len() { home } else { 0 };
+        let home = match task.model.home.load(Ordering::Relaxed) {
+            home if self.homes && home < self.queues.len() => home,
+            _ => self.turn.fetch_add(1, Ordering::Relaxed) % self.queues.len(),
+        };
         self.queues[home].push(task);
         self.crew.publish(home, None);
     }
@@ -287,6 +295,7 @@ impl Scheduler {
                 steals,
                 from_node: read(&counters.from_node),
                 from_other_nodes: read(&counters.from_other_nodes),
+                requests_moved: read(&counters.moved),
                 parks: read(&counters.parks),
                 wakes: self.crew.wakes(idx),
                 hand_overs: read(&counters.hand_overs),

@@ -16,6 +16,8 @@ pub struct SlotStatistics {
     pub from_node: u64,
     /// Tasks taken from request queues of other nodes.
     pub from_other_nodes: u64,
+    /// Requests that it moved here from another node.
+    pub requests_moved: u64,
     /// How often it came to rest.
     pub parks: u64,
     /// How often it was woken.

@@ -13,7 +13,7 @@ use self::single::Single;
 use super::ledger::Ledger;
 use crate::envelope::Envelope;
 use crate::request::EdgeState;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Counter, Ordering};
 
 /// What became of an envelope offered to an edge.
 pub(crate) enum Offered {
@@ -61,6 +61,10 @@ pub(crate) struct Edge {
     pub(crate) producers: Vec<usize>,
     /// The one of an edge between two boxes.
     consumer: usize,
+    /// The node on which its envelopes are made: that of the last offer.
+    maker: AtomicUsize,
+    /// Bytes that were taken on another node than they were made on.
+    crossed: Counter,
     /// Which consumer to look at first for the next envelope.
     turn: AtomicUsize,
     form: Form,
@@ -86,7 +90,34 @@ impl Edge {
             _ => Form::Shared(Shared::new(producers.len(), consumers.clone(), envelopes_max, bytes_max)),
         };
         let consumer = consumers.first().copied().unwrap_or(0);
-        Self { idx, plan_edge, consumers, producers, consumer, turn: AtomicUsize::new(0), form }
+        Self {
+            idx,
+            plan_edge,
+            consumers,
+            producers,
+            consumer,
+            maker: AtomicUsize::new(0),
+            crossed: Counter::new(0),
+            turn: AtomicUsize::new(0),
+            form,
+        }
+    }
+
+    /// What is offered next is made on this node.
+    #[inline]
+    pub(crate) fn made_on(&self, node: usize) {
+        // Looked at first: a store would take the line from the consumer each time.
+        if self.maker.load(Ordering::Relaxed) != node {
+            self.maker.store(node, Ordering::Relaxed);
+        }
+    }
+
+    /// An envelope was taken on a node. What waited while its maker changed nodes counts as made on the last one.
+    #[inline]
+    pub(crate) fn count_crossing(&self, node: usize, envelope: &Envelope) {
+        if self.maker.load(Ordering::Relaxed) != node {
+            self.crossed.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
+        }
     }
 
     /// The consumer of an edge between two boxes.
@@ -231,9 +262,10 @@ impl Edge {
 
     /// What it holds now.
     pub(crate) fn state(&self) -> EdgeState {
-        match &self.form {
+        let state = match &self.form {
             Form::Single(single) => single.state(),
             Form::Shared(shared) => shared.state(),
-        }
+        };
+        EdgeState { bytes_crossed: self.crossed.load(Ordering::Relaxed), ..state }
     }
 }

@@ -73,6 +73,9 @@ impl Woken {
 
 /// What a scheduler does for a box that blocks: the inversion that keeps the model free of it.
 pub(crate) trait Detacher: Lane {
+    /// The node of the slot that the firing holds.
+    fn node(&self) -> usize;
+
     /// Plans the tasks woken so far, gives the slot away, waits for a permit, runs the closure and attaches again.
     fn detached(
         &mut self,

@@ -22,6 +22,7 @@ pub(super) struct Firing<'a> {
     detacher: &'a mut dyn Detacher,
     woken: &'a mut Woken,
     kept: &'a mut Kept,
+    node: usize,
     /// Whether it took or made anything.
     pub(super) progressed: bool,
 }
@@ -34,7 +35,8 @@ impl<'a> Firing<'a> {
         woken: &'a mut Woken,
         kept: &'a mut Kept,
     ) -> Self {
-        Self { model, cell: &model.boxes[cell_idx], cell_idx, detacher, woken, kept, progressed: false }
+        let (cell, node) = (&model.boxes[cell_idx], detacher.node());
+        Self { model, cell, cell_idx, detacher, woken, kept, node, progressed: false }
     }
 
     fn take_in_turn(&mut self, edges: &PortEdges) -> Option<Envelope> {
@@ -51,6 +53,7 @@ impl<'a> Firing<'a> {
     fn take_from(&mut self, edge: &Edge) -> Option<Envelope> {
         let (model, cell) = (self.model, self.cell);
         let popped = edge.pop(&model.ledger)?;
+        edge.count_crossing(self.node, &popped.envelope);
         self.kept.made_room = true;
         self.progressed = true;
         add(&cell.counters.rows_in, popped.envelope.rows() as u64);
@@ -76,6 +79,7 @@ impl Firing<'_> {
     /// Puts an envelope on an edge, or stages it. False when the edge is closed.
     #[inline]
     fn send(&mut self, edge: &Edge, envelope: Envelope) -> bool {
+        edge.made_on(self.node);
         match self.model.offer(edge, envelope, self.woken) {
             Offered::Taken => true,
             Offered::Full(envelope) => {
@@ -96,6 +100,12 @@ impl Firing<'_> {
         })?;
         self.kept.schemas[output] = Some(Arc::clone(envelope.schema()));
         Ok(())
+    }
+
+    /// Whether nobody wants what the box makes: a firing that goes on while there is room would never end.
+    #[cold]
+    fn is_unwanted(&self) -> bool {
+        self.cell.outputs.iter().flat_map(PortEdges::iter).all(Edge::is_closed)
     }
 
     #[cold]
@@ -135,6 +145,9 @@ impl Host for Firing<'_> {
     }
 
     fn has_room(&self, output: usize) -> bool {
+        if self.cell.closing.load(Ordering::Relaxed) && self.is_unwanted() {
+            return false;
+        }
         let staged = &self.kept.staged;
         staged.is_empty()
             || !self.cell.outputs[output].any(|edge| staged.iter().any(|(full, _)| *full == edge.idx))
@@ -149,7 +162,7 @@ impl Host for Firing<'_> {
             self.learn_schema(output, first, &envelope)?;
         }
         if !self.has_room(output) {
-            return Err(self.no_room(output));
+            return if self.is_unwanted() { Ok(Pushed::Closed) } else { Err(self.no_room(output)) };
         }
         self.progressed = true;
         add(&cell.counters.rows_out, envelope.rows() as u64);
@@ -195,6 +208,7 @@ impl Host for Firing<'_> {
         }
         let begun_ns = self.model.now_ns();
         let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
+        self.node = self.detacher.node();
         add(&self.cell.counters.blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
         result
     }

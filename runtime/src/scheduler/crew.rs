@@ -69,6 +69,11 @@ impl Crew {
         &self.others[node]
     }
 
+    /// Slots of a node that rest, as they may have been a moment ago.
+    pub(crate) fn sleeping(&self, node: usize) -> u32 {
+        self.nodes[node].glance().sleeping
+    }
+
     /// How often a slot was woken.
     pub(crate) fn wakes(&self, slot: usize) -> u64 {
         self.wakes[slot].load(Ordering::Relaxed)

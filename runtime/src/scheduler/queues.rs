@@ -50,6 +50,23 @@ impl RequestQueues {
         task
     }
 
+    /// The youngest request and all its tasks that wait here, if older ones wait too and it may be moved.
+    pub(crate) fn give_request(&self, may_move: impl FnOnce(&Model) -> bool) -> Option<VecDeque<Task>> {
+        if self.len() < 2 {
+            return None;
+        }
+        let mut queues = self.queues.lock();
+        if queues.len() < 2 {
+            return None;
+        }
+        let youngest = queues
+            .last_entry()
+            .filter(|youngest| youngest.get().front().is_some_and(|task| may_move(&task.model)))?;
+        let tasks = youngest.remove();
+        self.count.fetch_sub(tasks.len(), Ordering::SeqCst);
+        Some(tasks)
+    }
+
     /// Whether a task that waits here fits; the oldest are asked first.
     pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
         self.queues.lock().values().flatten().any(fits)

@@ -11,7 +11,7 @@ use super::queues::Task;
 use super::slot::Slot;
 use super::{Scheduler, count};
 use crate::inside::Branch;
-use crate::model::HOMELESS;
+use crate::model::{HOMELESS, Model};
 use crate::statistics::TraceKind;
 use crate::sync::{Ordering, now};
 use crate::topology::Distance;
@@ -73,13 +73,38 @@ impl Scheduler {
         if !slot.searching {
             return None;
         }
-        for other in self.crew.others(slot.node) {
+        self.balance(slot).or_else(|| self.steal(slot, |distance| distance == Distance::Remote))
+    }
+
+    /// Takes work from another node, the nearest that has too much: a whole request where it has several, for which
+    /// this node is home from now on; else one task.
+    fn balance(&self, slot: &Slot) -> Option<Found> {
+        let counters = &self.slots[slot.idx].counters;
+        let crowded = |node: &&usize| !self.queues[**node].is_empty() && self.is_busy(**node);
+        for other in self.crew.others(slot.node).iter().filter(crowded) {
+            if self.homes
+                && let Some(mut tasks) = self.queues[*other].give_request(Model::may_move)
+            {
+                let first = tasks.pop_front()?;
+                first.model.move_home(slot.node);
+                count(&counters.moved);
+                for task in tasks {
+                    self.queues[slot.node].push(task);
+                }
+                return Some(Found::Task(first));
+            }
             if let Some(task) = self.queues[*other].pop() {
                 count(&counters.from_other_nodes);
                 return Some(Found::Task(task));
             }
         }
-        self.steal(slot, |distance| distance == Distance::Remote)
+        None
+    }
+
+    /// Whether nobody on a node rests, so that what waits there waits for a task's end. Else it has been told to one of
+    /// its own, or one that came to rest since looks once more.
+    fn is_busy(&self, node: usize) -> bool {
+        !self.homes || self.crew.sleeping(node) == 0
     }
 
     /// Steals the oldest branch or task of another slot. Branches first: a firing that has begun waits for them.
@@ -90,6 +115,9 @@ impl Scheduler {
             let start = slot.random(ring.slots.len());
             for nth in 0..ring.slots.len() {
                 let victim = ring.slots[(start + nth) % ring.slots.len()];
+                if ring.distance == Distance::Remote && !self.is_busy(self.crew.topology.node(victim)) {
+                    continue;
+                }
                 let from = &self.slots[victim];
                 let branch = || steal_from(&from.branches).map(Found::Branch);
                 let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
@@ -127,7 +155,7 @@ impl Scheduler {
     }
 
     /// Gives a token of a request back, and settles the request when it was the last.
-    pub(super) fn release(&self, model: &Arc<crate::model::Model>) {
+    pub(super) fn release(&self, model: &Arc<Model>) {
         if model.release() {
             let mut woken = model.settle();
             if woken.is_empty() {

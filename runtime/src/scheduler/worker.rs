@@ -225,6 +225,10 @@ impl Lane for Worker {
 }
 
 impl Detacher for Worker {
+    fn node(&self) -> usize {
+        self.slot.as_ref().map_or(0, |slot| slot.node)
+    }
+
     fn detached(
         &mut self,
         model: &Arc<Model>,

@@ -281,8 +281,8 @@ pub fn round(seed: u64) {
 }
 
 fn wait_a_moment() {
-    if simulator::is_simulated() {
-        simulator::compute(Duration::from_micros(1));
+    if is_simulated() {
+        compute(Duration::from_micros(1));
     } else {
         std::thread::yield_now();
     }

@@ -198,6 +198,8 @@ impl Single {
             bytes_high: read(&made.bytes_high),
             envelopes_total: self.queue.made() as u64,
             rows_total: made.rows.load(Ordering::Relaxed),
+            // Counted for both forms, where they meet.
+            bytes_crossed: 0,
             wanted: self.is_wanted(),
             refusals: self.refusals.load(Ordering::Relaxed),
             ended: self.has_end(),
