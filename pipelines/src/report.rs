@@ -72,10 +72,15 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
         );
     }
     for class in &scheduler.classes {
+        let of_limit = match class.auto {
+            // The limit of the end may be below what was tried.
+            true => format!("{} at once (auto: {} at the end)", class.in_flight_high, class.limit),
+            false => format!("{} of {} at once", class.in_flight_high, class.limit),
+        };
         let _ = writeln!(
             text,
-            "blocking class {}: {} operations, at most {} of {} at once, {} waited",
-            class.name, class.operations, class.in_flight_high, class.limit, class.waited
+            "blocking class {}: {} operations, at most {of_limit}, {} waited",
+            class.name, class.operations, class.waited
         );
     }
     let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));

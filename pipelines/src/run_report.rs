@@ -106,8 +106,11 @@ pub struct SlotReport {
 pub struct ClassReport {
     /// The class.
     pub name: String,
-    /// Operations that might be under way at once.
+    /// Operations that might be under way at once, at the end of the run.
     pub limit: usize,
+    /// Whether the runtime found the limit itself.
+    #[serde(default)]
+    pub auto: bool,
     /// The most that were.
     pub in_flight_high: usize,
     /// Operations.
@@ -135,6 +138,7 @@ impl RunReport {
         let classes = scheduler.classes.iter().map(|class| ClassReport {
             name: class.name.clone(),
             limit: class.limit,
+            auto: class.auto,
             in_flight_high: class.in_flight_high,
             operations: class.operations,
             waited: class.waited,

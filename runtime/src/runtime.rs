@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
-use crate::statistics::{SchedulerStatistics, TraceEvent};
+use crate::statistics::{ClassLimit, SchedulerStatistics, TraceEvent};
 use crate::topology::Topology;
 
 /// Threads beyond the slots, for closures that block or wait for a permit.
@@ -22,7 +22,7 @@ pub struct Config {
     /// Whether threads are pinned to the cores of their slots.
     pub pin: bool,
     /// Operations in flight by blocking class; others have a limit of 8.
-    pub blocking: BTreeMap<String, usize>,
+    pub blocking: BTreeMap<String, ClassLimit>,
     /// The most threads; closures beyond it block holding their slot. At least one for each slot.
     pub threads_max: usize,
     /// Whether firings are recorded for [`Runtime::take_trace`].
@@ -34,7 +34,7 @@ impl Config {
     pub fn new(topology: Topology) -> Self {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
         // Few enough for a spinning disk, enough for a solid-state one.
-        let blocking = BTreeMap::from([("disk".to_owned(), 4)]);
+        let blocking = BTreeMap::from([("disk".to_owned(), ClassLimit::Fixed(4))]);
         Self { topology, pin: false, blocking, threads_max, trace: false }
     }
 

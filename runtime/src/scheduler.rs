@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use crossbeam_deque::Stealer;
 
-use self::blocking::Class;
+use self::blocking::{Class, Used};
 use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
@@ -29,12 +29,14 @@ use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
-use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
+use crate::statistics::{
+    CLASS_LIMIT_AUTO_MAX, ClassLimit, ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent,
+};
 use crate::sync::{Counter, Mailbox, Mutex, Ordering};
 use crate::topology::{Distance, Ring, Topology};
 
 /// Operations in flight of a blocking class that the configuration does not name.
-const CLASS_LIMIT: usize = 8;
+const CLASS_LIMIT: ClassLimit = ClassLimit::Fixed(8);
 
 /// What everybody may know of a slot, whoever holds it.
 struct SlotShared {
@@ -65,7 +67,9 @@ pub(crate) struct Scheduler {
     /// By node.
     queues: Vec<RequestQueues>,
     global: GlobalQueue,
-    limits: BTreeMap<String, usize>,
+    limits: BTreeMap<String, ClassLimit>,
+    /// The most that automatic limits may become: each operation takes a thread beside the slots.
+    auto_max: usize,
     classes: Mutex<BTreeMap<String, Arc<Class<Task>>>>,
     next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
@@ -95,6 +99,7 @@ impl Scheduler {
             queues: crew.topology.nodes().iter().map(|_| RequestQueues::new()).collect(),
             global: GlobalQueue::new(),
             limits: config.blocking,
+            auto_max: CLASS_LIMIT_AUTO_MAX.min(config.threads_max.saturating_sub(slots.len())).max(1),
             classes: Mutex::new(BTreeMap::new()),
             next_request: Counter::new(1),
             requests: Mutex::new(BTreeMap::new()),
@@ -152,15 +157,15 @@ impl Scheduler {
         if let Some(class) = classes.get(name) {
             return Arc::clone(class);
         }
-        let limit = self.limits.get(name).copied().unwrap_or(CLASS_LIMIT).max(1);
-        let class = Arc::new(Class::new(name, limit));
+        let limit = self.limits.get(name).copied().unwrap_or(CLASS_LIMIT);
+        let class = Arc::new(Class::new(name, limit, self.auto_max));
         classes.insert(name.to_owned(), Arc::clone(&class));
         class
     }
 
-    /// Gives a permit back; a task that it passes to is planned with it.
-    fn release_permit(&self, class: &Class<Task>) {
-        if let Some(task) = class.release() {
+    /// Gives a permit back; tasks that get one now are planned with it.
+    fn release_permit(&self, class: &Class<Task>, used: Used) {
+        for task in class.release(used) {
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
             self.take_permits_back(class);
@@ -176,7 +181,7 @@ impl Scheduler {
                 && task.model.permit(task.cell).swap(false, Ordering::AcqRel)
         };
         while class.blocks_a_slot() && self.queues.iter().any(|queues| queues.any(taken)) {
-            self.release_permit(class);
+            self.release_permit(class, Used::Not);
         }
     }
 

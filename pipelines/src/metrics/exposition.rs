@@ -118,10 +118,16 @@ impl Page {
     fn classes(&mut self, classes: &[ClassStatistics]) {
         use Kind::{Counter, Gauge};
         type Of = fn(&ClassStatistics) -> u64;
-        let families: [(&str, Kind, &str, Of); 5] = [
+        let families: [(&str, Kind, &str, Of); 6] = [
             ("boxwork_class_limit", Gauge, "Blocking operations that may be under way at once.", |class| {
                 class.limit as u64
             }),
+            (
+                "boxwork_class_auto",
+                Gauge,
+                "Whether the limit is found by the runtime: 1, or given: 0.",
+                |class| u64::from(class.auto),
+            ),
             ("boxwork_class_in_flight", Gauge, "Blocking operations that are under way.", |class| {
                 class.in_flight as u64
             }),

@@ -39,6 +39,7 @@ fn snapshot() -> Snapshot {
     let class = ClassStatistics {
         name: "odd \"name\"\\ of\ntwo lines".to_owned(),
         limit: 4,
+        auto: true,
         operations: 9,
         waited: 2,
         in_flight: 3,
@@ -94,6 +95,8 @@ fn the_page_is_what_prometheus_reads() {
         ("boxwork_steals_total", &[("slot", "0"), ("distance", "shared_cache")], 2.0),
         ("boxwork_slot_rest_seconds_total", &[("slot", "0")], 1.5),
         ("boxwork_class_in_flight", &[("class", class)], 3.0),
+        ("boxwork_class_limit", &[("class", class)], 4.0),
+        ("boxwork_class_auto", &[("class", class)], 1.0),
         ("boxwork_class_waited_total", &[("class", class)], 2.0),
         ("boxwork_requests", &[], 1.0),
         ("boxwork_threads", &[], 3.0),

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::blocking::{Admission, Class, Entered, Permit};
+use super::blocking::{Admission, Class, Entered, Permit, Used};
 use super::crew::GivenAway;
 use super::queues::Task;
 use super::search::Found;
@@ -109,17 +109,20 @@ impl Worker {
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
         self.part_begun = scheduler.traced.then(Instant::now);
+        let permit_begun = class.as_ref().map(|_| Instant::now());
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
         let after = self.fire(&task, woken);
         if scheduler.traced {
             self.trace_part(model, cell, Instant::now());
         }
-        // A permit that the firing did not use goes back before the box's next task can be seen.
+        // A permit that the firing used without detaching, or not at all, goes back before the box's next task can be
+        // seen.
         if let Some(class) = &class
             && model.permit(cell).swap(false, Ordering::AcqRel)
         {
-            scheduler.release_permit(class);
+            scheduler
+                .release_permit(class, permit_begun.map_or(Used::Not, |begun| Used::For(begun.elapsed())));
         }
         let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
         if let Some(slot) = &mut self.slot {
@@ -239,7 +242,7 @@ impl Detacher for Worker {
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
             // Held while waiting for another class, two boxes could wait for each other.
-            scheduler.release_permit(&scheduler.class(declared));
+            scheduler.release_permit(&scheduler.class(declared), Used::Not);
             reserved = false;
         }
         let permitted = reserved || class.try_acquire();
@@ -251,7 +254,7 @@ impl Detacher for Worker {
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.
-            scheduler.release_permit(&class);
+            scheduler.release_permit(&class, Used::For(permitted.elapsed()));
             result
         });
         let returned = Instant::now();
