@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use boxwork_runtime::request::Outcome;
+use boxwork_runtime::request::{BoxStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 
@@ -34,6 +34,7 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             time(of_box.blocked_ns)
         );
     }
+    undeclared(&mut text, &boxes);
     if let Some(outcome) = outcomes.first() {
         let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
         let _ = writeln!(
@@ -87,6 +88,19 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
     text
 }
 
+/// What to do about boxes that block without saying so.
+fn undeclared(text: &mut String, boxes: &[BoxStatistics]) {
+    for of_box in boxes.iter().filter(|of_box| of_box.undeclared_blocking_ns > 0) {
+        let _ = writeln!(
+            text,
+            "box `{}` was off the CPU for {} in one firing, {} in all: declare `blocking: CLASS` or use `detached`",
+            of_box.name,
+            time(of_box.undeclared_blocking_ns_max),
+            time(of_box.undeclared_blocking_ns)
+        );
+    }
+}
+
 /// A time with three significant digits and its unit.
 fn time(ns: u64) -> String {
     let (value, unit) = match ns {
@@ -101,12 +115,30 @@ fn time(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use boxwork_runtime::request::BoxStatistics;
+
+    use super::{time, undeclared};
 
     #[test]
     fn times_have_three_digits() {
         let shown: Vec<String> =
             [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
         assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
+    }
+    #[test]
+    fn a_box_that_blocks_without_saying_so_is_told_once() {
+        let of_box = |name: &str, ms: u64| BoxStatistics {
+            name: name.to_owned(),
+            undeclared_blocking_ns: 2 * ms * 1_000_000,
+            undeclared_blocking_ns_max: ms * 1_000_000,
+            ..Default::default()
+        };
+        let mut text = String::new();
+        undeclared(&mut text, &[of_box("load", 48), of_box("decode", 0)]);
+        assert_eq!(
+            text,
+            "box `load` was off the CPU for 48.0 ms in one firing, 96.0 ms in all: declare `blocking: CLASS` or use \
+             `detached`\n"
+        );
     }
 }

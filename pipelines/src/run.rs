@@ -111,7 +111,8 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
     let detected = Topology::detect();
     let topology =
         options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
-    let mut config = Config { pin: options.pin, trace: options.trace.is_some(), ..Config::new(topology) };
+    let (pin, trace) = (options.pin, options.trace.is_some());
+    let mut config = Config { pin, trace, sampler: true, ..Config::new(topology) };
     config.blocking.extend(options.blocking.iter().cloned());
     let runtime = match Runtime::start(config) {
         Ok(runtime) => Arc::new(runtime),

@@ -57,6 +57,12 @@ pub struct BoxReport {
     pub waiting_seconds: f64,
     /// Time detached.
     pub blocked_seconds: f64,
+    /// Time off the CPU without having said that it blocks.
+    #[serde(default)]
+    pub undeclared_blocking_seconds: f64,
+    /// The most of it in one firing.
+    #[serde(default)]
+    pub undeclared_blocking_seconds_max: f64,
 }
 
 /// What went through one edge.
@@ -70,6 +76,9 @@ pub struct EdgeReport {
     pub envelopes: u64,
     /// Rows that came through.
     pub rows: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes: u64,
     /// The most envelopes that waited at once.
     pub envelopes_high: usize,
     /// Envelopes that it held at most; nothing where it had no bound.
@@ -189,6 +198,8 @@ impl BoxReport {
             busy_seconds: seconds(of_box.busy_ns),
             waiting_seconds: seconds(of_box.waiting_ns),
             blocked_seconds: seconds(of_box.blocked_ns),
+            undeclared_blocking_seconds: seconds(of_box.undeclared_blocking_ns),
+            undeclared_blocking_seconds_max: seconds(of_box.undeclared_blocking_ns_max),
         }
     }
 }
@@ -207,6 +218,9 @@ pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
                     sum.busy_ns += of_box.busy_ns;
                     sum.waiting_ns += of_box.waiting_ns;
                     sum.blocked_ns += of_box.blocked_ns;
+                    sum.undeclared_blocking_ns += of_box.undeclared_blocking_ns;
+                    sum.undeclared_blocking_ns_max =
+                        sum.undeclared_blocking_ns_max.max(of_box.undeclared_blocking_ns_max);
                 }
             }
         }

@@ -86,6 +86,9 @@ struct Counters {
     busy_ns: Counter,
     waiting_ns: Counter,
     blocked_ns: Counter,
+    /// Both written by the sampler.
+    undeclared_ns: Counter,
+    undeclared_ns_max: Counter,
     progress_done: Counter,
     progress_total: Counter,
 }
@@ -351,6 +354,7 @@ impl Model {
             None => Ok(()),
         };
         let (problems, problems_count) = std::mem::take(&mut *self.problems.lock());
+        let boxes = self.box_statistics();
         let outcome = Outcome {
             result,
             problems,
@@ -404,6 +408,14 @@ impl Model {
         told.collect()
     }
 
+    /// A firing of a box was off the CPU so long without having detached; `more` is new of it. Only the sampler calls.
+    pub(crate) fn count_undeclared(&self, cell: usize, more: Duration, whole: Duration) {
+        if let Some(cell) = self.boxes.get(cell) {
+            add(&cell.counters.undeclared_ns, more.as_nanos() as u64);
+            cell.counters.undeclared_ns_max.fetch_max(whole.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
     /// What it has done so far.
     pub(crate) fn statistics(&self) -> RequestStatistics {
         RequestStatistics { id: self.id, boxes: self.box_statistics(), edges: self.edge_statistics() }
@@ -415,6 +427,7 @@ impl Model {
             let sum = |pick: fn(&Counters) -> &Counter| {
                 copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
             };
+            let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
             BoxStatistics {
                 name: planned.name.clone(),
                 kind: planned.spec.name,
@@ -425,6 +438,8 @@ impl Model {
                 busy_ns: sum(|counters| &counters.busy_ns),
                 waiting_ns: sum(|counters| &counters.waiting_ns),
                 blocked_ns: sum(|counters| &counters.blocked_ns),
+                undeclared_blocking_ns: sum(|counters| &counters.undeclared_ns),
+                undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
             }
         });
         of_box.collect()

@@ -91,6 +91,11 @@ pub struct BoxStatistics {
     pub waiting_ns: u64,
     /// Time detached (waiting for a permit, blocking, and attaching), in nanoseconds.
     pub blocked_ns: u64,
+    /// Time off the CPU in firings that neither detached nor declared a blocking class, in nanoseconds; found by
+    /// samples ([`Config::sampler`](crate::Config::sampler)), so somewhat less than it was.
+    pub undeclared_blocking_ns: u64,
+    /// The most of it in one firing.
+    pub undeclared_blocking_ns_max: u64,
 }
 
 /// A snapshot of an edge, for reports and statistics.

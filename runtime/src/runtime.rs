@@ -27,6 +27,10 @@ pub struct Config {
     pub threads_max: usize,
     /// Whether firings are recorded for [`Runtime::take_trace`].
     pub trace: bool,
+    /// Whether a thread looks for boxes that block without saying so
+    /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_ns)). On Linux only; elsewhere
+    /// nothing is found.
+    pub sampler: bool,
 }
 
 impl Config {
@@ -35,7 +39,7 @@ impl Config {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
         // Few enough for a spinning disk, enough for a solid-state one.
         let blocking = BTreeMap::from([("disk".to_owned(), ClassLimit::Fixed(4))]);
-        Self { topology, pin: false, blocking, threads_max, trace: false }
+        Self { topology, pin: false, blocking, threads_max, trace: false, sampler: false }
     }
 
     /// A runtime of so many slots on one node, for tests and `--workers`.

@@ -2,7 +2,8 @@
 //!
 //! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
 //! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
-//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over.
+//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
+//! `sampler.rs` who blocks without saying so.
 
 mod sleep;
 pub(crate) mod slot;
@@ -13,6 +14,7 @@ mod search;
 mod worker;
 mod tracing;
 mod deadline;
+mod sampler;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -24,6 +26,7 @@ use self::blocking::{Class, Used};
 use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
+use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
 use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
@@ -74,6 +77,7 @@ pub(crate) struct Scheduler {
     next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
     deadlines: Deadlines,
+    sampler: Sampler,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -104,6 +108,7 @@ impl Scheduler {
             next_request: Counter::new(1),
             requests: Mutex::new(BTreeMap::new()),
             deadlines: Deadlines::new(),
+            sampler: Sampler::default(),
             threads: Mutex::new(Vec::new()),
             crew,
         });
@@ -113,6 +118,9 @@ impl Scheduler {
                 scheduler.shut_down();
                 return Err(error);
             }
+        }
+        if config.sampler {
+            scheduler.sampler.start(&scheduler);
         }
         Ok(scheduler)
     }
@@ -269,6 +277,17 @@ impl Scheduler {
         }
     }
 
+    /// A firing was off the CPU without having detached.
+    fn count_undeclared(&self, off: OffCpu) {
+        let model = {
+            let requests = self.requests.lock();
+            requests.iter().find(|(id, _)| off.told.is_of(**id)).and_then(|(_, model)| model.upgrade())
+        };
+        if let Some(model) = model {
+            model.count_undeclared(off.told.cell(), off.more, off.whole);
+        }
+    }
+
     /// What the requests under way have done so far.
     pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
         // Upgraded under the lock, read outside it: an edge's lock is taken meanwhile.
@@ -319,6 +338,7 @@ impl Scheduler {
             model.wait(None);
         }
         self.deadlines.stop();
+        self.sampler.stop();
         self.crew.exit();
         // No lock is held while a thread ends: it may still start to rest.
         let threads = std::mem::take(&mut *self.threads.lock());

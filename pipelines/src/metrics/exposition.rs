@@ -151,7 +151,7 @@ impl Page {
 
     fn boxes(&mut self, requests: &[RequestStatistics]) {
         type Of = fn(&BoxStatistics) -> f64;
-        let families: [(&str, Kind, &str, Of); 7] = [
+        let families: [(&str, Kind, &str, Of); 9] = [
             ("boxwork_box_copies", Kind::Gauge, "Copies of a box.", |of_box| of_box.copies as f64),
             ("boxwork_box_firings_total", Kind::Counter, "Firings of a box.", |of_box| of_box.firings as f64),
             ("boxwork_box_input_rows_total", Kind::Counter, "Rows that a box took.", |of_box| {
@@ -178,6 +178,18 @@ impl Page {
                 "Time detached: waiting for a permit, blocking, waiting for a slot.",
                 |of_box| seconds(of_box.blocked_ns),
             ),
+            (
+                "boxwork_box_undeclared_blocking_seconds_total",
+                Kind::Counter,
+                "Time off the CPU in firings that did not say that they block; found by samples.",
+                |of_box| seconds(of_box.undeclared_blocking_ns),
+            ),
+            (
+                "boxwork_box_undeclared_blocking_seconds_max",
+                Kind::Gauge,
+                "The most of it in one firing.",
+                |of_box| seconds(of_box.undeclared_blocking_ns_max),
+            ),
         ];
         for (name, kind, help, value) in families {
             self.family(name, kind, help);
@@ -193,7 +205,7 @@ impl Page {
 
     fn edges(&mut self, requests: &[RequestStatistics]) {
         type Of = fn(&EdgeStatistics) -> u64;
-        let families: [(&str, Kind, &str, Of); 5] = [
+        let families: [(&str, Kind, &str, Of); 6] = [
             ("boxwork_edge_envelopes", Kind::Gauge, "Envelopes that wait on an edge.", |edge| {
                 edge.state.envelopes as u64
             }),

@@ -52,6 +52,7 @@ fn snapshot() -> Snapshot {
         copies: 2,
         firings: 5,
         busy_ns: 250_000_000,
+        undeclared_blocking_ns_max: 50_000_000,
         ..Default::default()
     };
     let edge = |envelopes| EdgeStatistics {
@@ -107,6 +108,8 @@ fn the_page_is_what_prometheus_reads() {
             &[("request", "1"), ("box", "distance"), ("operator", "sqfd")],
             0.25,
         ),
+        ("boxwork_box_undeclared_blocking_seconds_total", &[("box", "distance")], 0.0),
+        ("boxwork_box_undeclared_blocking_seconds_max", &[("box", "distance")], 0.05),
         ("boxwork_edge_envelopes", &[("from", "a.out"), ("to", "b.in")], 5.0),
         ("boxwork_edge_refusals_total", &[], 6.0),
     ] {

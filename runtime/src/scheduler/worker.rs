@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::blocking::{Admission, Class, Entered, Permit, Used};
 use super::crew::GivenAway;
 use super::queues::Task;
+use super::sampler::Desk;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::tracing::Blocked;
@@ -28,18 +29,23 @@ pub(super) struct Worker {
     pub(super) slot: Option<Slot>,
     pinned: Option<usize>,
     pub(super) number: usize,
+    /// Tells the sampler what it fires.
+    desk: Arc<Desk>,
     /// When the part of a firing that runs now began on this slot, where a trace is asked for.
     pub(super) part_begun: Option<Instant>,
 }
 
 impl Worker {
     pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat, number: usize) -> Self {
-        Self { scheduler, seat, slot: None, pinned: None, number, part_begun: None }
+        let desk = Arc::new(Desk::default());
+        scheduler.sampler.add(&desk);
+        Self { scheduler, seat, slot: None, pinned: None, number, desk, part_begun: None }
     }
 
     /// The thread's life.
     pub(super) fn run(mut self) {
         let _guard = AbortOnPanic;
+        self.desk.sit_down();
         let scheduler = Arc::clone(&self.scheduler);
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
@@ -80,6 +86,7 @@ impl Worker {
             self.pinned = pin_current_thread(os_idx).then_some(os_idx);
         }
         self.slot = Some(slot);
+        self.scheduler.sampler.rouse();
     }
 
     #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
@@ -112,7 +119,12 @@ impl Worker {
         let permit_begun = class.as_ref().map(|_| Instant::now());
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
+        // A box that declares its class may block.
+        if class.is_none() {
+            self.desk.begin(model.id(), cell);
+        }
         let after = self.fire(&task, woken);
+        self.desk.end();
         if scheduler.traced {
             self.trace_part(model, cell, Instant::now());
         }
@@ -216,12 +228,14 @@ impl Lane for Worker {
         }
         let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
         let old = (slot.idx, slot.node);
+        let told = self.desk.end();
         if let Some(slot) = self.give_away() {
             self.scheduler.crew.lend(slot);
         }
         latch.park();
         // Before younger tasks and older requests alike: what waits here is a firing that has begun.
         self.attach(RequestId(0), old);
+        self.desk.resume(told);
     }
 }
 
@@ -237,6 +251,7 @@ impl Detacher for Worker {
         let scheduler = Arc::clone(&self.scheduler);
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
+        let told = self.desk.end();
         scheduler.plan_before_blocking(slot, model, woken);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
@@ -262,6 +277,7 @@ impl Detacher for Worker {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model.id(), old),
         }
+        self.desk.resume(told);
         if scheduler.traced {
             self.trace_blocked(model, cell, class_name, old.0, &Blocked { begun, permitted, returned });
         }

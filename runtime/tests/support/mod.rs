@@ -81,6 +81,7 @@ pub static SOURCE: OperatorSpec = OperatorSpec {
 struct Add {
     add: u64,
     spin_us: u64,
+    sleep_us: u64,
     block_us: u64,
     fail_at: Option<u64>,
     panic_at: Option<u64>,
@@ -110,6 +111,9 @@ impl Add {
             };
             let values = taken.u64s("n")?;
             spin(self.spin_us);
+            if self.sleep_us > 0 {
+                std::thread::sleep(Duration::from_micros(self.sleep_us));
+            }
             if self.block_us > 0 {
                 let basket = Arc::clone(&self.basket);
                 basket.computing.fetch_sub(1, Ordering::SeqCst);
@@ -138,6 +142,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Add {
         add: bind.count("add") as u64,
         spin_us: bind.count("spin_us") as u64,
+        sleep_us: bind.count("sleep_us") as u64,
         block_us: bind.count("block_us") as u64,
         fail_at: at("fail_at"),
         panic_at: at("panic_at"),
@@ -149,6 +154,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 const ADD: &[Parameter] = &[
     count("add", 1),
     count("spin_us", 0),
+    count("sleep_us", 0),
     count("block_us", 0),
     Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
     Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
