@@ -9,6 +9,9 @@ use boxwork_runtime::topology::Distance;
 
 use crate::run_report;
 
+/// Requests that are listed one by one.
+const REQUESTS_LISTED_MAX: usize = 10;
+
 /// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
 /// steals by distance, parks; by blocking class: operations.
 pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed: Duration) -> String {
@@ -39,8 +42,8 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
         let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
         let _ = writeln!(
             text,
-            "\n{:width$}  {:>9}  {:>11}  {:>16}  {:>12}",
-            "edge", "envelopes", "rows", "most waiting", "most bytes"
+            "\n{:width$}  {:>9}  {:>11}  {:>12}  {:>16}  {:>12}",
+            "edge", "envelopes", "rows", "bytes", "most waiting", "most bytes"
         );
         for edge in &outcome.edges {
             let most = match edge.state.envelopes_max {
@@ -50,8 +53,11 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             let name = format!("{} -> {}", edge.from, edge.to);
             let _ = writeln!(
                 text,
-                "{name:width$}  {:>9}  {:>11}  {most:>16}  {:>12}",
-                edge.state.envelopes_total, edge.state.rows_total, edge.state.bytes_high
+                "{name:width$}  {:>9}  {:>11}  {:>12}  {most:>16}  {:>12}",
+                edge.state.envelopes_total,
+                edge.state.rows_total,
+                edge.state.bytes_total,
+                edge.state.bytes_high
             );
         }
         if outcomes.len() > 1 {
@@ -84,8 +90,30 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             class.name, class.operations, class.waited
         );
     }
+    requests(&mut text, outcomes);
     let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
     text
+}
+
+/// What each request took, of the first ones.
+fn requests(text: &mut String, outcomes: &[Outcome]) {
+    for (idx, outcome) in outcomes.iter().take(REQUESTS_LISTED_MAX).enumerate() {
+        let _ = writeln!(
+            text,
+            "request {}: {} busy in {}, {} bytes moved",
+            idx + 1,
+            time(outcome.busy_ns),
+            time(outcome.duration.as_nanos() as u64),
+            outcome.bytes_moved
+        );
+    }
+    if outcomes.len() > REQUESTS_LISTED_MAX {
+        let (busy_ns, bytes) = outcomes.iter().fold((0, 0), |(busy_ns, bytes), outcome| {
+            (busy_ns + outcome.busy_ns, bytes + outcome.bytes_moved)
+        });
+        let (count, busy) = (outcomes.len(), time(busy_ns));
+        let _ = writeln!(text, "all {count} requests: {busy} busy, {bytes} bytes moved");
+    }
 }
 
 /// What to do about boxes that block without saying so.

@@ -24,6 +24,9 @@ pub struct RunReport {
     pub seconds: f64,
     /// How many there were.
     pub requests: usize,
+    /// By request, in their order: what it took.
+    #[serde(default)]
+    pub by_request: Vec<RequestReport>,
     /// By box, summed over the requests.
     pub boxes: Vec<BoxReport>,
     /// By edge, summed over the requests.
@@ -34,6 +37,17 @@ pub struct RunReport {
     pub classes: Vec<ClassReport>,
     /// Threads that there were.
     pub threads: usize,
+}
+
+/// What one request took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestReport {
+    /// From submission to end.
+    pub seconds: f64,
+    /// Time in the firings of all boxes, blocking left out.
+    pub busy_seconds: f64,
+    /// Bytes that came through all edges.
+    pub bytes_moved: u64,
 }
 
 /// What one box did; times are summed over its copies.
@@ -157,6 +171,7 @@ impl RunReport {
             pipeline: pipeline.to_owned(),
             seconds: elapsed.as_secs_f64(),
             requests: outcomes.len(),
+            by_request: outcomes.iter().map(RequestReport::new).collect(),
             boxes: boxes(outcomes).iter().map(BoxReport::new).collect(),
             edges: edges(outcomes),
             slots: slots.collect(),
@@ -183,6 +198,16 @@ impl RunReport {
             return Err(of_file(&format!("a report of version {version}, and {VERSION} is known here")));
         }
         Ok(report)
+    }
+}
+
+impl RequestReport {
+    fn new(outcome: &Outcome) -> Self {
+        Self {
+            seconds: outcome.duration.as_secs_f64(),
+            busy_seconds: seconds(outcome.busy_ns),
+            bytes_moved: outcome.bytes_moved,
+        }
     }
 }
 
@@ -240,6 +265,7 @@ fn edges(outcomes: &[Outcome]) -> Vec<EdgeReport> {
             let (sum, state) = (&mut sums[idx], &edge.state);
             sum.envelopes += state.envelopes_total;
             sum.rows += state.rows_total;
+            sum.bytes += state.bytes_total;
             sum.envelopes_high = sum.envelopes_high.max(state.envelopes_high);
             sum.envelopes_max = sum.envelopes_max.max(bound(state.envelopes_max));
             sum.bytes_high = sum.bytes_high.max(state.bytes_high);
@@ -267,6 +293,7 @@ pub(crate) fn one_for_copies(edges: &[EdgeStatistics]) -> Vec<EdgeStatistics> {
                 one.bytes_high = one.bytes_high.max(other.bytes_high);
                 one.envelopes_total = one.envelopes_total.max(other.envelopes_total);
                 one.rows_total = one.rows_total.max(other.rows_total);
+                one.bytes_total = one.bytes_total.max(other.bytes_total);
             }
         }
     }

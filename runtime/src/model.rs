@@ -359,7 +359,9 @@ impl Model {
             result,
             problems,
             problems_count,
-            boxes: self.box_statistics(),
+            busy_ns: busy_ns(&boxes),
+            boxes,
+            bytes_moved: self.bytes_moved(&edges),
             edges,
             duration: self.started.elapsed(),
             memory_bytes_high: self.ledger.bytes_high(),
@@ -418,7 +420,9 @@ impl Model {
 
     /// What it has done so far.
     pub(crate) fn statistics(&self) -> RequestStatistics {
-        RequestStatistics { id: self.id, boxes: self.box_statistics(), edges: self.edge_statistics() }
+        let (boxes, edges) = (self.box_statistics(), self.edge_statistics());
+        let (busy_ns, bytes_moved) = (busy_ns(&boxes), self.bytes_moved(&edges));
+        RequestStatistics { id: self.id, boxes, edges, busy_ns, bytes_moved }
     }
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {
@@ -453,6 +457,12 @@ impl Model {
         of_edge.collect()
     }
 
+    /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
+    fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
+        let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
+        ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()
+    }
+
     /// `box.port` of both ends.
     fn edge_ends(&self, edge: &Edge) -> (String, String) {
         let plan = self.prepared.plan();
@@ -463,6 +473,11 @@ impl Model {
             format!("{}.{}", to.name, to.spec.inputs[planned.input].name),
         )
     }
+}
+
+/// Time in the firings of all boxes.
+fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
+    boxes.iter().map(|of_box| of_box.busy_ns).sum()
 }
 
 /// One cell for each hint that a box writes, and their places by (box, hint).

@@ -117,6 +117,8 @@ pub struct EdgeState {
     pub envelopes_total: u64,
     /// Rows that came through.
     pub rows_total: u64,
+    /// Their bytes.
+    pub bytes_total: u64,
     /// Whether a producer waits for room.
     pub wanted: bool,
     /// How often a producer found no room.
@@ -153,6 +155,10 @@ pub struct Outcome {
     pub boxes: Vec<BoxStatistics>,
     /// By edge, in the plan's order; the edges of a side input's copies follow each other.
     pub edges: Vec<EdgeStatistics>,
+    /// Time in the firings of all boxes, blocking left out, in nanoseconds.
+    pub busy_ns: u64,
+    /// Bytes that came through all edges. Those to the copies of a side input's box, which share them, count once.
+    pub bytes_moved: u64,
     /// From submission to end.
     pub duration: Duration,
     /// The most bytes that its edges kept at once; 0 for a request without a budget.
@@ -168,6 +174,10 @@ pub struct RequestStatistics {
     pub boxes: Vec<BoxStatistics>,
     /// As in an [`Outcome`].
     pub edges: Vec<EdgeStatistics>,
+    /// As in an [`Outcome`].
+    pub busy_ns: u64,
+    /// As in an [`Outcome`].
+    pub bytes_moved: u64,
 }
 
 /// Problems that an outcome keeps; the others are counted only.

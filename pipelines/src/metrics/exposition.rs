@@ -38,6 +38,7 @@ pub fn page(snapshot: &Snapshot) -> String {
     page.scheduler(snapshot);
     page.slots(snapshot);
     page.classes(&snapshot.scheduler.classes);
+    page.requests(&snapshot.requests);
     page.boxes(&snapshot.requests);
     page.edges(&snapshot.requests);
     page.0
@@ -149,6 +150,19 @@ impl Page {
         }
     }
 
+    fn requests(&mut self, requests: &[RequestStatistics]) {
+        let name = "boxwork_request_busy_seconds_total";
+        self.family(name, Kind::Counter, "Time in the firings of all boxes of a request, blocking left out.");
+        for request in requests {
+            self.sample(name, &[("request", &request.id.to_string())], seconds(request.busy_ns));
+        }
+        let name = "boxwork_request_moved_bytes_total";
+        self.family(name, Kind::Counter, "Bytes that came through all edges of a request.");
+        for request in requests {
+            self.sample(name, &[("request", &request.id.to_string())], request.bytes_moved);
+        }
+    }
+
     fn boxes(&mut self, requests: &[RequestStatistics]) {
         type Of = fn(&BoxStatistics) -> f64;
         let families: [(&str, Kind, &str, Of); 9] = [
@@ -217,6 +231,9 @@ impl Page {
             }),
             ("boxwork_edge_rows_total", Kind::Counter, "Rows that an edge took in.", |edge| {
                 edge.state.rows_total
+            }),
+            ("boxwork_edge_bytes_total", Kind::Counter, "Bytes that an edge took in.", |edge| {
+                edge.state.bytes_total
             }),
             ("boxwork_edge_refusals_total", Kind::Counter, "How often an edge was found full.", |edge| {
                 edge.state.refusals

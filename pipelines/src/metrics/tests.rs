@@ -58,7 +58,7 @@ fn snapshot() -> Snapshot {
     let edge = |envelopes| EdgeStatistics {
         from: "a.out".to_owned(),
         to: "b.in".to_owned(),
-        state: EdgeState { envelopes, rows_total: 10, refusals: 6, ..Default::default() },
+        state: EdgeState { envelopes, rows_total: 10, bytes_total: 80, refusals: 6, ..Default::default() },
     };
     Snapshot {
         scheduler: SchedulerStatistics {
@@ -75,6 +75,8 @@ fn snapshot() -> Snapshot {
             id: RequestId(1),
             boxes: vec![of_box],
             edges: vec![edge(2), edge(5)],
+            busy_ns: 250_000_000,
+            bytes_moved: 80,
         }],
     }
 }
@@ -112,6 +114,9 @@ fn the_page_is_what_prometheus_reads() {
         ("boxwork_box_undeclared_blocking_seconds_max", &[("box", "distance")], 0.05),
         ("boxwork_edge_envelopes", &[("from", "a.out"), ("to", "b.in")], 5.0),
         ("boxwork_edge_refusals_total", &[], 6.0),
+        ("boxwork_edge_bytes_total", &[], 80.0),
+        ("boxwork_request_busy_seconds_total", &[("request", "1")], 0.25),
+        ("boxwork_request_moved_bytes_total", &[("request", "1")], 80.0),
     ] {
         assert_eq!(value(&samples, name, labels), Some(expected), "{name} {labels:?}");
     }

@@ -28,6 +28,7 @@ pub(super) struct Single {
 /// What the producer counts.
 #[derive(Default)]
 struct Made {
+    /// Since the beginning.
     bytes: AtomicUsize,
     bytes_high: AtomicUsize,
     envelopes_high: AtomicUsize,
@@ -197,6 +198,7 @@ impl Single {
             bytes_high: read(&made.bytes_high),
             envelopes_total: self.queue.made() as u64,
             rows_total: made.rows.load(Ordering::Relaxed),
+            bytes_total: read(&made.bytes) as u64,
             wanted: self.is_wanted(),
             refusals: self.refusals.load(Ordering::Relaxed),
             ended: self.has_end(),
