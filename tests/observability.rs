@@ -173,3 +173,19 @@ fn a_report_is_written_and_drawn() {
     let unwritable = ["search", "--store", "v.arrow", "--query", "a", "--report", "no/folder.json"];
     assert!(run(at, &unwritable, 3).1.contains("no/folder.json"));
 }
+
+#[test]
+fn an_automatic_limit_is_told() {
+    let folder = with_store();
+    let out = ["import", "v.jsonl", "--out", "w.arrow", "--stats", "--report", "r.json"];
+    let (_, said) = run(folder.path(), &[&out[..], &["--blocking", "disk=auto"]].concat(), 0);
+    assert!(said.contains("at once (auto: 4 at the end)"), "{said}");
+    let report: Json =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).expect("a report"))
+            .expect("JSON");
+    assert_eq!((&report["classes"][0]["auto"], &report["classes"][0]["limit"]), (&true.into(), &4.into()));
+    for limit in ["disk", "disk=0", "=4", "disk=Auto"] {
+        let (_, said) = run(folder.path(), &[&out[..], &["--blocking", limit]].concat(), 2);
+        assert!(said.contains("disk=auto"), "{said}");
+    }
+}

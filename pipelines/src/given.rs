@@ -1,9 +1,11 @@
-//! Values given on the command line: `--set name=value`, read by the type that the pipeline declares.
+//! Values given on the command line: `--set name=value`, read by the type that the pipeline declares, and
+//! `--blocking class=limit`.
 
 use std::collections::BTreeMap;
 
 use boxwork_runtime::parameter::{ParameterType, Value, did_you_mean};
 use boxwork_runtime::plan::{Declaration, ParameterDeclaration};
+use boxwork_runtime::statistics::ClassLimit;
 
 use crate::document::node::{self, Node};
 
@@ -46,6 +48,21 @@ pub fn parse_settings(
         }
     }
     if faults.is_empty() { Ok(values) } else { Err(faults) }
+}
+
+/// Reads `class=limit`, for clap.
+///
+/// # Errors
+/// When it is not that, or the limit is none.
+pub fn class_and_limit(text: &str) -> Result<(String, ClassLimit), String> {
+    match text.split_once('=') {
+        Some((class, limit)) if !class.trim().is_empty() => {
+            let limit =
+                limit.trim().parse().map_err(|error| format!("{error}, such as disk=4 or disk=auto"))?;
+            Ok((class.trim().to_owned(), limit))
+        }
+        _ => Err("write CLASS=LIMIT, such as disk=4 or disk=auto".to_owned()),
+    }
 }
 
 /// Splits `name=value`, for clap.

@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use boxwork_runtime::request::Outcome;
+use boxwork_runtime::request::{BoxStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 
 use crate::run_report;
+
+/// Requests that are listed one by one.
+const REQUESTS_LISTED_MAX: usize = 10;
 
 /// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
 /// steals by distance, parks; by blocking class: operations.
@@ -34,12 +37,13 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             time(of_box.blocked_ns)
         );
     }
+    undeclared(&mut text, &boxes);
     if let Some(outcome) = outcomes.first() {
         let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
         let _ = writeln!(
             text,
-            "\n{:width$}  {:>9}  {:>11}  {:>16}  {:>12}",
-            "edge", "envelopes", "rows", "most waiting", "most bytes"
+            "\n{:width$}  {:>9}  {:>11}  {:>12}  {:>16}  {:>12}",
+            "edge", "envelopes", "rows", "bytes", "most waiting", "most bytes"
         );
         for edge in &outcome.edges {
             let most = match edge.state.envelopes_max {
@@ -49,8 +53,11 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             let name = format!("{} -> {}", edge.from, edge.to);
             let _ = writeln!(
                 text,
-                "{name:width$}  {:>9}  {:>11}  {most:>16}  {:>12}",
-                edge.state.envelopes_total, edge.state.rows_total, edge.state.bytes_high
+                "{name:width$}  {:>9}  {:>11}  {:>12}  {most:>16}  {:>12}",
+                edge.state.envelopes_total,
+                edge.state.rows_total,
+                edge.state.bytes_total,
+                edge.state.bytes_high
             );
         }
         if outcomes.len() > 1 {
@@ -72,14 +79,54 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
         );
     }
     for class in &scheduler.classes {
+        let of_limit = match class.auto {
+            // The limit of the end may be below what was tried.
+            true => format!("{} at once (auto: {} at the end)", class.in_flight_high, class.limit),
+            false => format!("{} of {} at once", class.in_flight_high, class.limit),
+        };
         let _ = writeln!(
             text,
-            "blocking class {}: {} operations, at most {} of {} at once, {} waited",
-            class.name, class.operations, class.in_flight_high, class.limit, class.waited
+            "blocking class {}: {} operations, at most {of_limit}, {} waited",
+            class.name, class.operations, class.waited
         );
     }
+    requests(&mut text, outcomes);
     let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
     text
+}
+
+/// What each request took, of the first ones.
+fn requests(text: &mut String, outcomes: &[Outcome]) {
+    for (idx, outcome) in outcomes.iter().take(REQUESTS_LISTED_MAX).enumerate() {
+        let _ = writeln!(
+            text,
+            "request {}: {} busy in {}, {} bytes moved",
+            idx + 1,
+            time(outcome.busy_ns),
+            time(outcome.duration.as_nanos() as u64),
+            outcome.bytes_moved
+        );
+    }
+    if outcomes.len() > REQUESTS_LISTED_MAX {
+        let (busy_ns, bytes) = outcomes.iter().fold((0, 0), |(busy_ns, bytes), outcome| {
+            (busy_ns + outcome.busy_ns, bytes + outcome.bytes_moved)
+        });
+        let (count, busy) = (outcomes.len(), time(busy_ns));
+        let _ = writeln!(text, "all {count} requests: {busy} busy, {bytes} bytes moved");
+    }
+}
+
+/// What to do about boxes that block without saying so.
+fn undeclared(text: &mut String, boxes: &[BoxStatistics]) {
+    for of_box in boxes.iter().filter(|of_box| of_box.undeclared_blocking_ns > 0) {
+        let _ = writeln!(
+            text,
+            "box `{}` was off the CPU for {} in one firing, {} in all: declare `blocking: CLASS` or use `detached`",
+            of_box.name,
+            time(of_box.undeclared_blocking_ns_max),
+            time(of_box.undeclared_blocking_ns)
+        );
+    }
 }
 
 /// A time with three significant digits and its unit.
@@ -96,12 +143,30 @@ fn time(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use boxwork_runtime::request::BoxStatistics;
+
+    use super::{time, undeclared};
 
     #[test]
     fn times_have_three_digits() {
         let shown: Vec<String> =
             [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
         assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
+    }
+    #[test]
+    fn a_box_that_blocks_without_saying_so_is_told_once() {
+        let of_box = |name: &str, ms: u64| BoxStatistics {
+            name: name.to_owned(),
+            undeclared_blocking_ns: 2 * ms * 1_000_000,
+            undeclared_blocking_ns_max: ms * 1_000_000,
+            ..Default::default()
+        };
+        let mut text = String::new();
+        undeclared(&mut text, &[of_box("load", 48), of_box("decode", 0)]);
+        assert_eq!(
+            text,
+            "box `load` was off the CPU for 48.0 ms in one firing, 96.0 ms in all: declare `blocking: CLASS` or use \
+             `detached`\n"
+        );
     }
 }

@@ -14,13 +14,14 @@ use boxwork_runtime::operator::{Catalog, Part};
 use boxwork_runtime::parameter::{QUERIES_MAX, Value};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
+use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
 
 use self::progress::Bar;
 use crate::diagnostic::Diagnostic;
 use crate::pipeline::Loaded;
-use crate::{metrics, report};
+use crate::{given, metrics, report};
 
 /// Requests of one run that are under way at once: one computes while the next begins and the last ends.
 const REQUESTS_IN_FLIGHT: usize = 3;
@@ -50,6 +51,9 @@ pub struct Options {
     /// Serve the run's figures at http://ADDRESS/metrics while it goes on, for Prometheus and `boxwork top`
     #[arg(long, value_name = "ADDRESS", value_parser = metrics::parse_address)]
     pub metrics: Option<SocketAddr>,
+    /// Blocking operations of a class that may be under way at once: a number, or `auto`, which finds the best one
+    #[arg(long, value_name = "CLASS=LIMIT", value_parser = given::class_and_limit)]
+    pub blocking: Vec<(String, ClassLimit)>,
     /// Bytes that the edges of a request keep at most [default: the edges' own bounds]
     #[arg(long, value_name = "MIB")]
     pub memory_mib: Option<usize>,
@@ -107,7 +111,9 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
     let detected = Topology::detect();
     let topology =
         options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
-    let config = Config { pin: options.pin, trace: options.trace.is_some(), ..Config::new(topology) };
+    let (pin, trace) = (options.pin, options.trace.is_some());
+    let mut config = Config { pin, trace, sampler: true, ..Config::new(topology) };
+    config.blocking.extend(options.blocking.iter().cloned());
     let runtime = match Runtime::start(config) {
         Ok(runtime) => Arc::new(runtime),
         Err(error) => {

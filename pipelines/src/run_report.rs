@@ -24,6 +24,9 @@ pub struct RunReport {
     pub seconds: f64,
     /// How many there were.
     pub requests: usize,
+    /// By request, in their order: what it took.
+    #[serde(default)]
+    pub by_request: Vec<RequestReport>,
     /// By box, summed over the requests.
     pub boxes: Vec<BoxReport>,
     /// By edge, summed over the requests.
@@ -34,6 +37,17 @@ pub struct RunReport {
     pub classes: Vec<ClassReport>,
     /// Threads that there were.
     pub threads: usize,
+}
+
+/// What one request took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestReport {
+    /// From submission to end.
+    pub seconds: f64,
+    /// Time in the firings of all boxes, blocking left out.
+    pub busy_seconds: f64,
+    /// Bytes that came through all edges.
+    pub bytes_moved: u64,
 }
 
 /// What one box did; times are summed over its copies.
@@ -57,6 +71,12 @@ pub struct BoxReport {
     pub waiting_seconds: f64,
     /// Time detached.
     pub blocked_seconds: f64,
+    /// Time off the CPU without having said that it blocks.
+    #[serde(default)]
+    pub undeclared_blocking_seconds: f64,
+    /// The most of it in one firing.
+    #[serde(default)]
+    pub undeclared_blocking_seconds_max: f64,
 }
 
 /// What went through one edge.
@@ -70,6 +90,9 @@ pub struct EdgeReport {
     pub envelopes: u64,
     /// Rows that came through.
     pub rows: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes: u64,
     /// The most envelopes that waited at once.
     pub envelopes_high: usize,
     /// Envelopes that it held at most; nothing where it had no bound.
@@ -106,8 +129,11 @@ pub struct SlotReport {
 pub struct ClassReport {
     /// The class.
     pub name: String,
-    /// Operations that might be under way at once.
+    /// Operations that might be under way at once, at the end of the run.
     pub limit: usize,
+    /// Whether the runtime found the limit itself.
+    #[serde(default)]
+    pub auto: bool,
     /// The most that were.
     pub in_flight_high: usize,
     /// Operations.
@@ -135,6 +161,7 @@ impl RunReport {
         let classes = scheduler.classes.iter().map(|class| ClassReport {
             name: class.name.clone(),
             limit: class.limit,
+            auto: class.auto,
             in_flight_high: class.in_flight_high,
             operations: class.operations,
             waited: class.waited,
@@ -144,6 +171,7 @@ impl RunReport {
             pipeline: pipeline.to_owned(),
             seconds: elapsed.as_secs_f64(),
             requests: outcomes.len(),
+            by_request: outcomes.iter().map(RequestReport::new).collect(),
             boxes: boxes(outcomes).iter().map(BoxReport::new).collect(),
             edges: edges(outcomes),
             slots: slots.collect(),
@@ -173,6 +201,16 @@ impl RunReport {
     }
 }
 
+impl RequestReport {
+    fn new(outcome: &Outcome) -> Self {
+        Self {
+            seconds: outcome.duration.as_secs_f64(),
+            busy_seconds: seconds(outcome.busy_ns),
+            bytes_moved: outcome.bytes_moved,
+        }
+    }
+}
+
 impl BoxReport {
     fn new(of_box: &BoxStatistics) -> Self {
         Self {
@@ -185,6 +223,8 @@ impl BoxReport {
             busy_seconds: seconds(of_box.busy_ns),
             waiting_seconds: seconds(of_box.waiting_ns),
             blocked_seconds: seconds(of_box.blocked_ns),
+            undeclared_blocking_seconds: seconds(of_box.undeclared_blocking_ns),
+            undeclared_blocking_seconds_max: seconds(of_box.undeclared_blocking_ns_max),
         }
     }
 }
@@ -203,6 +243,9 @@ pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
                     sum.busy_ns += of_box.busy_ns;
                     sum.waiting_ns += of_box.waiting_ns;
                     sum.blocked_ns += of_box.blocked_ns;
+                    sum.undeclared_blocking_ns += of_box.undeclared_blocking_ns;
+                    sum.undeclared_blocking_ns_max =
+                        sum.undeclared_blocking_ns_max.max(of_box.undeclared_blocking_ns_max);
                 }
             }
         }
@@ -222,6 +265,7 @@ fn edges(outcomes: &[Outcome]) -> Vec<EdgeReport> {
             let (sum, state) = (&mut sums[idx], &edge.state);
             sum.envelopes += state.envelopes_total;
             sum.rows += state.rows_total;
+            sum.bytes += state.bytes_total;
             sum.envelopes_high = sum.envelopes_high.max(state.envelopes_high);
             sum.envelopes_max = sum.envelopes_max.max(bound(state.envelopes_max));
             sum.bytes_high = sum.bytes_high.max(state.bytes_high);
@@ -249,6 +293,7 @@ pub(crate) fn one_for_copies(edges: &[EdgeStatistics]) -> Vec<EdgeStatistics> {
                 one.bytes_high = one.bytes_high.max(other.bytes_high);
                 one.envelopes_total = one.envelopes_total.max(other.envelopes_total);
                 one.rows_total = one.rows_total.max(other.rows_total);
+                one.bytes_total = one.bytes_total.max(other.bytes_total);
             }
         }
     }

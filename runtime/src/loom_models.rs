@@ -10,9 +10,10 @@ use loom::thread;
 use crate::model::box_state::{BoxState, End, Notified};
 use crate::model::edge::queue::Queue;
 use crate::request::RequestId;
-use crate::scheduler::blocking::{Admission, Class, Entered, Permit};
+use crate::scheduler::blocking::{Admission, Class, Entered, Permit, Used};
 use crate::scheduler::crew::{Crew, GivenAway};
 use crate::scheduler::slot::{Message, Seat, Slot};
+use crate::statistics::ClassLimit;
 use crate::sync::{AtomicBool, AtomicUsize, Mailbox, Mutex, Ordering};
 use crate::topology::Topology;
 
@@ -370,7 +371,7 @@ fn loom_a_task_published_while_a_slot_is_given_away_is_run() {
 
 /// A class whose tasks are numbers.
 fn class() -> Arc<Class<u64>> {
-    Arc::new(Class::new("nap", 1))
+    Arc::new(Class::new("nap", ClassLimit::Fixed(1), 1))
 }
 
 /// Uses a permit, if it is given one.
@@ -378,7 +379,7 @@ fn use_permit(class: &Class<u64>, permit: Permit, out: &AtomicUsize) {
     if permit == Permit::Granted {
         assert_eq!(out.fetch_add(1, Ordering::Relaxed), 0, "more permits are out than there are");
         out.fetch_sub(1, Ordering::Relaxed);
-        assert_eq!(class.release(), None);
+        assert_eq!(class.release(Used::Not), []);
     }
 }
 
@@ -422,15 +423,15 @@ fn loom_the_oldest_waiter_is_first_and_a_cancelled_one_leaves() {
         let threads = [
             thread::spawn({
                 let class = Arc::clone(&class);
-                move || assert_eq!(class.release(), None, "a thread waits before the task")
+                move || assert_eq!(class.release(Used::Not), [], "a thread waits before the task")
             }),
             thread::spawn({
                 let class = Arc::clone(&class);
                 move || {
                     if old.take() == Permit::Granted {
                         // To the task, unless its request was cancelled before; then to the young one.
-                        if class.release() == Some(2) {
-                            assert_eq!(class.release(), None);
+                        if class.release(Used::Not) == [2] {
+                            assert_eq!(class.release(Used::Not), []);
                         }
                     }
                 }
@@ -441,7 +442,7 @@ fn loom_the_oldest_waiter_is_first_and_a_cancelled_one_leaves() {
         assert_eq!(young.take(), Permit::Granted);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(!class.try_acquire(), "the young one has the permit");
-        assert_eq!(class.release(), None);
+        assert_eq!(class.release(Used::Not), []);
         assert!(class.try_acquire(), "a permit was lost");
     });
 }
@@ -471,7 +472,48 @@ fn loom_a_cancelled_waiter_does_not_wait_for_the_permit() {
         let left = class.cancel(RequestId(1));
         assert_eq!(waiter.join().unwrap(), Permit::Cancelled);
         assert!(task.join().unwrap() || left == [1], "the task is left behind");
-        assert_eq!(class.release(), None);
+        assert_eq!(class.release(Used::Not), []);
         assert!(class.try_acquire(), "a permit was lost");
     });
+}
+
+#[test]
+fn loom_permits_of_a_limit_that_changes() {
+    check(3, || {
+        let (class, out) = (class(), Arc::new(AtomicUsize::new(0)));
+        let highest = 2;
+        let threads = [1, 2].map(|request| {
+            let (class, out) = (Arc::clone(&class), Arc::clone(&out));
+            thread::spawn(move || {
+                if let Entered::Waits(mailbox) = class.enter(RequestId(request), request == 2, || false) {
+                    assert_eq!(mailbox.take(), Permit::Granted);
+                }
+                assert!(
+                    out.fetch_add(1, Ordering::Relaxed) < highest,
+                    "more permits are out than there were"
+                );
+                out.fetch_sub(1, Ordering::Relaxed);
+                run_tasks(&class, class.release(Used::Not));
+            })
+        });
+        // One task beside the two threads; whoever is told of it runs it.
+        match class.admit(RequestId(3), 3, |_| false) {
+            Admission::Permitted(_) => run_tasks(&class, vec![3]),
+            Admission::Later => {}
+            Admission::Draining(_) => panic!("nobody stops"),
+        }
+        run_tasks(&class, class.set_limit(highest));
+        run_tasks(&class, class.set_limit(1));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // All have ended: the limit is what was set last, and no permit is out.
+        assert!(class.try_acquire(), "a permit was lost");
+        assert!(!class.try_acquire(), "a permit was made");
+    });
+}
+
+/// Runs tasks that have permits, and those that get theirs.
+fn run_tasks(class: &Class<u64>, mut tasks: Vec<u64>) {
+    while tasks.pop().is_some() {
+        tasks.extend(class.release(Used::Not));
+    }
 }

@@ -89,6 +89,9 @@ struct Counters {
     busy_ns: Counter,
     waiting_ns: Counter,
     blocked_ns: Counter,
+    /// Both written by the sampler.
+    undeclared_ns: Counter,
+    undeclared_ns_max: Counter,
     progress_done: Counter,
     progress_total: Counter,
 }
@@ -369,11 +372,14 @@ impl Model {
             None => Ok(()),
         };
         let (problems, problems_count) = std::mem::take(&mut *self.problems.lock());
+        let boxes = self.box_statistics();
         let outcome = Outcome {
             result,
             problems,
             problems_count,
-            boxes: self.box_statistics(),
+            busy_ns: busy_ns(&boxes),
+            boxes,
+            bytes_moved: self.bytes_moved(&edges),
             edges,
             duration: now().saturating_duration_since(self.started),
             memory_bytes_high: self.ledger.bytes_high(),
@@ -422,9 +428,19 @@ impl Model {
         told.collect()
     }
 
+    /// A firing of a box was off the CPU so long without having detached; `more` is new of it. Only the sampler calls.
+    pub(crate) fn count_undeclared(&self, cell: usize, more: Duration, whole: Duration) {
+        if let Some(cell) = self.boxes.get(cell) {
+            add(&cell.counters.undeclared_ns, more.as_nanos() as u64);
+            cell.counters.undeclared_ns_max.fetch_max(whole.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
     /// What it has done so far.
     pub(crate) fn statistics(&self) -> RequestStatistics {
-        RequestStatistics { id: self.id, boxes: self.box_statistics(), edges: self.edge_statistics() }
+        let (boxes, edges) = (self.box_statistics(), self.edge_statistics());
+        let (busy_ns, bytes_moved) = (busy_ns(&boxes), self.bytes_moved(&edges));
+        RequestStatistics { id: self.id, boxes, edges, busy_ns, bytes_moved }
     }
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {
@@ -433,6 +449,7 @@ impl Model {
             let sum = |pick: fn(&Counters) -> &Counter| {
                 copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
             };
+            let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
             BoxStatistics {
                 name: planned.name.clone(),
                 kind: planned.spec.name,
@@ -443,6 +460,8 @@ impl Model {
                 busy_ns: sum(|counters| &counters.busy_ns),
                 waiting_ns: sum(|counters| &counters.waiting_ns),
                 blocked_ns: sum(|counters| &counters.blocked_ns),
+                undeclared_blocking_ns: sum(|counters| &counters.undeclared_ns),
+                undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
             }
         });
         of_box.collect()
@@ -456,6 +475,12 @@ impl Model {
         of_edge.collect()
     }
 
+    /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
+    fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
+        let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
+        ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()
+    }
+
     /// `box.port` of both ends.
     fn edge_ends(&self, edge: &Edge) -> (String, String) {
         let plan = self.prepared.plan();
@@ -466,6 +491,11 @@ impl Model {
             format!("{}.{}", to.name, to.spec.inputs[planned.input].name),
         )
     }
+}
+
+/// Time in the firings of all boxes.
+fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
+    boxes.iter().map(|of_box| of_box.busy_ns).sum()
 }
 
 /// One cell for each hint that a box writes, and their places by (box, hint).

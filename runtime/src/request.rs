@@ -91,6 +91,11 @@ pub struct BoxStatistics {
     pub waiting_ns: u64,
     /// Time detached (waiting for a permit, blocking, and attaching), in nanoseconds.
     pub blocked_ns: u64,
+    /// Time off the CPU in firings that neither detached nor declared a blocking class, in nanoseconds; found by
+    /// samples ([`Config::sampler`](crate::Config::sampler)), so somewhat less than it was.
+    pub undeclared_blocking_ns: u64,
+    /// The most of it in one firing.
+    pub undeclared_blocking_ns_max: u64,
 }
 
 /// A snapshot of an edge, for reports and statistics.
@@ -112,6 +117,8 @@ pub struct EdgeState {
     pub envelopes_total: u64,
     /// Rows that came through.
     pub rows_total: u64,
+    /// Their bytes.
+    pub bytes_total: u64,
     /// Bytes that were taken on another NUMA node than they were made on.
     pub bytes_crossed: u64,
     /// Whether a producer waits for room.
@@ -150,6 +157,10 @@ pub struct Outcome {
     pub boxes: Vec<BoxStatistics>,
     /// By edge, in the plan's order; the edges of a side input's copies follow each other.
     pub edges: Vec<EdgeStatistics>,
+    /// Time in the firings of all boxes, blocking left out, in nanoseconds.
+    pub busy_ns: u64,
+    /// Bytes that came through all edges. Those to the copies of a side input's box, which share them, count once.
+    pub bytes_moved: u64,
     /// From submission to end.
     pub duration: Duration,
     /// The most bytes that its edges kept at once; 0 for a request without a budget.
@@ -165,6 +176,10 @@ pub struct RequestStatistics {
     pub boxes: Vec<BoxStatistics>,
     /// As in an [`Outcome`].
     pub edges: Vec<EdgeStatistics>,
+    /// As in an [`Outcome`].
+    pub busy_ns: u64,
+    /// As in an [`Outcome`].
+    pub bytes_moved: u64,
 }
 
 /// Problems that an outcome keeps; the others are counted only.

@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
-use crate::statistics::{SchedulerStatistics, TraceEvent};
+use crate::statistics::{ClassLimit, SchedulerStatistics, TraceEvent};
 use crate::topology::Topology;
 
 /// Threads beyond the slots, for closures that block or wait for a permit.
@@ -22,7 +22,7 @@ pub struct Config {
     /// Whether threads are pinned to the cores of their slots.
     pub pin: bool,
     /// Operations in flight by blocking class; others have a limit of 8.
-    pub blocking: BTreeMap<String, usize>,
+    pub blocking: BTreeMap<String, ClassLimit>,
     /// The most threads; closures beyond it block holding their slot. At least one for each slot.
     pub threads_max: usize,
     /// Whether a request keeps to the node that took it first. Without, every slot is as good as another: for
@@ -30,6 +30,10 @@ pub struct Config {
     pub homes: bool,
     /// Whether firings are recorded for [`Runtime::take_trace`].
     pub trace: bool,
+    /// Whether a thread looks for boxes that block without saying so
+    /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_ns)). On Linux only; elsewhere
+    /// nothing is found.
+    pub sampler: bool,
 }
 
 impl Config {
@@ -37,8 +41,8 @@ impl Config {
     pub fn new(topology: Topology) -> Self {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
         // Few enough for a spinning disk, enough for a solid-state one.
-        let blocking = BTreeMap::from([("disk".to_owned(), 4)]);
-        Self { topology, pin: false, blocking, threads_max, homes: true, trace: false }
+        let blocking = BTreeMap::from([("disk".to_owned(), ClassLimit::Fixed(4))]);
+        Self { topology, pin: false, blocking, threads_max, homes: true, trace: false, sampler: false }
     }
 
     /// A runtime of so many slots on one node, for tests and `--workers`.

@@ -2,7 +2,8 @@
 //!
 //! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
 //! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
-//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over.
+//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
+//! `sampler.rs` who blocks without saying so.
 
 mod sleep;
 pub(crate) mod slot;
@@ -13,6 +14,7 @@ mod search;
 mod worker;
 mod tracing;
 mod deadline;
+mod sampler;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -20,21 +22,24 @@ use std::time::Instant;
 
 use crossbeam_deque::Stealer;
 
-use self::blocking::Class;
+use self::blocking::{Class, Used};
 use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
+use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
 use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::runtime::Config;
-use crate::statistics::{ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent};
+use crate::statistics::{
+    CLASS_LIMIT_AUTO_MAX, ClassLimit, ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent,
+};
 use crate::sync::{AtomicUsize, Counter, Mailbox, Mutex, Ordering, Thread, interleave, now};
 use crate::topology::{Distance, Ring, Topology};
 
 /// Operations in flight of a blocking class that the configuration does not name.
-const CLASS_LIMIT: usize = 8;
+const CLASS_LIMIT: ClassLimit = ClassLimit::Fixed(8);
 
 /// What everybody may know of a slot, whoever holds it.
 struct SlotShared {
@@ -69,11 +74,14 @@ pub(crate) struct Scheduler {
     /// By node.
     queues: Vec<RequestQueues>,
     global: GlobalQueue,
-    limits: BTreeMap<String, usize>,
+    limits: BTreeMap<String, ClassLimit>,
+    /// The most that automatic limits may become: each operation takes a thread beside the slots.
+    auto_max: usize,
     classes: Mutex<BTreeMap<String, Arc<Class<Task>>>>,
     next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
     deadlines: Deadlines,
+    sampler: Sampler,
     threads: Mutex<Vec<Thread>>,
 }
 
@@ -101,10 +109,12 @@ impl Scheduler {
             queues: crew.topology.nodes().iter().map(|_| RequestQueues::new()).collect(),
             global: GlobalQueue::new(),
             limits: config.blocking,
+            auto_max: CLASS_LIMIT_AUTO_MAX.min(config.threads_max.saturating_sub(slots.len())).max(1),
             classes: Mutex::new(BTreeMap::new()),
             next_request: Counter::new(1),
             requests: Mutex::new(BTreeMap::new()),
             deadlines: Deadlines::new(),
+            sampler: Sampler::default(),
             threads: Mutex::new(Vec::new()),
             crew,
         });
@@ -114,6 +124,9 @@ impl Scheduler {
                 scheduler.shut_down();
                 return Err(error);
             }
+        }
+        if config.sampler {
+            scheduler.sampler.start(&scheduler);
         }
         Ok(scheduler)
     }
@@ -159,16 +172,16 @@ impl Scheduler {
         if let Some(class) = classes.get(name) {
             return Arc::clone(class);
         }
-        let limit = self.limits.get(name).copied().unwrap_or(CLASS_LIMIT).max(1);
-        let class = Arc::new(Class::new(name, limit));
+        let limit = self.limits.get(name).copied().unwrap_or(CLASS_LIMIT);
+        let class = Arc::new(Class::new(name, limit, self.auto_max));
         classes.insert(name.to_owned(), Arc::clone(&class));
         class
     }
 
-    /// Gives a permit back; a task that it passes to is planned with it.
-    fn release_permit(&self, class: &Class<Task>) {
+    /// Gives a permit back; tasks that get one now are planned with it.
+    fn release_permit(&self, class: &Class<Task>, used: Used) {
         interleave();
-        if let Some(task) = class.release() {
+        for task in class.release(used) {
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
             self.take_permits_back(class);
@@ -184,7 +197,7 @@ impl Scheduler {
                 && task.model.permit(task.cell).swap(false, Ordering::AcqRel)
         };
         while class.blocks_a_slot() && self.queues.iter().any(|queues| queues.any(taken)) {
-            self.release_permit(class);
+            self.release_permit(class, Used::Not);
         }
     }
 
@@ -274,6 +287,17 @@ impl Scheduler {
         }
     }
 
+    /// A firing was off the CPU without having detached.
+    fn count_undeclared(&self, off: OffCpu) {
+        let model = {
+            let requests = self.requests.lock();
+            requests.iter().find(|(id, _)| off.told.is_of(**id)).and_then(|(_, model)| model.upgrade())
+        };
+        if let Some(model) = model {
+            model.count_undeclared(off.told.cell(), off.more, off.whole);
+        }
+    }
+
     /// What the requests under way have done so far.
     pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
         // Upgraded under the lock, read outside it: an edge's lock is taken meanwhile.
@@ -325,6 +349,7 @@ impl Scheduler {
             model.wait(None);
         }
         self.deadlines.stop();
+        self.sampler.stop();
         self.crew.exit();
         // No lock is held while a thread ends: it may still start to rest.
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -1,6 +1,7 @@
 //! What the scheduler counts, and what it records when a trace is asked for.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::topology::Distance;
@@ -28,13 +29,52 @@ pub struct SlotStatistics {
     pub rested_ns: u64,
 }
 
+/// How many operations of a blocking class may be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassLimit {
+    /// So many; 0 counts as 1.
+    Fixed(usize),
+    /// As many as get most out of the device: the runtime tries, and follows a device that changes. At most
+    /// [`CLASS_LIMIT_AUTO_MAX`], and no more than there are threads for.
+    Auto,
+}
+
+/// The bound of [`ClassLimit::Auto`].
+pub const CLASS_LIMIT_AUTO_MAX: usize = 64;
+
+impl From<usize> for ClassLimit {
+    fn from(limit: usize) -> Self {
+        Self::Fixed(limit)
+    }
+}
+
+impl FromStr for ClassLimit {
+    type Err = LimitError;
+
+    /// `auto`, or a number from 1 on.
+    fn from_str(text: &str) -> Result<Self, LimitError> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(limit) if limit > 0 => Ok(Self::Fixed(limit)),
+            _ => Err(LimitError),
+        }
+    }
+}
+
+/// A text that is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a limit is a number from 1 on, or `auto`")]
+pub struct LimitError;
+
 /// What one blocking class did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassStatistics {
     /// The class.
     pub name: String,
-    /// Operations that may be under way at once.
+    /// Operations that may be under way at once, now.
     pub limit: usize,
+    /// Whether the runtime finds the limit itself.
+    pub auto: bool,
     /// Operations so far.
     pub operations: u64,
     /// The most that were under way at once.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::{Config, Runtime};
 use support::*;
 
@@ -110,8 +111,11 @@ fn a_box_that_takes_nothing_is_named() {
 
 #[test]
 fn no_more_than_n_compute_while_others_block() {
-    let runtime =
-        Runtime::start(Config { blocking: [("nap".to_owned(), 3)].into(), ..Config::flat(2) }).unwrap();
+    let runtime = Runtime::start(Config {
+        blocking: [("nap".to_owned(), ClassLimit::Fixed(3))].into(),
+        ..Config::flat(2)
+    })
+    .unwrap();
     for kind in ["add", "add_nap"] {
         let graph = Graph::new()
             .add("s", "source", &[("count", int(60))])
@@ -131,6 +135,26 @@ fn no_more_than_n_compute_while_others_block() {
 }
 
 #[test]
+fn an_automatic_limit_climbs_where_more_at_once_is_more() {
+    let blocking = [("nap".to_owned(), ClassLimit::Auto)].into();
+    let runtime = Runtime::start(Config { blocking, ..Config::flat(2) }).unwrap();
+    for kind in ["add", "add_nap"] {
+        let graph = Graph::new()
+            .add("s", "source", &[("count", int(400))])
+            .add("a", kind, &[("copies", int(32)), ("block_us", int(3000))])
+            .add("c", "collect", &[])
+            .bounded("s -> a -> c", Some(64), None);
+        let (outcome, basket) = graph.run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(sorted(&basket), (1..401).collect::<Vec<_>>());
+        let high = basket.blocking_high.load(Ordering::SeqCst);
+        assert!(high > 4, "it stayed at {high} at once");
+    }
+    let class = &runtime.statistics().classes[0];
+    assert!(class.auto && (1..=64).contains(&class.limit), "{class:?}");
+}
+
+#[test]
 fn at_the_thread_cap_a_task_blocks_holding_its_slot() {
     let runtime = Runtime::start(Config { threads_max: 2, ..Config::flat(2) }).unwrap();
     let (outcome, basket) = with_add(&[("copies", int(4)), ("block_us", int(100))]).run_on(&runtime);
@@ -141,8 +165,11 @@ fn at_the_thread_cap_a_task_blocks_holding_its_slot() {
 
 #[test]
 fn a_cancelled_request_ends_at_once_and_its_waiters_leave() {
-    let runtime =
-        Runtime::start(Config { blocking: [("nap".to_owned(), 1)].into(), ..Config::flat(2) }).unwrap();
+    let runtime = Runtime::start(Config {
+        blocking: [("nap".to_owned(), ClassLimit::Fixed(1))].into(),
+        ..Config::flat(2)
+    })
+    .unwrap();
     for kind in ["add", "add_nap"] {
         let graph = Graph::new()
             .add("s", "source", &[("count", int(i64::MAX))])
@@ -183,7 +210,7 @@ fn a_runtime_that_is_dropped_cancels_what_runs() {
 
 #[test]
 fn a_reserved_permit_is_not_held_while_waiting_for_another_class() {
-    let blocking = [("x".to_owned(), 1), ("y".to_owned(), 1)].into();
+    let blocking = [("x".to_owned(), ClassLimit::Fixed(1)), ("y".to_owned(), ClassLimit::Fixed(1))].into();
     let runtime = Runtime::start(Config { blocking, ..Config::flat(3) }).unwrap();
     let settings = |class| [("class", text(class)), ("block_us", int(50)), ("spin_us", int(50))];
     let graph = Graph::new()
@@ -202,7 +229,7 @@ fn a_reserved_permit_is_not_held_while_waiting_for_another_class() {
 
 #[test]
 fn at_the_thread_cap_a_permit_of_a_queued_task_does_not_block_the_slots() {
-    let blocking = [("nap".to_owned(), 1)].into();
+    let blocking = [("nap".to_owned(), ClassLimit::Fixed(1))].into();
     let runtime = Runtime::start(Config { threads_max: 2, blocking, ..Config::flat(2) }).unwrap();
     let settings = [("copies", int(3)), ("block_us", int(20))];
     let graph = Graph::new()

@@ -21,6 +21,9 @@ fn a_chain_keeps_the_order() {
         outcome.result.unwrap();
         assert_eq!(*basket.got.lock().unwrap(), (11..1011).collect::<Vec<_>>());
         assert_eq!(outcome.boxes[3].rows_in, 1000);
+        assert!(outcome.busy_ns > 0);
+        assert!(outcome.edges.iter().all(|edge| edge.state.bytes_total >= 8 * 1000));
+        assert_eq!(outcome.bytes_moved, outcome.edges.iter().map(|edge| edge.state.bytes_total).sum());
         assert!(outcome.edges.iter().all(|edge| edge.state.envelopes_high <= edge.state.envelopes_max));
     }
 }
@@ -66,6 +69,12 @@ fn every_copy_gets_the_whole_side_input_first() {
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
     assert_eq!(sorted(&basket), (10..210).collect::<Vec<_>>());
+    let bytes = outcome.edges.iter().map(|edge| edge.state.bytes_total);
+    let of_side =
+        || outcome.edges.iter().filter(|edge| edge.from == "side.out").map(|edge| edge.state.bytes_total);
+    assert_eq!((of_side().count(), of_side().max()), (3, of_side().min()));
+    // What the copies share has moved once.
+    assert_eq!(outcome.bytes_moved, bytes.sum::<u64>() - of_side().sum::<u64>() / 3 * 2);
 }
 
 #[test]

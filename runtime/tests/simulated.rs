@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use boxwork_runtime::request::{RequestError, Submission};
 use boxwork_runtime::simulator::{Simulation, simulate};
+use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::{Config, Runtime};
 use support::random::round;
 use support::*;
@@ -101,7 +102,7 @@ fn blocking_reaches_the_best_list_schedule() {
         let tasks = 40_usize;
         let simulation = simulate(11, move || {
             let runtime = Runtime::start(Config {
-                blocking: [("nap".to_owned(), limit)].into(),
+                blocking: [("nap".to_owned(), ClassLimit::Fixed(limit))].into(),
                 ..Config::flat(slots)
             });
             let settings = [

@@ -38,6 +38,7 @@ pub fn page(snapshot: &Snapshot) -> String {
     page.scheduler(snapshot);
     page.slots(snapshot);
     page.classes(&snapshot.scheduler.classes);
+    page.requests(&snapshot.requests);
     page.boxes(&snapshot.requests);
     page.edges(&snapshot.requests);
     page.0
@@ -118,10 +119,16 @@ impl Page {
     fn classes(&mut self, classes: &[ClassStatistics]) {
         use Kind::{Counter, Gauge};
         type Of = fn(&ClassStatistics) -> u64;
-        let families: [(&str, Kind, &str, Of); 5] = [
+        let families: [(&str, Kind, &str, Of); 6] = [
             ("boxwork_class_limit", Gauge, "Blocking operations that may be under way at once.", |class| {
                 class.limit as u64
             }),
+            (
+                "boxwork_class_auto",
+                Gauge,
+                "Whether the limit is found by the runtime: 1, or given: 0.",
+                |class| u64::from(class.auto),
+            ),
             ("boxwork_class_in_flight", Gauge, "Blocking operations that are under way.", |class| {
                 class.in_flight as u64
             }),
@@ -143,9 +150,22 @@ impl Page {
         }
     }
 
+    fn requests(&mut self, requests: &[RequestStatistics]) {
+        let name = "boxwork_request_busy_seconds_total";
+        self.family(name, Kind::Counter, "Time in the firings of all boxes of a request, blocking left out.");
+        for request in requests {
+            self.sample(name, &[("request", &request.id.to_string())], seconds(request.busy_ns));
+        }
+        let name = "boxwork_request_moved_bytes_total";
+        self.family(name, Kind::Counter, "Bytes that came through all edges of a request.");
+        for request in requests {
+            self.sample(name, &[("request", &request.id.to_string())], request.bytes_moved);
+        }
+    }
+
     fn boxes(&mut self, requests: &[RequestStatistics]) {
         type Of = fn(&BoxStatistics) -> f64;
-        let families: [(&str, Kind, &str, Of); 7] = [
+        let families: [(&str, Kind, &str, Of); 9] = [
             ("boxwork_box_copies", Kind::Gauge, "Copies of a box.", |of_box| of_box.copies as f64),
             ("boxwork_box_firings_total", Kind::Counter, "Firings of a box.", |of_box| of_box.firings as f64),
             ("boxwork_box_input_rows_total", Kind::Counter, "Rows that a box took.", |of_box| {
@@ -172,6 +192,18 @@ impl Page {
                 "Time detached: waiting for a permit, blocking, waiting for a slot.",
                 |of_box| seconds(of_box.blocked_ns),
             ),
+            (
+                "boxwork_box_undeclared_blocking_seconds_total",
+                Kind::Counter,
+                "Time off the CPU in firings that did not say that they block; found by samples.",
+                |of_box| seconds(of_box.undeclared_blocking_ns),
+            ),
+            (
+                "boxwork_box_undeclared_blocking_seconds_max",
+                Kind::Gauge,
+                "The most of it in one firing.",
+                |of_box| seconds(of_box.undeclared_blocking_ns_max),
+            ),
         ];
         for (name, kind, help, value) in families {
             self.family(name, kind, help);
@@ -187,7 +219,7 @@ impl Page {
 
     fn edges(&mut self, requests: &[RequestStatistics]) {
         type Of = fn(&EdgeStatistics) -> u64;
-        let families: [(&str, Kind, &str, Of); 5] = [
+        let families: [(&str, Kind, &str, Of); 6] = [
             ("boxwork_edge_envelopes", Kind::Gauge, "Envelopes that wait on an edge.", |edge| {
                 edge.state.envelopes as u64
             }),
@@ -199,6 +231,9 @@ impl Page {
             }),
             ("boxwork_edge_rows_total", Kind::Counter, "Rows that an edge took in.", |edge| {
                 edge.state.rows_total
+            }),
+            ("boxwork_edge_bytes_total", Kind::Counter, "Bytes that an edge took in.", |edge| {
+                edge.state.bytes_total
             }),
             ("boxwork_edge_refusals_total", Kind::Counter, "How often an edge was found full.", |edge| {
                 edge.state.refusals

@@ -39,6 +39,7 @@ fn snapshot() -> Snapshot {
     let class = ClassStatistics {
         name: "odd \"name\"\\ of\ntwo lines".to_owned(),
         limit: 4,
+        auto: true,
         operations: 9,
         waited: 2,
         in_flight: 3,
@@ -51,12 +52,13 @@ fn snapshot() -> Snapshot {
         copies: 2,
         firings: 5,
         busy_ns: 250_000_000,
+        undeclared_blocking_ns_max: 50_000_000,
         ..Default::default()
     };
     let edge = |envelopes| EdgeStatistics {
         from: "a.out".to_owned(),
         to: "b.in".to_owned(),
-        state: EdgeState { envelopes, rows_total: 10, refusals: 6, ..Default::default() },
+        state: EdgeState { envelopes, rows_total: 10, bytes_total: 80, refusals: 6, ..Default::default() },
     };
     Snapshot {
         scheduler: SchedulerStatistics {
@@ -73,6 +75,8 @@ fn snapshot() -> Snapshot {
             id: RequestId(1),
             boxes: vec![of_box],
             edges: vec![edge(2), edge(5)],
+            busy_ns: 250_000_000,
+            bytes_moved: 80,
         }],
     }
 }
@@ -94,6 +98,8 @@ fn the_page_is_what_prometheus_reads() {
         ("boxwork_steals_total", &[("slot", "0"), ("distance", "shared_cache")], 2.0),
         ("boxwork_slot_rest_seconds_total", &[("slot", "0")], 1.5),
         ("boxwork_class_in_flight", &[("class", class)], 3.0),
+        ("boxwork_class_limit", &[("class", class)], 4.0),
+        ("boxwork_class_auto", &[("class", class)], 1.0),
         ("boxwork_class_waited_total", &[("class", class)], 2.0),
         ("boxwork_requests", &[], 1.0),
         ("boxwork_threads", &[], 3.0),
@@ -104,8 +110,13 @@ fn the_page_is_what_prometheus_reads() {
             &[("request", "1"), ("box", "distance"), ("operator", "sqfd")],
             0.25,
         ),
+        ("boxwork_box_undeclared_blocking_seconds_total", &[("box", "distance")], 0.0),
+        ("boxwork_box_undeclared_blocking_seconds_max", &[("box", "distance")], 0.05),
         ("boxwork_edge_envelopes", &[("from", "a.out"), ("to", "b.in")], 5.0),
         ("boxwork_edge_refusals_total", &[], 6.0),
+        ("boxwork_edge_bytes_total", &[], 80.0),
+        ("boxwork_request_busy_seconds_total", &[("request", "1")], 0.25),
+        ("boxwork_request_moved_bytes_total", &[("request", "1")], 80.0),
     ] {
         assert_eq!(value(&samples, name, labels), Some(expected), "{name} {labels:?}");
     }

@@ -2,14 +2,23 @@
 //!
 //! Invariants: at most `limit` permits are out; waiters are served by request age, then arrival; a permit that is
 //! released goes to the first waiter and is never free while one waits; a cancelled waiter leaves at once. A thread
-//! that waits holding its slot (at the thread cap) comes before all others, as they may need that very slot.
+//! that waits holding its slot (at the thread cap) comes before all others, as they may need that very slot. A limit
+//! that the runtime finds itself (`blocking/auto.rs`) changes when a permit comes back, under the class's lock: above
+//! a limit that has shrunk nothing is admitted until enough has ended, below one that has grown nobody waits.
+
+mod auto;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use self::auto::Auto;
 use crate::request::RequestId;
-use crate::statistics::ClassStatistics;
-use crate::sync::{Mailbox, Mutex};
+use crate::statistics::{ClassLimit, ClassStatistics};
+use crate::sync::{Mailbox, Mutex, now};
+
+/// A permit that is back sooner was not used: a firing found nothing to do. It tells nothing of the device.
+const UNUSED: Duration = Duration::from_micros(5);
 
 /// What a waiting thread is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +56,8 @@ type Waiters<T> = BTreeMap<(RequestId, u64), Waiter<T>>;
 
 struct State<T> {
     limit: usize,
+    /// Who finds the limit, where it is not fixed.
+    auto: Option<Auto>,
     in_flight: usize,
     arrivals: u64,
     /// Threads that wait holding their slots.
@@ -58,20 +69,46 @@ struct State<T> {
 /// One blocking class, of tasks of type `T`.
 pub(crate) struct Class<T> {
     pub(crate) name: String,
+    /// What an automatic limit counts time from.
+    started: Option<Instant>,
     state: Mutex<State<T>>,
 }
 
+/// How long an operation took for which a permit was out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    For(Duration),
+    /// It went back without an operation.
+    Not,
+}
+
 impl<T> Class<T> {
-    pub(crate) fn new(name: &str, limit: usize) -> Self {
-        let statistics = ClassStatistics { name: name.to_owned(), limit, ..ClassStatistics::default() };
+    /// A class with a fixed limit, or with one that is found and stays below `auto_max`.
+    pub(crate) fn new(name: &str, limit: ClassLimit, auto_max: usize) -> Self {
+        let (limit, auto) = match limit {
+            ClassLimit::Fixed(limit) => (limit.max(1), None),
+            ClassLimit::Auto => {
+                let auto = Auto::new(auto_max);
+                (auto.limit(), Some(auto))
+            }
+        };
+        let started = auto.is_some().then(now);
+        let statistics =
+            ClassStatistics { name: name.to_owned(), auto: auto.is_some(), ..ClassStatistics::default() };
         let (holding, waiters) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { limit, in_flight: 0, arrivals: 0, holding, waiters, statistics };
-        Self { name: name.to_owned(), state: Mutex::new(state) }
+        let state = State { limit, auto, in_flight: 0, arrivals: 0, holding, waiters, statistics };
+        Self { name: name.to_owned(), started, state: Mutex::new(state) }
     }
 
     /// Takes a permit if one is free.
     pub(crate) fn try_acquire(&self) -> bool {
-        self.state.lock().try_acquire()
+        let now_ns = self.now_ns();
+        self.state.lock().try_acquire(now_ns)
+    }
+
+    /// Read by automatic limits only. Outside the lock: a time that comes late into it does no harm.
+    fn now_ns(&self) -> u64 {
+        self.started.map_or(0, |started| now().saturating_duration_since(started).as_nanos() as u64)
     }
 
     /// Takes a permit for a task, or keeps the task until one is free.
@@ -81,12 +118,13 @@ impl<T> Class<T> {
         task: T,
         is_stopping: impl Fn(&T) -> bool,
     ) -> Admission<T> {
+        let now_ns = self.now_ns();
         let mut state = self.state.lock();
         // Under the lock, as in `enter`.
         if is_stopping(&task) {
             return Admission::Draining(task);
         }
-        if state.try_acquire() {
+        if state.try_acquire(now_ns) {
             return Admission::Permitted(task);
         }
         let key = state.arrival(request);
@@ -96,12 +134,13 @@ impl<T> Class<T> {
 
     /// A thread asks for a permit; `holding` says that it keeps its slot meanwhile.
     pub(crate) fn enter(&self, request: RequestId, holding: bool, is_stopping: impl Fn() -> bool) -> Entered {
+        let now_ns = self.now_ns();
         let mut state = self.state.lock();
         // Under the lock: a request that stops later finds this waiter in the queue when it cancels.
         if is_stopping() {
             return Entered::Now(Permit::Cancelled);
         }
-        if state.try_acquire() {
+        if state.try_acquire(now_ns) {
             return Entered::Now(Permit::Granted);
         }
         let mailbox = Arc::new(Mailbox::new());
@@ -116,27 +155,32 @@ impl<T> Class<T> {
         !self.state.lock().holding.is_empty()
     }
 
-    /// Gives a permit back. A task that it passes to comes back, to be planned by the caller.
-    pub(crate) fn release(&self) -> Option<T> {
-        let mut state = self.state.lock();
-        let first = state.holding.pop_first().or_else(|| state.waiters.pop_first());
-        match first {
-            None => {
-                state.in_flight -= 1;
-                None
+    /// Gives a permit back. Tasks that get one come back, to be planned by the caller: one at most while the limit
+    /// stays, none where it has shrunk, several where it has grown.
+    pub(crate) fn release(&self, used: Used) -> Vec<T> {
+        let now_ns = self.now_ns();
+        let admitted = {
+            let mut state = self.state.lock();
+            state.in_flight -= 1;
+            if let Used::For(time) = used
+                && time >= UNUSED
+            {
+                state.measure(now_ns);
             }
-            // The permit moves: `in_flight` stays.
-            Some((_, Waiter::Thread(mailbox))) => {
-                state.statistics.operations += 1;
-                drop(state);
-                mailbox.put(Permit::Granted);
-                None
-            }
-            Some((_, Waiter::Task(task))) => {
-                state.statistics.operations += 1;
-                Some(task)
-            }
-        }
+            state.admit_waiters()
+        };
+        tell(admitted)
+    }
+
+    /// Changes the limit, as an automatic one does.
+    #[cfg(test)]
+    pub(crate) fn set_limit(&self, limit: usize) -> Vec<T> {
+        let admitted = {
+            let mut state = self.state.lock();
+            state.limit = limit;
+            state.admit_waiters()
+        };
+        tell(admitted)
     }
 
     /// Sends a request's waiters away. Its tasks come back, to be planned without a permit: they only drain.
@@ -160,19 +204,48 @@ impl<T> Class<T> {
     pub(crate) fn statistics(&self) -> ClassStatistics {
         let state = self.state.lock();
         let waiting = state.holding.len() + state.waiters.len();
-        ClassStatistics { in_flight: state.in_flight, waiting, ..state.statistics.clone() }
+        let (limit, in_flight) = (state.limit, state.in_flight);
+        ClassStatistics { limit, in_flight, waiting, ..state.statistics.clone() }
     }
 }
 
 impl<T> State<T> {
-    fn try_acquire(&mut self) -> bool {
+    fn try_acquire(&mut self, now_ns: u64) -> bool {
         if self.in_flight >= self.limit {
             return false;
         }
+        self.take();
+        if let Some(auto) = &mut self.auto {
+            auto.begin(now_ns, self.in_flight);
+        }
+        true
+    }
+
+    fn take(&mut self) {
         self.in_flight += 1;
         self.statistics.operations += 1;
         self.statistics.in_flight_high = self.statistics.in_flight_high.max(self.in_flight);
-        true
+    }
+
+    /// An operation has ended: an automatic limit may change.
+    fn measure(&mut self, now_ns: u64) {
+        let waiting = !(self.holding.is_empty() && self.waiters.is_empty());
+        if let Some(auto) = &mut self.auto {
+            auto.end(now_ns, self.in_flight, waiting);
+            self.limit = auto.limit();
+        }
+    }
+
+    /// Gives what permits are free to those who wait, first those that hold a slot. The caller tells them.
+    fn admit_waiters(&mut self) -> Vec<Waiter<T>> {
+        let mut admitted = Vec::new();
+        while self.in_flight < self.limit
+            && let Some((_, waiter)) = self.holding.pop_first().or_else(|| self.waiters.pop_first())
+        {
+            self.take();
+            admitted.push(waiter);
+        }
+        admitted
     }
 
     fn arrival(&mut self, request: RequestId) -> (RequestId, u64) {
@@ -180,6 +253,18 @@ impl<T> State<T> {
         self.statistics.waited += 1;
         (request, self.arrivals)
     }
+}
+
+/// Tells threads that they have a permit, without the lock; the tasks come back.
+fn tell<T>(admitted: Vec<Waiter<T>>) -> Vec<T> {
+    let mut tasks = Vec::new();
+    for waiter in admitted {
+        match waiter {
+            Waiter::Task(task) => tasks.push(task),
+            Waiter::Thread(mailbox) => mailbox.put(Permit::Granted),
+        }
+    }
+    tasks
 }
 
 /// Threads that wait to attach, oldest request first, then first come.
@@ -205,5 +290,47 @@ impl<T> AttachQueue<T> {
 
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.waiters.pop_first().map(|(_, waiter)| waiter)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn class(limit: usize, waiters: std::ops::Range<u64>) -> Class<u64> {
+        let class = Class::new("nap", ClassLimit::Fixed(limit), 1);
+        assert!((0..limit).all(|_| class.try_acquire()));
+        for task in waiters {
+            assert!(matches!(class.admit(RequestId(1), task, |_| false), Admission::Later));
+        }
+        class
+    }
+
+    #[test]
+    fn a_limit_that_grows_admits_its_waiters_at_once() {
+        let class = class(1, 0..3);
+        assert_eq!(class.set_limit(3), [0, 1]);
+        assert_eq!(class.release(Used::Not), [2]);
+        assert!(!class.try_acquire());
+    }
+
+    #[test]
+    fn a_limit_that_has_shrunk_admits_nobody_until_enough_have_ended() {
+        let class = class(3, 0..2);
+        assert_eq!(class.set_limit(1), []);
+        assert_eq!(class.release(Used::Not), []);
+        assert_eq!(class.release(Used::Not), []);
+        assert!(!class.try_acquire());
+        assert_eq!(class.release(Used::Not), [0]);
+        assert_eq!(class.statistics().in_flight, 1);
+    }
+
+    #[test]
+    fn limits_are_numbers_or_auto() {
+        assert_eq!("auto".parse(), Ok(ClassLimit::Auto));
+        assert_eq!("12".parse(), Ok(ClassLimit::Fixed(12)));
+        for text in ["", "0", "-1", "Auto", "1.5"] {
+            assert!(text.parse::<ClassLimit>().is_err(), "{text}");
+        }
     }
 }

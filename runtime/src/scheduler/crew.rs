@@ -109,6 +109,11 @@ impl Crew {
         (now().saturating_duration_since(self.started).as_nanos() as u64).max(1)
     }
 
+    /// Whether all slots rest.
+    pub(crate) fn all_rest(&self) -> bool {
+        self.pool.lock().resting_count() == self.wakes.len()
+    }
+
     /// Threads that there are.
     pub(crate) fn threads(&self) -> usize {
         self.pool.lock().threads

@@ -128,6 +128,11 @@ impl Pool {
         None
     }
 
+    /// Slots that rest.
+    pub(crate) fn resting_count(&self) -> usize {
+        self.resting.len()
+    }
+
     /// Whether a backup is parked that no resting slot needs.
     pub(crate) fn has_spare_backup(&self) -> bool {
         self.backups.len() > self.resting.len()

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::blocking::{Admission, Class, Entered, Permit};
+use super::blocking::{Admission, Class, Entered, Permit, Used};
 use super::crew::GivenAway;
 use super::queues::Task;
+use super::sampler::Desk;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::tracing::Blocked;
@@ -28,18 +29,23 @@ pub(super) struct Worker {
     pub(super) slot: Option<Slot>,
     pinned: Option<usize>,
     pub(super) number: usize,
+    /// Tells the sampler what it fires.
+    desk: Arc<Desk>,
     /// When the part of a firing that runs now began on this slot, where a trace is asked for.
     pub(super) part_begun: Option<Instant>,
 }
 
 impl Worker {
     pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat, number: usize) -> Self {
-        Self { scheduler, seat, slot: None, pinned: None, number, part_begun: None }
+        let desk = Arc::new(Desk::default());
+        scheduler.sampler.add(&desk);
+        Self { scheduler, seat, slot: None, pinned: None, number, desk, part_begun: None }
     }
 
     /// The thread's life.
     pub(super) fn run(mut self) {
         let _guard = AbortOnPanic;
+        self.desk.sit_down();
         let scheduler = Arc::clone(&self.scheduler);
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
@@ -82,6 +88,7 @@ impl Worker {
             self.pinned = pin_current_thread(os_idx).then_some(os_idx);
         }
         self.slot = Some(slot);
+        self.scheduler.sampler.rouse();
     }
 
     #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
@@ -111,17 +118,25 @@ impl Worker {
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
         self.part_begun = scheduler.traced.then(now);
+        let permit_begun = class.as_ref().map(|_| now());
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
+        // A box that declares its class may block.
+        if class.is_none() {
+            self.desk.begin(model.id(), cell);
+        }
         let after = self.fire(&task, woken);
+        self.desk.end();
         if scheduler.traced {
             self.trace_part(model, cell, now());
         }
-        // A permit that the firing did not use goes back before the box's next task can be seen.
+        // A permit that the firing used without detaching, or not at all, goes back before the box's next task can be
+        // seen.
         if let Some(class) = &class
             && model.permit(cell).swap(false, Ordering::AcqRel)
         {
-            scheduler.release_permit(class);
+            scheduler
+                .release_permit(class, permit_begun.map_or(Used::Not, |begun| Used::For(begun.elapsed())));
         }
         let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
         if let Some(slot) = &mut self.slot {
@@ -215,12 +230,14 @@ impl Lane for Worker {
         }
         let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
         let old = (slot.idx, slot.node);
+        let told = self.desk.end();
         if let Some(slot) = self.give_away() {
             self.scheduler.crew.lend(slot);
         }
         latch.park();
         // Before younger tasks and older requests alike: what waits here is a firing that has begun.
         self.attach(RequestId(0), old);
+        self.desk.resume(told);
     }
 }
 
@@ -240,12 +257,13 @@ impl Detacher for Worker {
         let scheduler = Arc::clone(&self.scheduler);
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
+        let told = self.desk.end();
         scheduler.plan_before_blocking(slot, model, woken);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
             // Held while waiting for another class, two boxes could wait for each other.
-            scheduler.release_permit(&scheduler.class(declared));
+            scheduler.release_permit(&scheduler.class(declared), Used::Not);
             reserved = false;
         }
         let permitted = reserved || class.try_acquire();
@@ -257,7 +275,7 @@ impl Detacher for Worker {
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.
-            scheduler.release_permit(&class);
+            scheduler.release_permit(&class, Used::For(permitted.elapsed()));
             result
         });
         let returned = now();
@@ -265,6 +283,7 @@ impl Detacher for Worker {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model.id(), old),
         }
+        self.desk.resume(told);
         if scheduler.traced {
             self.trace_blocked(model, cell, class_name, old.0, &Blocked { begun, permitted, returned });
         }

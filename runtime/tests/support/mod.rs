@@ -86,6 +86,7 @@ pub static SOURCE: OperatorSpec = OperatorSpec {
 struct Add {
     add: u64,
     spin_us: u64,
+    sleep_us: u64,
     block_us: u64,
     /// So many branches a firing.
     branches: usize,
@@ -113,6 +114,9 @@ impl Add {
             compute(Duration::from_micros(self.spin_us));
             if self.branches > 0 {
                 self.branch(cx);
+            }
+            if self.sleep_us > 0 {
+                std::thread::sleep(Duration::from_micros(self.sleep_us));
             }
             if self.block_us > 0 {
                 let basket = Arc::clone(&self.basket);
@@ -161,6 +165,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Add {
         add: bind.count("add") as u64,
         spin_us: bind.count("spin_us") as u64,
+        sleep_us: bind.count("sleep_us") as u64,
         block_us: bind.count("block_us") as u64,
         branches: bind.count("branches"),
         fail_at: at("fail_at"),
@@ -173,6 +178,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 const ADD: &[Parameter] = &[
     count("add", 1),
     count("spin_us", 0),
+    count("sleep_us", 0),
     count("block_us", 0),
     count("branches", 0),
     Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),

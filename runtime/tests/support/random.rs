@@ -6,6 +6,7 @@ use std::time::Duration;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime, simulator};
 
@@ -216,7 +217,11 @@ fn machine(random: &mut Random) -> Runtime {
         _ => Topology::flat(8),
     };
     let threads_max = if random.chance(30) { topology.slots_count() + random.below(2) as usize } else { 64 };
-    let blocking = [("nap".to_owned(), 1 + random.below(3) as usize)].into();
+    let limit = match random.below(4) {
+        0 => ClassLimit::Auto,
+        limit => ClassLimit::Fixed(limit as usize),
+    };
+    let blocking = [("nap".to_owned(), limit)].into();
     Runtime::start(Config { threads_max, blocking, ..Config::new(topology) }).unwrap()
 }
 

@@ -66,6 +66,7 @@ impl Shared {
         state.bytes_high = state.bytes_high.max(state.bytes);
         state.envelopes_total += 1;
         state.rows_total += envelope.rows() as u64;
+        state.bytes_total += bytes as u64;
         inner.queue.push_back(envelope);
         self.waiting.store(inner.queue.len(), Ordering::Release);
         Offered::Taken

@@ -28,6 +28,7 @@ pub(super) struct Single {
 /// What the producer counts.
 #[derive(Default)]
 struct Made {
+    /// Since the beginning.
     bytes: AtomicUsize,
     bytes_high: AtomicUsize,
     envelopes_high: AtomicUsize,
@@ -200,6 +201,7 @@ impl Single {
             rows_total: made.rows.load(Ordering::Relaxed),
             // Counted for both forms, where they meet.
             bytes_crossed: 0,
+            bytes_total: read(&made.bytes) as u64,
             wanted: self.is_wanted(),
             refusals: self.refusals.load(Ordering::Relaxed),
             ended: self.has_end(),

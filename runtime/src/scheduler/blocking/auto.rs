@@ -1,0 +1,261 @@
+//! The limit of a class that the runtime finds itself: how many operations at once get most out of a device.
+//!
+//! The controller sees when operations begin and end, and says how many may be under way. It knows no clock, lock or
+//! thread: times come in, the limit goes out, and equal input gives equal output.
+//!
+//! It compares **throughputs**: operations ended per time while the limit holds somebody back. A *batch* is as many
+//! ends as the limit; a window of whole batches that begins with the limit sees every operation under way at most
+//! once a round, so that it is exact for operations that run side by side, however they are staggered, and needs no
+//! time to settle. Latencies would tell of saturation sooner (they grow with the limit when nothing is gained), but
+//! they need the latency of the idle device to compare with, which a device that changes does not show, and those of
+//! the first operations after a change depend on how the device queues. Throughput is what is wanted in the end.
+//!
+//! The search, from [`START`]:
+//! - *Down first.* Half the limit is tried: on a device that suffers from company (a spinning disk) each step up costs
+//!   more than all below, on one that does not mind, a step down is over after one small batch. No loss means that the
+//!   device was saturated: it goes on downwards, and upwards nothing can be found. A loss means that it goes back, and
+//!   up, doubling while that gives more.
+//! - *Then in small steps* (1, 2, 3, 4, 6, 8, 12, ...), down and up.
+//! - *One step of margin.* It settles one step above the smallest limit that lost nothing, where that costs nothing:
+//!   the next operation is there when one ends, and a device that gets better shows at once, which it could not with
+//!   one operation at a time.
+//! - *At rest* it watches the throughput, and searches anew when that changes. Small steps are tried now and then, the
+//!   more seldom the longer nothing has come of it.
+//!
+//! Invariants: the limit is at least 1 and at most the given one; it changes only when an operation ends; a window in
+//! which nobody was held back tells nothing.
+
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+
+/// The first limit. The present one of disks: a compromise between a disk that is best alone, and many that are not.
+const START: usize = 4;
+/// A window is at least so many ends, and at least two batches: noise of a fifth in each averages to a few percent.
+const WINDOW_ENDS_MIN: usize = 8;
+/// A gain that is worth more operations at once.
+const GAIN: f64 = 1.05;
+/// A loss that does not count.
+const LOSS: f64 = 0.97;
+/// Beyond these the first batch decides.
+const GAIN_CLEAR: f64 = 1.25;
+const LOSS_CLEAR: f64 = 0.8;
+/// The device has changed when a window differs that much from those before.
+const CHANGED: f64 = 1.35;
+/// Windows of rest between two tries: at first, and at most.
+const REST_MIN: u32 = 4;
+const REST_MAX: u32 = 32;
+/// The weight of a new window in the mean of those at rest.
+const WEIGHT: f64 = 0.25;
+
+/// What is tried, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Halve,
+    Double,
+    Below,
+    Above,
+}
+
+impl Step {
+    fn is_up(self) -> bool {
+        matches!(self, Self::Double | Self::Above)
+    }
+
+    fn opposite(self) -> Self {
+        match self {
+            Self::Halve => Self::Double,
+            Self::Double => Self::Halve,
+            Self::Below => Self::Above,
+            Self::Above => Self::Below,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The throughput at the base is measured, for a search.
+    Measure,
+    /// Another limit than the base is in force.
+    Try(Step),
+    /// Nothing is tried for so many windows.
+    Rest(u32),
+}
+
+/// Ends since a moment, while the limit held somebody back.
+struct Window {
+    begun_ns: u64,
+    ended: usize,
+}
+
+/// See the module.
+pub(crate) struct Auto {
+    max: usize,
+    /// In force.
+    limit: usize,
+    /// The best one known, and its operations per nanosecond.
+    base: usize,
+    rate: f64,
+    phase: Phase,
+    /// The steps still to try, last one first.
+    steps: Vec<Step>,
+    /// The base was reached by a step down that lost nothing.
+    has_margin: bool,
+    /// Windows until the next try.
+    rest: u32,
+    window: Option<Window>,
+}
+
+impl Auto {
+    /// A controller whose limit stays below a bound.
+    pub(crate) fn new(max: usize) -> Self {
+        let start = START.min(max).max(1);
+        Self {
+            max: max.max(1),
+            limit: start,
+            base: start,
+            rate: 0.0,
+            phase: Phase::Measure,
+            steps: Vec::new(),
+            has_margin: false,
+            rest: REST_MIN,
+            window: None,
+        }
+    }
+
+    /// Operations that may be under way now.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// An operation has begun; so many are under way with it.
+    pub(crate) fn begin(&mut self, now_ns: u64, in_flight: usize) {
+        if in_flight == self.limit && self.window.is_none() {
+            self.window = Some(Window { begun_ns: now_ns, ended: 0 });
+        }
+    }
+
+    /// An operation has ended; so many are left under way, and somebody waits or not.
+    pub(crate) fn end(&mut self, now_ns: u64, in_flight: usize, waiting: bool) {
+        // A step up is tried also where those that ask are fewer than it allows, but more than before.
+        let held_back = waiting || matches!(self.phase, Phase::Try(_)) && in_flight >= self.base;
+        if !held_back {
+            self.window = None;
+            return;
+        }
+        match &mut self.window {
+            // After a step down the surplus ends first.
+            None if in_flight >= self.limit => {}
+            None => self.window = Some(Window { begun_ns: now_ns, ended: 0 }),
+            Some(window) => {
+                window.ended += 1;
+                if window.ended.is_multiple_of(self.limit) && now_ns > window.begun_ns {
+                    let rate = window.ended as f64 / (now_ns - window.begun_ns) as f64;
+                    let full = window.ended >= WINDOW_ENDS_MIN.max(2 * self.limit);
+                    self.judge(rate, full, now_ns);
+                }
+            }
+        }
+    }
+
+    /// Some batches have ended at this rate.
+    fn judge(&mut self, rate: f64, full: bool, now_ns: u64) {
+        match self.phase {
+            // One batch will do: an error here costs another try.
+            Phase::Measure => {
+                self.rate = rate;
+                self.steps = vec![Step::Above, Step::Below, Step::Double, Step::Halve];
+                self.next_step(now_ns);
+            }
+            Phase::Try(step) => {
+                let gain = rate / self.rate;
+                if full || !(LOSS_CLEAR..=GAIN_CLEAR).contains(&gain) {
+                    if gain > GAIN || !step.is_up() && gain > LOSS {
+                        self.accept(step, gain, rate, now_ns);
+                    } else {
+                        if step == Step::Halve && gain < LOSS_CLEAR {
+                            // So much is lost by a half that a smaller step down gains nothing.
+                            self.steps.retain(|step| *step != Step::Below);
+                        }
+                        self.next_step(now_ns);
+                    }
+                }
+            }
+            Phase::Rest(_) if !full => {}
+            Phase::Rest(_) if rate > self.rate * CHANGED || rate * CHANGED < self.rate => {
+                self.rest = REST_MIN;
+                self.enter(Phase::Measure, self.base, now_ns);
+            }
+            Phase::Rest(left) => {
+                self.rate += WEIGHT * (rate - self.rate);
+                self.window = Some(Window { begun_ns: now_ns, ended: 0 });
+                self.phase = Phase::Rest(left.saturating_sub(1));
+                if left <= 1 {
+                    self.steps = vec![Step::Above, Step::Below];
+                    self.next_step(now_ns);
+                }
+            }
+        }
+    }
+
+    /// The limit that was tried is the base now, and the same step is tried again.
+    fn accept(&mut self, step: Step, gain: f64, rate: f64, now_ns: u64) {
+        (self.base, self.rate) = (self.limit, rate);
+        self.has_margin = !step.is_up() && gain <= GAIN;
+        // Throughput rises to one top and falls behind it: the other direction needs no look.
+        self.steps.retain(|other| *other != step.opposite());
+        if !self.has_margin {
+            self.rest = REST_MIN;
+        }
+        self.steps.push(if step == Step::Above { Step::Double } else { step });
+        self.next_step(now_ns);
+    }
+
+    fn next_step(&mut self, now_ns: u64) {
+        while let Some(step) = self.steps.pop() {
+            let target = self.target(step);
+            if target != self.base {
+                self.enter(Phase::Try(step), target, now_ns);
+                return;
+            }
+        }
+        if std::mem::take(&mut self.has_margin) {
+            self.base = self.target(Step::Above);
+        }
+        let rest = self.rest;
+        self.rest = (rest * 2).min(REST_MAX);
+        self.enter(Phase::Rest(rest), self.base, now_ns);
+    }
+
+    fn enter(&mut self, phase: Phase, limit: usize, now_ns: u64) {
+        // After a step down the window begins when the surplus has ended.
+        let down = limit < self.limit;
+        self.phase = phase;
+        self.limit = limit;
+        self.window = (!down).then_some(Window { begun_ns: now_ns, ended: 0 });
+    }
+
+    fn target(&self, step: Step) -> usize {
+        match step {
+            Step::Halve => (self.base / 2).max(1),
+            Step::Double => (self.base * 2).min(self.max),
+            Step::Below => below(self.base),
+            Step::Above => above(self.base).min(self.max),
+        }
+    }
+}
+
+/// The largest of 1, 2, 3, 4, 6, 8, 12, ... above which `limit` is.
+fn below(limit: usize) -> usize {
+    let power = limit.max(2).next_power_of_two() / 2;
+    let between = power + power / 2;
+    if between < limit { between.max(1) } else { power.min(limit.max(2) - 1) }
+}
+
+/// The smallest of them above `limit`.
+fn above(limit: usize) -> usize {
+    let power = (limit + 1).next_power_of_two();
+    let between = power / 4 * 3;
+    if between > limit { between } else { power }
+}

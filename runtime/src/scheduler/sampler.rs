@@ -1,0 +1,165 @@
+//! The sampler: it finds boxes that block without saying so.
+//!
+//! A firing that sleeps, reads a file or waits for a lock outside of `detached` holds its slot meanwhile, and a core
+//! idles. Asking the system at each firing would cost more than most firings do, so that each thread only publishes
+//! what it fires (`sampler/desk.rs`), and one thread looks at that every [`PERIOD`]. A firing that is there at two looks
+//! is watched from then on: what passed since, less the time on a CPU and the time in the queue for one, it was off the
+//! CPU by its own doing. From [`OFF_CPU_MIN`] on that counts for its box.
+//!
+//! Invariants:
+//! - at rest it costs nothing: the thread parks when all slots rest, and whoever gets a slot then rouses it;
+//! - nothing is counted that a firing did not do: the time is measured from the second look on, a thread that could
+//!   run is not judged, and neither is a firing that ends while it is looked at;
+//! - closures in `detached`, waits for branches, and boxes that declare a blocking class do not count.
+//!
+//! Branches of a firing that other threads run are not seen.
+
+mod desk;
+mod thread_times;
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+pub(super) use self::desk::{Desk, Told};
+use self::thread_times::Times;
+use super::Scheduler;
+use crate::sync::{AtomicBool, Ordering};
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(5);
+/// Less than that off the CPU in one firing may be a lock, a page or the system's own doing.
+const OFF_CPU_MIN: Duration = Duration::from_millis(20);
+
+/// The sampler of one scheduler.
+#[derive(Default)]
+pub(super) struct Sampler {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    desks: Mutex<Vec<Arc<Desk>>>,
+    /// Whether its thread parks, or is about to look for the last time.
+    asleep: AtomicBool,
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Sampler {
+    /// Starts its thread, where the system tells what it needs to know; elsewhere it does nothing.
+    pub(super) fn start(&self, scheduler: &Arc<Scheduler>) {
+        if !thread_times::are_told() {
+            return;
+        }
+        // Weak: the scheduler joins this thread when it shuts down.
+        let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.shared));
+        let thread = std::thread::Builder::new().name("boxwork-sampler".to_owned());
+        // Without a thread nothing is found, and all else goes on.
+        *self.thread.lock() = thread.spawn(move || watch(&shared, &scheduler)).ok();
+    }
+
+    /// Takes a thread's desk in.
+    pub(super) fn add(&self, desk: &Arc<Desk>) {
+        self.shared.desks.lock().push(Arc::clone(desk));
+    }
+
+    /// A thread has got a slot.
+    pub(super) fn rouse(&self) {
+        if self.shared.asleep.load(Ordering::SeqCst) && self.shared.asleep.swap(false, Ordering::SeqCst) {
+            let _stopped = self.shared.stopped.lock();
+            self.shared.changed.notify_one();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        *self.shared.stopped.lock() = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(shared: &Shared, scheduler: &Weak<Scheduler>) {
+    let mut sights: Vec<Sight> = Vec::new();
+    while !*shared.stopped.lock() {
+        let Some(scheduler) = scheduler.upgrade() else { return };
+        sample(shared, &scheduler, &mut sights);
+        // First the word, then the look, both in one order with whoever takes a slot from rest and then reads the word:
+        // under the lock of the crew's pool either the slot is seen, or the word.
+        shared.asleep.store(true, Ordering::SeqCst);
+        let all_rest = scheduler.crew.all_rest();
+        drop(scheduler);
+        let mut stopped = shared.stopped.lock();
+        if all_rest {
+            while !*stopped && shared.asleep.load(Ordering::SeqCst) {
+                shared.changed.wait(&mut stopped);
+            }
+        } else if !*stopped {
+            shared.asleep.store(false, Ordering::SeqCst);
+            shared.changed.wait_for(&mut stopped, PERIOD);
+        }
+    }
+}
+
+/// Looks at each thread once.
+fn sample(shared: &Shared, scheduler: &Scheduler, sights: &mut Vec<Sight>) {
+    let desks: Vec<Arc<Desk>> = shared.desks.lock().clone();
+    sights.resize_with(desks.len(), Sight::default);
+    for (desk, sight) in desks.iter().zip(sights) {
+        if let Some(off) = sight.look(desk) {
+            scheduler.count_undeclared(off);
+        }
+    }
+}
+
+/// What was seen of a thread at the last look.
+#[derive(Default)]
+struct Sight {
+    told: Option<Told>,
+    /// The times at the second look at one firing.
+    base: Option<(Instant, Times)>,
+    counted: Duration,
+}
+
+/// A firing that was off the CPU.
+pub(super) struct OffCpu {
+    pub(super) told: Told,
+    /// Since it was last counted.
+    pub(super) more: Duration,
+    /// In all.
+    pub(super) whole: Duration,
+}
+
+impl Sight {
+    fn look(&mut self, desk: &Desk) -> Option<OffCpu> {
+        let told = desk.read();
+        if told.is_none() || told != self.told {
+            *self = Self { told, ..Self::default() };
+            return None;
+        }
+        let Some((since, before)) = self.base else {
+            let times = desk.times()?;
+            self.base = Some((Instant::now(), times));
+            return None;
+        };
+        let passed = since.elapsed();
+        let now = desk.times()?;
+        // One that could run has perhaps waited for a CPU since, which the system counts when it gets it.
+        if now.could_run || desk.read() != told {
+            return None;
+        }
+        let whole = passed.saturating_sub(now.on_cpu.saturating_sub(before.on_cpu));
+        let whole = whole.saturating_sub(now.queued.saturating_sub(before.queued));
+        let more = whole.saturating_sub(self.counted);
+        if whole < OFF_CPU_MIN || more.is_zero() {
+            return None;
+        }
+        self.counted = whole;
+        Some(OffCpu { told: told?, more, whole })
+    }
+}

@@ -1,0 +1,126 @@
+//! Where a thread tells what it fires: one word, written by the thread and read by the sampler.
+//!
+//! A firing costs two plain stores and no clock. The word bears a number of the firing, so that a box that is fired
+//! again and again is not taken for one that stays: it comes round after [`TURNS`] firings of one thread, for which a
+//! period of the sampler is far too short.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use super::thread_times::{self, Times};
+use crate::request::RequestId;
+use crate::sync::{Counter, Ordering};
+
+const CELL_BITS: u32 = 24;
+const REQUEST_BITS: u32 = 22;
+/// Firings that are told apart.
+const TURNS: u64 = 1 << (u64::BITS - CELL_BITS - REQUEST_BITS);
+
+/// What a thread tells; only the thread writes it. Alone in its cache lines: it is written twice a task.
+#[derive(Default)]
+#[repr(align(128))]
+pub(in crate::scheduler) struct Desk {
+    /// 0 while nothing is fired.
+    word: Counter,
+    turn: Counter,
+    thread: OnceLock<PathBuf>,
+}
+
+/// One firing, as far as a word holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) struct Told(u64);
+
+impl Desk {
+    /// The calling thread is the desk's.
+    pub(in crate::scheduler) fn sit_down(&self) {
+        if let Some(thread) = thread_times::of_this_thread() {
+            let _ = self.thread.set(thread);
+        }
+    }
+
+    /// A firing begins.
+    #[inline]
+    pub(in crate::scheduler) fn begin(&self, request: RequestId, cell: usize) {
+        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
+        self.turn.store(turn, Ordering::Relaxed);
+        self.word.store(pack(turn, request, cell), Ordering::Relaxed);
+    }
+
+    /// A firing ends, or is left for a while: what it was comes back.
+    #[inline]
+    pub(in crate::scheduler) fn end(&self) -> Option<Told> {
+        let told = self.read();
+        self.word.store(0, Ordering::Relaxed);
+        told
+    }
+
+    /// A firing that was left goes on. It counts as another one, whose time off the CPU begins anew.
+    pub(in crate::scheduler) fn resume(&self, left: Option<Told>) {
+        if let Some(left) = left {
+            self.begin(left.request(), left.cell());
+        }
+    }
+
+    pub(super) fn read(&self) -> Option<Told> {
+        match self.word.load(Ordering::Relaxed) {
+            0 => None,
+            word => Some(Told(word)),
+        }
+    }
+
+    pub(super) fn times(&self) -> Option<Times> {
+        thread_times::read(self.thread.get()?)
+    }
+}
+
+fn pack(turn: u64, request: RequestId, cell: usize) -> u64 {
+    // The cell counts from 1: no firing is 0.
+    let cell = (cell as u64 + 1) & ((1 << CELL_BITS) - 1);
+    let request = request.0 & ((1 << REQUEST_BITS) - 1);
+    (turn % TURNS) << (CELL_BITS + REQUEST_BITS) | request << CELL_BITS | cell
+}
+
+impl Told {
+    /// The last bits of the request's number.
+    fn request(self) -> RequestId {
+        RequestId(self.0 >> CELL_BITS & ((1 << REQUEST_BITS) - 1))
+    }
+
+    /// Whether it may be of a request. Others have the same last bits, four million requests away.
+    pub(in crate::scheduler) fn is_of(self, request: RequestId) -> bool {
+        request.0 & ((1 << REQUEST_BITS) - 1) == self.request().0
+    }
+
+    /// The box's place in the model.
+    pub(in crate::scheduler) fn cell(self) -> usize {
+        (self.0 & ((1 << CELL_BITS) - 1)) as usize - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_keeps_what_it_is_given() {
+        let desk = Desk::default();
+        assert_eq!(desk.read(), None);
+        for (request, cell) in [(1, 0), (7, 1000), ((1 << 22) + 5, (1 << 24) - 2)] {
+            desk.begin(RequestId(request), cell);
+            let told = desk.read().unwrap();
+            assert!(told.is_of(RequestId(request)) && !told.is_of(RequestId(request + 1)));
+            assert_eq!(told.cell(), cell);
+        }
+    }
+
+    #[test]
+    fn two_firings_of_a_box_differ() {
+        let desk = Desk::default();
+        desk.begin(RequestId(3), 4);
+        let first = desk.end();
+        assert_eq!(desk.read(), None);
+        desk.resume(first);
+        assert!(desk.read() != first && desk.read().map(Told::cell) == Some(4));
+        desk.resume(None);
+    }
+}
