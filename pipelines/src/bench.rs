@@ -15,6 +15,7 @@ mod rig;
 mod processor_time;
 mod chain;
 mod wavefront;
+mod nested;
 mod fan;
 mod stages;
 mod blocking;
@@ -71,9 +72,10 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub static WORKLOADS: [&Workload; 8] = [
+pub static WORKLOADS: [&Workload; 9] = [
     &chain::CHAIN,
     &wavefront::WAVEFRONT,
+    &nested::NESTED,
     &fan::FAN,
     &stages::STAGES,
     &blocking::BLOCKING,

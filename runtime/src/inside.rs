@@ -9,6 +9,7 @@
 mod branch;
 mod scope;
 
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -48,6 +49,7 @@ impl<'a> Inside<'a> {
     ///
     /// The first runs here, on the caller's stack. When it panics the panic goes on once the second has ended, or at once
     /// when nobody has begun it.
+    #[expect(unsafe_code, reason = "a branch lies on the stack of its maker")]
     #[inline]
     pub fn join<A, B>(
         &mut self,
@@ -61,17 +63,21 @@ impl<'a> Inside<'a> {
             return (a(self), b(self));
         }
         let second = OnStack::new(b, self.stopping);
-        let branch = second.branch();
-        self.push(branch);
-        let first = catch_unwind(AssertUnwindSafe(|| a(self)));
-        if self.take_back(branch) {
-            let first = first.unwrap_or_else(|panic| resume_unwind(panic));
-            return (first, second.run_here(self));
+        self.push(second.branch());
+        // No `catch_unwind`: the results stay in registers, and only a panic costs more.
+        let first = First { inside: self, second: &second };
+        let ours = a(first.inside);
+        mem::forget(first);
+        if self.take_back(second.branch()) {
+            // SAFETY: it was just popped.
+            let work = unsafe { second.work() };
+            return (ours, work(self));
         }
         self.wait(second.latch());
-        match (first, second.result()) {
-            (Ok(first), Ok(second)) => (first, second),
-            (Err(panic), _) | (_, Err(panic)) => resume_unwind(panic),
+        // SAFETY: the latch is set.
+        match unsafe { second.result() } {
+            Ok(theirs) => (ours, theirs),
+            Err(panic) => resume_unwind(panic),
         }
     }
 
@@ -145,6 +151,7 @@ impl<'a> Inside<'a> {
         }
     }
 
+    #[inline]
     fn push(&mut self, branch: Branch) {
         if let Some(lane) = &mut self.lane {
             lane.push(branch);
@@ -179,6 +186,35 @@ impl<'a> Inside<'a> {
     fn wait(&mut self, latch: &Latch) {
         if let Some(lane) = &mut self.lane {
             lane.wait(latch);
+        }
+    }
+}
+
+/// The first closure of a join, at work: when it panics, the second is over before the stack that it borrows from goes.
+struct First<'j, 'a, 's, F, R>
+where
+    F: FnOnce(&mut Inside<'_>) -> R + Send,
+    R: Send,
+{
+    inside: &'j mut Inside<'a>,
+    second: &'j OnStack<'s, F, R>,
+}
+
+impl<F, R> Drop for First<'_, '_, '_, F, R>
+where
+    F: FnOnce(&mut Inside<'_>) -> R + Send,
+    R: Send,
+{
+    #[expect(unsafe_code, reason = "a branch lies on the stack of its maker")]
+    #[cold]
+    fn drop(&mut self) {
+        if self.inside.take_back(self.second.branch()) {
+            // SAFETY: it was just popped.
+            drop(unsafe { self.second.work() });
+        } else {
+            self.inside.wait(self.second.latch());
+            // SAFETY: the latch is set.
+            drop(unsafe { self.second.result() });
         }
     }
 }

@@ -1,4 +1,4 @@
-// OpenMP: tasks that depend on one variable for the chain, independent tasks for the grain.
+// OpenMP: tasks that depend on one variable for the chain, independent tasks for the grain, taskwait for the recursion.
 #include <omp.h>
 
 #include "peer.hpp"
@@ -24,6 +24,43 @@ static Round chain(const Settings &settings) {
     };
 }
 
+static std::uint64_t fib(std::uint64_t n, std::uint64_t cutoff) {
+    if (n < 2 || n <= cutoff) return fib_in_turn(n);
+    std::uint64_t a, b;
+#pragma omp task shared(b)
+    b = fib(n - 2, cutoff);
+    a = fib(n - 1, cutoff);
+#pragma omp taskwait
+    return a + b;
+}
+
+static std::uint64_t skynet(std::uint64_t first, std::uint64_t leaves) {
+    if (leaves < 10) return first;
+    std::uint64_t sums[10], sum = 0;
+    for (std::uint64_t child = 1; child < 10; ++child) {
+#pragma omp task shared(sums)
+        sums[child] = skynet(first + child * (leaves / 10), leaves / 10);
+    }
+    sums[0] = skynet(first, leaves / 10);
+#pragma omp taskwait
+    for (const auto part : sums) sum += part;
+    return sum;
+}
+
+static Round recursion(const Settings &settings) {
+    const int workers = static_cast<int>(settings.count("workers"));
+    const auto in_team = [=](auto compute) {
+        std::uint64_t sum = 0;
+#pragma omp parallel num_threads(workers)
+#pragma omp single
+        sum = compute();
+        return sum;
+    };
+    return nested(
+        settings, [=](std::uint64_t n, std::uint64_t cutoff) { return in_team([=] { return fib(n, cutoff); }); },
+        [=](std::uint64_t leaves) { return in_team([=] { return skynet(0, leaves); }); });
+}
+
 static Round grain(const Settings &settings) {
     const int workers = static_cast<int>(settings.count("workers"));
     return [=] {
@@ -46,5 +83,5 @@ static Round grain(const Settings &settings) {
 
 int main(int count, char **arguments) {
     const std::string name = "OpenMP (g++ " + std::to_string(__GNUC__) + ")";
-    return serve(name, count, arguments, {{"B1", chain}, {"B8", grain}});
+    return serve(name, count, arguments, {{"B1", chain}, {"B3", recursion}, {"B8", grain}});
 }

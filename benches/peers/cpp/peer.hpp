@@ -87,6 +87,23 @@ inline double quantile_us(std::vector<std::uint64_t> &latencies_ns, double share
     return latencies_ns[static_cast<std::size_t>(std::llround(share * (latencies_ns.size() - 1)))] / 1e3;
 }
 
+// B3: one round of a recursion; `fib` and `skynet` compute with branches.
+inline std::uint64_t fib_in_turn(std::uint64_t n) { return n < 2 ? n : fib_in_turn(n - 1) + fib_in_turn(n - 2); }
+
+template <class Fib, class Skynet> Round nested(const Settings &settings, Fib fib, Skynet skynet) {
+    const bool is_fib = settings.text("part") == "fib";
+    const std::uint64_t n = is_fib ? settings.count("n") : 0, cutoff = is_fib ? settings.count("cutoff") : 0;
+    const std::uint64_t leaves = is_fib ? 0 : settings.count("leaves");
+    const std::uint64_t wanted = is_fib ? fib_in_turn(n) : leaves * (leaves - 1) / 2;
+    return [=] {
+        const auto start = Clock::now();
+        const std::uint64_t sum = is_fib ? fib(n, cutoff) : skynet(leaves);
+        const double seconds = seconds_since(start);
+        check("sum", sum, wanted);
+        return Figures{{"nested_ms", seconds * 1e3}};
+    };
+}
+
 // B6: a device that serves so many at once, and how many tasks compute at once.
 class Job {
   public:

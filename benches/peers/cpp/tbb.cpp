@@ -1,5 +1,5 @@
 // oneTBB: a flow graph for the chain and the fan, parallel_pipeline for the stages, parallel_for for tasks that block,
-// a task_group for the grain.
+// a task_group for the grain and the recursion.
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
@@ -45,6 +45,32 @@ static Round chain(const Settings &settings) {
         check("arrived", chain->arrived, messages);
         return Figures{{"hop_ns", seconds * 1e9 / ((boxes + 1.0) * messages)}};
     };
+}
+
+static std::uint64_t fib(std::uint64_t n, std::uint64_t cutoff) {
+    if (n < 2 || n <= cutoff) return fib_in_turn(n);
+    std::uint64_t a, b;
+    oneapi::tbb::task_group group;
+    group.run([&] { b = fib(n - 2, cutoff); });
+    a = fib(n - 1, cutoff);
+    group.wait();
+    return a + b;
+}
+
+static std::uint64_t skynet(std::uint64_t first, std::uint64_t leaves) {
+    if (leaves < 10) return first;
+    std::uint64_t sums[10], sum = 0;
+    oneapi::tbb::task_group group;
+    for (std::uint64_t child = 1; child < 10; ++child)
+        group.run([=, &sums] { sums[child] = skynet(first + child * (leaves / 10), leaves / 10); });
+    sums[0] = skynet(first, leaves / 10);
+    group.wait();
+    for (const auto part : sums) sum += part;
+    return sum;
+}
+
+static Round recursion(const Settings &settings) {
+    return nested(settings, fib, [](std::uint64_t leaves) { return skynet(0, leaves); });
 }
 
 // Broadcast to K nodes that copy; four messages in flight, as edges of four hold.
@@ -172,6 +198,6 @@ int main(int count, char **arguments) {
     oneapi::tbb::task_arena arena(static_cast<int>(workers));
     return arena.execute([&] {
         return serve(name, count, arguments,
-                     {{"B1", chain}, {"B4", fan}, {"B5", stages}, {"B6", blocking}, {"B8", grain}});
+                     {{"B1", chain}, {"B3", recursion}, {"B4", fan}, {"B5", stages}, {"B6", blocking}, {"B8", grain}});
     });
 }

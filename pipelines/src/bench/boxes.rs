@@ -2,6 +2,7 @@
 
 mod stream;
 mod job;
+mod nest;
 mod turn;
 
 use boxwork_runtime::descriptor::{Column, Descriptor};
@@ -11,13 +12,21 @@ use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 use super::tally::{TALLY, TALLY_SPEC};
 
 pub use job::{CLASS, write};
+pub use nest::fib_in_turn;
 pub use turn::PASSES;
 
 /// Every operator that a workload uses.
 pub fn catalog() -> Catalog {
     let stream = [&stream::SOURCE, &stream::STAGE, &stream::COPY_ADD, &stream::MERGE, &stream::SINK];
     Catalog::new(
-        stream.into_iter().chain([&job::JOB, &job::TASK, &turn::TURN_SOURCE, &turn::TURN_SINK]),
+        stream.into_iter().chain([
+            &job::JOB,
+            &job::TASK,
+            &nest::FIB,
+            &nest::SKYNET,
+            &turn::TURN_SOURCE,
+            &turn::TURN_SINK,
+        ]),
         [&TALLY_SPEC],
     )
 }

@@ -4,32 +4,42 @@
 //! the latch is the last access of the thread that ran it.
 
 use std::any::Any;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{Inside, Lane};
-use crate::sync::{AtomicBool, AtomicU8, Mailbox, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicPtr, Mailbox, Ordering, UnsafeCell};
 
 /// What a branch gave: its result, or its panic.
 pub(super) type Ended<R> = Result<R, Box<dyn Any + Send>>;
 
-/// A pointer to a branch, for the deques. Whoever holds it may run it, once.
-#[derive(Clone, Copy)]
-pub(crate) struct Branch {
-    data: *const (),
-    run: unsafe fn(*const (), &mut dyn Lane),
+/// What stands first in every branch.
+pub(super) struct Header {
+    run: unsafe fn(NonNull<Header>, &mut dyn Lane),
     /// The scope that it belongs to; null for a join.
     family: *const (),
 }
+
+impl Header {
+    pub(super) fn new(run: unsafe fn(NonNull<Self>, &mut dyn Lane), family: *const ()) -> Self {
+        Self { run, family }
+    }
+}
+
+/// A branch, for the deques: one word, as every join pushes one and pops one. Whoever holds it may run it, once.
+#[derive(Clone, Copy)]
+pub(crate) struct Branch(NonNull<Header>);
 
 // SAFETY: the closures behind it are `Send`, and their makers wait for them.
 #[expect(unsafe_code, reason = "a branch is run by another thread through a pointer")]
 unsafe impl Send for Branch {}
 
 impl Branch {
-    pub(super) fn new(data: *const (), run: unsafe fn(*const (), &mut dyn Lane), family: *const ()) -> Self {
-        Self { data, run, family }
+    /// The header stands first in something that its maker keeps until the branch has ended or is taken back.
+    pub(super) fn new(header: NonNull<Header>) -> Self {
+        Self(header)
     }
 
     /// Runs it.
@@ -38,23 +48,31 @@ impl Branch {
     /// It was popped from a deque of branches, and is run once.
     #[expect(unsafe_code, reason = "a branch is run by another thread through a pointer")]
     pub(crate) unsafe fn run(self, lane: &mut dyn Lane) {
-        // SAFETY: the maker waits for its end, so the data are there; the caller keeps the rest.
-        unsafe { (self.run)(self.data, lane) };
+        // SAFETY: the maker waits for its end, so the header is there.
+        let run = unsafe { self.0.as_ref() }.run;
+        // SAFETY: as above; the caller keeps the rest.
+        unsafe { run(self.0, lane) };
     }
 
-    pub(super) fn is(&self, other: Self) -> bool {
-        ptr::eq(self.data, other.data)
+    #[inline]
+    pub(super) fn is(self, other: Self) -> bool {
+        self.0 == other.0
     }
 
-    pub(super) fn is_of(&self, family: *const ()) -> bool {
-        ptr::eq(self.family, family)
+    /// Whether a branch that was just popped is of a family.
+    #[expect(unsafe_code, reason = "a branch is reached through a pointer")]
+    pub(super) fn is_of(self, family: *const ()) -> bool {
+        // SAFETY: nobody else has it, so it has not ended.
+        ptr::eq(unsafe { self.0.as_ref() }.family, family)
     }
 }
 
-/// A branch on its maker's stack.
+/// A branch on its maker's stack. It drops nothing by itself: its maker takes the closure back, or the result.
+#[repr(C)]
 pub(super) struct OnStack<'s, F, R> {
-    work: UnsafeCell<Option<F>>,
-    result: UnsafeCell<Option<Ended<R>>>,
+    header: Header,
+    work: UnsafeCell<ManuallyDrop<F>>,
+    result: UnsafeCell<MaybeUninit<Ended<R>>>,
     latch: Latch,
     stopping: &'s AtomicBool,
 }
@@ -65,86 +83,73 @@ where
     F: FnOnce(&mut Inside<'_>) -> R + Send,
     R: Send,
 {
+    #[inline]
     pub(super) fn new(work: F, stopping: &'s AtomicBool) -> Self {
         Self {
-            work: UnsafeCell::new(Some(work)),
-            result: UnsafeCell::new(None),
+            header: Header::new(Self::run_there, ptr::null()),
+            work: UnsafeCell::new(ManuallyDrop::new(work)),
+            result: UnsafeCell::new(MaybeUninit::uninit()),
             latch: Latch::new(),
             stopping,
         }
     }
 
+    #[inline]
     pub(super) fn branch(&self) -> Branch {
-        Branch::new(ptr::from_ref(self).cast(), Self::run_there, ptr::null())
+        Branch::new(NonNull::from(self).cast())
     }
 
     pub(super) fn latch(&self) -> &Latch {
         &self.latch
     }
 
-    /// Runs on the maker's thread a branch that was taken back.
-    pub(super) fn run_here(self, inside: &mut Inside<'_>) -> R {
-        let work = self.work.with_mut(|work| {
-            // SAFETY: taken back, no other thread can reach it.
-            unsafe { (*work).take() }
-        });
-        match work {
-            Some(work) => work(inside),
-            None => unreachable!("a branch was taken back after it had run"),
-        }
+    /// The closure of a branch that was taken back.
+    ///
+    /// # Safety
+    /// It was popped by the caller, who calls this once.
+    #[inline]
+    pub(super) unsafe fn work(&self) -> F {
+        // SAFETY: no other thread can reach it, and it is read once.
+        self.work.with(|work| unsafe { ManuallyDrop::into_inner(work.read()) })
     }
 
-    /// What the branch gave, after its latch.
-    pub(super) fn result(self) -> Ended<R> {
-        let result = self.result.with_mut(|result| {
-            // SAFETY: the latch is set, so the thread that ran it touches it no more.
-            unsafe { (*result).take() }
-        });
-        match result {
-            Some(result) => result,
-            None => unreachable!("a latch was set before the result"),
-        }
+    /// What the branch gave.
+    ///
+    /// # Safety
+    /// Its latch is set, and the caller calls this once.
+    pub(super) unsafe fn result(&self) -> Ended<R> {
+        // SAFETY: the thread that ran it has written the result and touches it no more.
+        self.result.with(|result| unsafe { (*result).assume_init_read() })
     }
 
-    unsafe fn run_there(data: *const (), lane: &mut dyn Lane) {
-        // SAFETY: `branch` made the pointer from a `Self` that its maker keeps until the latch is set.
-        let this = unsafe { &*data.cast::<Self>() };
-        let work = this.work.with_mut(|work| {
-            // SAFETY: run once, and the maker does not touch it before the latch.
-            unsafe { (*work).take() }
-        });
+    unsafe fn run_there(header: NonNull<Header>, lane: &mut dyn Lane) {
+        // SAFETY: the header stands first in a `Self`, which its maker keeps until the latch is set.
+        let this = unsafe { header.cast::<Self>().as_ref() };
+        // SAFETY: the caller has popped it.
+        let work = unsafe { this.work() };
         let mut inside = Inside::new(Some(lane), this.stopping);
-        if let Some(work) = work {
-            let result = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
-            this.result.with_mut(|place| {
-                // SAFETY: as above.
-                unsafe { *place = Some(result) };
-            });
-        }
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
+        this.result.with_mut(|place| {
+            // SAFETY: the maker does not touch it before the latch.
+            unsafe { (*place).write(result) };
+        });
         this.latch.set();
     }
 }
 
-const PENDING: u8 = 0;
-const AWAITED: u8 = 1;
-const SET: u8 = 2;
-
-/// Tells one thread of one event.
+/// Tells one thread of one event: null until then, or the seat at which that thread parks.
 pub(crate) struct Latch {
-    state: AtomicU8,
-    /// Where the thread parks; written by it before it says so.
-    seat: UnsafeCell<Option<Arc<Mailbox<()>>>>,
+    state: AtomicPtr<Mailbox<()>>,
 }
 
-// SAFETY: the seat is written by the one thread that waits before the state says AWAITED, and read by the one that sets
-// only after it said so.
-#[expect(unsafe_code, reason = "the state orders the accesses of the seat")]
-unsafe impl Sync for Latch {}
+/// What the state is once the latch is set: the address of no seat.
+const SET: *mut Mailbox<()> = ptr::dangling_mut();
 
-#[expect(unsafe_code, reason = "the state orders the accesses of the seat")]
+#[expect(unsafe_code, reason = "the state carries a reference of the seat to whoever sets the latch")]
 impl Latch {
+    #[inline]
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(PENDING), seat: UnsafeCell::new(None) }
+        Self { state: AtomicPtr::new(ptr::null_mut()) }
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -155,28 +160,25 @@ impl Latch {
     /// Parks until it is set; one thread does, once.
     pub(crate) fn park(&self) {
         let seat = Arc::new(Mailbox::new());
-        self.seat.with_mut(|place| {
-            // SAFETY: nobody reads it before the exchange below.
-            unsafe { *place = Some(Arc::clone(&seat)) };
-        });
+        let theirs = Arc::into_raw(Arc::clone(&seat)).cast_mut();
         // Release: the seat. Acquire: what was done before the latch was set.
-        let exchanged = self.state.compare_exchange(PENDING, AWAITED, Ordering::AcqRel, Ordering::Acquire);
+        let before = ptr::null_mut();
+        let exchanged = self.state.compare_exchange(before, theirs, Ordering::AcqRel, Ordering::Acquire);
         if exchanged.is_ok() {
             seat.take();
+        } else {
+            // SAFETY: nobody has seen it.
+            drop(unsafe { Arc::from_raw(theirs) });
         }
     }
 
     /// Sets it. Whoever waits may free it at once.
     pub(crate) fn set(&self) {
-        if self.state.swap(SET, Ordering::AcqRel) == AWAITED {
-            // The waiting thread is parked, or about to be, until the seat is filled: the latch is still there.
-            let seat = self.seat.with(|seat| {
-                // SAFETY: written before the state said AWAITED.
-                unsafe { (*seat).clone() }
-            });
-            if let Some(seat) = seat {
-                seat.put(());
-            }
+        let before = self.state.swap(SET, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: the thread that parks has left this reference, and it is taken once, by the only swap.
+            let seat = unsafe { Arc::from_raw(before) };
+            seat.put(());
         }
     }
 }

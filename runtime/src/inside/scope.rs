@@ -6,9 +6,9 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use super::branch::{Branch, Latch};
+use super::branch::{Branch, Header, Latch};
 use super::{Inside, Lane};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
 
@@ -27,7 +27,9 @@ pub struct Scope<'s> {
 unsafe impl Sync for Scope<'_> {}
 
 /// A branch on the heap.
+#[repr(C)]
 struct OnHeap<'s, F> {
+    header: Header,
     work: F,
     scope: *const Scope<'s>,
 }
@@ -54,8 +56,9 @@ impl<'s> Scope<'s> {
         }
         // Relaxed: the branch reaches others through a deque, and the caller's own count keeps this above zero.
         self.open.fetch_add(1, Ordering::Relaxed);
-        let data = Box::into_raw(Box::new(OnHeap { work, scope: self }));
-        inside.push(Branch::new(data.cast_const().cast(), run_there::<F>, self.family()));
+        let header = Header::new(run_there::<F>, self.family());
+        let branch = NonNull::from(Box::leak(Box::new(OnHeap { header, work, scope: self })));
+        inside.push(Branch::new(branch.cast()));
     }
 
     fn family(&self) -> *const () {
@@ -81,12 +84,12 @@ impl<'s> Scope<'s> {
 }
 
 #[expect(unsafe_code, reason = "branches reach their scope through a pointer")]
-unsafe fn run_there<'s, F>(data: *const (), lane: &mut dyn Lane)
+unsafe fn run_there<'s, F>(header: NonNull<Header>, lane: &mut dyn Lane)
 where
     F: FnOnce(&Scope<'s>, &mut Inside<'_>) + Send + 's,
 {
     // SAFETY: `spawn` made the pointer, and the branch is run once.
-    let OnHeap { work, scope } = *unsafe { Box::from_raw(data.cast_mut().cast::<OnHeap<'s, F>>()) };
+    let OnHeap { work, scope, .. } = *unsafe { Box::from_raw(header.cast::<OnHeap<'s, F>>().as_ptr()) };
     // SAFETY: the scope waits until `open` is zero, which this branch still counts in.
     let scope = unsafe { &*scope };
     // SAFETY: the flag outlives the scope.

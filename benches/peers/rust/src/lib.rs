@@ -5,6 +5,7 @@
 pub mod grain;
 pub mod idle;
 pub mod job;
+pub mod nested;
 pub mod settings;
 pub mod stages;
 

@@ -1,4 +1,4 @@
-//! rayon: spawned tasks. Its tasks that block hold their worker, as in a pool without detaching.
+//! rayon: spawned tasks, and `join` for the recursion. Its tasks that block hold their worker, as in a pool without detaching.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use boxwork_peers::idle::{self, Pool};
 use boxwork_peers::job::Job;
+use boxwork_peers::nested::{self, Join};
 use boxwork_peers::{Round, Settings, figures, grain, serve, spin};
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
@@ -22,6 +23,7 @@ fn main() {
         let pool = ThreadPoolBuilder::new().num_threads(settings.workers()).build().expect("threads");
         match workload {
             "B1" => Some(chain(settings, pool)),
+            "B3" => Some(recursion(settings, pool)),
             "B6" => Some(blocking(settings, pool)),
             "B7" => {
                 let (settings, pool) = (Settings::read(), Rayon(pool));
@@ -48,6 +50,33 @@ fn chain(settings: &Settings, pool: ThreadPool) -> Round {
         let seconds = start.elapsed().as_secs_f64();
         assert_eq!(arrived.into_inner(), hops);
         figures([("hop_ns", seconds * 1e9 / hops as f64)])
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Joined;
+
+impl Join for Joined {
+    fn join(self, a: impl FnOnce() -> u64 + Send, b: impl FnOnce() -> u64 + Send) -> (u64, u64) {
+        rayon::join(a, b)
+    }
+}
+
+fn recursion(settings: &Settings, pool: ThreadPool) -> Round {
+    let is_fib = settings.text("part") == "fib";
+    let (n, cutoff) = if is_fib { (settings.count("n"), settings.count("cutoff")) } else { (0, 0) };
+    let leaves = if is_fib { 0 } else { settings.count("leaves") as u64 };
+    let (n, cutoff) = (n as u64, cutoff as u64);
+    let wanted = if is_fib { nested::fib_in_turn(n) } else { leaves * (leaves - 1) / 2 };
+    Box::new(move || {
+        let (sum, seconds) = pool.install(|| {
+            let start = Instant::now();
+            let sum =
+                if is_fib { nested::fib(Joined, n, cutoff) } else { nested::skynet(Joined, 0, leaves) };
+            (sum, start.elapsed().as_secs_f64())
+        });
+        assert_eq!(sum, wanted);
+        figures([("nested_ms", seconds * 1e3)])
     })
 }
 
