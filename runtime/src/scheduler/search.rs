@@ -159,8 +159,9 @@ impl Scheduler {
         if model.release() {
             let mut woken = model.settle();
             if woken.is_empty() {
-                self.requests.lock().remove(&model.id());
+                // In this order: whoever sees that a request is forgotten sees that its deadline is, too.
                 self.deadlines.remove(model.id());
+                self.requests.lock().remove(&model.id());
             }
             model.take_tokens(woken.len());
             for (cell, _) in woken.drain() {
