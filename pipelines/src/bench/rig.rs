@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
+use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
 
@@ -44,7 +45,7 @@ impl Rig {
         let prepared = Arc::new(Prepared::new(&graph.declaration, &boxes::catalog(), &[].into())?);
         let tally = Tally::of(&prepared);
         let mut config = Config { pin: bed.pin, ..Config::new(bed.topology.clone()) };
-        config.blocking.extend(class.map(|(name, limit)| (name.to_owned(), limit)));
+        config.blocking.extend(class.map(|(name, limit)| (name.to_owned(), ClassLimit::Fixed(limit))));
         let runtime = Runtime::start(config).map_err(Error::Threads)?;
         Ok(Self { runtime, prepared, tally })
     }
