@@ -2,8 +2,8 @@
 //!
 //! A branch is put where other slots find it, and taken back by its maker when nobody has. Invariants: a caller that
 //! waits for a branch which another thread runs does nothing else meanwhile: it never runs a foreign branch or a task
-//! on its stack, so a lock that it holds cannot be wanted by what it runs, and no box is entered twice. It computes
-//! nothing either, so it gives its slot away (runtime/README.md, section "Branches"). A branch ends, or is taken back
+//! on its stack, so a lock that it holds cannot be wanted by what it runs, and no box is entered twice. It keeps its
+//! slot, so that it needs nobody to go on (runtime/README.md, section "Branches"). A branch ends, or is taken back
 //! unrun, before the call that made it returns: what it borrows outlives it.
 
 mod branch;
@@ -24,7 +24,7 @@ pub(crate) trait Lane {
     fn push(&mut self, branch: Branch);
     /// Takes the newest branch back.
     fn pop(&mut self) -> Option<Branch>;
-    /// Waits for a latch, without the slot if it takes long.
+    /// Waits for a latch.
     fn wait(&mut self, latch: &Latch);
 }
 

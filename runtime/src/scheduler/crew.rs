@@ -268,24 +268,9 @@ impl Crew {
             self.end_rest(slot.idx);
             return Some(slot);
         }
-        let lent = pool.take_lent(idx);
-        if lent.is_none() {
-            pool.attach_later(request, own);
-            self.attaching.fetch_add(1, Ordering::AcqRel);
-        }
-        lent
-    }
-
-    /// A thread at the cap waits for a branch: its slot is for those that attach. They may be who runs the branch.
-    pub(crate) fn lend(&self, slot: Slot) {
-        let mut pool = self.pool.lock();
-        match pool.next_attaching() {
-            Some(receiver) => {
-                drop(pool);
-                self.hand_over(&receiver, slot);
-            }
-            None => pool.lend(slot),
-        }
+        pool.attach_later(request, own);
+        self.attaching.fetch_add(1, Ordering::AcqRel);
+        None
     }
 
     /// Tells a sleeper of a branch, if one sleeps and nobody searches. A look without the order that `publish` keeps:

@@ -85,8 +85,6 @@ pub(crate) struct Pool {
     resting: Vec<Slot>,
     backups: Vec<Seat>,
     attaching: AttachQueue<Seat>,
-    /// Slots of threads that wait for a branch at the thread cap: for threads that attach.
-    lent: Vec<Slot>,
     /// Threads that there are, and may be.
     pub(crate) threads: usize,
     threads_max: usize,
@@ -99,7 +97,6 @@ impl Pool {
             resting: Vec::new(),
             backups: Vec::new(),
             attaching: AttachQueue::new(),
-            lent: Vec::new(),
             threads: 0,
             threads_max,
             exiting: false,
@@ -156,17 +153,6 @@ impl Pool {
         let ranked = self.resting.iter().enumerate().filter_map(|(place, slot)| Some((rank(slot)?, place)));
         let (_, place) = ranked.min()?;
         Some(self.resting.swap_remove(place))
-    }
-
-    /// A slot is for whoever attaches next; nobody is woken for it.
-    pub(crate) fn lend(&mut self, slot: Slot) {
-        self.lent.push(slot);
-    }
-
-    /// Takes a lent slot, if it can be this one.
-    pub(crate) fn take_lent(&mut self, idx: usize) -> Option<Slot> {
-        let place = self.lent.iter().position(|slot| slot.idx == idx).unwrap_or(0);
-        (!self.lent.is_empty()).then(|| self.lent.swap_remove(place))
     }
 
     /// A parked thread for a slot that was taken from rest; the one that parked last has the warmest caches.

@@ -15,12 +15,11 @@ use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::Cancelled;
-use crate::request::RequestId;
 use crate::sync::{Ordering, interleave, now};
 use crate::topology::pin_current_thread;
 
-/// How often a thread looks at the latch of a branch before it gives its slot away: about as long as that takes.
-const SPINS_BEFORE_GIVING_AWAY: usize = 500;
+/// How often a thread looks at the latch of a branch before it parks: about as long as that takes.
+const SPINS_BEFORE_PARKING: usize = 500;
 
 /// One thread.
 pub(super) struct Worker {
@@ -172,8 +171,8 @@ impl Worker {
     }
 
     /// Waits for a slot after blocking, preferring the old node.
-    fn attach(&mut self, request: RequestId, old: (usize, usize)) {
-        let rested = self.scheduler.crew.attach(request, &self.seat, old);
+    fn attach(&mut self, model: &Model, old: (usize, usize)) {
+        let rested = self.scheduler.crew.attach(model.id(), &self.seat, old);
         let slot = match rested {
             Some(slot) => slot,
             None => match self.seat.take() {
@@ -222,21 +221,18 @@ impl Lane for Worker {
     }
 
     fn wait(&mut self, latch: &Latch) {
-        for _ in 0..SPINS_BEFORE_GIVING_AWAY {
+        for _ in 0..SPINS_BEFORE_PARKING {
             if latch.is_set() {
                 return;
             }
             std::hint::spin_loop();
         }
+        // The slot is kept, idle: whoever got it could want a lock that this firing holds, and this thread would then
+        // wait for a slot that never comes back. What the slot has planned is for others.
         let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
-        let old = (slot.idx, slot.node);
+        self.scheduler.crew.publish_left(slot);
         let told = self.desk.end();
-        if let Some(slot) = self.give_away() {
-            self.scheduler.crew.lend(slot);
-        }
         latch.park();
-        // Before younger tasks and older requests alike: what waits here is a firing that has begun.
-        self.attach(RequestId(0), old);
         self.desk.resume(told);
     }
 }
@@ -281,7 +277,7 @@ impl Detacher for Worker {
         let returned = now();
         match kept {
             Some(slot) => self.slot = Some(slot),
-            None => self.attach(model.id(), old),
+            None => self.attach(model, old),
         }
         self.desk.resume(told);
         if scheduler.traced {
