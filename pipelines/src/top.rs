@@ -198,17 +198,18 @@ impl Change<'_> {
         let width = classes.iter().map(|class| class.label("class").chars().count()).fold(14, usize::max);
         let _ = writeln!(
             text,
-            "\n{:width$}  {:>9}  {:>5}  {:>7}  {:>12}",
+            "\n{:width$}  {:>9}  {:>7}  {:>7}  {:>12}",
             "blocking class", "in flight", "limit", "waiting", "operations/s"
         );
         for class in classes.iter().take(CLASSES_SHOWN_MAX) {
             let name = class.label("class");
             let of_class = |sample: &Sample| sample.label("class") == name;
+            let found = if self.after.sum("boxwork_class_auto", of_class) > 0.0 { "auto " } else { "" };
             let _ = writeln!(
                 text,
-                "{name:width$}  {:>9}  {:>5}  {:>7}  {:>12}",
+                "{name:width$}  {:>9}  {:>7}  {:>7}  {:>12}",
                 self.after.sum("boxwork_class_in_flight", of_class),
-                class.value,
+                format!("{found}{}", class.value),
                 self.after.sum("boxwork_class_waiting", of_class),
                 amount(self.rate("boxwork_class_operations_total", of_class))
             );
@@ -240,7 +241,8 @@ mod tests {
              boxwork_box_firings_total{{request=\"1\",box=\"distance\",operator=\"sqfd\"}} {tasks}\n\
              boxwork_box_busy_seconds_total{{request=\"1\",box=\"distance\",operator=\"sqfd\"}} {busy}\n\
              boxwork_box_output_rows_total{{request=\"1\",box=\"distance\",operator=\"sqfd\"}} {rows}\n\
-             boxwork_class_limit{{class=\"di\u{1b}sk\"}} 4\nboxwork_class_in_flight{{class=\"di\u{1b}sk\"}} 2\n"
+             boxwork_class_limit{{class=\"di\u{1b}sk\"}} 4\nboxwork_class_in_flight{{class=\"di\u{1b}sk\"}} 2\n\
+             boxwork_class_limit{{class=\"net\"}} 8\nboxwork_class_auto{{class=\"net\"}} 1\n"
         );
         Reading::new(&page).expect("a page")
     }
@@ -271,6 +273,7 @@ mod tests {
         let at = |name: &str| text.find(name).expect("its line");
         assert!(at("\ndistance") < at("\nlazy"), "the busiest box comes first: {text}");
         assert_eq!(words(&text, "di?sk"), ["di?sk", "2", "4", "0", "0"]);
+        assert_eq!(words(&text, "net"), ["net", "0", "auto", "8", "0", "0"]);
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 

@@ -223,6 +223,7 @@ impl<T> State<T> {
 
     fn take(&mut self) {
         self.in_flight += 1;
+        assert!(self.in_flight <= self.limit, "more permits are out than there are");
         self.statistics.operations += 1;
         self.statistics.in_flight_high = self.statistics.in_flight_high.max(self.in_flight);
     }

@@ -222,7 +222,8 @@ fn machine(random: &mut Random) -> Runtime {
         limit => ClassLimit::Fixed(limit as usize),
     };
     let blocking = [("nap".to_owned(), limit)].into();
-    Runtime::start(Config { threads_max, blocking, ..Config::new(topology) }).unwrap()
+    let sampler = random.chance(50);
+    Runtime::start(Config { threads_max, blocking, sampler, ..Config::new(topology) }).unwrap()
 }
 
 fn check(seed: u64, case: &Case, prepared: &Arc<Prepared>, request: &Request) {
