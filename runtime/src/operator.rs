@@ -298,7 +298,7 @@ pub enum Mode {
     Stream,
     /// One edge, unbounded; every copy gets all of it, complete before the first firing.
     Side,
-    /// Any number of edges, taken in turn; it ends when all have.
+    /// Any number of edges, a few envelopes from each in turn; it ends when all have.
     Merge,
 }
 

@@ -91,6 +91,23 @@ fn a_merge_ends_when_all_its_edges_have() {
 }
 
 #[test]
+fn room_for_one_producer_does_not_wake_the_others() {
+    let boxes = 16;
+    let mut graph = Graph::new().add("s", "source", &[("count", int(400))]).add("m", "collect", &[]);
+    for idx in 0..boxes {
+        let name = format!("a{idx}");
+        let name = name.as_str();
+        graph = graph.add(name, "add", &[("add", int(0))]).bounded(&format!("s -> {name}"), Some(4), None);
+        graph = graph.bounded(&format!("{name} -> m"), Some(1), None);
+    }
+    let (outcome, basket) = graph.run(1);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 400 * boxes);
+    let refusals: u64 = outcome.edges.iter().map(|edge| edge.state.refusals).sum();
+    assert!(refusals < 2 * 400 * boxes as u64, "{refusals} offers were refused");
+}
+
+#[test]
 fn an_output_feeds_several_edges() {
     let graph = Graph::new()
         .add("s", "source", &[("count", int(100))])

@@ -36,6 +36,16 @@ pub(crate) enum Closing {
     Closed { freed: bool },
 }
 
+/// Who is to be told of the room on an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nobody,
+    /// Its producer.
+    Producer,
+    /// Its producer, once there is room.
+    Later,
+}
+
 /// An envelope taken from an edge.
 pub(crate) struct Popped {
     pub(crate) envelope: Envelope,
@@ -194,12 +204,30 @@ impl Edge {
         }
     }
 
-    /// Takes the mark that the one producer waits for room, within a firing of the one consumer. A shared edge tells
-    /// of it with each envelope.
+    /// Whether its one producer waits for room of which nobody has told it yet: an offer would change nothing.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        match &self.form {
+            Form::Single(single) => single.is_wanted() && !single.is_closed(),
+            Form::Shared(_) => false,
+        }
+    }
+
+    /// Takes the mark that the one producer waits for room. A shared edge tells of it with each envelope.
     pub(crate) fn take_wanted(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.take_wanted(),
             Form::Shared(_) => false,
+        }
+    }
+
+    /// The same within a firing of the one consumer, where there is room.
+    pub(crate) fn tell_of_room(&self) -> Told {
+        match &self.form {
+            Form::Single(single) if !single.is_wanted() => Told::Nobody,
+            Form::Single(single) if !single.has_room() => Told::Later,
+            Form::Single(single) if single.take_wanted() => Told::Producer,
+            _ => Told::Nobody,
         }
     }
 

@@ -12,7 +12,7 @@ use arrow_schema::SchemaRef;
 
 use super::box_state::{End, Notified};
 use super::clock::Sampled;
-use super::edge::{Closing, Edge, Offered};
+use super::edge::{Closing, Edge, Offered, Told};
 use super::host::Firing;
 use super::port::PortEdges;
 use super::{Model, add};
@@ -112,7 +112,9 @@ pub(super) struct Kept {
     /// Envelopes that found an edge full, by edge.
     pub(super) staged: VecDeque<(usize, Envelope)>,
     pub(super) closed_inputs: Box<[bool]>,
+    /// The edge that a merge looks at first, and how many it has taken there in a row.
     pub(super) merge_turn: usize,
+    pub(super) merge_run: usize,
     pub(super) sides: Vec<Vec<Envelope>>,
     /// By output: the schema that was last found to fit.
     pub(super) schemas: Box<[Option<SchemaRef>]>,
@@ -129,6 +131,7 @@ impl Running {
             staged: VecDeque::new(),
             closed_inputs: vec![false; inputs].into(),
             merge_turn: 0,
+            merge_run: 0,
             sides: vec![Vec::new(); inputs],
             schemas: vec![None; outputs].into(),
             sequence: None,
@@ -195,14 +198,21 @@ impl Model {
         }
     }
 
-    /// Tells the producers that wait for room on the edges of a box.
+    /// Tells the producers that wait for room on the edges of a box, and have some. For the others its flag goes up
+    /// again: they are told when a later firing has made room for them.
     pub(super) fn tell_of_room(&self, cell_idx: usize, woken: &mut Woken) {
+        let mut later = false;
         for edge in self.boxes[cell_idx].inputs.iter().flat_map(|port| port.edges.iter()) {
-            if edge.take_wanted() {
+            let told = edge.tell_of_room();
+            later |= told == Told::Later;
+            if told == Told::Producer {
                 for producer in &edge.producers {
                     self.notify(*producer, WokenBy::Room, woken);
                 }
             }
+        }
+        if later {
+            self.boxes[cell_idx].state.want_room();
         }
     }
 
@@ -312,8 +322,12 @@ impl Model {
             if port.mode == Mode::Side {
                 continue;
             }
-            connected |= !port.edges.is_empty();
-            if !closed && port.edges.any(|edge| edge.has_waiting() || edge.has_end()) {
+            if port.edges.is_empty() {
+                continue;
+            }
+            connected = true;
+            // The end of one edge of a merge is nothing that its box could see.
+            if !closed && (port.edges.any(Edge::has_waiting) || port.edges.all(Edge::has_end)) {
                 return true;
             }
         }
@@ -367,11 +381,11 @@ impl Model {
         // An edge that is full must not keep back what is staged for another one of the same output.
         let staged = &mut running.kept.staged;
         for _ in 0..staged.len() {
-            if let Some((edge, envelope)) = staged.pop_front()
-                && let Some(envelope) = self.offer_again(edge, envelope, woken)
-            {
-                staged.push_back((edge, envelope));
-            }
+            let Some((edge, envelope)) = staged.pop_front() else { break };
+            // Whoever makes room there takes the mark first.
+            let waits = self.edges[edge].is_waited_for();
+            let left = if waits { Some(envelope) } else { self.offer_again(edge, envelope, woken) };
+            staged.extend(left.map(|envelope| (edge, envelope)));
         }
         staged.is_empty()
     }
@@ -467,6 +481,8 @@ impl Model {
     /// Tells the producers that wait for the request's budget.
     pub(super) fn notify_budget(&self, woken: &mut Woken) {
         for edge in self.edges.iter().filter(|edge| edge.is_wanted()) {
+            // Without its mark the producer offers again.
+            edge.take_wanted();
             for producer in &edge.producers {
                 self.notify(*producer, WokenBy::Room, woken);
             }

@@ -14,6 +14,10 @@ use crate::inside::Inside;
 use crate::operator::{BoxError, Cancelled, Host, Problem, Pushed};
 use crate::sync::Ordering;
 
+/// Envelopes that a merge takes from one edge before it looks at the next: one from each would make room for one at each
+/// producer, and all of them would be fired for one envelope each.
+const MERGE_RUN_MAX: usize = 8;
+
 /// The host of one firing.
 pub(super) struct Firing<'a> {
     model: &'a Arc<Model>,
@@ -42,7 +46,11 @@ impl<'a> Firing<'a> {
     fn take_in_turn(&mut self, edges: &PortEdges) -> Option<Envelope> {
         for (place, edge) in edges.in_turn(self.kept.merge_turn) {
             if let Some(envelope) = self.take_from(edge) {
-                self.kept.merge_turn = place + 1;
+                let kept = &mut *self.kept;
+                let run = if place == kept.merge_turn { kept.merge_run + 1 } else { 1 };
+                let is_over = run >= MERGE_RUN_MAX;
+                kept.merge_turn = if is_over { place + 1 } else { place };
+                kept.merge_run = if is_over { 0 } else { run };
                 return Some(envelope);
             }
         }

@@ -42,8 +42,13 @@ impl PortEdges {
 
     /// The edges from a place on, in turn, with their places.
     pub(super) fn in_turn(&self, place: usize) -> impl Iterator<Item = (usize, &Edge)> {
-        let place = place % self.len().max(1);
-        self.iter().enumerate().skip(place).chain(self.iter().enumerate().take(place))
+        let places = self.len();
+        let first = place % places.max(1);
+        let edge = |place: usize| match place.checked_sub(1) {
+            None => self.first(),
+            Some(place) => self.rest.get(place).map(Arc::as_ref),
+        };
+        (first..places).chain(0..first).filter_map(move |place| Some((place, edge(place)?)))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the oldest request's tasks come first, in the order in which they were planned.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::model::Model;
@@ -17,19 +17,36 @@ pub(crate) struct Task {
 
 /// The request queues of one node.
 pub(crate) struct RequestQueues {
-    queues: Mutex<BTreeMap<RequestId, VecDeque<Task>>>,
+    queues: Mutex<Queues>,
     /// Follows the number of tasks, so that an idle look needs no lock.
     count: AtomicUsize,
 }
 
+/// The tasks of each request that has any, the oldest request first. New requests come in at the end and the first is
+/// taken from most, so that most changes are at the ends.
+#[derive(Default)]
+struct Queues {
+    by_age: VecDeque<(RequestId, VecDeque<Task>)>,
+    /// Emptied ones: most requests have a task here now and then, and none in between.
+    spare: Vec<VecDeque<Task>>,
+}
+
+/// So many emptied queues are kept.
+const SPARE_MAX: usize = 8;
+
 impl RequestQueues {
     pub(crate) fn new() -> Self {
-        Self { queues: Mutex::new(BTreeMap::new()), count: AtomicUsize::new(0) }
+        Self { queues: Mutex::new(Queues::default()), count: AtomicUsize::new(0) }
     }
 
     pub(crate) fn push(&self, task: Task) {
-        let mut queues = self.queues.lock();
-        queues.entry(task.model.id()).or_default().push_back(task);
+        let Queues { by_age, spare } = &mut *self.queues.lock();
+        let id = task.model.id();
+        let place = by_age.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|place| {
+            by_age.insert(place, (id, spare.pop().unwrap_or_default()));
+            place
+        });
+        by_age[place].1.push_back(task);
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -38,11 +55,14 @@ impl RequestQueues {
         if self.is_empty() {
             return None;
         }
-        let mut queues = self.queues.lock();
-        let mut oldest = queues.first_entry()?;
-        let task = oldest.get_mut().pop_front();
-        if oldest.get().is_empty() {
-            oldest.remove();
+        let Queues { by_age, spare } = &mut *self.queues.lock();
+        let (_, oldest) = by_age.front_mut()?;
+        let task = oldest.pop_front();
+        if oldest.is_empty()
+            && let Some((_, emptied)) = by_age.pop_front()
+            && spare.len() < SPARE_MAX
+        {
+            spare.push(emptied);
         }
         if task.is_some() {
             self.count.fetch_sub(1, Ordering::SeqCst);
@@ -55,21 +75,19 @@ impl RequestQueues {
         if self.len() < 2 {
             return None;
         }
-        let mut queues = self.queues.lock();
-        if queues.len() < 2 {
+        let by_age = &mut self.queues.lock().by_age;
+        let (_, youngest) = by_age.back().filter(|_| by_age.len() >= 2)?;
+        if !youngest.front().is_some_and(|task| may_move(&task.model)) {
             return None;
         }
-        let youngest = queues
-            .last_entry()
-            .filter(|youngest| youngest.get().front().is_some_and(|task| may_move(&task.model)))?;
-        let tasks = youngest.remove();
+        let (_, tasks) = by_age.pop_back()?;
         self.count.fetch_sub(tasks.len(), Ordering::SeqCst);
         Some(tasks)
     }
 
     /// Whether a task that waits here fits; the oldest are asked first.
     pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
-        self.queues.lock().values().flatten().any(fits)
+        self.queues.lock().by_age.iter().flat_map(|(_, tasks)| tasks).any(fits)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

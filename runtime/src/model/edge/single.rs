@@ -64,9 +64,12 @@ impl Single {
         }
         if !self.fits(&envelope, ledger) {
             interleave();
-            // Before the look below: whoever makes room after that look sees this.
-            self.wanted.store(true, Ordering::Relaxed);
-            want_room();
+            // Before the look below: whoever makes room after that look sees this. A mark that still stands needs no
+            // second one: its taker has yet to tell this producer.
+            if !self.is_wanted() {
+                self.wanted.store(true, Ordering::Relaxed);
+                want_room();
+            }
             if !self.fits(&envelope, ledger) {
                 self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 return Offered::Full(envelope);
@@ -146,6 +149,15 @@ impl Single {
 
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
+    }
+
+    /// Whether the producer may find room. The consumer, which alone makes it, is never told that there is none where
+    /// there is some: it may only miss what has come since.
+    pub(super) fn has_room(&self) -> bool {
+        let waiting = self.queue.len();
+        waiting == 0
+            || waiting < self.envelopes_max.load(Ordering::Relaxed)
+                && self.bytes() <= self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Takes the mark that the producer waits for room.
