@@ -34,7 +34,7 @@ use self::reorder::Reorder;
 use crate::operator::{Kind, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
-    BoxStatistics, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
+    BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
 };
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
@@ -107,7 +107,7 @@ pub(crate) struct Model {
     prepared: Arc<Prepared>,
     boxes: Vec<BoxCell>,
     /// By box of the plan: its copies.
-    copies: Vec<Vec<usize>>,
+    copies: Vec<Arc<[usize]>>,
     edges: Vec<Arc<Edge>>,
     hints: Vec<HintCell>,
     reorders: Vec<Mutex<Reorder>>,
@@ -121,8 +121,18 @@ pub(crate) struct Model {
     failure: Mutex<Option<RequestError>>,
     problems: Mutex<(Vec<Problem>, u64)>,
     started: Instant,
-    outcome: Mutex<Option<Outcome>>,
-    ended: Condvar,
+    ended: (Mutex<Option<Ended>>, Condvar),
+}
+
+/// What is left of a request that has ended, beside its counters.
+struct Ended {
+    result: Result<(), RequestError>,
+    problems: Vec<Problem>,
+    problems_count: u64,
+    /// By edge, before what was left there was dropped.
+    edges: Vec<EdgeState>,
+    duration: Duration,
+    memory_bytes_high: usize,
 }
 
 impl Model {
@@ -135,19 +145,25 @@ impl Model {
     ) -> Result<Self, PrepareError> {
         let plan = prepared.plan();
         let arguments = prepared.arguments(&submission.values)?;
-        let mut copies: Vec<Vec<usize>> = Vec::new();
-        let mut count = 0;
+        let mut copies: Vec<Arc<[usize]>> = Vec::with_capacity(plan.boxes.len());
+        // By copy of a box: where its ports stand among all input ports, and among all output ports.
+        let mut ports: Vec<(usize, usize)> = Vec::new();
+        let (mut count, mut next) = (0, (0, 0));
         for planned in &plan.boxes {
             let of_box = planned.copies.on(slots);
             copies.push((count..count + of_box).collect());
             count += of_box;
+            for _ in 0..of_box {
+                ports.push(next);
+                next = (next.0 + planned.spec.inputs.len(), next.1 + planned.spec.outputs.len());
+            }
         }
         let mut edges: Vec<Arc<Edge>> = Vec::new();
         for (plan_edge, edge) in plan.edges.iter().enumerate() {
-            let (producers, consumers) = (copies[edge.from].clone(), copies[edge.to].clone());
+            let (producers, consumers) = (Arc::clone(&copies[edge.from]), Arc::clone(&copies[edge.to]));
             if plan.boxes[edge.to].spec.inputs[edge.input].mode == Mode::Side {
-                for consumer in consumers {
-                    let (producers, consumers) = (producers.clone(), vec![consumer]);
+                for &consumer in &*consumers {
+                    let (producers, consumers) = (Arc::clone(&producers), Arc::from([consumer]));
                     let bound = usize::MAX;
                     edges.push(Arc::new(Edge::new(
                         edges.len(),
@@ -164,35 +180,33 @@ impl Model {
                 edges.push(Arc::new(edge));
             }
         }
-        // By copy of a box and port: the edges there, in the order of the plan.
-        let mut fed: BTreeMap<(usize, usize), Vec<Arc<Edge>>> = BTreeMap::new();
-        let mut feeding: BTreeMap<(usize, usize), Vec<Arc<Edge>>> = BTreeMap::new();
+        // By port: the edges there, in the order of the plan.
+        let mut fed: Vec<PortEdges> = (0..next.0).map(|_| PortEdges::default()).collect();
+        let mut feeding: Vec<PortEdges> = (0..next.1).map(|_| PortEdges::default()).collect();
         for edge in &edges {
             let planned = &plan.edges[edge.plan_edge];
-            for consumer in &edge.consumers {
-                fed.entry((*consumer, planned.input)).or_default().push(Arc::clone(edge));
+            for consumer in &*edge.consumers {
+                fed[ports[*consumer].0 + planned.input].push(Arc::clone(edge));
             }
-            for producer in &edge.producers {
-                feeding.entry((*producer, planned.output)).or_default().push(Arc::clone(edge));
+            for producer in &*edge.producers {
+                feeding[ports[*producer].1 + planned.output].push(Arc::clone(edge));
             }
         }
+        let (mut fed, mut feeding) = (fed.into_iter(), feeding.into_iter());
         let (hints, written) = hint_cells(plan, &copies);
         let mut reorders = Vec::new();
-        let mut boxes = Vec::new();
+        let mut boxes = Vec::with_capacity(count);
         for (plan_box, planned) in plan.boxes.iter().enumerate() {
             let reorder = (planned.spec.kind == Kind::Ordered && copies[plan_box].len() > 1).then(|| {
                 reorders.push(Mutex::new(Reorder::new(copies[plan_box].len())));
                 reorders.len() - 1
             });
-            for copy in &copies[plan_box] {
+            for _ in 0..copies[plan_box].len() {
                 let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
-                let inputs = planned.spec.inputs.iter().enumerate().map(|(input, port)| InputPort {
-                    mode: port.mode,
-                    edges: PortEdges::new(fed.remove(&(*copy, input)).unwrap_or_default()),
-                });
-                let outputs = 0..planned.spec.outputs.len();
-                let outputs = outputs
-                    .map(|output| PortEdges::new(feeding.remove(&(*copy, output)).unwrap_or_default()));
+                // Ports and boxes come in the same order.
+                let inputs = planned.spec.inputs.iter().zip(&mut fed);
+                let inputs = inputs.map(|(port, edges)| InputPort { mode: port.mode, edges });
+                let outputs = feeding.by_ref().take(planned.spec.outputs.len());
                 let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
                     let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
                     feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
@@ -238,8 +252,7 @@ impl Model {
             failure: Mutex::new(None),
             problems: Mutex::new((Vec::new(), 0)),
             started: now(),
-            outcome: Mutex::new(None),
-            ended: Condvar::new(),
+            ended: (Mutex::new(None), Condvar::new()),
             prepared,
         })
     }
@@ -297,8 +310,12 @@ impl Model {
     /// Tells every source once, so that it starts.
     pub(crate) fn start(&self) -> Woken {
         let mut woken = Woken::default();
-        for (idx, _) in self.boxes.iter().enumerate().filter(|(_, cell)| cell.is_source) {
-            self.notify(idx, WokenBy::Room, &mut woken);
+        let planned_ns = self.now_ns();
+        for (idx, cell) in self.boxes.iter().enumerate().filter(|(_, cell)| cell.is_source) {
+            cell.planned_ns.store(planned_ns, Ordering::Relaxed);
+            if cell.state.notify() == Notified::Plan {
+                woken.push(idx, WokenBy::Room);
+            }
         }
         woken
     }
@@ -357,13 +374,13 @@ impl Model {
     fn conclude(&self) {
         for cell in &self.boxes {
             // Nothing of the request has a task any more.
-            let running = cell.state.claim().and_then(|mut turn| turn.take());
-            if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(running))) {
+            let Some(mut turn) = cell.state.claim() else { continue };
+            if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *turn = None)) {
                 let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
                 self.fail(RequestError::Panicked { name, cause: panic_message(cause.as_ref()) });
             }
         }
-        let edges = self.edge_statistics();
+        let edges = self.edges.iter().map(|edge| edge.state()).collect();
         for edge in &self.edges {
             edge.clear(&self.ledger);
         }
@@ -372,38 +389,48 @@ impl Model {
             None => Ok(()),
         };
         let (problems, problems_count) = std::mem::take(&mut *self.problems.lock());
-        let boxes = self.box_statistics();
-        let outcome = Outcome {
-            result,
-            problems,
-            problems_count,
-            busy_ns: busy_ns(&boxes),
-            boxes,
-            bytes_moved: self.bytes_moved(&edges),
-            edges,
-            duration: now().saturating_duration_since(self.started),
-            memory_bytes_high: self.ledger.bytes_high(),
-        };
-        *self.outcome.lock() = Some(outcome);
-        self.ended.notify_all();
+        let (duration, memory_bytes_high) =
+            (now().saturating_duration_since(self.started), self.ledger.bytes_high());
+        let ended = Ended { result, problems, problems_count, edges, duration, memory_bytes_high };
+        *self.ended.0.lock() = Some(ended);
+        self.ended.1.notify_all();
     }
 
     /// Waits for the end.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
         // A limit beyond the clock's range is none.
         let until = limit.and_then(|limit| now().checked_add(limit));
-        let mut outcome = self.outcome.lock();
-        while outcome.is_none() {
+        let (ended, changed) = &self.ended;
+        let mut ended = ended.lock();
+        while ended.is_none() {
             match until {
-                None => self.ended.wait(&mut outcome),
+                None => changed.wait(&mut ended),
                 Some(until) => {
-                    if self.ended.wait_until(&mut outcome, until).timed_out() {
-                        return outcome.clone();
+                    if changed.wait_until(&mut ended, until).timed_out() {
+                        break;
                     }
                 }
             }
         }
-        outcome.clone()
+        ended.as_ref().map(|ended| self.outcome(ended))
+    }
+
+    /// The outcome, with names and figures that the request's end need not gather: few who submit ask for them all.
+    fn outcome(&self, ended: &Ended) -> Outcome {
+        let of_edge = self.edges.iter().zip(&ended.edges);
+        let edges: Vec<_> = of_edge.map(|(edge, state)| self.statistics_of(edge, *state)).collect();
+        let boxes = self.box_statistics();
+        Outcome {
+            result: ended.result.clone(),
+            problems: ended.problems.clone(),
+            problems_count: ended.problems_count,
+            busy_ns: busy_ns(&boxes),
+            boxes,
+            bytes_moved: self.bytes_moved(&edges),
+            edges,
+            duration: ended.duration,
+            memory_bytes_high: ended.memory_bytes_high,
+        }
     }
 
     fn report(&self, problem: Problem) {
@@ -468,11 +495,12 @@ impl Model {
     }
 
     fn edge_statistics(&self) -> Vec<EdgeStatistics> {
-        let of_edge = self.edges.iter().map(|edge| {
-            let (from, to) = self.edge_ends(edge);
-            EdgeStatistics { from, to, state: edge.state() }
-        });
-        of_edge.collect()
+        self.edges.iter().map(|edge| self.statistics_of(edge, edge.state())).collect()
+    }
+
+    fn statistics_of(&self, edge: &Edge, state: EdgeState) -> EdgeStatistics {
+        let (from, to) = self.edge_ends(edge);
+        EdgeStatistics { from, to, state }
     }
 
     /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
@@ -501,7 +529,7 @@ fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
 /// One cell for each hint that a box writes, and their places by (box, hint).
 fn hint_cells(
     plan: &crate::plan::Plan,
-    copies: &[Vec<usize>],
+    copies: &[Arc<[usize]>],
 ) -> (Vec<HintCell>, BTreeMap<(usize, usize), usize>) {
     let (mut cells, mut places) = (Vec::new(), BTreeMap::new());
     for (box_idx, planned) in plan.boxes.iter().enumerate() {

@@ -1,11 +1,12 @@
 //! Preparing a plan: its values bound, its resources loaded, once for many requests.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::operator::{Bind, BoxError, Catalog, Operator, Part, Resource};
 use crate::parameter::{Arguments, Value};
-use crate::plan::{self, Declaration, Fault, Plan, Severity};
+use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
 
 /// Why a pipeline could not be prepared, or a request not be made.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,8 @@ pub struct Prepared {
     values: BTreeMap<String, Value>,
     resources: BTreeMap<String, Resource>,
     shared: Vec<Option<Resource>>,
+    /// By box: what it is made with in requests that give no value anew that it uses; none where these values do not fit.
+    arguments: Vec<Option<Arguments>>,
     declaration: Declaration,
 }
 
@@ -73,9 +76,12 @@ impl Prepared {
             values,
             resources: BTreeMap::new(),
             shared: Vec::new(),
+            arguments: Vec::new(),
             declaration: declaration.clone(),
         };
         prepared.load()?;
+        let bound = prepared.plan.boxes.iter().map(|planned| bind(planned, &prepared.values).ok());
+        prepared.arguments = bound.collect();
         Ok(prepared)
     }
 
@@ -133,8 +139,32 @@ impl Prepared {
         })
     }
 
-    /// The arguments of every box for one request, with some values given anew.
-    pub(crate) fn arguments(&self, anew: &BTreeMap<String, Value>) -> Result<Vec<Arguments>, PrepareError> {
+    /// The arguments of every box for one request, with some values given anew. Most are those of all requests.
+    pub(crate) fn arguments(
+        &self,
+        anew: &BTreeMap<String, Value>,
+    ) -> Result<Vec<Cow<'_, Arguments>>, PrepareError> {
+        let values = self.values_with(anew)?;
+        let bound = self.plan.boxes.iter().zip(&self.arguments).map(|(planned, known)| {
+            let names = || planned.settings.iter().flat_map(|(_, setting)| setting.parameters());
+            match known {
+                Some(known) if anew.is_empty() || !names().any(|name| anew.contains_key(name)) => {
+                    Ok(Cow::Borrowed(known))
+                }
+                _ => bind(planned, &values).map(Cow::Owned),
+            }
+        });
+        bound.collect()
+    }
+
+    /// The values of one request.
+    fn values_with(
+        &self,
+        anew: &BTreeMap<String, Value>,
+    ) -> Result<Cow<'_, BTreeMap<String, Value>>, PrepareError> {
+        if anew.is_empty() {
+            return Ok(Cow::Borrowed(&self.values));
+        }
         let once = self.plan.bound_once();
         let mut values = self.values.clone();
         for (name, value) in anew {
@@ -149,16 +179,7 @@ impl Prepared {
             let value = admitted.map_err(|message| PrepareError::Values(vec![(name.clone(), message)]))?;
             values.insert(name.clone(), value);
         }
-        let bound = self.plan.boxes.iter().map(|planned| {
-            let table = planned.spec.parameters;
-            let given = planned
-                .settings
-                .iter()
-                .filter(|(key, _)| table.iter().any(|parameter| parameter.name == key));
-            let given = given.filter_map(|(key, setting)| Some((key.clone(), setting.resolve(&values)?)));
-            Arguments::check(table, given).map_err(PrepareError::Values)
-        });
-        bound.collect()
+        Ok(Cow::Owned(values))
     }
 
     /// Makes the operator of one copy of a box.
@@ -178,6 +199,15 @@ impl Prepared {
         });
         made.map_err(|cause| PrepareError::Box { name: planned.name.clone(), cause })
     }
+}
+
+/// The arguments of a box.
+fn bind(planned: &PlanBox, values: &BTreeMap<String, Value>) -> Result<Arguments, PrepareError> {
+    let table = planned.spec.parameters;
+    let given =
+        planned.settings.iter().filter(|(key, _)| table.iter().any(|parameter| parameter.name == key));
+    let given = given.filter_map(|(key, setting)| Some((key.clone(), setting.resolve(values)?)));
+    Arguments::check(table, given).map_err(PrepareError::Values)
 }
 
 /// The text of a panic.

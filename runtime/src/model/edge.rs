@@ -8,6 +8,8 @@ pub(crate) mod queue;
 mod shared;
 mod single;
 
+use std::sync::Arc;
+
 use self::shared::Shared;
 use self::single::Single;
 use super::ledger::Ledger;
@@ -66,9 +68,9 @@ pub(crate) struct Edge {
     pub(crate) idx: usize,
     pub(crate) plan_edge: usize,
     /// The boxes that take from it (the copies of one box), by their place in the model.
-    pub(crate) consumers: Vec<usize>,
+    pub(crate) consumers: Arc<[usize]>,
     /// The boxes that put on it.
-    pub(crate) producers: Vec<usize>,
+    pub(crate) producers: Arc<[usize]>,
     /// The one of an edge between two boxes.
     consumer: usize,
     /// The node on which its envelopes are made: that of the last offer.
@@ -90,14 +92,14 @@ impl Edge {
     pub(crate) fn new(
         idx: usize,
         plan_edge: usize,
-        producers: Vec<usize>,
-        consumers: Vec<usize>,
+        producers: Arc<[usize]>,
+        consumers: Arc<[usize]>,
         envelopes_max: usize,
         bytes_max: usize,
     ) -> Self {
         let form = match (&producers[..], &consumers[..]) {
             ([_], [_]) => Form::Single(Single::new(envelopes_max, bytes_max)),
-            _ => Form::Shared(Shared::new(producers.len(), consumers.clone(), envelopes_max, bytes_max)),
+            _ => Form::Shared(Shared::new(producers.len(), consumers.to_vec(), envelopes_max, bytes_max)),
         };
         let consumer = consumers.first().copied().unwrap_or(0);
         Self {

@@ -66,7 +66,9 @@ impl Woken {
         Some(self.list.remove(place).0)
     }
 
-    pub(crate) fn drain(&mut self) -> impl DoubleEndedIterator<Item = (usize, WokenBy)> + '_ {
+    pub(crate) fn drain(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = (usize, WokenBy)> + ExactSizeIterator + '_ {
         self.list.drain(..)
     }
 }
@@ -206,7 +208,7 @@ impl Model {
             let told = edge.tell_of_room();
             later |= told == Told::Later;
             if told == Told::Producer {
-                for producer in &edge.producers {
+                for producer in edge.producers.iter() {
                     self.notify(*producer, WokenBy::Room, woken);
                 }
             }
@@ -406,7 +408,7 @@ impl Model {
         self.close_inputs(cell_idx, running, woken);
         for edge in cell.outputs.iter().flat_map(PortEdges::iter) {
             if edge.end() {
-                for consumer in &edge.consumers {
+                for consumer in edge.consumers.iter() {
                     self.notify(*consumer, WokenBy::Input, woken);
                 }
             }
@@ -429,7 +431,7 @@ impl Model {
                 Closing::Left => self.notify_one_consumer(edge, woken),
                 Closing::Others => {}
                 Closing::Closed { mut freed } => {
-                    for producer in &edge.producers {
+                    for producer in edge.producers.iter() {
                         // Before it is told, so that the firing that follows looks.
                         self.boxes[*producer].closing.store(true, Ordering::Release);
                         if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
@@ -483,7 +485,7 @@ impl Model {
         for edge in self.edges.iter().filter(|edge| edge.is_wanted()) {
             // Without its mark the producer offers again.
             edge.take_wanted();
-            for producer in &edge.producers {
+            for producer in edge.producers.iter() {
                 self.notify(*producer, WokenBy::Room, woken);
             }
         }

@@ -69,7 +69,7 @@ impl<'a> Firing<'a> {
             self.kept.sequence = Some(popped.sequence);
         }
         if popped.wanted {
-            for producer in &edge.producers {
+            for producer in edge.producers.iter() {
                 model.notify(*producer, WokenBy::Room, self.woken);
             }
         }

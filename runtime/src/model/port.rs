@@ -5,15 +5,18 @@ use std::sync::Arc;
 use super::edge::Edge;
 
 /// The edges at a port.
+#[derive(Default)]
 pub(super) struct PortEdges {
     first: Option<Arc<Edge>>,
-    rest: Box<[Arc<Edge>]>,
+    rest: Vec<Arc<Edge>>,
 }
 
 impl PortEdges {
-    pub(super) fn new(edges: Vec<Arc<Edge>>) -> Self {
-        let mut edges = edges.into_iter();
-        Self { first: edges.next(), rest: edges.collect() }
+    pub(super) fn push(&mut self, edge: Arc<Edge>) {
+        match &self.first {
+            None => self.first = Some(edge),
+            Some(_) => self.rest.push(edge),
+        }
     }
 
     pub(super) fn len(&self) -> usize {

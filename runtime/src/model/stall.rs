@@ -27,7 +27,7 @@ pub(super) fn grow(model: &Model) -> Result<Woken, String> {
     if let Some(edge) = smallest {
         let edge = &model.edges[edge];
         edge.grow();
-        for producer in &edge.producers {
+        for producer in &*edge.producers {
             model.notify(*producer, WokenBy::Room, &mut woken);
         }
     }

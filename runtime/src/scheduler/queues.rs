@@ -40,14 +40,22 @@ impl RequestQueues {
     }
 
     pub(crate) fn push(&self, task: Task) {
-        let Queues { by_age, spare } = &mut *self.queues.lock();
         let id = task.model.id();
+        self.push_all(id, std::iter::once(task));
+    }
+
+    /// Takes tasks of one request in.
+    pub(crate) fn push_all(&self, id: RequestId, tasks: impl ExactSizeIterator<Item = Task>) {
+        if tasks.len() == 0 {
+            return;
+        }
+        let Queues { by_age, spare } = &mut *self.queues.lock();
         let place = by_age.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|place| {
             by_age.insert(place, (id, spare.pop().unwrap_or_default()));
             place
         });
-        by_age[place].1.push_back(task);
-        self.count.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(tasks.len(), Ordering::SeqCst);
+        by_age[place].1.extend(tasks);
     }
 
     /// The first task of the oldest request.
@@ -76,8 +84,7 @@ impl RequestQueues {
             return None;
         }
         let by_age = &mut self.queues.lock().by_age;
-        let (_, youngest) = by_age.back().filter(|_| by_age.len() >= 2)?;
-        if !youngest.front().is_some_and(|task| may_move(&task.model)) {
+        if by_age.len() < 2 || !by_age.back()?.1.front().is_some_and(|task| may_move(&task.model)) {
             return None;
         }
         let (_, tasks) = by_age.pop_back()?;

@@ -141,9 +141,8 @@ impl Scheduler {
         model.home.store(slot.node, Ordering::Relaxed);
         let mut woken = model.start();
         model.take_tokens(woken.len());
-        for (cell, _) in woken.drain() {
-            self.queues[slot.node].push(Task { model: Arc::clone(&model), cell });
-        }
+        let tasks = woken.drain().map(|(cell, _)| Task { model: Arc::clone(&model), cell });
+        self.queues[slot.node].push_all(model.id(), tasks);
         self.release(&model);
         let task = self.queues[slot.node].pop();
         // This slot takes one; the others are for whoever wakes.
