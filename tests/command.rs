@@ -407,7 +407,7 @@ fn bench_refuses_what_it_has_not() {
     let folder = folder();
     let at = folder.path();
     assert!(fails(at, &["bench", "chian"], 2).contains("did you mean `chain`"));
-    assert!(fails(at, &["bench", "B3"], 2).contains("B8 grain"), "it lists what there is");
+    assert!(fails(at, &["bench", "B9"], 2).contains("B8 grain"), "it lists what there is");
     let said = fails(at, &["bench", "B1", "--set", "boxs=3"], 2);
     assert!(said.contains("did you mean `boxes`"), "{said}");
     assert!(fails(at, &["bench", "B1", "--quick", "--set", "boxes=many"], 2).contains("boxes=many"));
