@@ -31,7 +31,7 @@ pub struct Config {
     /// Whether firings are recorded for [`Runtime::take_trace`].
     pub trace: bool,
     /// Whether a thread looks for boxes that block without saying so
-    /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_ns)). On Linux only; elsewhere
+    /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_blocking_ns)). On Linux only; elsewhere
     /// nothing is found.
     pub sampler: bool,
 }

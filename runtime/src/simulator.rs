@@ -1,7 +1,7 @@
 //! The simulator: the same scheduler on virtual workers, one of which runs at a time, in an order that a seed gives.
 //!
 //! A simulated thread is one of the system that runs while it holds the baton. It passes the baton where the scheduler
-//! could be interrupted with an effect ([`interleave`]), where it waits, and where it computes for a virtual while
+//! could be interrupted with an effect (`interleave`), where it waits, and where it computes for a virtual while
 //! ([`compute`], [`sleep`]). Who is next is drawn from the seed; when nobody can go on the clock jumps to the next one
 //! that is due. Invariants: one simulated thread runs at a time; it holds no lock when it passes the baton; so a seed
 //! always gives the same run, and a run in which everybody waits for ever is found and told.
