@@ -158,7 +158,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Takes the newest branch back, if it is this one. Another one there belongs to a caller further down the stack.
+    /// Takes a branch back, if nobody has stolen it.
     #[inline]
     fn take_back(&mut self, branch: Branch) -> bool {
         let Some(lane) = &mut self.lane else { return false };
@@ -166,21 +166,27 @@ impl<'a> Inside<'a> {
             Some(newest) if newest.is(branch) => true,
             Some(other) => {
                 lane.push(other);
-                false
+                self.take_back_where(|newer| newer.is(branch)).is_some()
             }
             None => false,
         }
     }
 
-    /// Takes the newest branch back, if it is of this family.
-    fn take_back_of(&mut self, family: *const ()) -> Option<Branch> {
+    /// Takes the newest branch back that fits. Those above it were spawned into a scope further down the stack, and stay.
+    fn take_back_where(&mut self, fits: impl Fn(Branch) -> bool) -> Option<Branch> {
         let lane = self.lane.as_mut()?;
-        let newest = lane.pop()?;
-        if newest.is_of(family) {
-            return Some(newest);
+        let mut above = Vec::new();
+        let found = loop {
+            match lane.pop() {
+                Some(newest) if fits(newest) => break Some(newest),
+                Some(other) => above.push(other),
+                None => break None,
+            }
+        };
+        for other in above.into_iter().rev() {
+            lane.push(other);
         }
-        lane.push(newest);
-        None
+        found
     }
 
     fn wait(&mut self, latch: &Latch) {

@@ -67,7 +67,7 @@ impl<'s> Scope<'s> {
 
     /// Runs what is left here of the scope's branches, and waits for those that others run.
     pub(super) fn finish(&self, inside: &mut Inside<'_>) {
-        while let Some(branch) = inside.take_back_of(self.family()) {
+        while let Some(branch) = inside.take_back_where(|branch| branch.is_of(self.family())) {
             if let Some(lane) = &mut inside.lane {
                 // SAFETY: it was just popped.
                 unsafe { branch.run(&mut **lane) };

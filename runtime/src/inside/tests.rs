@@ -156,3 +156,21 @@ fn an_inner_caller_leaves_the_branches_of_an_outer_one() {
     });
     assert_eq!(*lock.lock(), 4);
 }
+
+#[test]
+fn a_branch_below_those_of_an_outer_scope_is_taken_back() {
+    // Nobody else may come for it: whoever waited for it would wait for ever.
+    everywhere(|inside| {
+        let ran = crate::sync::AtomicUsize::new(0);
+        let ran_ref = &ran;
+        let count = move || _ = ran_ref.fetch_add(1, Ordering::Relaxed);
+        inside.scope(|outer, inside| {
+            inside.join(|inside| outer.spawn(inside, move |_, _| count()), |_| count());
+            inside.scope(|inner, inside| {
+                inner.spawn(inside, move |_, _| count());
+                outer.spawn(inside, move |_, _| count());
+            });
+        });
+        assert_eq!(ran.into_inner(), 4);
+    });
+}

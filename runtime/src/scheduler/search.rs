@@ -50,7 +50,7 @@ impl Scheduler {
             self.crew.publish_left(slot);
             return Some(Found::Task(task));
         }
-        // Left by a holder that attached elsewhere.
+        // Left by a branch that has spawned them into its scope and ended.
         if let Some(branch) = slot.branches.pop() {
             return Some(Found::Branch(branch));
         }

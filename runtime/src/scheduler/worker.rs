@@ -134,8 +134,10 @@ impl Worker {
         if let Some(class) = &class
             && model.permit(cell).swap(false, Ordering::AcqRel)
         {
-            scheduler
-                .release_permit(class, permit_begun.map_or(Used::Not, |begun| Used::For(begun.elapsed())));
+            scheduler.release_permit(
+                class,
+                permit_begun.map_or(Used::Not, |begun| Used::For(now().saturating_duration_since(begun))),
+            );
         }
         let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
         if let Some(slot) = &mut self.slot {
@@ -271,7 +273,7 @@ impl Detacher for Worker {
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
             // Given back before attaching: the device must not idle while this thread waits for a slot.
-            scheduler.release_permit(&class, Used::For(permitted.elapsed()));
+            scheduler.release_permit(&class, Used::For(now().saturating_duration_since(permitted)));
             result
         });
         let returned = now();
