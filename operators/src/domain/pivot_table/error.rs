@@ -75,6 +75,16 @@ pub enum IndexError {
         /// The store's objects.
         objects: u64,
     },
+    /// Not all objects of the store came.
+    #[error("`{}` was not written: the distances of {found} of {objects} objects came", path.display())]
+    Incomplete {
+        /// The index.
+        path: PathBuf,
+        /// How many came.
+        found: u64,
+        /// The store's objects.
+        objects: u64,
+    },
     /// The distances of an object are those of no point.
     #[error("the distances of object {id} of `{}` cannot be bounded: {source}", path.display())]
     Bounds {

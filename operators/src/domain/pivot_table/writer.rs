@@ -145,10 +145,7 @@ impl PivotTableWriter {
         self.write_block()?;
         let (written, objects) = (self.written, self.space.store().len());
         if written != objects {
-            return Err(IndexError::NotAnIndex {
-                path: self.path,
-                reason: format!("{written} of {objects} objects came"),
-            });
+            return Err(IndexError::Incomplete { path: self.path, found: written, objects });
         }
         // What was computed from a file that is being cut short must not outlive the run.
         self.space.store().read(|_| Ok::<_, IndexError>(()))?;
