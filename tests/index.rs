@@ -16,8 +16,8 @@ use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, reference};
 use boxwork_operators::catalog;
 use boxwork_operators::domain::columns;
-use boxwork_operators::domain::signature::SignatureBuilder;
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreInfo, StoreWriter};
+use boxwork_operators::domain::signature::{SignatureBuilder, SignatureColumns};
+use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
@@ -49,6 +49,8 @@ impl Random {
     }
 }
 
+/// Of a request, which has 64 at most.
+const QUERIES: usize = 64;
 const DIMENSIONS: usize = 3;
 const COORDINATES: [&str; DIMENSIONS] = ["x", "y", "z"];
 
@@ -94,7 +96,7 @@ fn queries(seed: u64, count: usize) -> Vec<Points> {
 static GIVEN_QUERIES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("seed", ParameterType::integer_from(0), Default::Required, "the seed"),
-        Parameter::new("count", ParameterType::integer_from(1), Default::Integer(64), "how many"),
+        Parameter::new("count", ParameterType::integer_from(1), Default::Integer(QUERIES as i64), "how many"),
     ],
     outputs: &[Output::new("queries", columns::queries, "queries")],
     ..OperatorSpec::new("given_queries", "Makes queries from a seed.", Kind::Stateful, |bind| {
@@ -165,11 +167,11 @@ fn test_catalog() -> Catalog {
 
 /// The pipeline with this test's queries and sink.
 fn changed(pipeline: Shipped) -> pipeline::Loaded {
-    let query = r#"query:    {kind: read_query, queries: "${queries}", store: signatures}"#;
-    let sink = r#"results:  {kind: "${format}", store: signatures, out: "${out}"}"#;
+    let query = r#"{kind: read_query, queries: "${queries}", store: signatures}"#;
+    let sink = r#"{kind: "${format}", store: signatures, out: "${out}"}"#;
     assert!(pipeline.text.contains(query) && pipeline.text.contains(sink), "{}", pipeline.path);
-    let mut text = pipeline.text.replace(query, r#"query: {kind: given_queries, seed: "${seed}"}"#);
-    text = text.replace(sink, r#"results: {kind: rows, out: "${out}"}"#);
+    let mut text = pipeline.text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
+    text = text.replace(sink, r#"{kind: rows, out: "${out}"}"#);
     text = text.replace("parameters:\n", "parameters:\n  seed: {type: integer}\n");
     // What nobody uses any more is a warning, and no more than that.
     pipeline::load_text(pipeline.path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
@@ -246,40 +248,47 @@ impl Case {
         std::fs::read_to_string(out).expect("the rows were written")
     }
 
-    /// What a sort of all says: the k nearest, or those within a range, or both.
-    fn expected(&self, seed: u64, k: Option<usize>, range: Option<f64>) -> String {
-        let mut rows = Vec::new();
+    /// All f64 distances of each query, in order, ties by id.
+    fn ranked(&self, seed: u64) -> Vec<Vec<(f64, u64)>> {
         let store = SignatureStore::open(Self::path(&self.folder, "s")).expect("a sound store");
         let mut builder = SignatureBuilder::new(&COORDINATES).expect("good names");
-        for query in queries(seed, 64) {
+        for query in queries(seed, QUERIES) {
             // As the pipelines get it: the weights divided by their sum once more.
             query.with(|signature| builder.push_signature(signature)).expect("a sound signature");
         }
         let made = builder.finish();
-        let made = boxwork_operators::domain::signature::SignatureColumns::new(&made).expect("a good column");
-        for number in 0..64 {
-            let query = made.signature(number as usize);
-            let sigma = reference::sigma_self(&self.measure, query);
-            let mut all: Vec<(u32, f64, u64)> = (0..self.objects.len() as u64)
-                .map(|id| {
-                    let distance = store.read(|objects| {
-                        let object = objects.signature(id)?;
-                        let own = reference::sigma_self(&self.measure, object);
-                        let cross = reference::sigma(&self.measure, query, object);
-                        Ok::<_, boxwork_operators::domain::signature_store::StoreError>(reference::distance(
-                            sigma, own, cross,
-                        ))
-                    });
-                    (number, distance.expect("a sound store"), id)
-                })
-                .filter(|row| row.1 <= range.unwrap_or(f64::INFINITY))
-                .collect();
-            all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
-            all.truncate(k.unwrap_or(usize::MAX));
-            rows.extend(all);
-        }
-        text_of(&mut rows)
+        let made = SignatureColumns::new(&made).expect("a good column");
+        let measure = &self.measure;
+        let ranked = store.read(|objects| {
+            let ids = 0..self.objects.len() as u64;
+            let own = |id| Ok::<_, StoreError>(reference::sigma_self(measure, objects.signature(id)?));
+            let sigmas: Vec<f64> = ids.clone().map(own).collect::<Result<_, _>>()?;
+            let distances = |number| {
+                let query = made.signature(number);
+                let sigma = reference::sigma_self(measure, query);
+                let distance = |id: u64| {
+                    let cross = reference::sigma(measure, query, objects.signature(id)?);
+                    Ok((reference::distance(sigma, sigmas[id as usize], cross), id))
+                };
+                let mut all = ids.clone().map(distance).collect::<Result<Vec<_>, StoreError>>()?;
+                all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                Ok(all)
+            };
+            (0..QUERIES).map(distances).collect::<Result<Vec<_>, StoreError>>()
+        });
+        ranked.expect("a sound store")
     }
+}
+
+/// The rows of the k nearest, or of those within a range, or both.
+fn expected(ranked: &[Vec<(f64, u64)>], k: Option<usize>, range: Option<f64>) -> String {
+    let mut rows = Vec::new();
+    for (number, all) in ranked.iter().enumerate() {
+        let near = all.iter().filter(|found| found.0 <= range.unwrap_or(f64::INFINITY));
+        let near = near.take(k.unwrap_or(usize::MAX));
+        rows.extend(near.map(|(distance, id)| (number as u32, *distance, *id)));
+    }
+    text_of(&mut rows)
 }
 
 fn run(runtime: &Runtime, loaded: &pipeline::Loaded, values: &BTreeMap<String, Value>) {
@@ -289,23 +298,25 @@ fn run(runtime: &Runtime, loaded: &pipeline::Loaded, values: &BTreeMap<String, V
     request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", loaded.name()));
 }
 
-const NEAREST: [Shipped; 5] = [
+const NEAREST: [Shipped; 6] = [
     shipped::SEARCH,
     shipped::BEST_FIRST,
     shipped::ESTIMATED_RANGE,
     shipped::FIXED_BLOCKS,
     shipped::ADAPTIVE_BLOCKS,
+    shipped::TWO_PHASE,
 ];
-const BOUNDS: [&str; 5] = ["none", "triangular", "ptolemaic", "combined", "simplex"];
+const BOUNDS: [&str; 6] = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"];
 
 /// Checks all strategies of a case with 64 queries; the bounds take turns.
 fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: Measure) {
     let case = Case::new(seed, objects, measure);
     let select = ["random", "maxmin", "incremental"][seed as usize % 3];
     case.index(runtime, pivots, select, seed);
+    let ranked = case.ranked(seed);
     let mut turn = seed as usize;
     for k in [1, 7, objects, objects + 5] {
-        let expected = case.expected(seed, Some(k), None);
+        let expected = expected(&ranked, Some(k), None);
         for pipeline in NEAREST {
             turn += 1;
             let bound = BOUNDS[turn % BOUNDS.len()];
@@ -315,6 +326,7 @@ fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: M
                 ("first", Value::Integer(3)),
                 ("most", Value::Integer(40)),
                 ("block", Value::Integer(16)),
+                ("estimation", Value::Integer(12)),
             ];
             let found = case.found(runtime, pipeline, seed, &given);
             assert!(
@@ -325,20 +337,15 @@ fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: M
         }
     }
     // A range that is a distance: the border belongs to it.
-    let border: f64 = case
-        .expected(seed, Some(4), None)
-        .lines()
-        .last()
-        .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-        .expect("each query has an answer");
+    let border = ranked[0][objects.min(4) - 1].0;
     for bound in BOUNDS {
         let given = [("range", Value::Number(border)), ("bound", Value::Text(bound.to_owned()))];
         let found = case.found(runtime, shipped::INDEXED_RANGE, seed, &given);
-        assert!(found == case.expected(seed, None, Some(border)), "{bound} within {border} of {measure:?}");
+        assert!(found == expected(&ranked, None, Some(border)), "{bound} within {border} of {measure:?}");
     }
     let given = [("range", Value::Number(border)), ("k", Value::Integer(3))];
-    let expected = case.expected(seed, Some(3), Some(border));
-    assert!(case.found(runtime, shipped::BEST_FIRST, seed, &given) == expected, "both k and a range");
+    let found = case.found(runtime, shipped::BEST_FIRST, seed, &given);
+    assert!(found == expected(&ranked, Some(3), Some(border)), "both k and a range");
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub mod scan;
 pub mod select_pivots;
 pub mod lower_bounds;
 pub mod prefilter;
+pub mod head;
+pub mod rest;
 pub mod sqfd;
 pub mod sqfd_exact;
 pub mod write_pivots;
@@ -58,6 +60,8 @@ pub fn catalog() -> Catalog {
             &select_pivots::SELECT_PIVOTS,
             &lower_bounds::LOWER_BOUNDS,
             &prefilter::PREFILTER,
+            &head::HEAD,
+            &rest::REST,
             &sqfd::SQFD,
             &sqfd_exact::SQFD_EXACT,
             &write_pivots::WRITE_PIVOTS,

@@ -21,7 +21,7 @@ const SORTED_FIRST: usize = 4096;
 /// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
 ///
 /// `best_first` waits for all candidates and sends those of the least lower bound first; a query is over when the
-/// next one's is above the range. `storage` sends them as they come, without those above the range (Algorithm 4.8 of
+/// next one's is above the range. Candidates whose bounds are all 0 are not waited with. `storage` sends them as they come, without those above the range (Algorithm 4.8 of
 /// the source, which loses its last block; this one does not). Blocks grow from `first` rows to `most` by doubling:
 /// the first ones soon bring a range, the later ones keep all workers busy. Queries take turns, block by block.
 ///
@@ -130,7 +130,10 @@ impl Operator for Prefilter {
                 self.take(&envelope, cx)?;
                 let has_block = |waiting: &Waiting| waiting.candidates.len() >= waiting.block;
                 self.sends = match self.best_first {
-                    true => self.held >= self.hold,
+                    // No bound is less than 0: where nothing is known, nothing better can come.
+                    true => {
+                        self.held >= self.hold || envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0)
+                    }
                     false => self.queries.values().any(has_block),
                 };
             }

@@ -35,11 +35,12 @@ shipped!(
     "estimated_range.yaml",
     "The k nearest objects by an index, within an estimated range."
 );
+shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
 shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 13] = [
+pub const ALL: [Shipped; 14] = [
     EXTRACT,
     IMPORT,
     EXPORT,
@@ -51,6 +52,7 @@ pub const ALL: [Shipped; 13] = [
     FIXED_BLOCKS,
     ADAPTIVE_BLOCKS,
     ESTIMATED_RANGE,
+    TWO_PHASE,
     INDEXED_RANGE,
     EVALUATE,
 ];

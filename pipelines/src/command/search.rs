@@ -13,11 +13,12 @@ use crate::shipped::Shipped;
 use crate::{run, shipped};
 
 /// The strategies by their names: each is a pipeline.
-const STRATEGIES: [(&str, Shipped); 5] = [
+const STRATEGIES: [(&str, Shipped); 6] = [
     ("best_first", shipped::BEST_FIRST),
     ("estimated_range", shipped::ESTIMATED_RANGE),
     ("fixed_blocks", shipped::FIXED_BLOCKS),
     ("adaptive_blocks", shipped::ADAPTIVE_BLOCKS),
+    ("two_phase", shipped::TWO_PHASE),
     ("scan", shipped::SEARCH),
 ];
 
@@ -39,8 +40,8 @@ pub struct Arguments {
     /// The store's index for this similarity and alpha, made by `boxwork index`: most distances are left out
     #[arg(long, value_name = "FILE")]
     pivots: Option<PathBuf>,
-    /// What rules objects out, with an index [default: simplex]
-    #[arg(long, requires = "pivots", value_parser = ["none", "triangular", "ptolemaic", "combined", "simplex"])]
+    /// What rules objects out, with an index [default: auto, simplex where it pays]
+    #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
     bound: Option<String>,
     /// How objects are looked through, with an index [default: best_first]
     #[arg(long, requires = "pivots", value_parser = STRATEGIES.map(|(name, _)| name))]
