@@ -11,7 +11,7 @@ mod single;
 use std::sync::Arc;
 
 use self::shared::Shared;
-use self::single::Single;
+pub(super) use self::single::Single;
 use super::ledger::Ledger;
 use crate::envelope::Envelope;
 use crate::request::EdgeState;
@@ -136,6 +136,15 @@ impl Edge {
     #[inline]
     pub(crate) fn only_consumer(&self) -> Option<usize> {
         matches!(self.form, Form::Single(_)).then_some(self.consumer)
+    }
+
+    /// The edge between two boxes, and its consumer.
+    #[inline]
+    pub(super) fn single(&self) -> Option<(&Single, usize)> {
+        match &self.form {
+            Form::Single(single) => Some((single, self.consumer)),
+            Form::Shared(_) => None,
+        }
     }
 
     /// Offers an envelope within a firing of a producer; the ledger is the request's budget. Where there is no room,

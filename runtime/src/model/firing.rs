@@ -270,6 +270,7 @@ impl Model {
         let mut firing = Firing::new(self, cell_idx, detacher, woken, kept);
         let mut context = Context::new(cell.spec, &mut firing);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
+        firing.tell();
         let progressed = firing.progressed;
         let name = || self.box_name(cell_idx).to_owned();
         let flow = match flow {
