@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::edge::{Edge, Offered, Single};
-use super::firing::{Detacher, Kept, Woken, WokenBy};
+use super::firing::{Detacher, Kept, Staged, Woken, WokenBy};
 use super::port::PortEdges;
 use super::{BoxCell, Model, add};
 use crate::envelope::Envelope;
@@ -71,7 +71,7 @@ impl<'a> Firing<'a> {
     #[inline(always)]
     fn take_single(&mut self, edge: &Edge, single: &Single) -> Option<Envelope> {
         let (_, envelope) = single.take()?;
-        self.has_taken(edge, &envelope);
+        self.has_taken(edge, &envelope, None);
         if self.model.ledger.is_limited() && self.model.ledger.release(&envelope) {
             self.model.notify_budget(self.woken);
         }
@@ -81,8 +81,8 @@ impl<'a> Firing<'a> {
     #[inline(never)]
     fn take_shared(&mut self, edge: &Edge) -> Option<Envelope> {
         let model = self.model;
-        let popped = edge.pop(&model.ledger)?;
-        self.has_taken(edge, &popped.envelope);
+        let popped = edge.pop(self.node, &model.ledger)?;
+        self.has_taken(edge, &popped.envelope, popped.near);
         if self.cell.reorder.is_some() {
             self.kept.sequence = Some(popped.sequence);
         }
@@ -95,14 +95,15 @@ impl<'a> Firing<'a> {
             model.notify_budget(self.woken);
         }
         if popped.more {
-            model.notify_one_consumer(edge, self.woken);
+            // Of whichever lane: it looks at its own first.
+            model.notify_one_consumer(edge, None, self.woken);
         }
         Some(popped.envelope)
     }
 
     #[inline]
-    fn has_taken(&mut self, edge: &Edge, envelope: &Envelope) {
-        edge.count_crossing(self.node, envelope);
+    fn has_taken(&mut self, edge: &Edge, envelope: &Envelope, near: Option<usize>) {
+        edge.count_crossing(self.node, near, envelope);
         self.kept.made_room = true;
         self.progressed = true;
         add(&self.cell.counters.rows_in, envelope.rows() as u64);
@@ -111,12 +112,12 @@ impl<'a> Firing<'a> {
 
 impl Firing<'_> {
     /// Puts an envelope on an edge, or stages it. False when the edge is closed.
-    fn send(&mut self, edge: &Edge, envelope: Envelope) -> bool {
+    fn send(&mut self, edge: &Edge, envelope: Envelope, near: Option<usize>) -> bool {
         edge.made_on(self.node);
-        match self.model.offer(edge, envelope, self.woken) {
+        match self.model.offer(edge, envelope, near, self.woken) {
             Offered::Taken => true,
             Offered::Full(envelope) => {
-                self.kept.staged.push_back((edge.idx, envelope));
+                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near });
                 true
             }
             Offered::Closed => false,
@@ -138,7 +139,7 @@ impl Firing<'_> {
                 true
             }
             Offered::Full(envelope) => {
-                self.kept.staged.push_back((edge.idx, envelope));
+                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near: None });
                 true
             }
             Offered::Closed => false,
@@ -154,7 +155,12 @@ impl Firing<'_> {
     }
 
     #[inline(never)]
-    fn push_any(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+    fn push_any(
+        &mut self,
+        output: usize,
+        envelope: Envelope,
+        near: Option<usize>,
+    ) -> Result<Pushed, BoxError> {
         let cell = self.cell;
         let edges = &cell.outputs[output];
         let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
@@ -172,8 +178,8 @@ impl Firing<'_> {
             return Ok(Pushed::Sent);
         }
         let sent = match edges.only() {
-            Some(only) => self.send(only, envelope),
-            None => edges.iter().fold(false, |sent, edge| self.send(edge, envelope.clone()) | sent),
+            Some(only) => self.send(only, envelope, near),
+            None => edges.iter().fold(false, |sent, edge| self.send(edge, envelope.clone(), near) | sent),
         };
         Ok(if sent { Pushed::Sent } else { Pushed::Closed })
     }
@@ -184,7 +190,7 @@ impl Firing<'_> {
             return false;
         }
         let staged = &self.kept.staged;
-        !self.cell.outputs[output].any(|edge| staged.iter().any(|(full, _)| *full == edge.idx))
+        !self.cell.outputs[output].any(|edge| staged.iter().any(|staged| staged.edge == edge.idx))
     }
 
     /// Whether nothing stands in the way of another push.
@@ -253,7 +259,7 @@ impl Host for Firing<'_> {
         self.is_clear() || self.has_room_beside_staged(output)
     }
 
-    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+    fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
         // What most pushes are: on to one box that is the only one, with the columns of the last time.
         let cell = self.cell;
         if let Some(only) = cell.outputs[output].only()
@@ -267,7 +273,15 @@ impl Host for Firing<'_> {
             let sent = self.send_single(only, single, consumer, envelope);
             return Ok(if sent { Pushed::Sent } else { Pushed::Closed });
         }
-        self.push_any(output, envelope)
+        self.push_any(output, envelope, near)
+    }
+
+    fn nodes(&self) -> usize {
+        self.model.nodes
+    }
+
+    fn node(&self) -> usize {
+        self.node
     }
 
     fn is_closed(&self, output: usize) -> bool {

@@ -42,6 +42,8 @@ struct Side<T, N> {
 pub(crate) struct Queue<T, P, C> {
     producer: Side<T, P>,
     consumer: Side<T, C>,
+    /// The block of the first item, written by the producer before that item is published.
+    first: UnsafeCell<*mut Block<T>>,
     /// A block that the consumer has emptied, for the producer.
     spare: AtomicPtr<Block<T>>,
 }
@@ -54,19 +56,21 @@ unsafe impl<T: Send, P: Send, C: Send> Send for Queue<T, P, C> {}
 unsafe impl<T: Send, P: Sync, C: Sync> Sync for Queue<T, P, C> {}
 
 impl<T, P: Default, C: Default> Queue<T, P, C> {
+    /// A queue without a block: the producer makes the first one, so that it lies in memory of the producer's node.
     pub(crate) fn new() -> Self {
-        let block = Block::new();
+        let nowhere = (ptr::null_mut(), BLOCK);
         Self {
             producer: Side {
                 count: AtomicUsize::new(0),
-                stands: UnsafeCell::new((block, 0)),
+                stands: UnsafeCell::new(nowhere),
                 numbers: P::default(),
             },
             consumer: Side {
                 count: AtomicUsize::new(0),
-                stands: UnsafeCell::new((block, 0)),
+                stands: UnsafeCell::new(nowhere),
                 numbers: C::default(),
             },
+            first: UnsafeCell::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -106,26 +110,35 @@ impl<T, P, C> Queue<T, P, C> {
         self.made().wrapping_sub(taken)
     }
 
-    /// Links another block behind the producer's.
+    /// Links another block behind the producer's, or makes the first one.
     ///
     /// # Safety
-    /// As [`Queue::push`]; the block is the one that the producer stands at.
+    /// As [`Queue::push`]; the block is the one that the producer stands at, or null.
     #[inline(never)]
     unsafe fn lengthen(&self, block: *mut Block<T>) -> *mut Block<T> {
         // Acquire: the consumer has read all of it.
         let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
         let next = if spare.is_null() { Block::new() } else { spare };
-        // SAFETY: the consumer reads the link of a block of this queue only once an item stands beyond it.
-        unsafe { (*block).next.with_mut(|link| *link = next) };
+        if block.is_null() {
+            // SAFETY: the consumer reads it only once an item stands there.
+            self.first.with_mut(|first| unsafe { *first = next });
+        } else {
+            // SAFETY: the consumer reads the link of a block of this queue only once an item stands beyond it.
+            unsafe { (*block).next.with_mut(|link| *link = next) };
+        }
         next
     }
 
-    /// Goes on to the block behind the consumer's, which it leaves to the producer.
+    /// Goes on to the block behind the consumer's, which it leaves to the producer, or to the first one.
     ///
     /// # Safety
-    /// As [`Queue::pop`]; the block is the one that the consumer stands at, and an item stands beyond it.
+    /// As [`Queue::pop`]; the block is the one that the consumer stands at, or null, and an item stands beyond it.
     #[inline(never)]
     unsafe fn leave(&self, emptied: *mut Block<T>) -> *mut Block<T> {
+        if emptied.is_null() {
+            // SAFETY: an item stands there, so it is written.
+            return self.first.with(|first| unsafe { *first });
+        }
         // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
         let next = unsafe { (*emptied).next.with(|link| *link) };
         // Release: pairs with the swap in `lengthen`.

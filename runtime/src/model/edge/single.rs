@@ -167,7 +167,7 @@ impl Single {
     pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
         let (sequence, envelope) = self.take()?;
         let freed = ledger.release(&envelope);
-        Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false })
+        Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false, near: None })
     }
 
     #[inline]
