@@ -12,6 +12,7 @@ mod affinity;
 mod display;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+mod memory;
 mod steal_order;
 mod synthetic;
 mod sysfs;
@@ -22,6 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 
 pub use affinity::pin_current_thread;
+pub use memory::{NodeMemory, Placed};
 pub use steal_order::{Distance, Ring};
 pub use synthetic::{Problem, TopologyError};
 
