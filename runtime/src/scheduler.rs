@@ -65,6 +65,9 @@ struct SlotCounters {
 pub(crate) struct Scheduler {
     crew: Crew,
     pin: bool,
+    /// Whether a thread is brought to the core of a slot that it takes over: where all cores have slots, one that computes
+    /// beside another leaves a core idle.
+    brings: bool,
     homes: bool,
     /// Whose turn it is, where requests have no home.
     turn: AtomicUsize,
@@ -101,6 +104,7 @@ impl Scheduler {
         });
         let scheduler = Arc::new(Self {
             pin: config.pin,
+            brings: !config.pin && crew.topology.takes_all_cpus(),
             homes: config.homes,
             turn: AtomicUsize::new(0),
             traced: config.trace,
