@@ -12,10 +12,12 @@ mod export;
 mod extract;
 mod graph;
 mod import;
+mod index;
 mod run;
 mod sample_images;
 mod schema;
 mod search;
+mod synthesize;
 mod top;
 mod topology;
 
@@ -49,6 +51,7 @@ enum Subcommands {
     Extract(extract::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
+    Index(index::Arguments),
     Search(search::Arguments),
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
@@ -60,6 +63,7 @@ enum Subcommands {
     Top(top::Arguments),
     Topology(topology::Arguments),
     SampleImages(sample_images::Arguments),
+    Synthesize(synthesize::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -69,6 +73,7 @@ impl Subcommands {
             Self::Extract(arguments) => extract::run(catalog, arguments),
             Self::Import(arguments) => import::run(catalog, arguments),
             Self::Export(arguments) => export::run(catalog, arguments),
+            Self::Index(arguments) => index::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
@@ -80,6 +85,7 @@ impl Subcommands {
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
+            Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }
