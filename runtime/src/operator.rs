@@ -7,7 +7,8 @@
 //! What the runtime promises to a firing:
 //! - every open output has room for one envelope ([`Context::has_room`] tells whether it has for another);
 //! - all envelopes of the side inputs are there;
-//! - it comes again when an input arrives or ends, an output has room again, or a hint that it reads changes;
+//! - it comes again when an input arrives or ends, an output has room again, a hint that it reads changes, or something
+//!   that it has begun [outside](Outside) is over;
 //! - a box whose outputs are all closed is not fired any more: nobody wants what it makes.
 //!
 //! This file knows no scheduler: [`Host`] is what a scheduler (or [`Harness`](crate::harness::Harness)) offers.
@@ -109,6 +110,33 @@ pub enum Pushed {
     Closed,
 }
 
+/// Something of a box that is under way outside of its firings, such as a block on a device: until this is dropped the
+/// request does not end and is not taken for stalled, and then the box is fired again.
+///
+/// Whoever works for the box holds it, never the operator: a box that kept its own would wait for itself.
+pub struct Outside(Option<Box<dyn FnOnce() + Send>>);
+
+impl Outside {
+    /// One that calls `over` when it is dropped; schedulers and harnesses make it.
+    pub fn new(over: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(over)))
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let Some(over) = self.0.take() {
+            over();
+        }
+    }
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
 /// What a scheduler offers to a firing; ports are given by their place in the operator's table.
 ///
 /// Operators use [`Context`], which wraps this with port names.
@@ -133,6 +161,8 @@ pub trait Host {
     fn join_hint(&mut self, hint: usize, query: u32, value: f64);
     /// Runs a blocking closure without holding a slot; see [`Context::detached`].
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled>;
+    /// As [`Context::outside`].
+    fn outside(&mut self) -> Outside;
     /// Whether the request is being cancelled.
     fn is_cancelled(&self) -> bool;
     /// As [`Context::inside`].
@@ -248,6 +278,11 @@ impl<'a> Context<'a> {
             }
         })?;
         result.ok_or(Cancelled)
+    }
+
+    /// Begins something outside of the box's firings, such as a block on a device. See [`Outside`].
+    pub fn outside(&mut self) -> Outside {
+        self.host.outside()
     }
 
     /// Gives a firing its inside, where closures may run beside each other. See [`Inside`].

@@ -251,6 +251,17 @@ impl Scheduler {
         }
     }
 
+    /// Something that a box had begun outside of its firings is over; called by threads of any kind. Its token moves to
+    /// the box's new task, or goes back where the box has one already.
+    fn outside_is_over(&self, model: Arc<Model>, cell: usize) {
+        interleave();
+        if model.tell_of_outside(cell) {
+            self.plan_regular(Task { model, cell });
+        } else {
+            self.release(&model);
+        }
+    }
+
     /// Plans a task on its request's home node.
     fn plan_regular(&self, task: Task) {
         let home = match task.model.home.load(Ordering::Relaxed) {

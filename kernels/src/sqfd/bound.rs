@@ -31,6 +31,7 @@
 //! heuristic, to sigma itself for minus, which the distance and the two own sigmas determine.
 
 use super::block::GROUPS_PER_PARTIAL_SUM;
+use super::device;
 use super::lanes::EXP2_RELATIVE_ERROR;
 use super::query::ROWS;
 use crate::similarity::{Measure, Similarity};
@@ -93,12 +94,14 @@ impl Bound {
     pub(super) fn new(measure: &Measure, dimensions: usize, centroids: usize) -> Self {
         let groups = centroids.div_ceil(ROWS);
         let depth = 2 + groups.min(GROUPS_PER_PARTIAL_SUM) + groups.div_ceil(GROUPS_PER_PARTIAL_SUM) + 1;
+        let depth = depth.max(device::depth(centroids));
         let dimensions = dimensions as f64;
         let (term, similarity_max) = match measure.similarity() {
             Similarity::Gaussian => (EXP2_RELATIVE_ERROR, 1.0),
-            // A difference, its square, D additions, a root; alpha rounded and added, a division; the weight.
-            Similarity::Heuristic => (EPS * (dimensions + 9.0), 1.0 / measure.alpha()),
-            Similarity::Minus => (EPS * (dimensions + 6.0), f64::INFINITY),
+            // A difference, its square, D additions, a root; alpha rounded and added, a division; the weight. A device's
+            // root may be off by 3 units in the last place and its division by 2.5, of two eps each.
+            Similarity::Heuristic => (EPS * (dimensions + 20.0), 1.0 / measure.alpha()),
+            Similarity::Minus => (EPS * (dimensions + 12.0), f64::INFINITY),
         };
         let relative = term + EPS * depth as f64;
         let mut fixed = ABSOLUTE;

@@ -14,7 +14,7 @@ use super::tracing::Blocked;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
-use crate::operator::Cancelled;
+use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
 use crate::topology::pin_current_thread;
 
@@ -290,5 +290,12 @@ impl Detacher for Worker {
             Some(Ok(())) => Ok(()),
             Some(Err(panic)) => resume_unwind(panic),
         }
+    }
+
+    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside {
+        // The firing holds a token of its own, so the count cannot have fallen to zero before.
+        model.take_tokens(1);
+        let (scheduler, model) = (Arc::clone(&self.scheduler), Arc::clone(model));
+        Outside::new(move || scheduler.outside_is_over(model, cell))
     }
 }
