@@ -4,7 +4,7 @@
 // registers of each work item, so that no item idles whatever the signatures' sizes; the query's centroids pass by in
 // local memory, read by all items at once. Each centroid's sum is then weighted and the sums of each piece (a
 // signature, or PIECE centroids of one) are added in a fixed tree. `device.rs` lays tiles and pieces out and gives all
-// constants: DIMENSIONS, ROW, ITEMS, HELD, ROWS, GATHERED, and the measure's name.
+// constants: DIMENSIONS, ROW, ITEMS, HELD, ROWS, PARTIAL, APART, GATHERED, and the measure's name.
 //
 // The depth of every sum is part of the declared error (`bound.rs`): PARTIAL terms, then partial sums, then the tree.
 
@@ -14,7 +14,12 @@
 
 // The similarity of a pair, its query's weight included; `sum` went through all dimensions.
 #if defined(GAUSSIAN)
+#if APART
+// The sum began with the end.
+#define TERM(sum, end) native_exp2(sum)
+#else
 #define TERM(sum, end) native_exp2((sum) + (end))
+#endif
 #elif defined(HEURISTIC_L2)
 #define TERM(sum, end) ((end) / (alpha + sqrt(sum)))
 #elif defined(HEURISTIC)
@@ -38,25 +43,28 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // DIMENSIONS columns of coordinates and one of weights, each `stride` long.
     __global const float *columns, uint stride,
     // Of a tile: its first piece, the number of its pieces, where its centroids begin in the columns if they follow
-    // each other (else GATHERED), and their number.
-    __global const uint4 *tiles,
-    // Of a piece: where its centroids begin in the columns, where in the tile, and their number.
-    __global const uint4 *pieces, uint pieces_count,
+    // each other (else GATHERED), and their number. Those from `tiles_first` on are this launch's.
+    __global const uint4 *tiles, uint tiles_first,
+    // Of a piece: where its centroids begin in the columns, where in the tile, and their number. `pieces_count` of
+    // them, from `pieces_first` on, are this launch's.
+    __global const uint4 *pieces, uint pieces_first, uint pieces_count,
     // The rows of all queries one after the other, ROW numbers each: coordinates, then the end.
     __global const float *rows,
     // Where a query's rows begin; one more than there are queries.
-    __global const uint *row_offsets, uint queries_count,
-    // What is taken from a candidate's coordinates, by query, before they are scaled.
-    __global const float *centres, float scale, float alpha,
-    // By query, then by piece.
-    __global float *sums) {
+    __global const uint *row_offsets, uint queries_first, uint queries_count,
+    // What is taken from a candidate's coordinates, by query, before they are multiplied by the factor.
+    __global const float *centres, float factor, float alpha,
+    // From `sums_first` on: by query, then by piece.
+    __global float *sums, uint sums_first) {
     __local float4 passing[ROWS * ROW / 4];
     __local float shelf[TILE];
     __local float folded[ITEMS];
 
     const uint item = get_local_id(0);
-    const uint query = get_group_id(0) % queries_count;
-    const uint4 tile = tiles[get_group_id(0) / queries_count];
+    // The groups of one tile follow each other, so that its columns are read from a cache for all queries but one.
+    const uint query_idx = get_group_id(0) % queries_count;
+    const uint query = queries_first + query_idx;
+    const uint4 tile = tiles[tiles_first + get_group_id(0) / queries_count];
 
     float held[HELD][DIMENSIONS];
     float starts[HELD];
@@ -89,7 +97,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         for (uint d = 0; d < DIMENSIONS; ++d) {
             const float x = columns[d * stride + centroid];
 #if defined(GAUSSIAN)
-            held[h][d] = (x - centres[query * DIMENSIONS + d]) * scale;
+            held[h][d] = (x - centres[query * DIMENSIONS + d]) * factor;
             starts[h] -= held[h][d] * held[h][d];
 #else
             held[h][d] = x;
@@ -136,7 +144,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                 }
 #pragma unroll
                 for (uint h = 0; h < HELD; ++h) {
+#if APART
+                    float sum = numbers[DIMENSIONS];
+#else
                     float sum = starts[h];
+#endif
 #pragma unroll
                     for (uint d = 0; d < DIMENSIONS; ++d) {
                         sum = STEP(numbers[d], held[h][d], sum);
@@ -153,6 +165,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
 
 #pragma unroll
     for (uint h = 0; h < HELD; ++h) {
+#if APART
+        totals[h] *= native_exp2(starts[h]);
+#endif
         shelf[h * ITEMS + item] = totals[h] * weights[h];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -170,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane == 0 && mine < tile.y) {
             __local const float *s = folded + item;
-            sums[query * pieces_count + tile.x + mine] =
+            sums[sums_first + query_idx * pieces_count + tile.x - pieces_first + mine] =
                 ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
         }
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -6,6 +6,7 @@
 mod bench;
 mod boxes;
 mod check;
+mod devices;
 mod evaluate;
 mod explain;
 mod export;
@@ -59,6 +60,7 @@ enum Subcommands {
     Schema(schema::Arguments),
     Top(top::Arguments),
     Topology(topology::Arguments),
+    Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Bench(bench::Arguments),
 }
@@ -79,6 +81,7 @@ impl Subcommands {
             Self::Schema(arguments) => schema::run(catalog, arguments),
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
+            Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }

@@ -15,7 +15,7 @@
 //!
 //! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
 //! `program`, `memory` (buffers), `device`, `staging`, `end_point`, `share` (who takes which block), `pool`, `blocks`,
-//! `survey`, `self_check`, `faults`.
+//! `pick`, `survey`, `self_check`, `faults`.
 
 mod driver;
 mod opencl;
@@ -29,6 +29,7 @@ mod end_point;
 mod share;
 mod pool;
 mod blocks;
+mod pick;
 mod survey;
 mod self_check;
 pub mod faults;
@@ -39,6 +40,6 @@ pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
 pub use self::end_point::{Back, Feed, Number, Value};
 pub use self::error::{DeviceError, NoDevices};
 pub use self::memory::SharedKey;
+pub use self::pick::{Picked, pick};
 pub use self::pool::{DeviceStatistics, Devices, Options};
 pub use self::program::{Argument, KernelSpec, ProgramSource};
-pub use self::survey::{Platform, survey};

@@ -82,6 +82,15 @@ impl Harness {
         let shared: Option<Arc<_>> = spec.share.map(|share| share(&bind)).transpose()?;
         bind.shared = shared.as_ref();
         let operator = (spec.make)(&bind)?;
+        Ok(Self::around(spec, operator, arguments))
+    }
+
+    /// A box of an operator that the test has made itself, with the defaults of its parameters where it has any.
+    pub fn of(spec: &'static OperatorSpec, operator: Box<dyn Operator>) -> Self {
+        Self::around(spec, operator, Arguments::new(BTreeMap::new()))
+    }
+
+    fn around(spec: &'static OperatorSpec, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
         let (inputs, outputs) = (spec.inputs.len(), spec.outputs.len());
         let ports = Ports {
             arguments,
@@ -101,7 +110,7 @@ impl Harness {
             problems: Vec::new(),
             detached: Vec::new(),
         };
-        Ok(Self { spec, operator, ports, done: false, firings: 0 })
+        Self { spec, operator, ports, done: false, firings: 0 }
     }
 
     /// Envelopes that each output holds before it has no room.

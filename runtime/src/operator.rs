@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::descriptor::Descriptor;
 use crate::envelope::Envelope;
 use crate::inside::Inside;
-use crate::parameter::{Arguments, Parameter, Value};
+use crate::parameter::{Arguments, DeviceChoice, Parameter, Value};
 
 /// The serial code in a box.
 pub trait Operator: Send {
@@ -675,6 +675,11 @@ impl Bind<'_> {
     /// Text.
     pub fn text(&self, name: &str) -> &str {
         self.get_text(name).unwrap_or_else(|| self.wrong(name, "text"))
+    }
+
+    /// Where to compute.
+    pub fn device(&self, name: &str) -> DeviceChoice {
+        self.text(name).parse().unwrap_or_else(|_| self.wrong(name, "a device"))
     }
 
     /// A path.

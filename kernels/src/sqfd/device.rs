@@ -12,7 +12,7 @@ use crate::similarity::{Ground, Measure, Similarity};
 pub const TEXT: &str = include_str!("../sqfd.cl");
 
 /// Work items of a group.
-pub const ITEMS: usize = 256;
+const ITEMS: usize = 256;
 
 /// Centroids of one piece at most: [`LANES`] items add them up, and the depth of that is part of the declared error.
 pub const PIECE: usize = 128;
@@ -27,11 +27,15 @@ const LOCAL_ROWS: usize = 256;
 /// Registers of a work item that may hold coordinates.
 const HELD_NUMBERS_MAX: usize = 64;
 
+/// The largest squared norm of a moved and scaled centroid that may be multiplied in at the end: until then the terms
+/// are too large by a factor of two to the power of it, and their sum must stay a number.
+pub const APART_NORM_MAX: f32 = 100.0;
+
 /// In a tile's description: its centroids do not follow each other.
 pub const GATHERED: u32 = u32::MAX;
 
 const _: () = assert!(PARTIAL.is_multiple_of(ROWS_PER_GROUP) && LOCAL_ROWS.is_multiple_of(PARTIAL));
-const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES) && PIECE <= ITEMS);
+const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES));
 
 /// Additions that a term goes through on a device, against a query of so many centroids: its weight and the tree of its
 /// piece included.
@@ -46,8 +50,12 @@ pub struct Shape {
     dimensions: usize,
     /// Numbers of a query's row, a multiple of four.
     row: usize,
+    /// Work items of a group.
+    items: usize,
     /// Centroids that a work item holds.
     held: usize,
+    /// Whether a candidate's own norm is left out of the exponents and multiplied in at the end.
+    apart: bool,
     measure: &'static [&'static str],
 }
 
@@ -66,7 +74,8 @@ impl Shape {
             (Similarity::Minus, Ground::L2) => &["MINUS_L2"],
             (Similarity::Minus, _) => &["MINUS"],
         };
-        Self { dimensions, row: (dimensions + 1).next_multiple_of(4), held, measure }
+        let row = (dimensions + 1).next_multiple_of(4);
+        Self { dimensions, row, items: ITEMS, held, apart: false, measure }
     }
 
     /// The constants that the text is compiled with.
@@ -74,10 +83,11 @@ impl Shape {
         let numbers = [
             ("DIMENSIONS", self.dimensions),
             ("ROW", self.row),
-            ("ITEMS", ITEMS),
+            ("ITEMS", self.items),
             ("HELD", self.held),
             ("ROWS", LOCAL_ROWS),
             ("PARTIAL", PARTIAL),
+            ("APART", usize::from(self.apart)),
         ];
         let numbers = numbers.map(|(name, value)| (name, value.to_string()));
         let named = self.measure.iter().map(|name| (*name, "1".to_owned()));
@@ -96,7 +106,32 @@ impl Shape {
 
     /// Centroids of a tile at most.
     pub fn tile(&self) -> usize {
-        ITEMS * self.held
+        self.items * self.held
+    }
+
+    /// Work items of a group.
+    pub fn items(&self) -> usize {
+        self.items
+    }
+
+    /// The same with another split of the work: for measuring.
+    ///
+    /// # Panics
+    /// When a group could not add up its pieces.
+    #[must_use]
+    pub fn split(self, items: usize, held: usize) -> Self {
+        assert!(
+            items.is_multiple_of(LANES) && held > 0 && items * held >= PIECE,
+            "a group that holds a piece"
+        );
+        Self { items, held, ..self }
+    }
+
+    /// The same for candidates no farther than [`APART_NORM_MAX`] from every query's centre, if `apart`: a candidate's
+    /// norm is then not added to each exponent, but multiplied in once.
+    #[must_use]
+    pub fn apart(self, apart: bool) -> Self {
+        Self { apart: apart && self.measure == ["GAUSSIAN"], ..self }
     }
 }
 

@@ -16,6 +16,7 @@ use super::driver::{
 use super::error::NoDevices;
 use super::opencl::OpenCl;
 use super::pool::{Devices, Options};
+use super::survey::find;
 
 /// What a driver answers to a call that was chosen to fail: CL_OUT_OF_RESOURCES, which may mean anything.
 const INJECTED: i32 = -5;
@@ -30,7 +31,7 @@ const MADE_UP: usize = usize::MAX - 64;
 /// # Panics
 /// When there is none and it is required.
 pub fn has_device(test: &str) -> bool {
-    let Err(reason) = super::survey() else { return true };
+    let Err(reason) = find(&OpenCl) else { return true };
     let required = std::env::var_os("BOXWORK_REQUIRE_OPENCL").is_some_and(|value| value == "1");
     assert!(!required, "{test} needs an OpenCL device: {reason}");
     // Past the test harness, which keeps what a test that passes prints.

@@ -111,6 +111,8 @@ pub struct Devices {
     threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
+static OF_PROCESS: OnceLock<Result<Arc<Devices>, NoDevices>> = OnceLock::new();
+
 impl Devices {
     /// All devices of all drivers.
     ///
@@ -125,8 +127,13 @@ impl Devices {
     /// # Errors
     /// As [`Devices::open`].
     pub fn of_process() -> Result<Arc<Self>, NoDevices> {
-        static DEVICES: OnceLock<Result<Arc<Devices>, NoDevices>> = OnceLock::new();
-        DEVICES.get_or_init(|| Self::open(Options::default())).clone()
+        OF_PROCESS.get_or_init(|| Self::open(Options::default())).clone()
+    }
+
+    /// As [`Devices::take_warnings`], of the process's devices; opens none.
+    pub fn warnings_of_process() -> Vec<String> {
+        let opened = OF_PROCESS.get().and_then(|opened| opened.as_ref().ok());
+        opened.map(|devices| devices.take_warnings()).unwrap_or_default()
     }
 
     pub(super) fn open_on(driver: Arc<dyn Driver>, options: Options) -> Result<Arc<Self>, NoDevices> {

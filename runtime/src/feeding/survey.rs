@@ -1,41 +1,8 @@
-//! What devices there are, for people: found without opening any.
+//! What devices there are.
 
-use std::sync::Arc;
-
-use super::driver::{DeviceInfo, Driver, DriverError, Handle, PlatformInfo};
+use super::driver::{Driver, Handle, PlatformInfo};
 use super::error::NoDevices;
-use super::opencl::{NO_DEVICE, NO_DRIVER, NO_LOADER, OpenCl};
-
-/// A driver and its devices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Platform {
-    /// What it tells of itself.
-    pub info: PlatformInfo,
-    /// What it tells of each device, in the order of their numbers.
-    pub devices: Vec<Result<DeviceInfo, DriverError>>,
-}
-
-/// All drivers and their devices.
-///
-/// # Errors
-/// When there is none, with the reason.
-pub fn survey() -> Result<Vec<Platform>, NoDevices> {
-    let driver: Arc<dyn Driver> = Arc::new(OpenCl);
-    let mut platforms: Vec<Platform> = Vec::new();
-    let mut last = None;
-    for (info, handle) in find(&*driver)? {
-        let device = driver.device_info(handle);
-        // Devices of one platform follow each other.
-        if last.as_ref() != Some(&info) {
-            platforms.push(Platform { info: info.clone(), devices: Vec::new() });
-            last = Some(info);
-        }
-        if let Some(platform) = platforms.last_mut() {
-            platform.devices.push(device);
-        }
-    }
-    Ok(platforms)
-}
+use super::opencl::{NO_DEVICE, NO_DRIVER, NO_LOADER};
 
 /// All devices, each with its platform. A platform that fails is passed over as long as another one works.
 pub(super) fn find(driver: &dyn Driver) -> Result<Vec<(PlatformInfo, Handle)>, NoDevices> {
