@@ -3,8 +3,8 @@
 //! A box makes a [`Block`] and submits it ([`Blocks`]). A *feeding thread* takes it from the queue of the [`Devices`],
 //! gathers its data into staging memory, enqueues transfers, kernels and the read-back on the command queue of an *end
 //! point*, and goes on with the next: two blocks are in flight per end point, so that the gather of one, the transfer
-//! of another and the kernel of a third overlap. A driver's callback tells the thread that a block has come back; it
-//! then scatters the results, and the box is planned again. No worker waits for a device, and no feeding thread polls.
+//! of another and the kernel of a third overlap. A driver's callback (or a look now and then, as some are late) tells the thread
+//! that a block has come back; it then scatters the results, and the box is planned again. No worker waits for a device.
 //!
 //! Invariants:
 //! - memory of the host that a command reads or writes belongs to a lane of an end point, and is neither freed nor used

@@ -370,3 +370,66 @@ fn what_is_outside_is_no_stall_and_keeps_a_cancelled_request() {
     }
     assert_eq!(basket(&prepared).got.lock().unwrap().len(), 50);
 }
+
+/// Computes as a feeding thread would, until the test lets it end.
+struct Feigned {
+    begun: bool,
+}
+
+impl Operator for Feigned {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(Flow::Done);
+        }
+        let outside = cx.outside();
+        FEIGNED.lock().unwrap().push(outside);
+        Ok(Flow::Wait)
+    }
+}
+
+static FEIGNED: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
+
+static FEIGN: OperatorSpec = OperatorSpec {
+    outputs: &[Output::new("out", numbers, "nothing")],
+    ..OperatorSpec::new("feign", "computes elsewhere", Kind::Stateful, |_| {
+        Ok(Box::new(Feigned { begun: false }))
+    })
+};
+
+#[test]
+fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
+    let runtime = Runtime::start(Config::flat(3)).unwrap();
+    let feigning = Graph::new()
+        .add("f", "feign", &[])
+        .add("c", "collect", &[])
+        .chain("f -> c")
+        .prepare_with(&catalog().with(&FEIGN));
+    let busy = Graph::new()
+        .add("s", "source", &[("count", int(300))])
+        .add("a", "add", &[("copies", int(3)), ("spin_us", int(20))])
+        .add("c", "collect", &[])
+        .chain("s -> a -> c");
+    for _ in 0..10 {
+        let request = runtime.submit(&feigning, &Submission::default()).unwrap();
+        while FEIGNED.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let outside = FEIGNED.lock().unwrap().pop().unwrap();
+        // The slot of the firing that has just begun this may not rest yet; the others do, or come at once.
+        while runtime.statistics().slots.iter().map(|slot| slot.parks).sum::<u64>() < 1 {
+            std::thread::yield_now();
+        }
+        let withheld = [outside.computing(), outside.computing()];
+        assert!(withheld.iter().all(Option::is_some));
+        assert!(outside.computing().is_none(), "no slot would be left for tasks");
+        let (outcome, basket) = busy.run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(basket.got.lock().unwrap().len(), 300);
+        drop(withheld);
+        // A wish that is taken back before a slot has come to it.
+        drop(outside.computing());
+        assert!(busy.run_on(&runtime).0.result.is_ok());
+        drop(outside);
+        wait(&request).result.unwrap();
+    }
+}

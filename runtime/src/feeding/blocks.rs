@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::end_point::{Back, Feed};
 use super::error::DeviceError;
 use super::pool::{Devices, Work};
-use crate::operator::Outside;
+use crate::operator::{Computing, Outside};
 
 /// A piece of work for a device. Its methods run on feeding threads.
 pub trait Block: Send + 'static {
@@ -99,6 +99,10 @@ impl<B: Block> Work for Handed<B> {
 
     fn collect(&mut self, back: &Back<'_>) {
         self.block.collect(back);
+    }
+
+    fn computing(&self) -> Option<Computing> {
+        self.outside.computing()
     }
 
     fn end(self: Box<Self>, result: Result<(), DeviceError>) {

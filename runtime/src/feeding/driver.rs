@@ -178,6 +178,8 @@ pub(crate) trait Driver: Send + Sync {
     fn finish(&self, queue: Handle) -> Called<()>;
     /// Asks for a call when a command has ended, from a thread of the driver. Not called where this fails.
     fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()>;
+    /// Whether a command has ended, and with what: nothing while it has not.
+    fn status(&self, event: Handle) -> Called<Option<i32>>;
     /// When a command began and ended, in the device's nanoseconds.
     fn times(&self, event: Handle) -> Called<(u64, u64)>;
     fn release(&self, kind: Kind, handle: Handle) -> Called<()>;

@@ -111,6 +111,13 @@ impl EndPoint {
         Ok(())
     }
 
+    /// Whether the last command of a lane has ended, and with what.
+    pub(super) fn status(&self, lane: usize) -> Option<i32> {
+        let last = self.lanes[lane].last?;
+        // A driver that cannot say has been asked for a call.
+        self.device.driver().status(last).ok().flatten()
+    }
+
     /// Hands the results of a block to `f`; `status` is what the driver said of its last command.
     pub(super) fn collect<R>(
         &mut self,

@@ -267,6 +267,11 @@ impl Driver for Faulty {
         self.driver.on_complete(event, f)
     }
 
+    fn status(&self, event: Handle) -> Called<Option<i32>> {
+        self.call("clGetEventInfo")?;
+        self.driver.status(event)
+    }
+
     fn times(&self, event: Handle) -> Called<(u64, u64)> {
         self.call("clGetEventProfilingInfo")?;
         self.driver.times(event)

@@ -311,6 +311,13 @@ impl Driver for OpenCl {
         named("clSetEventCallback", asked)
     }
 
+    fn status(&self, event: Handle) -> Called<Option<i32>> {
+        let found = events::get_event_data(pointer(event).cast(), events::CL_EVENT_COMMAND_EXECUTION_STATUS);
+        let status = named("clGetEventInfo", found)?;
+        let status = status.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+        Ok((status <= events::CL_COMPLETE).then_some(status))
+    }
+
     fn times(&self, event: Handle) -> Called<(u64, u64)> {
         let ask = |what| {
             let found = events::get_event_profiling_data(pointer(event).cast(), what);

@@ -1,7 +1,8 @@
 //! The feeding pool: the queue of blocks, and the threads that feed end points from it.
 //!
 //! A feeding thread sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's commands
-//! have ended; such a call only notes that down and wakes it. Invariants: a block that was submitted ends exactly once;
+//! have ended; such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's tells every
+//! 20 ms), so a thread that has blocks in flight also looks for itself, soon at first and then ever later. Invariants: a block that was submitted ends exactly once;
 //! it never waits for a device that will not come to it, as whoever retires a device looks at all that wait.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -21,6 +22,7 @@ use super::opencl::OpenCl;
 use super::program::cache_folder;
 use super::share::{Rate, takes};
 use super::survey::find;
+use crate::operator::Computing;
 use crate::prepare::panic_message;
 
 /// How devices are used.
@@ -42,12 +44,21 @@ impl Default for Options {
     }
 }
 
+/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a tenth
+/// of a millisecond or more, and a look a microsecond.
+const LOOK_PAUSE_MIN: Duration = Duration::from_micros(50);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(2);
+
 /// A block, whatever its type.
 pub(super) trait Work: Send {
     fn size(&self) -> u64;
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
     fn collect(&mut self, back: &Back<'_>);
     fn end(self: Box<Self>, result: Result<(), DeviceError>);
+    /// While what it gives lives, the scheduler leaves a core to the feeding thread.
+    fn computing(&self) -> Option<Computing> {
+        None
+    }
 }
 
 /// A block and where it may go.
@@ -79,8 +90,8 @@ pub struct DeviceStatistics {
 
 struct State {
     waiting: VecDeque<Parcel>,
-    /// By feeding thread: lanes whose commands have ended, with the driver's word.
-    ended: Vec<Vec<(Place, i32)>>,
+    /// By feeding thread: lanes whose commands have ended, the number of the flight, and the driver's word.
+    ended: Vec<Vec<(Place, u64, i32)>>,
     /// By device.
     statistics: Vec<DeviceStatistics>,
     rates: Vec<Rate>,
@@ -326,6 +337,8 @@ impl Hall {
 
 /// A block in flight.
 struct Flight {
+    /// Counted by its feeding thread.
+    number: u64,
     parcel: Parcel,
     begun: Instant,
 }
@@ -344,13 +357,22 @@ struct Feeder {
     number: usize,
     end_points: Vec<EndPoint>,
     flights: HashMap<Place, Flight>,
+    flights_count: u64,
     /// When the last block came back: blocks overlap, and each counts from there.
     last_back: Option<Instant>,
 }
 
 impl Feeder {
     fn new(hall: Arc<Hall>, device: Arc<Device>, number: usize) -> Self {
-        Self { hall, device, number, end_points: Vec::new(), flights: HashMap::new(), last_back: None }
+        Self {
+            hall,
+            device,
+            number,
+            end_points: Vec::new(),
+            flights: HashMap::new(),
+            flights_count: 0,
+            last_back: None,
+        }
     }
 
     fn run(mut self, end_points: usize) {
@@ -379,9 +401,13 @@ impl Feeder {
     fn next(&self) -> Next {
         let desk = &*self.hall.desk;
         let mut state = desk.state.lock();
+        let mut pause = LOOK_PAUSE_MIN;
         loop {
-            if let Some((place, status)) = state.ended[self.number].pop() {
-                return Next::Collect(place, status);
+            while let Some((place, flight, status)) = state.ended[self.number].pop() {
+                // It may have been seen before it was told.
+                if self.flights.get(&place).is_some_and(|found| found.number == flight) {
+                    return Next::Collect(place, status);
+                }
             }
             if state.closing && self.flights.is_empty() && state.waiting.is_empty() {
                 return Next::End;
@@ -394,8 +420,20 @@ impl Feeder {
             {
                 return Next::Feed(parcel, place);
             }
-            desk.changed.wait(&mut state);
+            if self.flights.is_empty() {
+                desk.changed.wait(&mut state);
+            } else if desk.changed.wait_for(&mut state, pause).timed_out() {
+                pause = (pause * 2).min(LOOK_PAUSE_MAX);
+                if let Some((place, status)) = self.look() {
+                    return Next::Collect(place, status);
+                }
+            }
         }
+    }
+
+    /// A lane whose commands have ended, though the driver has not told yet.
+    fn look(&self) -> Option<(Place, i32)> {
+        self.flights.keys().find_map(|place| Some((*place, self.end_points[place.0].status(place.1)?)))
     }
 
     /// The first block that waits for this device, if it should take one.
@@ -416,34 +454,40 @@ impl Feeder {
     fn feed(&mut self, mut parcel: Parcel, place: Place) {
         let begun = Instant::now();
         let (desk, number) = (Arc::clone(&self.hall.desk), self.number);
+        self.flights_count += 1;
+        let flight = self.flights_count;
         let told = Box::new(move |status| {
-            desk.state.lock().ended[number].push((place, status));
+            desk.state.lock().ended[number].push((place, flight, status));
             desk.changed.notify_all();
         });
+        let computing = parcel.work.computing();
         let work = &mut parcel.work;
         let guarded = |feed: &mut Feed<'_>| {
             catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
         let fed = self.end_points[place.0].feed(place.1, guarded, told);
+        drop(computing);
         let feed_ns = begun.elapsed().as_nanos() as u64;
         self.hall.desk.state.lock().statistics[self.device.idx()].feed_ns += feed_ns;
         match fed {
-            Ok(()) => drop(self.flights.insert(place, Flight { parcel, begun })),
+            Ok(()) => drop(self.flights.insert(place, Flight { number: flight, parcel, begun })),
             Err(error) => self.fail(parcel, error),
         }
     }
 
     fn collect(&mut self, place: Place, status: i32) {
-        let Some(Flight { mut parcel, begun }) = self.flights.remove(&place) else {
+        let Some(Flight { mut parcel, begun, .. }) = self.flights.remove(&place) else {
             unreachable!("a lane's commands ended twice")
         };
+        let computing = parcel.work.computing();
         let work = &mut parcel.work;
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
             catch_unwind(AssertUnwindSafe(|| work.collect(back)))
                 .map(|()| back.kernel_ns())
                 .map_err(|cause| DeviceError::Panicked(panic_message(cause.as_ref())))
         });
+        drop(computing);
         match collected.and_then(|collected| collected) {
             Ok(kernel_ns) => {
                 self.device.succeeded();

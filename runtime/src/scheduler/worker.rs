@@ -11,6 +11,7 @@ use super::sampler::Desk;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::tracing::Blocked;
+use super::withheld::Lender;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
@@ -296,6 +297,7 @@ impl Detacher for Worker {
         // The firing holds a token of its own, so the count cannot have fallen to zero before.
         model.take_tokens(1);
         let (scheduler, model) = (Arc::clone(&self.scheduler), Arc::clone(model));
-        Outside::new(move || scheduler.outside_is_over(model, cell))
+        let lender = Arc::new(Lender(Arc::clone(&scheduler)));
+        Outside::new(move || scheduler.outside_is_over(model, cell)).lent_by(lender)
     }
 }
