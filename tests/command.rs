@@ -133,6 +133,88 @@ fn from_a_folder_of_images_to_the_most_similar_ones() {
 }
 
 #[test]
+fn a_search_by_an_index_finds_what_a_scan_finds() {
+    let folder = with_store();
+    let path = folder.path();
+    ok(path, &["index", "--store", "s.arrow", "--pivots", "5", "--select", "maxmin", "--out", "i.arrow"]);
+    let query = SignatureStore::open(path.join("s.arrow")).expect("a store").name(7).expect("a name");
+    let search = |more: &[&str]| {
+        let given = ["search", "--store", "s.arrow", "--query", &query, "--format", "json"];
+        json(&ok(path, &[&given, more].concat()))
+    };
+    // More than there are: all of them.
+    for k in ["1", "10", "500"] {
+        let scanned = search(&["-k", k]);
+        for strategy in
+            ["best_first", "estimated_range", "two_phase", "fixed_blocks", "adaptive_blocks", "scan"]
+        {
+            assert_eq!(
+                search(&["-k", k, "--pivots", "i.arrow", "--strategy", strategy]),
+                scanned,
+                "{strategy}"
+            );
+        }
+        assert_eq!(search(&["-k", k, "--pivots", "i.arrow", "--bound", "combined"]), scanned);
+    }
+    let near = search(&["--range", "0.4"]);
+    assert!(!near["queries"][0]["results"].as_array().expect("results").is_empty());
+    assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow"]), near);
+    assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow", "--strategy", "scan"]), near);
+
+    // The same index again on any number of workers, in the place of the old one.
+    let first = fs::read(path.join("i.arrow")).expect("an index");
+    let again = ["index", "--store", "s.arrow", "--pivots", "5", "--select", "maxmin", "--out", "i.arrow"];
+    ok(path, &[&again[..], &["--workers", "1"]].concat());
+    assert!(fs::read(path.join("i.arrow")).expect("an index") == first, "the indexes differ");
+
+    ok(path, &["synthesize", "--store", "s.arrow", "--count", "100", "--out", "large.arrow"]);
+    assert_eq!(SignatureStore::open(path.join("large.arrow")).expect("a store").len(), 100);
+}
+
+#[test]
+fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
+    let folder = with_points(POINTS);
+    let path = folder.path();
+    let index = ["index", "--store", "v.arrow", "--pivots", "2", "--alpha", "0.5", "--out", "i.arrow"];
+    ok(path, &index);
+    let search = ["search", "--store", "v.arrow", "--query", "a", "--pivots", "i.arrow"];
+    let refused = |arguments: &[&str], status: i32, words: &[&str]| {
+        let said = fails(path, arguments, status);
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    };
+    refused(&search, 3, &["i.arrow", "alpha 0.5", "alpha 0.2", "make another index"]);
+    let sound = [&search[..], &["--alpha", "0.5"]].concat();
+    ok(path, &sound);
+    refused(&[&sound[..], &["--strategy", "two_phase", "--range", "1"]].concat(), 2, &["give -k"]);
+    refused(&["search", "--store", "v.arrow", "--query", "a", "--bound", "simplex"], 2, &["--pivots"]);
+    refused(&[&sound[..], &["--bound", "cosine"]].concat(), 2, &["cosine", "simplex"]);
+    refused(
+        &["index", "--store", "v.arrow", "--pivots", "9", "--out", "j.arrow"],
+        3,
+        &["9 pivots", "v.arrow", "ask for at most 3"],
+    );
+    refused(&["index", "--store", "v.arrow", "--pivots", "0", "--out", "j.arrow"], 2, &["--pivots"]);
+    for (similarity, ground, instead) in
+        [("gaussian", "l1", "use l2"), ("gaussian", "l2_squared", "use l2"), ("heuristic", "linf", "use l1")]
+    {
+        let unsound = ["--similarity", similarity, "--ground", ground, "--pivots", "2", "--out", "j.arrow"];
+        let words = ["not positive definite", "could lose results", instead];
+        refused(&[&["index", "--store", "v.arrow"], &unsound[..]].concat(), 1, &words);
+    }
+    refused(&["index", "--store", "none.arrow", "--out", "j.arrow"], 3, &["cannot open", "none.arrow"]);
+    refused(&["index", "--store", "i.arrow", "--out", "j.arrow"], 3, &["i.arrow", "no signature store"]);
+    let swapped = ["search", "--store", "v.arrow", "--query", "a", "--pivots", "v.arrow"];
+    refused(&swapped, 3, &["v.arrow", "is no index", "boxwork index"]);
+    assert!(!path.join("j.arrow").exists());
+
+    // The store is changed behind the index.
+    let other = POINTS.replace("[1, 0]", "[1, 0.5]");
+    fs::write(path.join("v.jsonl"), other).expect("the lines are written");
+    ok(path, &["import", "v.jsonl", "--out", "v.arrow"]);
+    refused(&sound, 3, &["i.arrow", "`v.arrow` was changed", "boxwork index --store v.arrow --out i.arrow"]);
+}
+
+#[test]
 fn extraction_is_the_same_on_any_number_of_workers() {
     let folder = with_store();
     let again =

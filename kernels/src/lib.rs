@@ -14,4 +14,6 @@ pub mod similarity;
 
 pub mod sqfd;
 
+pub mod lower_bound;
+
 pub mod quality;

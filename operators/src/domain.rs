@@ -4,6 +4,9 @@
 
 pub mod signature;
 pub mod columns;
+mod arrow_file;
 pub mod signature_store;
 pub mod space;
+pub mod pivot_table;
+pub(crate) mod cost_model;
 pub(crate) mod json_lines;

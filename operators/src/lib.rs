@@ -11,9 +11,18 @@ pub mod extract;
 mod queries;
 pub mod read_query;
 pub mod scan;
+pub mod select_pivots;
+pub mod lower_bounds;
+pub mod prefilter;
+pub mod head;
+pub mod rest;
 pub mod sqfd;
+pub mod sqfd_exact;
+pub mod write_pivots;
 pub mod read_jsonl;
 pub mod write_store;
+mod random;
+pub mod mix_signatures;
 pub mod read_store;
 pub mod write_jsonl;
 pub mod merge;
@@ -43,11 +52,19 @@ pub fn catalog() -> Catalog {
             &extract::EXTRACT,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
+            &mix_signatures::MIX_SIGNATURES,
             &read_store::READ_STORE,
             &write_jsonl::WRITE_JSONL,
             &read_query::READ_QUERY,
             &scan::SCAN,
+            &select_pivots::SELECT_PIVOTS,
+            &lower_bounds::LOWER_BOUNDS,
+            &prefilter::PREFILTER,
+            &head::HEAD,
+            &rest::REST,
             &sqfd::SQFD,
+            &sqfd_exact::SQFD_EXACT,
+            &write_pivots::WRITE_PIVOTS,
             &merge::MERGE,
             &filter_range::FILTER_RANGE,
             &top_k::TOP_K,
@@ -59,6 +76,10 @@ pub fn catalog() -> Catalog {
             &sqfd_pairs::SQFD_PAIRS,
             &evaluate::EVALUATE,
         ],
-        [&domain::signature_store::SIGNATURE_STORE, &domain::space::SQFD_SPACE],
+        [
+            &domain::signature_store::SIGNATURE_STORE,
+            &domain::space::SQFD_SPACE,
+            &domain::pivot_table::PIVOT_TABLE,
+        ],
     )
 }

@@ -3,6 +3,7 @@
 //! Invariants: an envelope holds one range of ids for all queries, query by query, ids ascending; the objects of an
 //! envelope are in memory and checked when it goes out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
@@ -44,15 +45,51 @@ pub static SCAN: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Scan { store: bind.resource("store")?, batch: 0, next: 0, shared: None }))
+    Ok(Box::new(Scan { store: bind.resource("store")?, parts: None, turn: 0, done: 0, shared: None }))
 }
+
+/// The queries and the bounds of the last envelope: the next one has the same, but for its length.
+type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
 
 struct Scan {
     store: Arc<SignatureStore>,
-    batch: usize,
+    /// What is left of each node's batches, or of all; known from the first firing on.
+    parts: Option<Vec<Part>>,
+    /// The part that comes next.
+    turn: usize,
+    /// Objects that went out.
+    done: u64,
+    shared: SharedColumns,
+}
+
+/// Batches of a store that lie on one node.
+struct Part {
+    node: Option<usize>,
+    batches: Range<usize>,
+    /// The next object.
     next: u64,
-    /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
-    shared: Option<(u64, ArrayRef, ArrayRef)>,
+}
+
+impl Part {
+    fn new(store: &SignatureStore, node: Option<usize>, batches: Range<usize>) -> Self {
+        Self { node, next: store.ids(batches.start).start, batches }
+    }
+
+    /// The parts of a store on a machine of so many nodes: one for all where the store lies on others, or on none.
+    fn all(store: &SignatureStore, nodes: usize) -> Vec<Self> {
+        if nodes == 1 || store.nodes() != nodes {
+            return vec![Self::new(store, None, 0..store.batches())];
+        }
+        let mut parts: Vec<Self> = Vec::with_capacity(nodes);
+        for batch in 0..store.batches() {
+            let node = store.node(batch);
+            match parts.last_mut() {
+                Some(part) if part.node == node => part.batches.end = batch + 1,
+                _ => parts.push(Self::new(store, node, batch..batch + 1)),
+            }
+        }
+        parts
+    }
 }
 
 impl Operator for Scan {
@@ -65,21 +102,32 @@ impl Operator for Scan {
             return Ok(Flow::Done);
         }
         let ids_per_envelope = (ENVELOPE_ROWS / queries.len() as u64).max(1);
+        let parts = self.parts.get_or_insert_with(|| Part::all(&self.store, cx.nodes()));
         while cx.has_room("candidates") {
-            if self.batch == self.store.batches() || cx.is_cancelled() {
-                return Ok(Flow::Done);
-            }
-            if !self.store.is_checked(self.batch) {
-                let (store, first) = (&self.store, self.store.ids(self.batch).start);
+            // One envelope of each part, so that every node has work from the beginning to the end.
+            let count = parts.len();
+            let mut in_turn = (0..count).map(|nth| (self.turn + nth) % count);
+            let left = in_turn.find(|nth| !parts[*nth].batches.is_empty());
+            let Some(nth) = left.filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
+            let part = &mut parts[nth];
+            let batch = part.batches.start;
+            if !self.store.is_checked(batch) {
+                let (store, first) = (&self.store, part.next);
                 cx.detached("disk", || store.bring_in([first]))??;
             }
-            let end = self.store.ids(self.batch).end;
-            let upto = end.min(self.next + ids_per_envelope);
-            let envelope = self.envelope(&queries, upto)?;
-            self.next = upto;
-            self.batch += usize::from(upto == end);
-            cx.progress(self.next, self.store.len());
-            if cx.push("candidates", envelope)? == Pushed::Closed {
+            let end = self.store.ids(batch).end;
+            let upto = end.min(part.next + ids_per_envelope);
+            let envelope = candidates(&mut self.shared, &queries, part.next..upto)?;
+            self.done += upto - part.next;
+            part.next = upto;
+            part.batches.start += usize::from(upto == end);
+            self.turn = nth + 1;
+            cx.progress(self.done, self.store.len());
+            let pushed = match part.node {
+                Some(node) => cx.push_near("candidates", envelope, node)?,
+                None => cx.push("candidates", envelope)?,
+            };
+            if pushed == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }
@@ -87,28 +135,21 @@ impl Operator for Scan {
     }
 }
 
-impl Scan {
-    /// The objects up to `upto` for all queries.
-    fn envelope(&mut self, queries: &[u32], upto: u64) -> Result<Envelope, BoxError> {
-        let ids = self.next..upto;
-        let count = upto - self.next;
-        let (numbers, bounds) = match &self.shared {
-            Some((length, numbers, bounds)) if *length == count => (Arc::clone(numbers), Arc::clone(bounds)),
-            _ => {
-                let repeated = queries.iter().flat_map(|query| ids.clone().map(|_| *query));
-                let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(repeated));
-                let bounds: ArrayRef = Arc::new(Float64Array::from(vec![0.0; numbers.len()]));
-                self.shared = Some((count, Arc::clone(&numbers), Arc::clone(&bounds)));
-                (numbers, bounds)
-            }
-        };
-        let rows: UInt64Array = queries.iter().flat_map(|_| ids.clone()).collect::<Vec<u64>>().into();
-        Ok(Envelope::from_columns([
-            ("query", numbers),
-            ("id", Arc::new(rows) as ArrayRef),
-            ("lower", bounds),
-        ])?)
-    }
+/// Objects for all queries.
+fn candidates(shared: &mut SharedColumns, queries: &[u32], ids: Range<u64>) -> Result<Envelope, BoxError> {
+    let count = ids.end - ids.start;
+    let (numbers, bounds) = match shared {
+        Some((length, numbers, bounds)) if *length == count => (Arc::clone(numbers), Arc::clone(bounds)),
+        _ => {
+            let repeated = queries.iter().flat_map(|query| ids.clone().map(|_| *query));
+            let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(repeated));
+            let bounds: ArrayRef = Arc::new(Float64Array::from(vec![0.0; numbers.len()]));
+            *shared = Some((count, Arc::clone(&numbers), Arc::clone(&bounds)));
+            (numbers, bounds)
+        }
+    };
+    let rows: UInt64Array = queries.iter().flat_map(|_| ids.clone()).collect::<Vec<u64>>().into();
+    Ok(Envelope::from_columns([("query", numbers), ("id", Arc::new(rows) as ArrayRef), ("lower", bounds)])?)
 }
 
 #[cfg(test)]
@@ -116,30 +157,49 @@ mod tests {
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::operator::Resource;
     use boxwork_runtime::parameter::Value;
+    use boxwork_runtime::topology::Topology;
 
     use super::*;
     use crate::testing;
 
     fn check(objects: usize, queries: &[(&str, u64)], envelopes_expected: usize) {
         let folder = tempfile::tempdir().unwrap();
-        let store: Resource = testing::store(folder.path(), objects);
+        check_on(testing::store(folder.path(), objects), 1, queries, envelopes_expected);
+    }
+
+    /// Gives the nodes that the envelopes' objects are on.
+    fn check_on(
+        store: Arc<SignatureStore>,
+        nodes: usize,
+        queries: &[(&str, u64)],
+        envelopes_expected: usize,
+    ) -> Vec<Option<usize>> {
+        let objects = store.len() as usize;
+        let of_batch: Vec<_> =
+            (0..store.batches()).map(|batch| (store.ids(batch), store.node(batch))).collect();
+        let store: Resource = store;
         let mut harness =
             Harness::with_resources(&SCAN, [("store", Value::Text("s".into()))], [("s", store)]).unwrap();
         harness.room(2);
+        harness.nodes(nodes);
         harness.give("queries", testing::queries(queries));
         let mut found = Vec::new();
-        let mut envelopes = 0;
+        let mut nears = Vec::new();
         while !harness.is_done() {
             harness.run().unwrap();
-            for envelope in harness.taken("candidates") {
-                envelopes += 1;
+            for (envelope, near) in harness.taken_near("candidates") {
+                nears.push(near);
+                if let Some(node) = near {
+                    let first = envelope.u64s("id").unwrap()[0];
+                    assert!(of_batch.iter().any(|(ids, of)| ids.contains(&first) && *of == Some(node)));
+                }
                 assert!(envelope.rows() <= ENVELOPE_ROWS as usize);
                 assert!(envelope.f64s("lower").unwrap().iter().all(|lower| *lower == 0.0));
                 let (queries, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
                 found.extend(queries.iter().copied().zip(ids.iter().copied()));
             }
         }
-        assert_eq!(envelopes, envelopes_expected);
+        assert_eq!(nears.len(), envelopes_expected);
         found.sort_unstable();
         let expected: Vec<(u32, u64)> = (0..queries.len() as u32)
             .flat_map(|query| (0..objects as u64).map(move |id| (query, id)))
@@ -149,6 +209,26 @@ mod tests {
             assert_eq!(harness.progress(), (objects as u64, objects as u64));
             assert_eq!(harness.detached(), vec!["disk"; objects.div_ceil(4096)]);
         }
+        nears
+    }
+
+    #[test]
+    fn parts_of_a_copied_store_go_to_their_nodes_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let copied = |machine| {
+            let store = Arc::into_inner(testing::store(folder.path(), 9000)).unwrap();
+            Arc::new(store.copied_to(Topology::synthetic(machine).unwrap()))
+        };
+        // Three batches, of 4, 4 and 1 envelopes.
+        let nears = check_on(copied("numa:3 core:1"), 3, &[("a", 1)], 9);
+        let on = |node: usize| Some(node);
+        assert_eq!(nears, [on(0), on(1), on(2), on(0), on(1), on(0), on(1), on(0), on(1)]);
+        // Copied for another machine than the one that runs, or for one node: in order, and near nothing.
+        for (machine, nodes) in [("numa:3 core:1", 2), ("numa:1 core:2", 1), ("numa:2 core:1", 1)] {
+            assert_eq!(check_on(copied(machine), nodes, &[("a", 1)], 9), [None; 9]);
+        }
+        // More nodes than batches: some have nothing.
+        assert_eq!(check_on(copied("numa:4 core:1"), 4, &[("a", 1)], 9).len(), 9);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array}
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_runtime::envelope::Envelope;
 
+use crate::domain::pivot_table::{IndexError, PivotTable, PivotTableWriter};
 use crate::domain::signature::{SignatureBuilder, SignatureColumns};
 use crate::domain::signature_store::{SignatureStore, StoreInfo, StoreWriter};
 use crate::domain::space::SqfdSpace;
@@ -106,4 +107,27 @@ pub(crate) fn distance_rows(envelopes: &[Envelope]) -> Vec<(u32, u64, f64)> {
 pub(crate) fn space(store: Arc<SignatureStore>) -> Arc<SqfdSpace> {
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap();
     Arc::new(SqfdSpace::new(store, measure))
+}
+
+/// Writes the index of a space by these of its objects, with no box.
+pub(crate) fn write_index(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
+    let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+    let all: Result<Vec<f64>, _> = pivots
+        .iter()
+        .flat_map(|a| pivots.iter().map(move |b| (*a, *b)))
+        .map(|(a, b)| between(a, b))
+        .collect();
+    let mut writer = PivotTableWriter::create(path, Arc::clone(space), pivots, &all?)?;
+    for id in 0..space.store().len() {
+        let distances: Result<Vec<f64>, _> = pivots.iter().map(|pivot| between(*pivot, id)).collect();
+        writer.push(&distances?)?;
+    }
+    writer.finish().map(drop)
+}
+
+/// The same, read back.
+pub(crate) fn pivot_table(space: &Arc<SqfdSpace>, pivots: &[u64], folder: &Path) -> Arc<PivotTable> {
+    let path = folder.join("test.pivots.arrow");
+    write_index(space, pivots, &path).unwrap();
+    Arc::new(PivotTable::open(&path, Arc::clone(space)).unwrap())
 }

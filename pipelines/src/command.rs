@@ -13,10 +13,12 @@ mod export;
 mod extract;
 mod graph;
 mod import;
+mod index;
 mod run;
 mod sample_images;
 mod schema;
 mod search;
+mod synthesize;
 mod top;
 mod topology;
 
@@ -50,6 +52,7 @@ enum Subcommands {
     Extract(extract::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
+    Index(index::Arguments),
     Search(search::Arguments),
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
@@ -62,6 +65,7 @@ enum Subcommands {
     Topology(topology::Arguments),
     Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
+    Synthesize(synthesize::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -71,6 +75,7 @@ impl Subcommands {
             Self::Extract(arguments) => extract::run(catalog, arguments),
             Self::Import(arguments) => import::run(catalog, arguments),
             Self::Export(arguments) => export::run(catalog, arguments),
+            Self::Index(arguments) => index::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
@@ -83,6 +88,7 @@ impl Subcommands {
             Self::Topology(arguments) => topology::run(arguments),
             Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
+            Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }

@@ -23,12 +23,39 @@ macro_rules! shipped {
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
+shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
+shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
+shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
+shipped!(ADAPTIVE_BLOCKS, "adaptive_blocks.yaml", "The k nearest objects by an index, in growing blocks.");
+shipped!(
+    ESTIMATED_RANGE,
+    "estimated_range.yaml",
+    "The k nearest objects by an index, within an estimated range."
+);
+shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
+shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 6] = [EXTRACT, IMPORT, EXPORT, SEARCH, RANGE, EVALUATE];
+pub const ALL: [Shipped; 14] = [
+    EXTRACT,
+    IMPORT,
+    EXPORT,
+    SYNTHESIZE,
+    SEARCH,
+    RANGE,
+    INDEX,
+    BEST_FIRST,
+    FIXED_BLOCKS,
+    ADAPTIVE_BLOCKS,
+    ESTIMATED_RANGE,
+    TWO_PHASE,
+    INDEXED_RANGE,
+    EVALUATE,
+];
 
 impl Shipped {
     /// Reads it.

@@ -33,9 +33,11 @@ struct Ports {
     ended: Vec<bool>,
     closed_inputs: Vec<bool>,
     sides: Vec<Vec<Envelope>>,
-    outputs: Vec<VecDeque<Envelope>>,
+    /// With the node that each envelope's data are on, where its push said one.
+    outputs: Vec<VecDeque<(Envelope, Option<usize>)>>,
     closed_outputs: Vec<bool>,
     room: usize,
+    nodes: usize,
     hints_read: Vec<BTreeMap<u32, f64>>,
     hints_written: Vec<BTreeMap<u32, f64>>,
     cancelled: bool,
@@ -102,6 +104,7 @@ impl Harness {
             outputs: vec![VecDeque::new(); outputs],
             closed_outputs: vec![false; outputs],
             room: usize::MAX,
+            nodes: 1,
             hints_read: vec![BTreeMap::new(); spec.hints_read.len()],
             hints_written: vec![BTreeMap::new(); spec.hints_written.len()],
             cancelled: false,
@@ -116,6 +119,11 @@ impl Harness {
     /// Envelopes that each output holds before it has no room.
     pub fn room(&mut self, envelopes: usize) {
         self.ports.room = envelopes;
+    }
+
+    /// Lets the box see a machine of so many nodes, of which it runs on the first.
+    pub fn nodes(&mut self, nodes: usize) {
+        self.ports.nodes = nodes;
     }
 
     /// Puts an envelope on an input.
@@ -226,6 +234,14 @@ impl Harness {
     /// # Panics
     /// When there is no such output.
     pub fn taken(&mut self, output: &str) -> Vec<Envelope> {
+        self.taken_near(output).into_iter().map(|(envelope, _)| envelope).collect()
+    }
+
+    /// The same, each with the node that its data are on, where its push said one.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn taken_near(&mut self, output: &str) -> Vec<(Envelope, Option<usize>)> {
         let idx = self.spec.output_idx(output).unwrap_or_else(|| panic!("no output `{output}`"));
         self.ports.outputs[idx].drain(..).collect()
     }
@@ -281,9 +297,9 @@ impl UnderWay {
 impl Ports {
     /// What tells whether a firing did anything.
     fn state(&self) -> (usize, usize, usize) {
-        let waiting = |queues: &[VecDeque<Envelope>]| queues.iter().map(VecDeque::len).sum();
+        let waiting = self.inputs.iter().map(VecDeque::len).sum();
         let closed = self.closed_inputs.iter().filter(|closed| **closed).count();
-        (waiting(&self.inputs), waiting(&self.outputs), closed)
+        (waiting, self.outputs.iter().map(VecDeque::len).sum(), closed)
     }
 }
 
@@ -310,7 +326,7 @@ impl Host for Ports {
         !unwanted && (self.closed_outputs[output] || self.outputs[output].len() < self.room)
     }
 
-    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+    fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
         let port = &self.spec.outputs[output];
         (port.descriptor)(&self.arguments).admits(envelope.schema()).map_err(|reason| {
             BoxError::new(format!("an envelope does not fit the output `{}`: {reason}", port.name))
@@ -324,8 +340,16 @@ impl Host for Ports {
                 port.name
             )));
         }
-        self.outputs[output].push_back(envelope);
+        self.outputs[output].push_back((envelope, near));
         Ok(Pushed::Sent)
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    fn node(&self) -> usize {
+        0
     }
 
     fn is_closed(&self, output: usize) -> bool {

@@ -39,6 +39,7 @@ use crate::request::{
     RequestStatistics, Submission,
 };
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
+use crate::topology::Topology;
 
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
@@ -79,6 +80,9 @@ pub(crate) struct BoxCell {
     /// A permit of the box's blocking class was taken for its next firing.
     pub(crate) permit: AtomicBool,
     planned_ns: Counter,
+    /// The node that its tasks are planned on: that of the data that it was last told of; [`HOMELESS`] for the request's
+    /// home.
+    near: AtomicUsize,
     counters: Counters,
 }
 
@@ -114,6 +118,8 @@ pub(crate) struct Model {
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
     live: AtomicUsize,
+    /// Nodes of the machine.
+    nodes: usize,
     /// The node whose queues hold the request's tasks.
     pub(crate) home: AtomicUsize,
     /// When it was moved there from another one; 0 for never.
@@ -137,13 +143,14 @@ struct Ended {
 }
 
 impl Model {
-    /// Instantiates a prepared plan on a machine of so many slots. It holds the submission's token.
+    /// Instantiates a prepared plan on a machine. It holds the submission's token.
     pub(crate) fn new(
         id: RequestId,
         prepared: Arc<Prepared>,
         submission: &Submission,
-        slots: usize,
+        machine: &Topology,
     ) -> Result<Self, PrepareError> {
+        let (slots, nodes) = (machine.slots_count(), machine.nodes().len());
         let plan = prepared.plan();
         let arguments = prepared.arguments(&submission.values)?;
         let mut copies: Vec<Arc<[usize]>> = Vec::with_capacity(plan.boxes.len());
@@ -171,13 +178,19 @@ impl Model {
                         plan_edge,
                         producers,
                         consumers,
+                        0,
                         bound,
                         bound,
                     )));
                 }
             } else {
                 let envelopes = plan.edge_envelopes(plan_edge, slots);
-                let edge = Edge::new(edges.len(), plan_edge, producers, consumers, envelopes, edge.bytes);
+                // The order of an ordered box is that in which its copies take.
+                let is_free =
+                    plan.boxes[edge.to].spec.kind == Kind::Stateless && consumers.len() > 1 && nodes > 1;
+                let lanes = if is_free { nodes } else { 0 };
+                let edge =
+                    Edge::new(edges.len(), plan_edge, producers, consumers, lanes, envelopes, edge.bytes);
                 edges.push(Arc::new(edge));
             }
         }
@@ -234,6 +247,7 @@ impl Model {
                     reorder,
                     permit: AtomicBool::new(false),
                     planned_ns: Counter::new(0),
+                    near: AtomicUsize::new(HOMELESS),
                     counters: Counters::default(),
                 });
             }
@@ -247,6 +261,7 @@ impl Model {
             reorders,
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
+            nodes,
             home: AtomicUsize::new(HOMELESS),
             moved_ns: Counter::new(0),
             stopping: AtomicBool::new(false),
@@ -260,6 +275,13 @@ impl Model {
 
     pub(crate) fn id(&self) -> RequestId {
         self.id
+    }
+
+    /// The node that a box's tasks are planned on, where that is not the request's home.
+    #[inline]
+    pub(crate) fn near(&self, cell: usize) -> Option<usize> {
+        // As the task was handed to the caller, so was this.
+        Some(self.boxes[cell].near.load(Ordering::Relaxed)).filter(|node| *node != HOMELESS)
     }
 
     /// The name of a box.

@@ -190,8 +190,12 @@ pub trait Host {
     fn side(&self, input: usize) -> &[Envelope];
     /// Whether an output takes one more envelope in this firing.
     fn has_room(&self, output: usize) -> bool;
-    /// Puts an envelope on an output.
-    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError>;
+    /// Puts an envelope on an output; `near` is the node that its data are on, where they are on one.
+    fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError>;
+    /// How many nodes the machine has.
+    fn nodes(&self) -> usize;
+    /// The node that the firing runs on.
+    fn node(&self) -> usize;
     /// Whether every consumer of an output has closed its input.
     fn is_closed(&self, output: usize) -> bool;
     /// The value of a hint that the box reads; may be stale.
@@ -279,7 +283,28 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn push(&mut self, output: &str, envelope: Envelope) -> Result<Pushed, BoxError> {
         let output = self.output(output);
-        self.host.push(output, envelope)
+        self.host.push(output, envelope, None)
+    }
+
+    /// The same for an envelope whose data (of a store, say, which it names objects of) are on one node: a copy of the
+    /// consumer takes it there, where one is free, and elsewhere rather than not at all. A consumer without copies, or
+    /// an ordered one, takes it in turn.
+    ///
+    /// # Errors
+    /// As [`Context::push`].
+    pub fn push_near(&mut self, output: &str, envelope: Envelope, node: usize) -> Result<Pushed, BoxError> {
+        let output = self.output(output);
+        self.host.push(output, envelope, Some(node))
+    }
+
+    /// How many nodes the machine has that the runtime runs on.
+    pub fn nodes(&self) -> usize {
+        self.host.nodes()
+    }
+
+    /// The node that the firing runs on; a call that blocks may bring it to another one.
+    pub fn node(&self) -> usize {
+        self.host.node()
     }
 
     /// Whether every consumer of an output has closed its input.

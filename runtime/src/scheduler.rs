@@ -66,6 +66,9 @@ struct SlotCounters {
 pub(crate) struct Scheduler {
     crew: Crew,
     pin: bool,
+    /// Whether a thread is brought to the core of a slot that it takes over: where all cores have slots, one that computes
+    /// beside another leaves a core idle.
+    brings: bool,
     homes: bool,
     /// Whose turn it is, where requests have no home.
     turn: AtomicUsize,
@@ -104,6 +107,7 @@ impl Scheduler {
         });
         let scheduler = Arc::new(Self {
             pin: config.pin,
+            brings: !config.pin && crew.topology.takes_all_cpus(),
             homes: config.homes,
             turn: AtomicUsize::new(0),
             traced: config.trace,
@@ -216,8 +220,10 @@ impl Scheduler {
             return;
         }
         model.take_tokens(tasks - 1);
-        let mut next = woken.take_first_input();
-        if next.is_none() && after == After::Again(WokenBy::Input) {
+        // What has its data on another node is no next task of this slot.
+        let stays = |cell: usize| self.stays(&model, cell, slot.node);
+        let mut next = woken.take_first_input(stays);
+        if next.is_none() && after == After::Again(WokenBy::Input) && stays(cell) {
             next = Some(cell);
         } else if let After::Again(by) = after {
             self.plan_task(slot, Task { model: Arc::clone(&model), cell }, by, next.is_some());
@@ -241,9 +247,16 @@ impl Scheduler {
         }
     }
 
+    /// Whether a box's tasks may run on a node: its data are on no other one.
+    #[inline]
+    fn stays(&self, model: &Model, cell: usize, node: usize) -> bool {
+        self.queues.len() == 1 || model.near(cell).is_none_or(|near| near == node)
+    }
+
     fn plan_task(&self, slot: &Slot, task: Task, by: WokenBy, busy: bool) {
         match by {
             WokenBy::Room => self.plan_regular(task),
+            WokenBy::Input if !self.stays(&task.model, task.cell, slot.node) => self.plan_regular(task),
             WokenBy::Input => {
                 // The first one wakes nobody: the owner takes it next.
                 let known = busy || !slot.deque.is_empty();
@@ -266,9 +279,10 @@ impl Scheduler {
         }
     }
 
-    /// Plans a task on its request's home node.
+    /// Plans a task where its data are, else on its request's home node.
     fn plan_regular(&self, task: Task) {
-        let home = match task.model.home.load(Ordering::Relaxed) {
+        let place = task.model.near(task.cell).unwrap_or_else(|| task.model.home.load(Ordering::Relaxed));
+        let home = match place {
             home if self.homes && home < self.queues.len() => home,
             _ => self.turn.fetch_add(1, Ordering::Relaxed) % self.queues.len(),
         };

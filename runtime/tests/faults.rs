@@ -5,6 +5,7 @@ mod support;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use boxwork_runtime::operator::*;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::request::{RequestError, Submission};
 use boxwork_runtime::statistics::ClassLimit;
@@ -31,6 +32,26 @@ fn an_error_names_its_box_and_leaves_the_others_healthy() {
         outcome.result.unwrap();
         assert_eq!(basket.got.lock().unwrap().len(), 100);
     }
+}
+
+#[test]
+fn memory_that_is_refused_ends_its_request_alone() {
+    /// Asks for more than any machine has, as a box does that trusts a length in a file.
+    struct Greedy;
+    impl Operator for Greedy {
+        fn process(&mut self, _: &mut Context<'_>) -> Result<Flow, BoxError> {
+            let mut rows: Vec<u64> = Vec::new();
+            rows.try_reserve_exact(1 << 57)?;
+            Ok(Flow::Done)
+        }
+    }
+    static GREEDY: OperatorSpec =
+        OperatorSpec::new("greedy", "wants it all", Kind::Stateful, |_| Ok(Box::new(Greedy)));
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let prepared = Graph::new().add("g", "greedy", &[]).prepare_with(&catalog().with(&GREEDY));
+    let error = wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result.unwrap_err();
+    assert!(error.to_string().starts_with("box `g`: memory allocation failed"), "{error}");
+    with_add(&[]).run_on(&runtime).0.result.unwrap();
 }
 
 #[test]

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -155,10 +157,49 @@ func stages(s settings) round {
 	}
 }
 
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+var piece [1 << 16]byte
+
+// write writes a file until it lies on the disk.
+func write(path string, bytes int) {
+	file, err := os.Create(path)
+	must(err)
+	for start := 0; start < bytes; start += len(piece) {
+		_, err = file.Write(piece[:min(len(piece), bytes-start)])
+		must(err)
+	}
+	must(syscall.Fdatasync(int(file.Fd())))
+	must(file.Close())
+}
+
+func min(a, b int) int {
+	if a < b {
+		return a
+	}
+	return b
+}
+
 func blocking(s settings) round {
-	tasks, scale := s.count("tasks"), s.number("scale")
-	compute := s.number("compute_ms") * scale * 1e3
-	block := time.Duration(s.number("block_ms") * scale * 1e6)
+	tasks := s.count("tasks")
+	var compute float64
+	var block func(task int)
+	if s.values["part"] == "file" {
+		folder := filepath.Join(s.values["folder"], fmt.Sprintf("peer-%d", os.Getpid()))
+		must(os.MkdirAll(folder, 0o755))
+		bytes := s.count("kib") << 10
+		compute = s.number("compute_us")
+		block = func(task int) { write(filepath.Join(folder, fmt.Sprintf("task%d", task)), bytes) }
+	} else {
+		scale := s.number("scale")
+		compute = s.number("compute_ms") * scale * 1e3
+		pause := time.Duration(s.number("block_ms") * scale * 1e6)
+		block = func(int) { time.Sleep(pause) }
+	}
 	before, after := s.iterations(compute), uint64(0)
 	if s.values["part"] == "compute_block_compute" {
 		before = s.iterations(compute / 2)
@@ -183,14 +224,14 @@ func blocking(s settings) round {
 		var all sync.WaitGroup
 		for task := 0; task < tasks; task++ {
 			all.Add(1)
-			go func() {
+			go func(task int) {
 				work(before)
 				device <- struct{}{}
-				time.Sleep(block)
+				block(task)
 				<-device
 				work(after)
 				all.Done()
-			}()
+			}(task)
 		}
 		all.Wait()
 		seconds := time.Since(start).Seconds()

@@ -35,6 +35,32 @@ pub fn distance(sigma_a: f64, sigma_b: f64, sigma_cross: f64) -> f64 {
     (sigma_a + sigma_b - 2.0 * sigma_cross).max(0.0).sqrt()
 }
 
+/// How far the square of a distance given here may lie from that of the real numbers, for signatures of at most
+/// `centroids_max` centroids whose similarities to themselves are at most `sigma_max` in size, and distances of at
+/// most `distance_max`.
+///
+/// What an index proves holds for real numbers; it takes this into account. A sum of `n` terms is off by at most `n`
+/// roundings of it. With `minus` the weights matter too: only signatures of one weight sum are at a Hilbert distance,
+/// and each stored weight is rounded to f32, which moves every sum by at most that part of it.
+pub fn error_squared(
+    measure: &Measure,
+    sigma_max: f64,
+    distance_max: f64,
+    centroids_max: usize,
+    dimensions: usize,
+) -> f64 {
+    /// Largest product of an exponent and its exponential: what a relative error of the one does to the other.
+    const EXPONENT_PART: f64 = 0.4;
+    let roundings = 2.0 * centroids_max as f64 + 2.0 * dimensions as f64 + 16.0;
+    let (unit, least) = match measure.similarity() {
+        Similarity::Gaussian => (f64::EPSILON / 2.0 * roundings, EXPONENT_PART),
+        Similarity::Heuristic => (f64::EPSILON / 2.0 * roundings, 0.0),
+        Similarity::Minus => (f64::from(f32::EPSILON), 0.0),
+    };
+    // The four sums; a cross sum is at most half of what the other two and the square of the distance add up to.
+    unit * (4.0 * (sigma_max.abs() + least) + distance_max * distance_max)
+}
+
 fn sigma_on(path: CodePath, measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
     let pairs = Pairs::new(a, b);
     let sums = match path {

@@ -91,3 +91,11 @@ pub fn pair_distances(_: &Arguments) -> Descriptor {
         Column::new("distance", DataType::Float64, "of the two objects"),
     ])
 }
+
+/// The pivots of an index.
+pub fn pivots(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the pivot's number, and that of the query that it is"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+    ])
+}

@@ -41,6 +41,7 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
 use arrow_ipc::{Block, MetadataVersion};
 use arrow_schema::SchemaRef;
+use boxwork_runtime::topology::Topology;
 
 use super::signature::coordinate_names;
 use layout::BatchEntry;
@@ -58,6 +59,8 @@ pub struct SignatureStore {
     batches: Vec<Batch>,
     len: u64,
     by_name: OnceLock<Vec<(u64, u64)>>,
+    /// The machine that batches are copied to the nodes of.
+    machine: Option<Topology>,
 }
 
 /// Numbers the stores that this process opens.
@@ -175,7 +178,26 @@ impl SignatureStore {
             batches,
             len,
             by_name: OnceLock::new(),
+            machine: None,
         })
+    }
+
+    /// The same with each batch copied, when it is first used, to a node of a machine: the first batches to the first
+    /// node, and as many to each. What is mapped lies wherever the system has cached the file.
+    #[must_use]
+    pub fn copied_to(mut self, machine: Topology) -> Self {
+        self.machine = Some(machine);
+        self
+    }
+
+    /// Nodes that the batches are copied to; 0 where they stay mapped.
+    pub fn nodes(&self) -> usize {
+        self.machine.as_ref().map_or(0, |machine| machine.nodes().len())
+    }
+
+    /// The node that a batch lies on, where batches are copied.
+    pub fn node(&self, batch: usize) -> Option<usize> {
+        self.machine.as_ref().map(|machine| batch * machine.nodes().len() / self.batches())
     }
 
     /// The file.
@@ -373,8 +395,8 @@ impl SignatureStore {
     fn check_names(&self, idx: usize) -> Result<&StringArray, StoreError> {
         /// The columns id and name.
         const FRONT: [usize; 2] = [0, 1];
-        let batch = &self.batches[idx];
-        let table = self.decode(&self.check_front(idx)?, idx, Some(&FRONT))?;
+        let (batch, block) = (&self.batches[idx], self.block(idx));
+        let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
         let damaged = |reason| self.damaged(idx, reason);
         batch::check_ids(&table, batch.first).map_err(damaged)?;
         let names = batch::typed(&table, "name").and_then(batch::own_names).map_err(damaged)?;
@@ -387,12 +409,12 @@ impl SignatureStore {
     // Apart from `batch`, which every distance passes through. Two threads may both check; one result is kept.
     #[cold]
     fn check_whole(&self, idx: usize) -> Result<&StoreBatch, StoreError> {
-        let batch = &self.batches[idx];
-        let header = self.check_front(idx)?;
-        if crc32fast::hash(&self.block(idx)[batch.entry.front_bytes..]) != batch.entry.rest {
+        let (batch, block) = (&self.batches[idx], self.placed(idx)?);
+        let header = self.check_front(&block, idx)?;
+        if crc32fast::hash(&block[batch.entry.front_bytes..]) != batch.entry.rest {
             return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
         }
-        let table = self.decode(&header, idx, None)?;
+        let table = self.decode(&block, &header, idx, None)?;
         if table.num_rows() != batch.entry.rows {
             return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
         }
@@ -402,8 +424,8 @@ impl SignatureStore {
 
     /// Checks what comes before the centroids, and gives the header: a copy, since the batch is read by what stands
     /// in it, and it must not change when it has been judged.
-    fn check_front(&self, idx: usize) -> Result<Vec<u8>, StoreError> {
-        let (block, batch) = (self.block(idx), &self.batches[idx]);
+    fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
+        let batch = &self.batches[idx];
         let header = block[..batch.block.metaDataLength() as usize].to_vec();
         let mut front = crc32fast::Hasher::new();
         front.update(&header);
@@ -419,11 +441,12 @@ impl SignatureStore {
 
     fn decode(
         &self,
+        block: &Buffer,
         header: &[u8],
         idx: usize,
         columns: Option<&[usize]>,
     ) -> Result<RecordBatch, StoreError> {
-        let body = self.block(idx).slice(header.len());
+        let body = block.slice(header.len());
         let batch = layout::read_header(header)
             .ok_or_else(|| self.damaged(idx, "its header is not that of a batch".to_owned()))?;
         let (schema, no_dictionaries) = (SchemaRef::clone(&self.schema), HashMap::new());
@@ -437,6 +460,15 @@ impl SignatureStore {
     fn block(&self, idx: usize) -> Buffer {
         let block = &self.batches[idx].block;
         self.map.bytes().slice_with_length(block.offset() as usize, block_bytes(block))
+    }
+
+    /// A batch's bytes where they are to be used: copied to its node, or mapped.
+    fn placed(&self, idx: usize) -> Result<Buffer, StoreError> {
+        let block = self.block(idx);
+        let (Some(machine), Some(node)) = (&self.machine, self.node(idx)) else { return Ok(block) };
+        let copied = machine.copy_to(node, &block);
+        let io = |source| StoreError::Io { path: self.path.clone(), action: "copy into memory", source };
+        copied.map(map::of_node).map_err(io)
     }
 
     fn damaged(&self, idx: usize, reason: String) -> StoreError {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use boxwork_kernels::sqfd::device::{Layout, Shape, TEXT};
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape, TEXT};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{
     Argument, Back, Block, DeviceError, Feed, KernelSpec, ProgramSource, SharedKey, Value,
@@ -51,6 +51,8 @@ pub(super) struct Common {
     pub(super) resident: bool,
     shape: Shape,
     program: ProgramSource,
+    /// The same for candidates near every query's centre.
+    program_near: ProgramSource,
     /// The queries as the kernel reads them.
     rows: Vec<f32>,
     row_offsets: Vec<u32>,
@@ -73,11 +75,24 @@ impl Common {
             centres.extend_from_slice(centre);
             factor = scale;
         }
-        let program =
-            ProgramSource { name: "sqfd", text: TEXT, constants: shape.constants(), kernels: &KERNELS };
+        let program = |constants| ProgramSource { name: "sqfd", text: TEXT, constants, kernels: &KERNELS };
+        let program_near = program(shape.clone().apart(true).constants());
+        let program = program(shape.constants());
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         let (space, chunks) = (Arc::clone(space), chunks);
-        Self { space, chunks, resident, shape, program, rows, row_offsets, centres, factor, version }
+        Self {
+            space,
+            chunks,
+            resident,
+            shape,
+            program,
+            rows,
+            row_offsets,
+            centres,
+            factor,
+            version,
+            program_near,
+        }
     }
 }
 
@@ -116,7 +131,7 @@ struct Launch {
 }
 
 enum Source {
-    Chunk { chunk: usize, stride: usize },
+    Chunk { chunk: usize, stride: usize, is_near: bool },
     Gathered { gathered: Gathered, ids: Vec<u64> },
 }
 
@@ -173,7 +188,8 @@ impl SqfdBlock {
                     let lies = chunks.chunk(objects, chunk)?;
                     let places = wanted.ids[from..end].iter().map(|id| lies.place(objects, *id));
                     let layout = Layout::new(&common.shape, places.collect::<Result<Vec<_>, _>>()?);
-                    let source = Source::Chunk { chunk, stride: lies.stride };
+                    let is_near = lies.is_near(objects, &common.centres, common.factor, APART_NORM_MAX)?;
+                    let source = Source::Chunk { chunk, stride: lies.stride, is_near };
                     launches.push(wanted.launch(from..end, layout, source));
                 } else {
                     strewn.extend(from..end);
@@ -237,19 +253,19 @@ impl SqfdBlock {
         feed.output::<f32>("sums", sums)?;
         let columns = common.shape.dimensions() + 1;
         for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
-            let stride = match &launch.source {
-                Source::Chunk { chunk, stride } => {
+            let (stride, is_near) = match &launch.source {
+                Source::Chunk { chunk, stride, is_near } => {
                     feed.shared("columns", common.key(*chunk), columns * stride, |to| {
                         let lies = common.chunks.chunk(objects, *chunk).map_err(block_error)?;
                         lies.copy(objects, to).map_err(block_error)
                     })?;
-                    *stride
+                    (*stride, *is_near)
                 }
                 Source::Gathered { gathered, ids } => {
                     feed.write("columns", columns * gathered.stride, |to| {
                         gathered.copy(objects, ids, to).map_err(block_error)
                     })?;
-                    gathered.stride
+                    (gathered.stride, false)
                 }
             };
             let number = |value: usize| Value::U32(value as u32);
@@ -265,7 +281,8 @@ impl SqfdBlock {
                 ("sums_first", number(launch.sums_first)),
             ];
             let groups = launch.layout.tiles.len() * launch.queries_count;
-            feed.launch(&common.program, "sqfd", groups, common.shape.items(), &values)?;
+            let program = if is_near { &common.program_near } else { &common.program };
+            feed.launch(program, "sqfd", groups, common.shape.items(), &values)?;
         }
         if sums > 0 { feed.read::<f32>("sums", sums) } else { Ok(()) }
     }

@@ -65,6 +65,30 @@ impl Chunks {
 }
 
 impl Chunk {
+    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of `most`,
+    /// both multiplied by a factor. Judged by the box that the chunk lies in.
+    pub(super) fn is_near(
+        &self,
+        objects: Objects<'_>,
+        points: &[f32],
+        factor: f32,
+        most: f32,
+    ) -> Result<bool, StoreError> {
+        for batch in self.batches.clone() {
+            let extents = objects.batch(batch)?.extents();
+            for point in points.chunks_exact(extents.len()) {
+                let farthest = extents.iter().zip(point).map(|((least, greatest), x)| {
+                    f64::from((x - least).abs().max((greatest - x).abs()) * factor).powi(2)
+                });
+                // Not so where one is not a number.
+                if !(farthest.sum::<f64>() < f64::from(most)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// Where an object's centroids lie in the columns, and how many there are.
     pub(super) fn place(&self, objects: Objects<'_>, id: u64) -> Result<(u32, u32), StoreError> {
         let (batch, row) = objects.store().locate(id)?;

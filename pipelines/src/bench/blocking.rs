@@ -1,8 +1,10 @@
 //! B6, blocking mix: forty tasks that compute and then block, on a device that serves so many at once.
 //!
-//! Three parts. `sleep` is the deterministic one: a sleep behind a device. `compute_block_compute` computes again after
-//! it, and so shows what it costs to come back. `file` writes a file each and waits until it lies on the disk, in the
-//! folder of `folder=`; its times of computing follow from what a write takes here.
+//! Four parts. `sleep` is the deterministic one: a sleep behind a device, which the class's limit is told of.
+//! `compute_block_compute` computes again after it, and so shows what it costs to come back. `device` leaves the limit to
+//! `limit=` (a number, or `auto`) and the threads beside the workers to `backup=`, as in figures 3.9 and 3.10 of the
+//! thesis that the system comes from. `file` writes a file each and waits until it lies on the disk, in the folder of
+//! `folder=`; what a task computes is `compute_us=`, or `auto`: it follows from what a write takes here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use super::rig::{Bed, Rig};
 use super::spin::{SEED, spin};
 use super::spread::Spread;
 use super::{Bench, Case, Error, Figures, Workload, figures};
+use boxwork_runtime::statistics::ClassLimit;
 
 pub static BLOCKING: Workload = Workload {
     id: "B6",
@@ -47,17 +50,36 @@ fn cases(is_quick: bool) -> Vec<Case> {
             ("tasks", &40),
             ("compute_percent", &compute_percent),
             ("kib", &kib),
+            ("compute_us", &"auto"),
             ("folder", &std::env::temp_dir().display()),
             ("device", &4),
         ])
     };
+    let limited = |compute_ms: usize| {
+        Case::new(&[
+            ("part", &"device"),
+            ("tasks", &40),
+            ("compute_ms", &compute_ms),
+            ("block_ms", &(100 - compute_ms)),
+            ("scale", &scale),
+            ("device", &4),
+            ("limit", &"auto"),
+            ("backup", &"many"),
+        ])
+    };
     if is_quick {
-        return vec![sleeping("sleep", 16, 4), sleeping("compute_block_compute", 84, 4), writing(84, 64)];
+        return vec![
+            sleeping("sleep", 16, 4),
+            sleeping("compute_block_compute", 84, 4),
+            limited(16),
+            writing(84, 64),
+        ];
     }
     let mut cases = Vec::new();
     for compute_ms in [84, 16] {
         cases.extend([1, 4, UNLIMITED].map(|device| sleeping("sleep", compute_ms, device)));
         cases.push(sleeping("compute_block_compute", compute_ms, 4));
+        cases.push(limited(compute_ms));
     }
     cases.extend([writing(84, 8192), writing(10, 8192)]);
     cases
@@ -82,12 +104,16 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
         let seconds = write_seconds(&made, case.count("kib")? << 10)?;
         let share = case.number("compute_percent")?.min(99.0) / 100.0;
         folder = Some(made);
-        (seconds * share / (1.0 - share), seconds)
-    } else if part == "sleep" || part == "compute_block_compute" {
+        let compute_s = match case.text("compute_us") {
+            "auto" => seconds * share / (1.0 - share),
+            _ => case.number("compute_us")? / 1e6,
+        };
+        (compute_s, seconds)
+    } else if ["sleep", "compute_block_compute", "device"].contains(&part) {
         let scale = case.number("scale")? / 1e3;
         (case.number("compute_ms")? * scale, case.number("block_ms")? * scale)
     } else {
-        let wanted = "sleep, compute_block_compute or file";
+        let wanted = "sleep, compute_block_compute, device or file";
         return Err(Error::Setting { name: "part", value: part.to_owned(), wanted });
     };
     let after_s = if part == "compute_block_compute" { compute_s / 2.0 } else { 0.0 };
@@ -95,7 +121,11 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
         (bed.spin.iterations((compute_s - after_s) * 1e6), bed.spin.iterations(after_s * 1e6));
     for idx in 0..tasks {
         let blocks = match &folder {
-            None => [("block_us", whole((block_s * 1e6) as u64)), ("bytes", whole(0))],
+            // Elsewhere the device is the class's limit.
+            None => {
+                let serves = if part == "device" { device } else { 0 };
+                [("block_us", whole((block_s * 1e6) as u64)), ("device", whole(serves))]
+            }
             Some(folder) => {
                 let file = folder.join(format!("task{idx}"));
                 [("file", text(file.to_string_lossy())), ("bytes", whole(case.count("kib")? << 10))]
@@ -112,9 +142,29 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     let in_turn = |servers: usize| tasks.div_ceil(servers) as f64;
     let by_workers = in_turn(bed.workers()) * compute_s + block_s;
     let bound_s = by_workers.max(in_turn(device) * block_s + compute_s);
-    let rig = Rig::with_class(bed, &graph, Some((CLASS, device)))?;
+    let (limit, threads_max) = if part == "device" {
+        (limit(case)?, threads_max(bed, case)?)
+    } else {
+        (ClassLimit::Fixed(device), None)
+    };
+    let rig = Rig::with_class(bed, &graph, CLASS, limit, threads_max)?;
     let (workers, tasks) = (bed.workers() as u64, tasks as u64);
     Ok(Box::new(Blocking { rig, workers, tasks, checksum, bound_s, folder }))
+}
+
+fn limit(case: &Case) -> Result<ClassLimit, Error> {
+    Ok(match case.text("limit") {
+        "auto" => ClassLimit::Auto,
+        _ => ClassLimit::Fixed(case.count("limit")?),
+    })
+}
+
+/// The workers, and so many threads beside them.
+fn threads_max(bed: &Bed, case: &Case) -> Result<Option<usize>, Error> {
+    Ok(match case.text("backup") {
+        "many" => None,
+        _ => Some(bed.workers() + case.number("backup")? as usize),
+    })
 }
 
 impl Bench for Blocking {

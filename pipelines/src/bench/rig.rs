@@ -37,16 +37,27 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(bed: &Bed, graph: &Graph) -> Result<Self, Error> {
-        Self::with_class(bed, graph, None)
+        Self::with(bed, graph, Config::new(bed.topology.clone()))
     }
 
-    /// The same with a limit on the operations of a blocking class.
-    pub fn with_class(bed: &Bed, graph: &Graph, class: Option<(&str, usize)>) -> Result<Self, Error> {
+    /// The same with a limit on the operations of a blocking class, and the most threads.
+    pub fn with_class(
+        bed: &Bed,
+        graph: &Graph,
+        class: &str,
+        limit: ClassLimit,
+        threads_max: Option<usize>,
+    ) -> Result<Self, Error> {
+        let mut config = Config::new(bed.topology.clone());
+        config.blocking.insert(class.to_owned(), limit);
+        config.threads_max = threads_max.unwrap_or(config.threads_max);
+        Self::with(bed, graph, config)
+    }
+
+    fn with(bed: &Bed, graph: &Graph, config: Config) -> Result<Self, Error> {
         let prepared = Arc::new(Prepared::new(&graph.declaration, &boxes::catalog(), &[].into())?);
         let tally = Tally::of(&prepared);
-        let mut config = Config { pin: bed.pin, ..Config::new(bed.topology.clone()) };
-        config.blocking.extend(class.map(|(name, limit)| (name.to_owned(), ClassLimit::Fixed(limit))));
-        let runtime = Runtime::start(config).map_err(Error::Threads)?;
+        let runtime = Runtime::start(Config { pin: bed.pin, ..config }).map_err(Error::Threads)?;
         Ok(Self { runtime, prepared, tally })
     }
 

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
@@ -36,6 +36,8 @@ pub struct Tally {
     first_ns: AtomicU64,
     last_ns: AtomicU64,
     latencies_ns: Mutex<Vec<u64>>,
+    /// Operations on the device, and the end of one.
+    device: (Mutex<usize>, Condvar),
 }
 
 impl Tally {
@@ -49,7 +51,19 @@ impl Tally {
             first_ns: AtomicU64::new(u64::MAX),
             last_ns: AtomicU64::new(0),
             latencies_ns: Mutex::new(Vec::new()),
+            device: (Mutex::new(0), Condvar::new()),
         }
+    }
+
+    /// Runs an operation on a device that serves so many at once; the others wait for it, each blocking its thread.
+    pub fn use_device(&self, most: usize, operation: impl FnOnce()) {
+        let (busy, ended) = &self.device;
+        let lock = || busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |busy: &mut usize| *busy >= most;
+        *ended.wait_while(lock(), waits).unwrap_or_else(PoisonError::into_inner) += 1;
+        operation();
+        *lock() -= 1;
+        ended.notify_one();
     }
 
     /// The one that a prepared pipeline's boxes share.

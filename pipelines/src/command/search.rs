@@ -1,4 +1,5 @@
-//! `boxwork search`: the objects most similar to each query, by `pipelines/search.yaml` (or `range.yaml`).
+//! `boxwork search`: the objects most similar to each query, by `pipelines/search.yaml` (or `range.yaml`), or with an
+//! index by the pipeline of a strategy.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +9,18 @@ use boxwork_runtime::parameter::{DeviceChoice, Value};
 
 use super::{Space, path_value, whole};
 use crate::run::{Exit, Options};
+use crate::shipped::Shipped;
 use crate::{run, shipped};
+
+/// The strategies by their names: each is a pipeline.
+const STRATEGIES: [(&str, Shipped); 6] = [
+    ("best_first", shipped::BEST_FIRST),
+    ("estimated_range", shipped::ESTIMATED_RANGE),
+    ("fixed_blocks", shipped::FIXED_BLOCKS),
+    ("adaptive_blocks", shipped::ADAPTIVE_BLOCKS),
+    ("two_phase", shipped::TWO_PHASE),
+    ("scan", shipped::SEARCH),
+];
 
 /// Finds the objects most similar to each query
 #[derive(Debug, clap::Args)]
@@ -25,6 +37,15 @@ pub struct Arguments {
     /// Only objects at most this far away
     #[arg(long, value_name = "R")]
     range: Option<f64>,
+    /// The store's index for this similarity and alpha, made by `boxwork index`: most distances are left out
+    #[arg(long, value_name = "FILE")]
+    pivots: Option<PathBuf>,
+    /// What rules objects out, with an index [default: auto, simplex where it pays]
+    #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
+    bound: Option<String>,
+    /// How objects are looked through, with an index [default: best_first]
+    #[arg(long, requires = "pivots", value_parser = STRATEGIES.map(|(name, _)| name))]
+    strategy: Option<String>,
     #[command(flatten)]
     space: Space,
     /// Where to compute distances: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
@@ -57,13 +78,34 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     arguments.space.give(&mut values);
     values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));
-    let pipeline = match (arguments.k, arguments.range) {
-        (None, Some(_)) => shipped::RANGE,
-        (k, _) => {
-            values.insert("k".to_owned(), whole(k.unwrap_or(10)));
-            shipped::SEARCH
+    let is_range_query = arguments.k.is_none() && arguments.range.is_some();
+    if !is_range_query {
+        values.insert("k".to_owned(), whole(arguments.k.unwrap_or(10)));
+    }
+    let pipeline = match &arguments.strategy {
+        _ if arguments.pivots.is_none() && is_range_query => shipped::RANGE,
+        _ if arguments.pivots.is_none() => shipped::SEARCH,
+        Some(name) if is_range_query && name != "scan" => {
+            eprintln!("error: --strategy {name} finds the nearest objects: give -k, or leave --strategy out");
+            return Exit::Usage;
+        }
+        Some(name) if name == "scan" => {
+            if is_range_query {
+                shipped::RANGE
+            } else {
+                shipped::SEARCH
+            }
+        }
+        None if is_range_query => shipped::INDEXED_RANGE,
+        name => {
+            let named = STRATEGIES.into_iter().find(|strategy| Some(strategy.0) == name.as_deref());
+            named.map_or(shipped::BEST_FIRST, |(_, pipeline)| pipeline)
         }
     };
+    if arguments.strategy.as_deref() != Some("scan") {
+        values.extend(arguments.pivots.as_ref().map(|path| ("pivots".to_owned(), path_value(path))));
+        values.extend(arguments.bound.as_ref().map(|bound| ("bound".to_owned(), Value::Text(bound.clone()))));
+    }
     let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         eprintln!("wrote {}", arguments.out.display());

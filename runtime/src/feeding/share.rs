@@ -74,7 +74,7 @@ mod tests {
     fn a_thousand_blocks_are_shared_by_speed() {
         // A simulation: each device takes when it is free, and the clock goes to the next that becomes so.
         let rates = [rate(300.0), rate(100.0), rate(7.0)];
-        let (mut left, mut free_at, mut done) = (1000, [0.0; 3], [0; 3]);
+        let (mut left, mut free_at, mut done) = (1000, [0.0f64; 3], [0; 3]);
         while left > 0 {
             let mut order = [0, 1, 2];
             order.sort_by(|a, b| free_at[*a].total_cmp(&free_at[*b]));

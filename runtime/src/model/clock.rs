@@ -6,8 +6,8 @@
 use super::{BoxCell, Model, add};
 use crate::sync::Ordering;
 
-/// A firing shorter than this is short: reading the clock around it costs more than a tenth of it.
-const SHORT_NS: u64 = 1_000;
+/// A firing shorter than this is short: the three looks at the clock that it would take cost more than a fiftieth of it.
+const SHORT_NS: u64 = 5_000;
 /// So many short firings in a row, and most of the following are not timed.
 const STREAK: u32 = 8;
 /// At least so many are left out then; a few more or less, so that no pattern of a box falls into step.

@@ -11,7 +11,7 @@ mod single;
 use std::sync::Arc;
 
 use self::shared::Shared;
-use self::single::Single;
+pub(super) use self::single::Single;
 use super::ledger::Ledger;
 use crate::envelope::Envelope;
 use crate::request::EdgeState;
@@ -60,6 +60,8 @@ pub(crate) struct Popped {
     pub(crate) freed: bool,
     /// Whether more envelopes wait for other copies.
     pub(crate) more: bool,
+    /// The node that its data are on, where the edge keeps such apart.
+    pub(crate) near: Option<usize>,
 }
 
 /// An edge of a model.
@@ -89,17 +91,25 @@ enum Form {
 }
 
 impl Edge {
+    /// With copies on either side, envelopes whose data are on a node are kept apart for so many nodes.
     pub(crate) fn new(
         idx: usize,
         plan_edge: usize,
         producers: Arc<[usize]>,
         consumers: Arc<[usize]>,
+        nodes: usize,
         envelopes_max: usize,
         bytes_max: usize,
     ) -> Self {
         let form = match (&producers[..], &consumers[..]) {
             ([_], [_]) => Form::Single(Single::new(envelopes_max, bytes_max)),
-            _ => Form::Shared(Shared::new(producers.len(), consumers.to_vec(), envelopes_max, bytes_max)),
+            _ => Form::Shared(Shared::new(
+                producers.len(),
+                consumers.to_vec(),
+                nodes,
+                envelopes_max,
+                bytes_max,
+            )),
         };
         let consumer = consumers.first().copied().unwrap_or(0);
         Self {
@@ -124,10 +134,11 @@ impl Edge {
         }
     }
 
-    /// An envelope was taken on a node. What waited while its maker changed nodes counts as made on the last one.
+    /// An envelope was taken on a node; its data are near, or where it was made. What waited while its maker changed
+    /// nodes counts as made on the last one.
     #[inline]
-    pub(crate) fn count_crossing(&self, node: usize, envelope: &Envelope) {
-        if self.maker.load(Ordering::Relaxed) != node {
+    pub(crate) fn count_crossing(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
+        if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
             self.crossed.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
         }
     }
@@ -138,27 +149,37 @@ impl Edge {
         matches!(self.form, Form::Single(_)).then_some(self.consumer)
     }
 
-    /// Offers an envelope within a firing of a producer; the ledger is the request's budget. Where there is no room,
+    /// The edge between two boxes, and its consumer.
+    #[inline]
+    pub(super) fn single(&self) -> Option<(&Single, usize)> {
+        match &self.form {
+            Form::Single(single) => Some((single, self.consumer)),
+            Form::Shared(_) => None,
+        }
+    }
+
+    /// Offers an envelope, whose data may be on a node, within a firing of a producer; the ledger is the request's budget. Where there is no room,
     /// `want_room` tells the one consumer that this is waited for.
     #[inline]
     pub(crate) fn offer(
         &self,
         envelope: Envelope,
+        near: Option<usize>,
         ledger: &Ledger,
         want_room: impl FnOnce(usize),
     ) -> Offered {
         match &self.form {
             Form::Single(single) => single.offer(envelope, ledger, || want_room(self.consumer)),
-            Form::Shared(shared) => shared.offer(envelope, ledger),
+            Form::Shared(shared) => shared.offer(envelope, near, ledger),
         }
     }
 
-    /// Takes the oldest envelope within a firing of a consumer.
+    /// Takes the oldest envelope (that is nearest to a node) within a firing of a consumer.
     #[inline]
-    pub(crate) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+    pub(crate) fn pop(&self, node: usize, ledger: &Ledger) -> Option<Popped> {
         match &self.form {
             Form::Single(single) => single.pop(ledger),
-            Form::Shared(shared) => shared.pop(ledger),
+            Form::Shared(shared) => shared.pop(node, ledger),
         }
     }
 
@@ -261,12 +282,20 @@ impl Edge {
         }
     }
 
-    /// The first consumer, in turn, that has not closed it and fits; for edges with copies.
-    pub(crate) fn find_open(&self, fits: impl Fn(usize) -> bool) -> Option<usize> {
+    /// The first consumer that has not closed it and fits, else any that has not closed it: in turn, or from the first
+    /// copy of a node of so many on. For edges with copies.
+    pub(crate) fn find_open(
+        &self,
+        near: Option<(usize, usize)>,
+        fits: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         match &self.form {
             Form::Single(_) => self.consumers.first().copied(),
             Form::Shared(shared) => {
-                let first = self.turn.fetch_add(1, Ordering::Relaxed);
+                let first = match near {
+                    Some((node, nodes)) => node * self.consumers.len() / nodes,
+                    None => self.turn.fetch_add(1, Ordering::Relaxed),
+                };
                 shared.find_open(first, &fits).or_else(|| shared.find_open(first, |_| true))
             }
         }

@@ -55,14 +55,17 @@ impl Woken {
         self.list.len()
     }
 
-    /// Takes the box that was told of an input first.
-    pub(crate) fn take_first_input(&mut self) -> Option<usize> {
+    /// Takes the first box that was told of an input and fits.
+    #[inline]
+    pub(crate) fn take_first_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
         // A box that hands something on tells one other, most often.
-        if let [(only, WokenBy::Input)] = self.list[..] {
+        if let [(only, WokenBy::Input)] = self.list[..]
+            && fits(only)
+        {
             self.list.clear();
             return Some(only);
         }
-        let place = self.list.iter().position(|(_, by)| *by == WokenBy::Input)?;
+        let place = self.list.iter().position(|(cell, by)| *by == WokenBy::Input && fits(*cell))?;
         Some(self.list.remove(place).0)
     }
 
@@ -111,12 +114,20 @@ pub(super) struct Running {
     kept: Kept,
 }
 
+/// An envelope that found an edge full.
+pub(super) struct Staged {
+    pub(super) edge: usize,
+    pub(super) envelope: Envelope,
+    /// The node that its data are on.
+    pub(super) near: Option<usize>,
+}
+
 /// The part of it that a firing works on.
 pub(super) struct Kept {
     /// Whether the firing took anything.
     pub(super) made_room: bool,
-    /// Envelopes that found an edge full, by edge.
-    pub(super) staged: VecDeque<(usize, Envelope)>,
+    /// Envelopes that found an edge full.
+    pub(super) staged: VecDeque<Staged>,
     pub(super) closed_inputs: Box<[bool]>,
     /// The edge that a merge looks at first, and how many it has taken there in a row.
     pub(super) merge_turn: usize,
@@ -274,6 +285,7 @@ impl Model {
         let mut firing = Firing::new(self, cell_idx, detacher, woken, kept);
         let mut context = Context::new(cell.spec, &mut firing);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
+        firing.tell();
         let progressed = firing.progressed;
         let name = || self.box_name(cell_idx).to_owned();
         let flow = match flow {
@@ -350,7 +362,7 @@ impl Model {
         for (input, port) in ports() {
             for edge in port.edges.iter() {
                 // They stay charged to nobody from here on: the copies hold them until the request ends.
-                while let Some(popped) = edge.pop(&self.ledger) {
+                while let Some(popped) = edge.pop(0, &self.ledger) {
                     if popped.freed {
                         self.notify_budget(woken);
                     }
@@ -375,7 +387,7 @@ impl Model {
         if let Some(reorder_idx) = cell.reorder {
             let moved = self.reorders[reorder_idx]
                 .lock()
-                .flush(|edge, envelope| self.offer_again(edge, envelope, woken));
+                .flush(|edge, envelope| self.offer_again(edge, envelope, None, woken));
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
                 for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
@@ -387,11 +399,11 @@ impl Model {
         // An edge that is full must not keep back what is staged for another one of the same output.
         let staged = &mut running.kept.staged;
         for _ in 0..staged.len() {
-            let Some((edge, envelope)) = staged.pop_front() else { break };
+            let Some(Staged { edge, envelope, near }) = staged.pop_front() else { break };
             // Whoever makes room there takes the mark first.
             let waits = self.edges[edge].is_waited_for();
-            let left = if waits { Some(envelope) } else { self.offer_again(edge, envelope, woken) };
-            staged.extend(left.map(|envelope| (edge, envelope)));
+            let left = if waits { Some(envelope) } else { self.offer_again(edge, envelope, near, woken) };
+            staged.extend(left.map(|envelope| Staged { edge, envelope, near }));
         }
         staged.is_empty()
     }
@@ -432,7 +444,7 @@ impl Model {
         for edge in self.boxes[cell_idx].inputs[input].edges.iter() {
             match edge.close(cell_idx, &self.ledger) {
                 // This copy may be the only one that was told of what waits.
-                Closing::Left => self.notify_one_consumer(edge, woken),
+                Closing::Left => self.notify_one_consumer(edge, None, woken),
                 Closing::Others => {}
                 Closing::Closed { mut freed } => {
                     for producer in edge.producers.iter() {
@@ -453,34 +465,54 @@ impl Model {
 
     /// Offers an envelope to an edge and tells one consumer.
     #[inline]
-    pub(super) fn offer(&self, edge: &Edge, envelope: Envelope, woken: &mut Woken) -> Offered {
+    pub(super) fn offer(
+        &self,
+        edge: &Edge,
+        envelope: Envelope,
+        near: Option<usize>,
+        woken: &mut Woken,
+    ) -> Offered {
         let want_room = |consumer: usize| self.boxes[consumer].state.want_room();
-        let offered = edge.offer(envelope, &self.ledger, want_room);
+        let offered = edge.offer(envelope, near, &self.ledger, want_room);
         if let Offered::Taken = offered {
-            self.notify_one_consumer(edge, woken);
+            self.notify_one_consumer(edge, near, woken);
         }
         offered
     }
 
     /// Offers what was staged. Gives it back when there is no room.
-    fn offer_again(&self, edge_idx: usize, envelope: Envelope, woken: &mut Woken) -> Option<Envelope> {
-        match self.offer(&self.edges[edge_idx], envelope, woken) {
+    fn offer_again(
+        &self,
+        edge_idx: usize,
+        envelope: Envelope,
+        near: Option<usize>,
+        woken: &mut Woken,
+    ) -> Option<Envelope> {
+        match self.offer(&self.edges[edge_idx], envelope, near, woken) {
             Offered::Full(envelope) => Some(envelope),
             Offered::Taken | Offered::Closed => None,
         }
     }
 
     /// Tells one free copy; where all are busy, one of those that run, which then looks again. A copy that has
-    /// closed the edge is not told: it would take nothing and tell nobody.
+    /// closed the edge is not told: it would take nothing and tell nobody. Of an envelope whose data are on a node, a
+    /// copy is told to be planned there.
     #[inline]
-    pub(super) fn notify_one_consumer(&self, edge: &Edge, woken: &mut Woken) {
+    pub(super) fn notify_one_consumer(&self, edge: &Edge, near: Option<usize>, woken: &mut Woken) {
         if let Some(only) = edge.only_consumer() {
             self.notify(only, WokenBy::Input, woken);
             return;
         }
-        if let Some(copy) = edge.find_open(|copy| self.boxes[copy].state.is_idle()) {
+        let near = near.filter(|node| *node < self.nodes);
+        let nth = near.map(|node| (node, self.nodes));
+        if let Some(copy) = edge.find_open(nth, |copy| self.boxes[copy].state.is_idle()) {
             // Whatever it does now, it looks at the edge before it waits; or it closes it, and tells another.
-            self.notify(copy, WokenBy::Input, woken);
+            if self.notify(copy, WokenBy::Input, woken) == Notified::Plan
+                && let Some(node) = near
+            {
+                // The task is this caller's to plan, so nobody reads it meanwhile.
+                self.boxes[copy].near.store(node, Ordering::Relaxed);
+            }
         }
     }
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::edge::{Edge, Offered};
-use super::firing::{Detacher, Kept, Woken, WokenBy};
+use super::edge::{Edge, Offered, Single};
+use super::firing::{Detacher, Kept, Staged, Woken, WokenBy};
 use super::port::PortEdges;
 use super::{BoxCell, Model, add};
 use crate::envelope::Envelope;
@@ -29,6 +29,8 @@ pub(super) struct Firing<'a> {
     node: usize,
     /// Whether it took or made anything.
     pub(super) progressed: bool,
+    /// A box that has been given something and not been told yet.
+    untold: Option<usize>,
 }
 
 impl<'a> Firing<'a> {
@@ -40,9 +42,10 @@ impl<'a> Firing<'a> {
         kept: &'a mut Kept,
     ) -> Self {
         let (cell, node) = (&model.boxes[cell_idx], detacher.node());
-        Self { model, cell, cell_idx, detacher, woken, kept, node, progressed: false }
+        Self { model, cell, cell_idx, detacher, woken, kept, node, progressed: false, untold: None }
     }
 
+    #[inline(never)]
     fn take_in_turn(&mut self, edges: &PortEdges) -> Option<Envelope> {
         for (place, edge) in edges.in_turn(self.kept.merge_turn) {
             if let Some(envelope) = self.take_from(edge) {
@@ -57,15 +60,30 @@ impl<'a> Firing<'a> {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_from(&mut self, edge: &Edge) -> Option<Envelope> {
-        let (model, cell) = (self.model, self.cell);
-        let popped = edge.pop(&model.ledger)?;
-        edge.count_crossing(self.node, &popped.envelope);
-        self.kept.made_room = true;
-        self.progressed = true;
-        add(&cell.counters.rows_in, popped.envelope.rows() as u64);
-        if cell.reorder.is_some() {
+        match edge.single() {
+            Some((single, _)) => self.take_single(edge, single),
+            None => self.take_shared(edge),
+        }
+    }
+
+    #[inline(always)]
+    fn take_single(&mut self, edge: &Edge, single: &Single) -> Option<Envelope> {
+        let (_, envelope) = single.take()?;
+        self.has_taken(edge, &envelope, None);
+        if self.model.ledger.is_limited() && self.model.ledger.release(&envelope) {
+            self.model.notify_budget(self.woken);
+        }
+        Some(envelope)
+    }
+
+    #[inline(never)]
+    fn take_shared(&mut self, edge: &Edge) -> Option<Envelope> {
+        let model = self.model;
+        let popped = edge.pop(self.node, &model.ledger)?;
+        self.has_taken(edge, &popped.envelope, popped.near);
+        if self.cell.reorder.is_some() {
             self.kept.sequence = Some(popped.sequence);
         }
         if popped.wanted {
@@ -77,25 +95,108 @@ impl<'a> Firing<'a> {
             model.notify_budget(self.woken);
         }
         if popped.more {
-            model.notify_one_consumer(edge, self.woken);
+            // Of whichever lane: it looks at its own first.
+            model.notify_one_consumer(edge, None, self.woken);
         }
         Some(popped.envelope)
+    }
+
+    #[inline]
+    fn has_taken(&mut self, edge: &Edge, envelope: &Envelope, near: Option<usize>) {
+        edge.count_crossing(self.node, near, envelope);
+        self.kept.made_room = true;
+        self.progressed = true;
+        add(&self.cell.counters.rows_in, envelope.rows() as u64);
     }
 }
 
 impl Firing<'_> {
     /// Puts an envelope on an edge, or stages it. False when the edge is closed.
-    #[inline]
-    fn send(&mut self, edge: &Edge, envelope: Envelope) -> bool {
+    fn send(&mut self, edge: &Edge, envelope: Envelope, near: Option<usize>) -> bool {
         edge.made_on(self.node);
-        match self.model.offer(edge, envelope, self.woken) {
+        match self.model.offer(edge, envelope, near, self.woken) {
             Offered::Taken => true,
             Offered::Full(envelope) => {
-                self.kept.staged.push_back((edge.idx, envelope));
+                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near });
                 true
             }
             Offered::Closed => false,
         }
+    }
+
+    /// The same for an edge between two boxes. Its consumer is told when the firing ends, or makes something for another
+    /// box: tasks are planned at a firing's end anyway, and one telling is enough for all that it has made.
+    #[inline(always)]
+    fn send_single(&mut self, edge: &Edge, single: &Single, consumer: usize, envelope: Envelope) -> bool {
+        edge.made_on(self.node);
+        let model = self.model;
+        match single.offer(envelope, &model.ledger, || model.boxes[consumer].state.want_room()) {
+            Offered::Taken => {
+                if self.untold != Some(consumer) {
+                    self.tell();
+                    self.untold = Some(consumer);
+                }
+                true
+            }
+            Offered::Full(envelope) => {
+                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near: None });
+                true
+            }
+            Offered::Closed => false,
+        }
+    }
+
+    /// Tells the box that was given something and does not know yet.
+    #[inline]
+    pub(super) fn tell(&mut self) {
+        if let Some(consumer) = self.untold.take() {
+            self.model.notify(consumer, WokenBy::Input, self.woken);
+        }
+    }
+
+    #[inline(never)]
+    fn push_any(
+        &mut self,
+        output: usize,
+        envelope: Envelope,
+        near: Option<usize>,
+    ) -> Result<Pushed, BoxError> {
+        let cell = self.cell;
+        let edges = &cell.outputs[output];
+        let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
+        let known = self.kept.schemas[output].as_ref();
+        if !known.is_some_and(|schema| Arc::ptr_eq(schema, envelope.schema())) {
+            self.learn_schema(output, first, &envelope)?;
+        }
+        if !self.has_room(output) {
+            return if self.is_unwanted() { Ok(Pushed::Closed) } else { Err(self.no_room(output)) };
+        }
+        self.progressed = true;
+        add(&cell.counters.rows_out, envelope.rows() as u64);
+        if cell.reorder.is_some() {
+            self.kept.results.extend(edges.iter().map(|edge| (edge.idx, envelope.clone())));
+            return Ok(Pushed::Sent);
+        }
+        let sent = match edges.only() {
+            Some(only) => self.send(only, envelope, near),
+            None => edges.iter().fold(false, |sent, edge| self.send(edge, envelope.clone(), near) | sent),
+        };
+        Ok(if sent { Pushed::Sent } else { Pushed::Closed })
+    }
+
+    #[cold]
+    fn has_room_beside_staged(&self, output: usize) -> bool {
+        if self.cell.closing.load(Ordering::Relaxed) && self.is_unwanted() {
+            return false;
+        }
+        let staged = &self.kept.staged;
+        !self.cell.outputs[output].any(|edge| staged.iter().any(|staged| staged.edge == edge.idx))
+    }
+
+    /// Whether nothing stands in the way of another push.
+    #[inline]
+    fn is_clear(&self) -> bool {
+        !self.cell.closing.load(Ordering::Relaxed) && self.kept.staged.is_empty()
     }
 
     /// Checks the columns of an envelope against an output, and remembers them.
@@ -128,7 +229,9 @@ impl Host for Firing<'_> {
         if self.kept.closed_inputs[input] || self.kept.sequence.is_some() {
             return None;
         }
-        let edges = &self.cell.inputs[input].edges;
+        // The shape of the model outlives the firing.
+        let cell = self.cell;
+        let edges = &cell.inputs[input].edges;
         match edges.only() {
             Some(only) => self.take_from(only),
             None => self.take_in_turn(edges),
@@ -153,36 +256,32 @@ impl Host for Firing<'_> {
     }
 
     fn has_room(&self, output: usize) -> bool {
-        if self.cell.closing.load(Ordering::Relaxed) && self.is_unwanted() {
-            return false;
-        }
-        let staged = &self.kept.staged;
-        staged.is_empty()
-            || !self.cell.outputs[output].any(|edge| staged.iter().any(|(full, _)| *full == edge.idx))
+        self.is_clear() || self.has_room_beside_staged(output)
     }
 
-    fn push(&mut self, output: usize, envelope: Envelope) -> Result<Pushed, BoxError> {
+    fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
+        // What most pushes are: on to one box that is the only one, with the columns of the last time.
         let cell = self.cell;
-        let edges = &cell.outputs[output];
-        let Some(first) = edges.first() else { return Ok(Pushed::Closed) };
-        let known = self.kept.schemas[output].as_ref();
-        if !known.is_some_and(|schema| Arc::ptr_eq(schema, envelope.schema())) {
-            self.learn_schema(output, first, &envelope)?;
+        if let Some(only) = cell.outputs[output].only()
+            && let Some((single, consumer)) = only.single()
+            && self.is_clear()
+            && cell.reorder.is_none()
+            && self.kept.schemas[output].as_ref().is_some_and(|known| Arc::ptr_eq(known, envelope.schema()))
+        {
+            self.progressed = true;
+            add(&cell.counters.rows_out, envelope.rows() as u64);
+            let sent = self.send_single(only, single, consumer, envelope);
+            return Ok(if sent { Pushed::Sent } else { Pushed::Closed });
         }
-        if !self.has_room(output) {
-            return if self.is_unwanted() { Ok(Pushed::Closed) } else { Err(self.no_room(output)) };
-        }
-        self.progressed = true;
-        add(&cell.counters.rows_out, envelope.rows() as u64);
-        if cell.reorder.is_some() {
-            self.kept.results.extend(edges.iter().map(|edge| (edge.idx, envelope.clone())));
-            return Ok(Pushed::Sent);
-        }
-        let sent = match edges.only() {
-            Some(only) => self.send(only, envelope),
-            None => edges.iter().fold(false, |sent, edge| self.send(edge, envelope.clone()) | sent),
-        };
-        Ok(if sent { Pushed::Sent } else { Pushed::Closed })
+        self.push_any(output, envelope, near)
+    }
+
+    fn nodes(&self) -> usize {
+        self.model.nodes
+    }
+
+    fn node(&self) -> usize {
+        self.node
     }
 
     fn is_closed(&self, output: usize) -> bool {
@@ -210,7 +309,8 @@ impl Host for Firing<'_> {
         if self.model.is_stopping() {
             return Err(Cancelled);
         }
-        // The closure may take long, and producers must not wait for it.
+        // The closure may take long, and neither consumers nor producers must wait for it.
+        self.tell();
         if self.kept.made_room && self.cell.state.take_wanted() {
             self.model.tell_of_room(self.cell_idx, self.woken);
         }
@@ -230,6 +330,7 @@ impl Host for Firing<'_> {
     }
 
     fn inside(&mut self, f: &mut dyn FnMut(&mut Inside<'_>)) {
+        self.tell();
         f(&mut Inside::new(Some(self.detacher), &self.model.stopping));
     }
 

@@ -35,8 +35,14 @@ impl Ledger {
     }
 
     /// Whether the budget is not used up.
+    #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.limit.is_none_or(|limit| self.kept.lock().bytes < limit)
+        self.limit.is_none_or(|limit| self.keeps_less_than(limit))
+    }
+
+    #[inline(never)]
+    fn keeps_less_than(&self, bytes: usize) -> bool {
+        self.kept.lock().bytes < bytes
     }
 
     /// The most bytes that were kept at once; 0 without a budget.
@@ -44,7 +50,7 @@ impl Ledger {
         self.kept.lock().bytes_high
     }
 
-    #[inline]
+    /// An envelope is kept by an edge.
     pub(crate) fn charge(&self, envelope: &Envelope) {
         if self.limit.is_some() && envelope.bytes() > 0 {
             self.keep(envelope);
@@ -63,8 +69,13 @@ impl Ledger {
         kept.bytes_high = kept.bytes_high.max(kept.bytes);
     }
 
-    /// True when the budget was used up and has room again: producers that waited for it must be told.
+    /// Whether anything is counted.
     #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// True when the budget was used up and has room again: producers that waited for it must be told.
     pub(crate) fn release(&self, envelope: &Envelope) -> bool {
         self.limit.is_some_and(|limit| envelope.bytes() > 0 && self.let_go(envelope, limit))
     }

@@ -151,7 +151,8 @@ impl Crew {
             let Some(slot) = pool.take_resting(rank) else { return false };
             self.nodes[node].wake();
             self.end_rest(slot.idx);
-            (slot, pool.backup())
+            let backup = pool.backup(slot.idx);
+            (slot, backup)
         };
         slot.searching = true;
         self.wakes[slot.idx].fetch_add(1, Ordering::Relaxed);
@@ -179,7 +180,7 @@ impl Crew {
         let searched = std::mem::take(&mut slot.searching);
         let passed = {
             let mut pool = self.pool.lock();
-            match pool.pass_to_attaching(own) {
+            match pool.pass_to_attaching(idx, own) {
                 Some(receiver) => Some((receiver, Message::Slot(slot))),
                 None => {
                     self.nodes[node].sleep();
@@ -217,7 +218,7 @@ impl Crew {
         held.shelve();
         self.end_search(held, any_work);
         // Somebody else may have served the last one: the slot leaves its place only with a receiver.
-        let Some(receiver) = self.pool.lock().pass_to_attaching(own) else { return };
+        let Some(receiver) = self.pool.lock().pass_to_attaching(held.idx, own) else { return };
         if let Some(slot) = slot.take() {
             self.hand_over(&receiver, slot);
         }
@@ -234,7 +235,7 @@ impl Crew {
         }
         if pool.has_spare_backup() {
             if any_work() {
-                let backup = pool.backup();
+                let backup = pool.backup(idx);
                 drop(pool);
                 backup.put(Message::Slot(slot));
                 return GivenAway::Gone;

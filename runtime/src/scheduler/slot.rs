@@ -83,7 +83,8 @@ pub(crate) type Seat = Arc<Mailbox<Message>>;
 /// Resting slots, parked backup threads and threads that wait to attach; under the crew's lock.
 pub(crate) struct Pool {
     resting: Vec<Slot>,
-    backups: Vec<Seat>,
+    /// With the slot that each held last.
+    backups: Vec<(Seat, usize)>,
     attaching: AttachQueue<Seat>,
     /// Slots that came back when no thread was left for them: all that are not counted by slots are blocked, and take
     /// them when they attach.
@@ -108,9 +109,9 @@ impl Pool {
     }
 
     /// A thread parks, and its slot goes to the first that waits to attach; the receiver's seat comes back.
-    pub(crate) fn pass_to_attaching(&mut self, own: &Seat) -> Option<Seat> {
+    pub(crate) fn pass_to_attaching(&mut self, slot: usize, own: &Seat) -> Option<Seat> {
         let receiver = self.attaching.pop()?;
-        self.backups.push(Arc::clone(own));
+        self.backups.push((Arc::clone(own), slot));
         Some(receiver)
     }
 
@@ -139,8 +140,8 @@ impl Pool {
         if self.exiting {
             return Some(slot);
         }
+        self.backups.push((Arc::clone(own), slot.idx));
         self.resting.push(slot);
-        self.backups.push(Arc::clone(own));
         None
     }
 
@@ -174,10 +175,14 @@ impl Pool {
         Some(self.resting.swap_remove(place))
     }
 
-    /// A parked thread for a slot that was taken from rest; the one that parked last has the warmest caches.
-    pub(crate) fn backup(&mut self) -> Seat {
+    /// A parked thread for a slot: one that has held it before, since the system wakes a thread where it last ran, which is
+    /// that slot's core most likely; of several the one that parked last has the warmest caches.
+    pub(crate) fn backup(&mut self, slot: usize) -> Seat {
+        let place = self.backups.iter().rposition(|(_, held)| *held == slot);
+        let place = place.or(self.backups.len().checked_sub(1));
         // The second invariant: backups are never fewer than resting slots.
-        self.backups.pop().unwrap_or_else(|| unreachable!("a resting slot has no backup thread"))
+        let place = place.unwrap_or_else(|| unreachable!("a resting slot has no backup thread"));
+        self.backups.remove(place).0
     }
 
     /// Waits to attach.
@@ -189,7 +194,7 @@ impl Pool {
     pub(crate) fn exit(&mut self) -> Vec<Seat> {
         self.exiting = true;
         self.resting.clear();
-        std::mem::take(&mut self.backups)
+        self.backups.drain(..).map(|(seat, _)| seat).collect()
     }
 
     #[cfg(all(test, loom))]

@@ -17,7 +17,7 @@ use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
 use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
-use crate::topology::pin_current_thread;
+use crate::topology::{bring_current_thread, pin_current_thread};
 
 /// How often a thread looks at the latch of a branch before it parks: about as long as that takes.
 const SPINS_BEFORE_PARKING: usize = 500;
@@ -80,12 +80,15 @@ impl Worker {
     }
 
     fn receive(&mut self, slot: Slot) {
-        if self.scheduler.pin
-            && let Some(os_idx) = self.scheduler.topology().os_idx(slot.idx)
-            && self.pinned != Some(os_idx)
-        {
-            // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
-            self.pinned = pin_current_thread(os_idx).then_some(os_idx);
+        match self.scheduler.topology().os_idx(slot.idx) {
+            Some(os_idx) if self.scheduler.pin && self.pinned != Some(os_idx) => {
+                // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
+                self.pinned = pin_current_thread(os_idx).then_some(os_idx);
+            }
+            // The one that it takes over from is about to leave this core idle. A slot that was woken looks for work: it
+            // should be there soon, wherever.
+            Some(os_idx) if self.scheduler.brings && !slot.searching => bring_current_thread(os_idx),
+            _ => {}
         }
         self.slot = Some(slot);
         self.scheduler.sampler.rouse();

@@ -59,6 +59,8 @@ struct Source {
     next: u64,
     end: u64,
     rows: u64,
+    /// Whether each envelope's data are on a node: that of its first number, in turn.
+    near: bool,
 }
 impl Operator for Source {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -67,7 +69,12 @@ impl Operator for Source {
                 return Ok(Flow::Done);
             }
             let until = (self.next + self.rows).min(self.end);
-            cx.push("out", envelope(self.next..until))?;
+            if self.near {
+                let node = self.next as usize % cx.nodes();
+                cx.push_near("out", envelope(self.next..until), node)?;
+            } else {
+                cx.push("out", envelope(self.next..until))?;
+            }
             self.next = until;
             cx.progress(self.next, self.end);
         }
@@ -75,10 +82,12 @@ impl Operator for Source {
     }
 }
 pub static SOURCE: OperatorSpec = OperatorSpec {
-    parameters: &[count("count", 100), count("rows", 1)],
+    parameters: &[count("count", 100), count("rows", 1), count("near", 0)],
     outputs: &[Output::new("out", numbers, "the numbers from 0")],
     ..OperatorSpec::new("source", "numbers from 0", Kind::Stateful, |bind| {
-        Ok(Box::new(Source { next: 0, end: bind.count("count") as u64, rows: bind.count("rows") as u64 }))
+        let (end, rows, near) =
+            (bind.count("count") as u64, bind.count("rows") as u64, bind.count("near") > 0);
+        Ok(Box::new(Source { next: 0, end, rows, near }))
     })
 };
 

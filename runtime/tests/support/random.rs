@@ -87,7 +87,9 @@ impl Builder<'_> {
 
     fn source(&mut self, envelopes_max: u64) -> Stream {
         let (rows, count) = (1 + self.random.below(4), self.random.below(envelopes_max));
-        let settings = [("count", int((rows * count) as i64)), ("rows", int(rows as i64))];
+        let near = i64::from(self.random.chance(30));
+        let settings =
+            [("count", int((rows * count) as i64)), ("rows", int(rows as i64)), ("near", int(near))];
         let from = self.add("source", &settings);
         let envelopes = (0..count).map(|nth| (nth * rows..(nth + 1) * rows).collect());
         Stream { from, envelopes: envelopes.collect(), in_order: true }

@@ -1,5 +1,9 @@
-//! B6: tasks that compute, sleep behind a device that serves so many at once, and may compute again.
+//! B6: tasks that compute, block behind a device that serves so many at once (a sleep, or a file that is written until it
+//! lies on the disk), and may compute again.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
@@ -7,10 +11,37 @@ use std::time::{Duration, Instant};
 
 use crate::{Figures, Settings, figures, spin};
 
+/// What a task does on the device.
+#[derive(Clone)]
+pub enum Operation {
+    Sleep(Duration),
+    /// The folder of the files, and the bytes of each.
+    Write(PathBuf, usize),
+}
+
+impl Operation {
+    pub fn run(&self) {
+        match self {
+            Self::Sleep(time) => thread::sleep(*time),
+            Self::Write(folder, bytes) => {
+                static FILES: AtomicU64 = AtomicU64::new(0);
+                static PIECE: [u8; 1 << 16] = [7; 1 << 16];
+                // As many files as tasks, written again in each round.
+                let number = FILES.fetch_add(1, Ordering::Relaxed) % 40;
+                let mut file = File::create(folder.join(format!("task{number}"))).expect("a file");
+                for start in (0..*bytes).step_by(PIECE.len()) {
+                    file.write_all(&PIECE[..PIECE.len().min(bytes - start)]).expect("room on the disk");
+                }
+                file.sync_data().expect("a disk that answers");
+            }
+        }
+    }
+}
+
 pub struct Job {
     pub tasks: usize,
     pub device: usize,
-    pub block: Duration,
+    pub operation: Operation,
     before: u64,
     after: u64,
     busy: Mutex<usize>,
@@ -22,14 +53,24 @@ pub struct Job {
 
 impl Job {
     pub fn new(settings: &Settings) -> Self {
-        let scale = settings.number("scale");
-        let compute_us = settings.number("compute_ms") * scale * 1e3;
+        let (compute_us, operation) = match settings.text("part") {
+            "file" => {
+                let folder = PathBuf::from(settings.text("folder")).join(format!("peer-{}", std::process::id()));
+                std::fs::create_dir_all(&folder).expect("a folder");
+                (settings.number("compute_us"), Operation::Write(folder, settings.count("kib") << 10))
+            }
+            _ => {
+                let scale = settings.number("scale");
+                let time = Duration::from_secs_f64(settings.number("block_ms") * scale / 1e3);
+                (settings.number("compute_ms") * scale * 1e3, Operation::Sleep(time))
+            }
+        };
         let is_again = settings.text("part") == "compute_block_compute";
         let before = settings.iterations(if is_again { compute_us / 2.0 } else { compute_us });
         Self {
             tasks: settings.count("tasks"),
             device: settings.count("device"),
-            block: Duration::from_secs_f64(settings.number("block_ms") * scale / 1e3),
+            operation,
             before,
             after: if is_again { before } else { 0 },
             busy: Mutex::new(0),
@@ -62,7 +103,7 @@ impl Job {
         let mut busy = self.freed.wait_while(self.busy.lock().unwrap(), |busy| *busy == self.device).unwrap();
         *busy += 1;
         drop(busy);
-        thread::sleep(self.block);
+        self.operation.run();
         *self.busy.lock().unwrap() -= 1;
         self.freed.notify_one();
     }
@@ -79,5 +120,13 @@ impl Job {
             ("makespan_ms", seconds * 1e3),
             ("computing_peak", self.peak.load(Ordering::Relaxed) as f64),
         ])
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Operation::Write(folder, _) = &self.operation {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }

@@ -12,10 +12,14 @@
 //! see metadata and nothing else.
 
 use std::fmt::Write;
-use std::ops::Range;
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
 
+use super::super::arrow_file::DIGITS;
+pub(super) use super::super::arrow_file::{
+    ALIGNMENT_MIN_BYTES, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header, tail_checksum,
+    tail_digits,
+};
 use super::super::signature::signature_type;
 
 /// The version of the layout; a file of another is refused.
@@ -36,17 +40,6 @@ pub(super) const SOURCE_KEY: &str = "boxwork.source";
 pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
 /// The key of the checksums, in the footer's metadata.
 pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
-
-/// What an Arrow file begins and ends with.
-pub(super) const MAGIC: &[u8] = b"ARROW1";
-/// The end of the stream of messages: a continuation marker and a zero.
-pub(super) const END_OF_STREAM_BYTES: usize = 8;
-/// The footer's length and the magic, at the very end.
-pub(super) const TRAILER_BYTES: usize = 10;
-
-/// What stands before the tail's own checksum, once in the whole tail.
-pub(super) const MARKER: &str = "boxwork-crc32=";
-const DIGITS: usize = 8;
 
 /// The checksums of one batch, and what they cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,22 +80,6 @@ pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<BatchEntry>)> {
     Some((head, parts.map(entry).collect::<Option<_>>()?))
 }
 
-/// Where the tail's own checksum stands, when the tail has one and no more.
-pub(super) fn tail_digits(tail: &[u8]) -> Option<Range<usize>> {
-    let mut places = tail.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER.as_bytes());
-    let start = places.next()?.0 + MARKER.len();
-    (places.next().is_none() && start + DIGITS <= tail.len()).then_some(start..start + DIGITS)
-}
-
-/// The checksum of a tail, as the digits that must stand in it.
-pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&tail[..digits.start]);
-    hasher.update(&[b'0'; DIGITS]);
-    hasher.update(&tail[digits.end..]);
-    format!("{:0DIGITS$x}", hasher.finalize())
-}
-
 /// The columns of a store.
 pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Schema {
     Schema::new(vec![
@@ -115,12 +92,6 @@ pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Sc
     .with_metadata(metadata)
 }
 
-/// The batch that a block's header describes; nothing when it describes something else.
-pub(super) fn read_header(header: &[u8]) -> Option<arrow_ipc::RecordBatch<'_>> {
-    // A continuation marker and the length precede the header's own table.
-    arrow_ipc::root_as_message(header.get(8..)?).ok()?.header_as_record_batch()
-}
-
 /// Whether a buffer of a batch holds numbers: `id`, the offsets of `name` and `signature`, and from the centroids on
 /// the second of each pair, which are a column's validity and values.
 fn holds_numbers(buffer: usize) -> bool {
@@ -129,9 +100,6 @@ fn holds_numbers(buffer: usize) -> bool {
 
 /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
 const BUFFERS_BEFORE_CENTROIDS: usize = 7;
-
-/// Every buffer begins at a multiple of this, so that numbers are read where they lie.
-pub(super) const ALIGNMENT_MIN_BYTES: usize = 8;
 
 /// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
 /// of a batch whose buffers lie inside the block as numbers must.
@@ -179,18 +147,5 @@ mod tests {
         assert_eq!(read_checksums(&text), Some((0xabc, entries.to_vec())));
         assert_eq!(read_checksums("boxwork-crc32=00000000"), None);
         assert_eq!(read_checksums(&format!("{text},9")), None);
-    }
-
-    #[test]
-    fn the_tails_checksum_covers_all_but_itself() {
-        let mut tail = format!("before {MARKER}00000000;after").into_bytes();
-        let digits = tail_digits(&tail).unwrap();
-        let sum = tail_checksum(&tail, &digits);
-        tail[digits.clone()].copy_from_slice(sum.as_bytes());
-        assert_eq!(tail_checksum(&tail, &digits), sum);
-        tail[0] ^= 1;
-        assert_ne!(tail_checksum(&tail, &digits), sum);
-        assert_eq!(tail_digits(format!("{MARKER}0").as_bytes()), None);
-        assert_eq!(tail_digits(format!("{MARKER}00000000{MARKER}00000000").as_bytes()), None);
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
+use boxwork_runtime::topology::NodeMemory;
 #[cfg(not(miri))]
 use memmap2::Mmap;
 
@@ -68,6 +69,22 @@ fn map(file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
     // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
     let bytes = unsafe { Buffer::from_custom_allocation(start, bytes, owner) };
     Ok((bytes, watched))
+}
+
+/// The bytes of a node's memory, as a buffer that keeps it.
+#[cfg(not(miri))]
+pub(super) fn of_node(memory: NodeMemory) -> Buffer {
+    let memory = Arc::new(memory);
+    let bytes: &[u8] = (*memory).as_ref();
+    let (start, len) = (NonNull::from(bytes).cast(), bytes.len());
+    // SAFETY: the bytes are valid and never written as long as the memory lives, which the buffer owns.
+    unsafe { Buffer::from_custom_allocation(start, len, memory) }
+}
+
+/// Miri maps no memory: there it is copied once more.
+#[cfg(miri)]
+pub(super) fn of_node(memory: NodeMemory) -> Buffer {
+    Buffer::from_slice_ref(memory.as_ref())
 }
 
 #[cfg(miri)]

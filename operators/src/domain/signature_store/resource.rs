@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::topology::Topology;
 
 use super::SignatureStore;
 
@@ -11,17 +12,24 @@ use super::SignatureStore;
 pub static SIGNATURE_STORE: ResourceSpec = ResourceSpec {
     name: "signature_store",
     about: "A file of signatures, made by `boxwork extract` or `boxwork import`.",
-    parameters: &[Parameter::new(
-        "path",
-        ParameterType::Path,
-        Default::Required,
-        "the `*.signatures.arrow` file",
-    )],
+    parameters: &[
+        Parameter::new("path", ParameterType::Path, Default::Required, "the `*.signatures.arrow` file"),
+        Parameter::new(
+            "placement",
+            ParameterType::Choice(&["map", "copy"]),
+            Default::Text("map"),
+            "map: leave it in the page cache; copy: into memory of the NUMA nodes, a part each, when first used",
+        ),
+    ],
     example: "signatures: {kind: signature_store, path: photos.signatures.arrow}",
     check: None,
     load,
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    Ok(Arc::new(SignatureStore::open(bind.path("path"))?))
+    let store = SignatureStore::open(bind.path("path"))?;
+    Ok(Arc::new(match bind.text("placement") {
+        "copy" => store.copied_to(Topology::detect()),
+        _ => store,
+    }))
 }

@@ -68,6 +68,32 @@ fn read_all(path: &Path) -> Result<(), StoreError> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "memory of nodes is mapped")]
+fn a_store_copied_to_nodes_is_the_same_and_as_closely_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.arrow");
+    write(&path, 9000);
+    for machine in ["numa:1 core:1", "numa:2 core:1", "numa:3 core:2", "numa:5 core:1"] {
+        let machine = Topology::synthetic(machine).unwrap();
+        let store = SignatureStore::open(&path).unwrap().copied_to(machine.clone());
+        let nodes: Vec<_> = (0..store.batches()).map(|batch| store.node(batch).unwrap()).collect();
+        assert!(nodes.is_sorted() && nodes.iter().all(|node| *node < machine.nodes().len()), "{nodes:?}");
+        for batch in 0..store.batches() {
+            let (mapped, first) = (SignatureStore::open(&path).unwrap(), store.ids(batch).start);
+            let copy = |store: &SignatureStore| store.read(|objects| objects.copied(batch, 0..1)).unwrap();
+            assert_eq!(copy(&store), copy(&mapped));
+            assert_eq!(store.name(first).unwrap(), mapped.name(first).unwrap());
+        }
+    }
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let middle = fs::metadata(&path).unwrap().len() / 2;
+    file.write_all_at(b"damaged", middle).unwrap();
+    let machine = Topology::synthetic("numa:2 core:1").unwrap();
+    let store = SignatureStore::open(&path).unwrap().copied_to(machine);
+    assert!(matches!(store.verify(), Err(StoreError::Damaged { .. })), "a damaged batch was copied unseen");
+}
+
+#[test]
 fn reads_back_what_was_written_over_several_batches() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.signatures.arrow");

@@ -35,6 +35,7 @@ pub static JOB: OperatorSpec = OperatorSpec {
         count("before", "steps of work before it blocks"),
         count("after", "steps of work after it has blocked"),
         count("block_us", "how long it blocks, in microseconds, where it writes no file"),
+        count("device", "operations that the device serves at once; 0 for one that serves all"),
         count("bytes", "bytes that it writes"),
         Parameter::new("file", ParameterType::Path, Default::Absent, "the file that it writes"),
     ],
@@ -61,13 +62,16 @@ impl Operator for Task {
 /// What a job does while it computes not.
 enum Blocking {
     Sleep(Duration),
+    /// The same on a device that serves so many at once.
+    Device(Duration, usize),
     Write(PathBuf, usize),
 }
 
 impl Blocking {
-    fn block(&self) -> io::Result<()> {
+    fn block(&self, tally: &Tally) -> io::Result<()> {
         match self {
             Self::Sleep(time) => thread::sleep(*time),
+            Self::Device(time, most) => tally.use_device(*most, || thread::sleep(*time)),
             Self::Write(path, bytes) => write(path, *bytes)?,
         }
         Ok(())
@@ -94,7 +98,13 @@ struct Job {
 fn make_job(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let blocking = match bind.get_text("file") {
         Some(file) => Blocking::Write(PathBuf::from(file), bind.count("bytes")),
-        None => Blocking::Sleep(Duration::from_micros(bind.count("block_us") as u64)),
+        None => {
+            let time = Duration::from_micros(bind.count("block_us") as u64);
+            match bind.count("device") {
+                0 => Blocking::Sleep(time),
+                most => Blocking::Device(time, most),
+            }
+        }
     };
     let (before, after) = (bind.count("before") as u64, bind.count("after") as u64);
     Ok(Box::new(Job { tally: Tally::bound(bind)?, before, after, blocking }))
@@ -103,7 +113,7 @@ fn make_job(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 impl Operator for Job {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let mut sum = self.tally.compute(self.before);
-        cx.detached(CLASS, || self.blocking.block())??;
+        cx.detached(CLASS, || self.blocking.block(&self.tally))??;
         if self.after > 0 {
             sum = sum.wrapping_add(self.tally.compute(self.after));
         }

@@ -42,6 +42,8 @@ struct Side<T, N> {
 pub(crate) struct Queue<T, P, C> {
     producer: Side<T, P>,
     consumer: Side<T, C>,
+    /// The block of the first item, written by the producer before that item is published.
+    first: UnsafeCell<*mut Block<T>>,
     /// A block that the consumer has emptied, for the producer.
     spare: AtomicPtr<Block<T>>,
 }
@@ -54,19 +56,21 @@ unsafe impl<T: Send, P: Send, C: Send> Send for Queue<T, P, C> {}
 unsafe impl<T: Send, P: Sync, C: Sync> Sync for Queue<T, P, C> {}
 
 impl<T, P: Default, C: Default> Queue<T, P, C> {
+    /// A queue without a block: the producer makes the first one, so that it lies in memory of the producer's node.
     pub(crate) fn new() -> Self {
-        let block = Block::new();
+        let nowhere = (ptr::null_mut(), BLOCK);
         Self {
             producer: Side {
                 count: AtomicUsize::new(0),
-                stands: UnsafeCell::new((block, 0)),
+                stands: UnsafeCell::new(nowhere),
                 numbers: P::default(),
             },
             consumer: Side {
                 count: AtomicUsize::new(0),
-                stands: UnsafeCell::new((block, 0)),
+                stands: UnsafeCell::new(nowhere),
                 numbers: C::default(),
             },
+            first: UnsafeCell::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -106,23 +110,59 @@ impl<T, P, C> Queue<T, P, C> {
         self.made().wrapping_sub(taken)
     }
 
+    /// Links another block behind the producer's, or makes the first one.
+    ///
+    /// # Safety
+    /// As [`Queue::push`]; the block is the one that the producer stands at, or null.
+    #[inline(never)]
+    unsafe fn lengthen(&self, block: *mut Block<T>) -> *mut Block<T> {
+        // Acquire: the consumer has read all of it.
+        let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        let next = if spare.is_null() { Block::new() } else { spare };
+        if block.is_null() {
+            // SAFETY: the consumer reads it only once an item stands there.
+            self.first.with_mut(|first| unsafe { *first = next });
+        } else {
+            // SAFETY: the consumer reads the link of a block of this queue only once an item stands beyond it.
+            unsafe { (*block).next.with_mut(|link| *link = next) };
+        }
+        next
+    }
+
+    /// Goes on to the block behind the consumer's, which it leaves to the producer, or to the first one.
+    ///
+    /// # Safety
+    /// As [`Queue::pop`]; the block is the one that the consumer stands at, or null, and an item stands beyond it.
+    #[inline(never)]
+    unsafe fn leave(&self, emptied: *mut Block<T>) -> *mut Block<T> {
+        if emptied.is_null() {
+            // SAFETY: an item stands there, so it is written.
+            return self.first.with(|first| unsafe { *first });
+        }
+        // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
+        let next = unsafe { (*emptied).next.with(|link| *link) };
+        // Release: pairs with the swap in `lengthen`.
+        let before = self.spare.swap(emptied, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: whoever takes a block out of `spare` owns it.
+            drop(unsafe { Box::from_raw(before) });
+        }
+        next
+    }
+
     /// Puts an item in.
     ///
     /// # Safety
     /// The caller is the only producer now, and sees what the producers before it did.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn push(&self, item: T) {
         let made = self.producer.count.load(Ordering::Relaxed);
         self.producer.stands.with_mut(|stands| {
             // SAFETY: the producer's alone.
             let (block, place) = unsafe { &mut *stands };
             if *place == BLOCK {
-                // Acquire: the consumer has read all of it.
-                let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
-                let next = if spare.is_null() { Block::new() } else { spare };
-                // SAFETY: the consumer reads the link of a block of this queue only once an item stands beyond it.
-                unsafe { (**block).next.with_mut(|link| *link = next) };
-                (*block, *place) = (next, 0);
+                // SAFETY: the producer's own block.
+                (*block, *place) = (unsafe { self.lengthen(*block) }, 0);
             }
             // SAFETY: the place is not the consumer's before the store below.
             unsafe { (**block).places[*place].with_mut(|place| (*place).write(item)) };
@@ -136,7 +176,7 @@ impl<T, P, C> Queue<T, P, C> {
     ///
     /// # Safety
     /// The caller is the only consumer now, and sees what the consumers before it did.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn pop(&self) -> Option<(usize, T)> {
         let taken = self.consumer.count.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `push`.
@@ -147,16 +187,8 @@ impl<T, P, C> Queue<T, P, C> {
             // SAFETY: the consumer's alone.
             let (block, place) = unsafe { &mut *stands };
             if *place == BLOCK {
-                let emptied = *block;
-                // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
-                *block = unsafe { (*emptied).next.with(|link| *link) };
-                *place = 0;
-                // Release: pairs with the swap in `push`.
-                let before = self.spare.swap(emptied, Ordering::AcqRel);
-                if !before.is_null() {
-                    // SAFETY: whoever takes a block out of `spare` owns it.
-                    drop(unsafe { Box::from_raw(before) });
-                }
+                // SAFETY: the consumer's own block, and there is an item that does not stand in it.
+                (*block, *place) = (unsafe { self.leave(*block) }, 0);
             }
             // SAFETY: the item was published, and is taken once: the side only goes forward.
             let item = unsafe { (**block).places[*place].with(|place| (*place).assume_init_read()) };

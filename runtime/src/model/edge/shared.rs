@@ -1,7 +1,8 @@
 //! An edge with copies on either side, under one lock.
 //!
 //! Invariants: it has ended when all its producers have, and is closed when all its consumers have closed it; an
-//! envelope that came before a closing is seen by it.
+//! envelope that came before a closing is seen by it. Envelopes whose data are on a node wait in that node's lane, where its
+//! consumers look first; nobody leaves without one while any waits. Where order matters there is one lane.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,8 @@ use crate::request::EdgeState;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 struct Inner {
-    queue: VecDeque<Envelope>,
+    /// By node, for those whose data are on one; the last is for all others.
+    lanes: Box<[VecDeque<Envelope>]>,
     state: EdgeState,
     producers_open: usize,
     /// The consumers that have not closed it.
@@ -27,15 +29,33 @@ pub(super) struct Shared {
     waiting: AtomicUsize,
 }
 
+impl Inner {
+    /// The lane of an envelope whose data are on this node.
+    fn lane(&self, near: Option<usize>) -> usize {
+        let others = self.lanes.len() - 1;
+        near.map_or(others, |node| node.min(others))
+    }
+
+    /// The oldest envelope of the first lane that holds one: the node's own, that of all, and then the others in turn.
+    fn take(&mut self, node: usize) -> Option<(usize, Envelope)> {
+        let (own, others) = (self.lane(Some(node)), self.lanes.len() - 1);
+        let after = (own + 1..others).chain(0..own);
+        let mut lanes = [own, others].into_iter().chain(after);
+        lanes.find_map(|lane| Some((lane, self.lanes[lane].pop_front()?)))
+    }
+}
+
 impl Shared {
+    /// An edge with lanes for so many nodes.
     pub(super) fn new(
         producers: usize,
         consumers: Vec<usize>,
+        nodes: usize,
         envelopes_max: usize,
         bytes_max: usize,
     ) -> Self {
         let inner = Inner {
-            queue: VecDeque::new(),
+            lanes: (0..=nodes).map(|_| VecDeque::new()).collect(),
             state: EdgeState { envelopes_max, bytes_max, ..EdgeState::default() },
             producers_open: producers,
             consumers_open: consumers,
@@ -44,8 +64,8 @@ impl Shared {
         Self { inner: Mutex::new(inner), waiting: AtomicUsize::new(0) }
     }
 
-    /// Offers an envelope; the ledger is the request's budget.
-    pub(super) fn offer(&self, envelope: Envelope, ledger: &Ledger) -> Offered {
+    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget.
+    pub(super) fn offer(&self, envelope: Envelope, near: Option<usize>, ledger: &Ledger) -> Offered {
         let mut inner = self.inner.lock();
         if inner.state.closed {
             return Offered::Closed;
@@ -53,7 +73,7 @@ impl Shared {
         let bytes = envelope.bytes();
         let fits = inner.state.envelopes < inner.state.envelopes_max
             && inner.state.bytes.saturating_add(bytes) <= inner.state.bytes_max;
-        if !(inner.queue.is_empty() || fits && ledger.has_room()) {
+        if !(inner.state.envelopes == 0 || fits && ledger.has_room()) {
             inner.state.wanted = true;
             inner.state.refusals += 1;
             return Offered::Full(envelope);
@@ -67,31 +87,36 @@ impl Shared {
         state.envelopes_total += 1;
         state.rows_total += envelope.rows() as u64;
         state.bytes_total += bytes as u64;
-        inner.queue.push_back(envelope);
-        self.waiting.store(inner.queue.len(), Ordering::Release);
+        let waiting = state.envelopes;
+        let lane = inner.lane(near);
+        inner.lanes[lane].push_back(envelope);
+        self.waiting.store(waiting, Ordering::Release);
         Offered::Taken
     }
 
-    /// Takes the oldest envelope.
-    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+    /// Takes the oldest envelope that is nearest to a node.
+    pub(super) fn pop(&self, node: usize, ledger: &Ledger) -> Option<Popped> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut inner = self.inner.lock();
-        let envelope = inner.queue.pop_front()?;
+        let (lane, envelope) = inner.take(node)?;
         inner.state.envelopes -= 1;
         inner.state.bytes -= envelope.bytes();
         let freed = ledger.release(&envelope);
         let sequence = inner.sequence;
         inner.sequence += 1;
-        self.waiting.store(inner.queue.len(), Ordering::Release);
+        let left = inner.state.envelopes;
+        self.waiting.store(left, Ordering::Release);
+        let near = (lane + 1 < inner.lanes.len()).then_some(lane);
         let wanted = std::mem::take(&mut inner.state.wanted);
         Some(Popped {
             envelope,
             sequence,
             wanted,
             freed,
-            more: inner.consumers_open.len() > 1 && !inner.queue.is_empty(),
+            more: inner.consumers_open.len() > 1 && left > 0,
+            near,
         })
     }
 
@@ -103,7 +128,7 @@ impl Shared {
     /// Whether nothing waits and nothing will come.
     pub(super) fn is_ended(&self) -> bool {
         let inner = self.inner.lock();
-        inner.state.closed || (inner.state.ended && inner.queue.is_empty())
+        inner.state.closed || (inner.state.ended && inner.state.envelopes == 0)
     }
 
     /// Whether all producers have ended, with or without envelopes still waiting.
@@ -131,7 +156,7 @@ impl Shared {
             let mut inner = self.inner.lock();
             inner.consumers_open.retain(|other| *other != consumer);
             if !inner.consumers_open.is_empty() {
-                return if inner.queue.is_empty() { Closing::Others } else { Closing::Left };
+                return if inner.state.envelopes == 0 { Closing::Others } else { Closing::Left };
             }
             inner.state.closed = true;
             self.empty(&mut inner, ledger)
@@ -155,16 +180,17 @@ impl Shared {
     }
 
     /// Takes all that waits; the second is whether the request's budget has room again.
-    fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (VecDeque<Envelope>, bool) {
+    fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (Vec<Envelope>, bool) {
         let mut freed = false;
-        for envelope in &inner.queue {
+        let dropped: Vec<Envelope> = inner.lanes.iter_mut().flat_map(|lane| lane.drain(..)).collect();
+        for envelope in &dropped {
             freed |= ledger.release(envelope);
         }
         inner.state.envelopes = 0;
         inner.state.bytes = 0;
         inner.state.wanted = false;
         self.waiting.store(0, Ordering::Release);
-        (std::mem::take(&mut inner.queue), freed)
+        (dropped, freed)
     }
 
     /// Doubles the bound that is reached, to end a stall.

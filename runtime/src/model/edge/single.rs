@@ -12,7 +12,7 @@ use crate::request::EdgeState;
 use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering, interleave};
 
 /// See the module.
-pub(super) struct Single {
+pub(in crate::model) struct Single {
     queue: Queue<Envelope, Made, Taken>,
     closed: AtomicBool,
     ended: AtomicBool,
@@ -42,6 +42,13 @@ struct Taken {
     bytes: AtomicUsize,
 }
 
+/// What an edge holds, as its producer sees it: others may have taken some since.
+#[derive(Clone, Copy)]
+struct Held {
+    envelopes: usize,
+    bytes: usize,
+}
+
 impl Single {
     pub(super) fn new(envelopes_max: usize, bytes_max: usize) -> Self {
         Self {
@@ -57,52 +64,82 @@ impl Single {
     }
 
     /// As [`super::Edge::offer`]; the caller fires the producer.
-    #[inline]
-    pub(super) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
-        if self.is_closed() {
-            return Offered::Closed;
+    #[inline(always)]
+    pub(in crate::model) fn offer(
+        &self,
+        envelope: Envelope,
+        ledger: &Ledger,
+        want_room: impl FnOnce(),
+    ) -> Offered {
+        let held = self.held();
+        if self.is_closed() || !self.fits(held, &envelope, ledger) {
+            return self.offer_again(envelope, ledger, want_room);
         }
-        if !self.fits(&envelope, ledger) {
-            interleave();
-            // Before the look below: whoever makes room after that look sees this. A mark that still stands needs no
-            // second one: its taker has yet to tell this producer.
-            if !self.is_wanted() {
-                self.wanted.store(true, Ordering::Relaxed);
-                want_room();
-            }
-            if !self.fits(&envelope, ledger) {
-                self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                return Offered::Full(envelope);
-            }
-        }
-        if self.wanted.load(Ordering::Relaxed) {
-            self.wanted.store(false, Ordering::Relaxed);
-        }
-        ledger.charge(&envelope);
-        let made = self.queue.producer();
-        let bytes = made.bytes.load(Ordering::Relaxed).wrapping_add(envelope.bytes());
-        made.bytes.store(bytes, Ordering::Release);
-        made.rows.store(made.rows.load(Ordering::Relaxed) + envelope.rows() as u64, Ordering::Relaxed);
-        raise(&made.bytes_high, bytes.wrapping_sub(self.queue.consumer().bytes.load(Ordering::Relaxed)));
-        raise(&made.envelopes_high, self.queue.len() + 1);
-        self.push(envelope);
+        self.put(envelope, held, ledger);
         Offered::Taken
     }
 
+    /// The same for an envelope that has found no room.
+    #[cold]
+    #[inline(never)]
+    fn offer_again(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
+        if self.is_closed() {
+            return Offered::Closed;
+        }
+        interleave();
+        // Before the look below: whoever makes room after that look sees this. A mark that still stands needs no
+        // second one: its taker has yet to tell this producer.
+        if !self.is_wanted() {
+            self.wanted.store(true, Ordering::Relaxed);
+            want_room();
+        }
+        let held = self.held();
+        if !self.fits(held, &envelope, ledger) {
+            self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return Offered::Full(envelope);
+        }
+        self.put(envelope, held, ledger);
+        Offered::Taken
+    }
+
+    /// Puts an envelope in, beside what it held.
+    #[inline(always)]
+    fn put(&self, envelope: Envelope, held: Held, ledger: &Ledger) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
+        }
+        if ledger.is_limited() {
+            ledger.charge(&envelope);
+        }
+        let made = self.queue.producer();
+        let (rows, bytes) = (envelope.rows() as u64, envelope.bytes());
+        made.bytes.store(made.bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
+        made.rows.store(made.rows.load(Ordering::Relaxed) + rows, Ordering::Relaxed);
+        raise(&made.bytes_high, held.bytes.saturating_add(bytes));
+        raise(&made.envelopes_high, held.envelopes + 1);
+        self.push(envelope);
+    }
+
     #[expect(unsafe_code, reason = "the queue trusts its producer")]
-    #[inline]
+    #[inline(always)]
     fn push(&self, envelope: Envelope) {
         // SAFETY: within a firing of the only producer, of which one runs at a time.
         unsafe { self.queue.push(envelope) };
     }
 
+    /// What it holds, for its producer.
     #[inline]
-    fn fits(&self, envelope: &Envelope, ledger: &Ledger) -> bool {
+    fn held(&self) -> Held {
         // First the number taken, then the bytes: they are those of these envelopes, or of more.
-        let waiting = self.queue.len();
-        waiting == 0
-            || waiting < self.envelopes_max.load(Ordering::Relaxed)
-                && self.bytes().saturating_add(envelope.bytes()) <= self.bytes_max.load(Ordering::Relaxed)
+        let envelopes = self.queue.len();
+        Held { envelopes, bytes: self.bytes() }
+    }
+
+    #[inline(always)]
+    fn fits(&self, held: Held, envelope: &Envelope, ledger: &Ledger) -> bool {
+        held.envelopes == 0
+            || held.envelopes < self.envelopes_max.load(Ordering::Relaxed)
+                && held.bytes.saturating_add(envelope.bytes()) <= self.bytes_max.load(Ordering::Relaxed)
                 && ledger.has_room()
     }
 
@@ -113,17 +150,24 @@ impl Single {
         self.queue.producer().bytes.load(Ordering::Acquire).wrapping_sub(taken)
     }
 
-    /// As [`super::Edge::pop`]; the caller fires the consumer, or owns what it has left behind.
+    /// Takes the oldest envelope, with its place in the order from 0; the caller fires the consumer, or owns what it has
+    /// left behind, and lets the ledger know.
     #[expect(unsafe_code, reason = "the queue trusts its consumer")]
     #[inline]
-    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+    pub(in crate::model) fn take(&self) -> Option<(usize, Envelope)> {
         // SAFETY: within a firing of the only consumer, of which one runs at a time; or it has closed the edge, and
         // this is the producer, or the end of the request.
         let (sequence, envelope) = unsafe { self.queue.pop() }?;
         let bytes = &self.queue.consumer().bytes;
         bytes.store(bytes.load(Ordering::Relaxed).wrapping_add(envelope.bytes()), Ordering::Release);
+        Some((sequence, envelope))
+    }
+
+    /// As [`super::Edge::pop`]; the caller as in [`Single::take`].
+    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+        let (sequence, envelope) = self.take()?;
         let freed = ledger.release(&envelope);
-        Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false })
+        Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false, near: None })
     }
 
     #[inline]

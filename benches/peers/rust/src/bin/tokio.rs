@@ -159,8 +159,8 @@ fn blocking(settings: &Settings, runtime: Runtime) -> Round {
             block_in_place(|| job.block());
         } else {
             let permit = device.acquire().await.expect("it is never closed");
-            let block = job.block;
-            spawn_blocking(move || std::thread::sleep(block)).await.expect("no panic");
+            let operation = job.operation.clone();
+            spawn_blocking(move || operation.run()).await.expect("no panic");
             drop(permit);
         }
         job.after();

@@ -1,0 +1,60 @@
+//! What all of Boxwork's Arrow IPC files share: their ends, and one text of checksums that covers every byte.
+//!
+//! The checksums stand in the footer's metadata, the tail's own among them: it is taken with its eight digits as
+//! zeros. Other readers of Arrow see metadata and nothing else.
+
+use std::ops::Range;
+
+/// What an Arrow file begins and ends with.
+pub(super) const MAGIC: &[u8] = b"ARROW1";
+/// The end of the stream of messages: a continuation marker and a zero.
+pub(super) const END_OF_STREAM_BYTES: usize = 8;
+/// The footer's length and the magic, at the very end.
+pub(super) const TRAILER_BYTES: usize = 10;
+/// Every buffer begins at a multiple of this, so that numbers are read where they lie.
+pub(super) const ALIGNMENT_MIN_BYTES: usize = 8;
+
+/// What stands before the tail's own checksum, once in the whole tail.
+pub(super) const MARKER: &str = "boxwork-crc32=";
+/// Digits of a checksum.
+pub(super) const DIGITS: usize = 8;
+
+/// Where the tail's own checksum stands, when the tail has one and no more.
+pub(super) fn tail_digits(tail: &[u8]) -> Option<Range<usize>> {
+    let mut places = tail.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER.as_bytes());
+    let start = places.next()?.0 + MARKER.len();
+    (places.next().is_none() && start + DIGITS <= tail.len()).then_some(start..start + DIGITS)
+}
+
+/// The checksum of a tail, as the digits that must stand in it.
+pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&tail[..digits.start]);
+    hasher.update(&[b'0'; DIGITS]);
+    hasher.update(&tail[digits.end..]);
+    format!("{:0DIGITS$x}", hasher.finalize())
+}
+
+/// The batch that a block's header describes; nothing when it describes something else.
+pub(super) fn read_header(header: &[u8]) -> Option<arrow_ipc::RecordBatch<'_>> {
+    // A continuation marker and the length precede the header's own table.
+    arrow_ipc::root_as_message(header.get(8..)?).ok()?.header_as_record_batch()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tails_checksum_covers_all_but_itself() {
+        let mut tail = format!("before {MARKER}00000000;after").into_bytes();
+        let digits = tail_digits(&tail).unwrap();
+        let sum = tail_checksum(&tail, &digits);
+        tail[digits.clone()].copy_from_slice(sum.as_bytes());
+        assert_eq!(tail_checksum(&tail, &digits), sum);
+        tail[0] ^= 1;
+        assert_ne!(tail_checksum(&tail, &digits), sum);
+        assert_eq!(tail_digits(format!("{MARKER}0").as_bytes()), None);
+        assert_eq!(tail_digits(format!("{MARKER}00000000{MARKER}00000000").as_bytes()), None);
+    }
+}

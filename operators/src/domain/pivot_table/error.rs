@@ -1,0 +1,101 @@
+//! What can go wrong with an index: the file, the reason and the fix.
+
+use std::io;
+use std::path::PathBuf;
+
+use boxwork_kernels::lower_bound::BoundError;
+
+use super::super::signature_store::{StoreError, way_out};
+
+/// Why an index cannot be made, read or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The system refused.
+    #[error("cannot {action} `{}`: {source}{}", path.display(), way_out(source))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("`{}` is no index: {reason}; make one with `boxwork index`", path.display())]
+    NotAnIndex {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The file is of another version of the layout.
+    #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork index`", path.display(), super::layout::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+    },
+    /// The bytes are not those that were written.
+    #[error("`{}` is damaged in {place}: {reason}; copy it again, or make it again with `boxwork index`", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The part of the file.
+        place: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The index was made for another content than the store has.
+    #[error("`{}` is the index of another store, or `{}` was changed since it was made: make it again with `boxwork index --store {1} --out {0}`", path.display(), store.display())]
+    OtherStore {
+        /// The index.
+        path: PathBuf,
+        /// The store that it was to serve.
+        store: PathBuf,
+    },
+    /// The index was made for another measure.
+    #[error("`{}` is an index for {found}, and the search is for {wanted}: search with {found}, or make another index", path.display())]
+    OtherMeasure {
+        /// The index.
+        path: PathBuf,
+        /// The measure of the index.
+        found: String,
+        /// The measure of the space.
+        wanted: String,
+    },
+    /// Too few objects for so many pivots.
+    #[error("{pivots} pivots were asked for and `{}` holds {objects} objects: ask for at most {objects}", store.display())]
+    TooManyPivots {
+        /// The store.
+        store: PathBuf,
+        /// The pivots asked for.
+        pivots: usize,
+        /// The store's objects.
+        objects: u64,
+    },
+    /// Not all objects of the store came.
+    #[error("`{}` was not written: the distances of {found} of {objects} objects came", path.display())]
+    Incomplete {
+        /// The index.
+        path: PathBuf,
+        /// How many came.
+        found: u64,
+        /// The store's objects.
+        objects: u64,
+    },
+    /// The distances of an object are those of no point.
+    #[error("the distances of object {id} of `{}` cannot be bounded: {source}", path.display())]
+    Bounds {
+        /// The index.
+        path: PathBuf,
+        /// The object.
+        id: u64,
+        /// What is wrong with them.
+        source: BoundError,
+    },
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,82 @@
+//! What is where in a `*.pivots.arrow` file.
+//!
+//! ```text
+//! head    magic, schema message: what was indexed, the pivots, their simplex
+//! batch   256 rows: a column `d0`, `d1`, ... each pivot, then a column `a0`, ... each coordinate of an apex
+//! tail    end of stream, footer: the extremes, all checksums; footer length, magic
+//! ```
+//!
+//! A row is an object, in the order of the store. The checksums are those of `arrow_file`: one for the head, one a
+//! batch, one for the tail.
+
+use std::fmt::Write;
+
+use arrow_schema::{DataType, Field, Metadata, Schema};
+use boxwork_kernels::similarity::Measure;
+
+pub(super) use super::super::arrow_file::{
+    ALIGNMENT_MIN_BYTES, DIGITS, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header,
+    tail_checksum, tail_digits,
+};
+
+/// The version of the layout; a file of another is refused.
+pub(super) const VERSION: &str = "1";
+/// The value of [`FORMAT_KEY`].
+pub(super) const FORMAT: &str = "pivots";
+/// The key in the schema's metadata that says what the file is.
+pub(super) const FORMAT_KEY: &str = "boxwork.format";
+/// The key of the layout's version.
+pub(super) const VERSION_KEY: &str = "boxwork.version";
+/// The key of the store's fingerprint.
+pub(super) const STORE_KEY: &str = "boxwork.store";
+/// The key of the measure, alpha and all.
+pub(super) const MEASURE_KEY: &str = "boxwork.measure";
+/// The key of the pivots' ids, a list in JSON.
+pub(super) const PIVOTS_KEY: &str = "boxwork.pivots";
+/// The key of the pivots' distances among themselves, row by row, a list in JSON.
+pub(super) const BETWEEN_KEY: &str = "boxwork.between";
+/// The key of the pivots that span the simplex beside the first, a list in JSON.
+pub(super) const KEPT_KEY: &str = "boxwork.simplex.kept";
+/// The key of the simplex's triangular matrix, row by row, a list in JSON.
+pub(super) const ROWS_KEY: &str = "boxwork.simplex.rows";
+/// The key of the height below which a pivot is not kept.
+pub(super) const TAU_KEY: &str = "boxwork.simplex.tau";
+/// The key of the program that wrote the file.
+pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
+/// The key in the footer's metadata of the extremes: distance, spread, sigma, centroids, a list in JSON.
+pub(super) const EXTREMES_KEY: &str = "boxwork.extremes";
+/// The key of the checksums, in the footer's metadata.
+pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
+
+/// The measure as it stands in the metadata and in messages.
+pub(super) fn measure_text(measure: &Measure) -> String {
+    format!("{} similarity over {} at alpha {:?}", measure.similarity(), measure.ground(), measure.alpha())
+}
+
+/// The columns of an index.
+pub(super) fn schema(pivots: usize, dimensions: usize, metadata: Metadata) -> Schema {
+    let field = |name: String| Field::new(name, DataType::Float32, false);
+    let distances = (0..pivots).map(|pivot| field(format!("d{pivot}")));
+    let apexes = (0..dimensions).map(|number| field(format!("a{number}")));
+    Schema::new(distances.chain(apexes).collect::<Vec<_>>()).with_metadata(metadata)
+}
+
+/// The text of all checksums, the tail's own as zeros; of each batch its rows too.
+pub(super) fn write_checksums(head: u32, batches: &[(usize, u32)]) -> String {
+    let mut text = format!("{MARKER}{:0DIGITS$x};head={head:08x}", 0);
+    for (rows, checksum) in batches {
+        write!(text, ";{rows},{checksum:08x}").expect("a string takes any text");
+    }
+    text
+}
+
+/// Reads back what [`write_checksums`] wrote, or nothing when the text is another.
+pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<(usize, u32)>)> {
+    let mut parts = text.split(';').skip(1);
+    let head = u32::from_str_radix(parts.next()?.strip_prefix("head=")?, 16).ok()?;
+    let entry = |part: &str| {
+        let (rows, checksum) = part.split_once(',')?;
+        Some((rows.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
+    };
+    Some((head, parts.map(entry).collect::<Option<_>>()?))
+}

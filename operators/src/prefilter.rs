@@ -1,0 +1,400 @@
+//! `prefilter`: candidates in the order in which they are worth computing, as long as they may be answers.
+//!
+//! Invariants: a candidate is dropped only when its lower bound is above the range at that moment, strictly; every
+//! other one goes out once. The range only falls, and may be old: then more goes out than need be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::domain::columns;
+
+/// Candidates that are sorted at a time; twice as many the next time.
+const SORTED_FIRST: usize = 4096;
+
+/// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
+///
+/// `best_first` waits for all candidates and sends those of the least lower bound first; a query is over when the
+/// next one's is above the range. Candidates whose bounds are all 0 are not waited with. `storage` sends them as they come, without those above the range (Algorithm 4.8 of
+/// the source, which loses its last block; this one does not). Blocks grow from `first` rows to `most` by doubling:
+/// the first ones soon bring a range, the later ones keep all workers busy. Queries take turns, block by block.
+///
+/// # Inputs
+/// `candidates`: objects with their lower bounds, no object twice for one query.
+///
+/// # Outputs
+/// `candidates`: those that may be answers, a query an envelope.
+///
+/// # Hints
+/// `range`, read: a distance that no object of the answer is beyond.
+///
+/// # Parameters
+/// `order`: as above. `first`, `most`: rows of the first block of a query and of the largest. `hold`: candidates that
+/// `best_first` keeps at most; when more come it sends on what it has.
+pub static PREFILTER: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "order",
+            ParameterType::Choice(&["best_first", "storage"]),
+            Default::Text("best_first"),
+            "the least lower bound first, or as they come",
+        ),
+        Parameter::new(
+            "first",
+            ParameterType::Integer { minimum: 1, maximum: ENVELOPE_ROWS_MAX as i64 },
+            Default::Integer(64),
+            "the first block of a query",
+        )
+        .unit("rows"),
+        Parameter::new(
+            "most",
+            ParameterType::Integer { minimum: 1, maximum: ENVELOPE_ROWS_MAX as i64 },
+            Default::Integer(4096),
+            "the largest block of a query",
+        )
+        .unit("rows"),
+        Parameter::new(
+            "hold",
+            ParameterType::Integer { minimum: 1, maximum: 1 << 32 },
+            Default::Integer(16 << 20),
+            "candidates that are kept at most",
+        )
+        .unit("rows"),
+    ],
+    inputs: &[Input::stream("candidates", columns::candidates, "objects with their lower bounds")],
+    outputs: &[Output::new("candidates", columns::candidates, "those that may be answers")],
+    hints_read: &[Hint {
+        name: "range",
+        join: Join::Minimum,
+        about: "a distance that no object of the answer is beyond",
+    }],
+    example: "nearest: {kind: prefilter, order: best_first, first: 64, most: 4096}",
+    ..OperatorSpec::new("prefilter", "Orders candidates and drops those out of range.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let (first, most) = (bind.count("first"), bind.count("most"));
+    Ok(Box::new(Prefilter {
+        best_first: bind.text("order") == "best_first",
+        first,
+        most: most.max(first),
+        hold: bind.count("hold"),
+        held: 0,
+        queries: BTreeMap::new(),
+        turn: 0,
+        sends: false,
+    }))
+}
+
+struct Prefilter {
+    best_first: bool,
+    first: usize,
+    most: usize,
+    hold: usize,
+    /// Candidates kept, of all queries.
+    held: usize,
+    queries: BTreeMap<u32, Waiting>,
+    /// The query whose turn it is, or the next one after it.
+    turn: u32,
+    /// Whether what is kept goes out before more is taken.
+    sends: bool,
+}
+
+/// The candidates of one query that wait.
+struct Waiting {
+    /// In the order of storage; or the least last, from `sorted` on, and all before it no less.
+    candidates: Vec<(f64, u64)>,
+    sorted: usize,
+    sorted_next: usize,
+    /// Rows of the next block.
+    block: usize,
+}
+
+impl Operator for Prefilter {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        loop {
+            while !self.sends {
+                let Some(envelope) = cx.take("candidates") else {
+                    if !cx.is_ended("candidates") {
+                        return Ok(Flow::Wait);
+                    }
+                    self.sends = true;
+                    break;
+                };
+                self.take(&envelope, cx)?;
+                let has_block = |waiting: &Waiting| waiting.candidates.len() >= waiting.block;
+                self.sends = match self.best_first {
+                    // No bound is less than 0: where nothing is known, nothing better can come.
+                    true => {
+                        self.held >= self.hold || envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0)
+                    }
+                    false => self.queries.values().any(has_block),
+                };
+            }
+            let ends = cx.is_ended("candidates");
+            while let Some(number) = self.next_turn(ends) {
+                if !cx.has_room("candidates") {
+                    return Ok(Flow::Wait);
+                }
+                let range = cx.hint("range", number);
+                if let Some(envelope) = self.block(number, range)?
+                    && cx.push("candidates", envelope)? == Pushed::Closed
+                {
+                    return Ok(Flow::Done);
+                }
+            }
+            if ends {
+                return Ok(Flow::Done);
+            }
+            self.sends = false;
+        }
+    }
+}
+
+impl Prefilter {
+    /// Sorts the rows of an envelope to their queries, without those that are out of range already.
+    fn take(&mut self, envelope: &Envelope, cx: &Context<'_>) -> Result<(), BoxError> {
+        let (numbers, ids, lowers) = (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("lower")?);
+        let mut first = 0;
+        for run in numbers.chunk_by(|a, b| a == b) {
+            let rows = first..first + run.len();
+            first = rows.end;
+            let range = cx.hint("range", run[0]);
+            let block = self.first;
+            let waiting = self.queries.entry(run[0]).or_insert_with(|| Waiting {
+                candidates: Vec::new(),
+                sorted: 0,
+                sorted_next: SORTED_FIRST,
+                block,
+            });
+            let before = waiting.candidates.len();
+            let rows = lowers[rows.clone()].iter().copied().zip(ids[rows].iter().copied());
+            waiting.candidates.extend(rows.filter(|(lower, _)| *lower <= range));
+            // What came is not in order.
+            waiting.sorted = waiting.candidates.len();
+            self.held += waiting.candidates.len() - before;
+        }
+        Ok(())
+    }
+
+    /// The next query that has a block to send, in turn.
+    fn next_turn(&self, ends: bool) -> Option<u32> {
+        let has_block = |(_, waiting): &(&u32, &Waiting)| {
+            let rows = waiting.candidates.len();
+            rows > 0 && (ends || self.best_first || rows >= waiting.block)
+        };
+        let after = self.queries.range(self.turn..).find(has_block);
+        after.or_else(|| self.queries.range(..self.turn).find(has_block)).map(|(number, _)| *number)
+    }
+
+    /// Takes the next block of a query; nothing when all that waited is out of range.
+    fn block(&mut self, number: u32, range: f64) -> Result<Option<Envelope>, BoxError> {
+        self.turn = number.wrapping_add(1);
+        let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
+        let before = waiting.candidates.len();
+        let rows = if self.best_first { waiting.nearest(range) } else { waiting.oldest(range) };
+        self.held -= before - waiting.candidates.len();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        waiting.block = (2 * waiting.block).min(self.most);
+        let (lowers, ids): (Vec<f64>, Vec<u64>) = rows.into_iter().unzip();
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from(vec![number; ids.len()]))),
+            ("id", Arc::new(UInt64Array::from(ids))),
+            ("lower", Arc::new(Float64Array::from(lowers))),
+        ];
+        Ok(Some(Envelope::from_columns(columns)?))
+    }
+}
+
+impl Waiting {
+    /// The next block in the order of bounds. Drops all when the next is out of range.
+    fn nearest(&mut self, range: f64) -> Vec<(f64, u64)> {
+        let mut rows = Vec::with_capacity(self.block.min(self.candidates.len()));
+        while rows.len() < self.block {
+            if self.sorted == self.candidates.len() {
+                self.sort();
+            }
+            match self.candidates.pop() {
+                Some(candidate) if candidate.0 <= range => rows.push(candidate),
+                _ => {
+                    // Those left have no smaller bounds, and the range does not rise.
+                    self.candidates.clear();
+                    self.sorted = 0;
+                    break;
+                }
+            }
+        }
+        rows
+    }
+
+    /// Brings the next ones into order, at the end: no more than may be needed, as all are many.
+    fn sort(&mut self) {
+        let backwards = |a: &(f64, u64), b: &(f64, u64)| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1));
+        let count = self.sorted_next.min(self.candidates.len());
+        let from = self.candidates.len() - count;
+        if from > 0 {
+            self.candidates.select_nth_unstable_by(from, backwards);
+        }
+        self.candidates[from..].sort_unstable_by(backwards);
+        self.sorted = from;
+        self.sorted_next *= 2;
+    }
+
+    /// The next block in the order of storage, of those within the range.
+    fn oldest(&mut self, range: f64) -> Vec<(f64, u64)> {
+        let mut taken = 0;
+        let mut rows = Vec::with_capacity(self.block.min(self.candidates.len()));
+        for candidate in &self.candidates {
+            if rows.len() == self.block {
+                break;
+            }
+            taken += 1;
+            if candidate.0 <= range {
+                rows.push(*candidate);
+            }
+        }
+        self.candidates.drain(..taken);
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::parameter::Value;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn envelope(rows: &[(u32, u64, f64)]) -> Envelope {
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+            ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+            ("lower", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+        ];
+        Envelope::from_columns(columns).unwrap()
+    }
+
+    fn harness(order: &str, first: i64, most: i64, hold: i64) -> Harness {
+        let given = [
+            ("order", Value::Text(order.into())),
+            ("first", Value::Integer(first)),
+            ("most", Value::Integer(most)),
+            ("hold", Value::Integer(hold)),
+        ];
+        Harness::new(&PREFILTER, given).unwrap()
+    }
+
+    fn rows(envelope: &Envelope) -> Vec<(u32, u64, f64)> {
+        let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
+        let lowers = envelope.f64s("lower").unwrap().iter().enumerate();
+        lowers.map(|(row, lower)| (numbers[row], ids[row], *lower)).collect()
+    }
+
+    #[test]
+    fn the_least_bound_first_in_growing_blocks_until_the_range_ends_it() {
+        let mut harness = harness("best_first", 2, 8, 1000);
+        harness.room(1);
+        let all: Vec<(u32, u64, f64)> = (0..40).map(|id| (7, id, (id * 17 % 40) as f64)).collect();
+        for part in all.chunks(9) {
+            harness.give("candidates", envelope(part));
+        }
+        harness.run().unwrap();
+        assert!(harness.taken("candidates").is_empty(), "the least may be yet to come");
+        harness.end("candidates");
+        let mut lowers = Vec::new();
+        let mut blocks = Vec::new();
+        loop {
+            harness.run().unwrap();
+            let taken = harness.taken("candidates");
+            let Some(block) = taken.first() else { break };
+            blocks.push(block.rows());
+            lowers.extend(rows(block).iter().map(|row| row.2));
+            if blocks.len() == 3 {
+                harness.set_hint("range", 7, 18.0);
+            }
+        }
+        assert!(harness.is_done());
+        assert_eq!(blocks, [2, 4, 8, 5]);
+        // The bound that equals the range is still in it.
+        assert_eq!(lowers, (0..19).map(f64::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_last_block_is_not_lost() {
+        let mut harness = harness("storage", 4, 4, 1000);
+        harness.set_hint("range", 0, 0.5);
+        // The last object fails, and the block before is not full.
+        let all: Vec<(u32, u64, f64)> = (0..11).map(|id| (0, id, if id < 10 { 0.5 } else { 0.6 })).collect();
+        harness.give("candidates", envelope(&all));
+        harness.end("candidates");
+        harness.run().unwrap();
+        let blocks: Vec<usize> = harness.taken("candidates").iter().map(Envelope::rows).collect();
+        assert!(harness.is_done());
+        assert_eq!(blocks, [4, 4, 2]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn everything_in_range_goes_out_once(
+            lowers in prop::collection::vec((0u32..5, 0u32..12), 0..300),
+            best_first in any::<bool>(),
+            first in 1i64..20,
+            most in 1i64..50,
+            hold in 1i64..400,
+            room in 1usize..4,
+            envelope_rows in 1usize..40,
+            // A new range after so many steps of the test, for a query.
+            ranges in prop::collection::vec((0usize..40, 0u32..5, 0u32..12), 0..8),
+        ) {
+            let all: Vec<(u32, u64, f64)> =
+                lowers.iter().enumerate().map(|(id, (query, lower))| (*query, id as u64, f64::from(*lower))).collect();
+            let mut harness = harness(if best_first { "best_first" } else { "storage" }, first, most, hold);
+            harness.room(room);
+            let mut waiting = all.chunks(envelope_rows);
+            let mut least = BTreeMap::new();
+            let mut found = Vec::new();
+            for step in 0.. {
+                for (_, query, range) in ranges.iter().filter(|range| range.0 == step) {
+                    let least = least.entry(*query).or_insert(f64::INFINITY);
+                    *least = f64::min(*least, f64::from(*range));
+                    harness.set_hint("range", *query, *least);
+                }
+                match waiting.next() {
+                    Some(part) => harness.give("candidates", envelope(part)),
+                    None => harness.end("candidates"),
+                }
+                harness.run().unwrap();
+                let taken = harness.taken("candidates");
+                for envelope in &taken {
+                    let rows = rows(envelope);
+                    prop_assert!(rows.len() <= most.max(first) as usize);
+                    prop_assert!(rows.iter().all(|row| row.0 == rows[0].0));
+                    found.extend(rows);
+                }
+                if harness.is_done() {
+                    break;
+                }
+                prop_assert!(step < 10_000, "it never ends");
+            }
+            found.sort_by_key(|row| row.1);
+            let mut once = found.clone();
+            once.dedup_by_key(|row| row.1);
+            prop_assert_eq!(once.len(), found.len());
+            for row in &all {
+                let range = least.get(&row.0).copied().unwrap_or(f64::INFINITY);
+                let went_out = found.binary_search_by_key(&row.1, |row| row.1).is_ok();
+                prop_assert!(went_out || row.2 > range, "{row:?} is lost within {range}");
+            }
+        }
+    }
+}

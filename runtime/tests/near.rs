@@ -1,0 +1,134 @@
+//! Envelopes whose data are on a node, in simulated time: copies take them there, and elsewhere rather than not at all.
+
+mod support;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use boxwork_runtime::operator::*;
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::simulator::{compute, simulate};
+use boxwork_runtime::topology::Topology;
+use boxwork_runtime::{Config, Runtime};
+use support::*;
+
+/// By envelope: the node that its data are on, and the one that it was taken on.
+static TAKEN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+const fn setting(name: &'static str, default: i64) -> Parameter {
+    Parameter::new(name, ParameterType::integer_from(0), Default::Integer(default), "a count")
+}
+
+/// Envelopes of one number, the node that its data are on; of ten, so many are on the first node beside its share.
+struct Parts {
+    left: u64,
+    skew: u64,
+    tells: bool,
+}
+impl Operator for Parts {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.left == 0 {
+                return Ok(Flow::Done);
+            }
+            self.left -= 1;
+            let node = if self.left % 10 < self.skew { 0 } else { self.left as usize % cx.nodes() };
+            let part = envelope([node as u64]);
+            if self.tells {
+                cx.push_near("out", part, node)?
+            } else {
+                cx.push("out", part)?
+            };
+        }
+        Ok(Flow::Wait)
+    }
+}
+static PARTS: OperatorSpec = OperatorSpec {
+    parameters: &[setting("count", 0), setting("skew", 0), setting("tells", 1)],
+    outputs: &[Output::new("out", numbers, "parts")],
+    ..OperatorSpec::new("parts", "parts of a store", Kind::Stateful, |bind| {
+        let (left, skew) = (bind.count("count") as u64, bind.count("skew") as u64);
+        Ok(Box::new(Parts { left, skew, tells: bind.count("tells") > 0 }))
+    })
+};
+
+struct Scan;
+impl Operator for Scan {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(part) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            TAKEN.lock().unwrap().push((part.u64s("n")?[0] as usize, cx.node()));
+            compute(Duration::from_micros(50));
+            cx.push("out", part)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+static SCAN: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "parts")],
+    outputs: &[Output::new("out", numbers, "parts")],
+    ..OperatorSpec::new("scan", "computes on a part", Kind::Stateless, |_| Ok(Box::new(Scan)))
+};
+
+struct Run {
+    makespan: Duration,
+    parts: usize,
+    at_home: usize,
+}
+
+fn run(seed: u64, machine: &'static str, skew: i64, tells: bool) -> Run {
+    TAKEN.lock().unwrap().clear();
+    let simulation = simulate(seed, move || {
+        let topology = Topology::synthetic(machine).unwrap();
+        let slots = topology.slots_count();
+        let runtime = Runtime::start(Config::new(topology)).unwrap();
+        let settings = [("count", int(400)), ("skew", int(skew)), ("tells", int(i64::from(tells)))];
+        let graph = Graph::new()
+            .add("parts", "parts", &settings)
+            .add("scan", "scan", &[("copies", int(slots as i64))])
+            .add("c", "collect", &[])
+            .bounded("parts -> scan -> c", Some(2 * slots), None);
+        let prepared = graph.prepare_with(&catalog().with(&PARTS).with(&SCAN));
+        let request = runtime.submit(&prepared, &Submission::default()).unwrap();
+        wait(&request).result.unwrap();
+        basket(&prepared).got.lock().unwrap().len()
+    });
+    let taken = TAKEN.lock().unwrap();
+    assert_eq!(simulation.result, 400, "parts were lost or taken twice");
+    let at_home = taken.iter().filter(|(data, taken)| data == taken).count();
+    Run { makespan: simulation.elapsed, parts: taken.len(), at_home }
+}
+
+// One test: the boxes tell the file's one list.
+#[test]
+fn parts_are_taken_where_they_are_unless_their_node_has_too_much() {
+    for machine in ["numa:2 core:2", "numa:4 core:2", "numa:2 core:8"] {
+        let nodes = Topology::synthetic(machine).unwrap().nodes().len();
+        let mut time = [Duration::ZERO; 3];
+        for seed in 0..5 {
+            let (told, untold) = (run(seed, machine, 0, true), run(seed, machine, 0, false));
+            println!(
+                "{machine}, seed {seed}: {} of {} at home in {:?}, untold {} in {:?}",
+                told.at_home, told.parts, told.makespan, untold.at_home, untold.makespan
+            );
+            assert!(told.at_home * 10 >= told.parts * 9, "{machine}, seed {seed}: {} at home", told.at_home);
+            assert!(untold.at_home * 10 < untold.parts * 9, "{machine}: the parts need not be told");
+
+            // All data on one node: the others help, so that it takes no longer.
+            let skewed = run(seed, machine, 10, true);
+            assert!(skewed.at_home < skewed.parts * 2 / nodes, "{machine}: {} stayed", skewed.at_home);
+            for (time, run) in time.iter_mut().zip([told, untold, skewed]) {
+                *time += run.makespan;
+            }
+        }
+        let [told, untold, skewed] = time;
+        assert!(told.as_secs_f64() <= untold.as_secs_f64() * 1.1, "{machine}: {told:?}, untold {untold:?}");
+        assert!(
+            skewed.as_secs_f64() <= untold.as_secs_f64() * 1.25,
+            "{machine}: {skewed:?}, even {untold:?}"
+        );
+    }
+}

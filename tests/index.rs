@@ -1,0 +1,378 @@
+//! Every strategy and every bound gives what a sort of all f64 distances gives, to the bit, ties included.
+//!
+//! Random stores of few different objects, so that many are at one distance; random queries, most of them no objects;
+//! k beyond the objects; indexes by random pivots, the store's own objects as adversaries: duplicates and near
+//! duplicates. Runs the shipped pipelines, with the queries and the sink of this test in the place of their own.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork::pipeline;
+use boxwork::shipped::{self, Shipped};
+use boxwork_kernels::similarity::{Ground, Measure, Similarity};
+use boxwork_kernels::sqfd::{Columns, reference};
+use boxwork_operators::catalog;
+use boxwork_operators::domain::columns;
+use boxwork_operators::domain::signature::{SignatureBuilder, SignatureColumns};
+use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
+
+/// Numbers of splitmix64.
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 24) as f32
+    }
+}
+
+/// Of a request, which has 64 at most.
+const QUERIES: usize = 64;
+const DIMENSIONS: usize = 3;
+const COORDINATES: [&str; DIMENSIONS] = ["x", "y", "z"];
+
+/// A signature column by column, and its weights.
+#[derive(Clone)]
+struct Points([Vec<f32>; DIMENSIONS], Vec<f32>);
+
+impl Points {
+    /// Depends on the seed alone; weights sum to 1.
+    fn of(seed: u64) -> Self {
+        let mut random = Random(seed ^ 0xb0c5);
+        let count = 1 + random.below(5);
+        let columns = [0; DIMENSIONS].map(|_| (0..count).map(|_| 3.0 * random.unit()).collect());
+        let weights: Vec<f32> = (0..count).map(|_| 0.1 + random.unit()).collect();
+        let sum: f32 = weights.iter().sum();
+        Self(columns, weights.into_iter().map(|weight| weight / sum).collect())
+    }
+
+    /// Moved a little: as good as a duplicate.
+    fn moved(mut self, by: f32) -> Self {
+        self.0[0].iter_mut().for_each(|x| *x += by);
+        self
+    }
+
+    fn with<R>(&self, f: impl FnOnce(boxwork_kernels::sqfd::SignatureRef<'_>) -> R) -> R {
+        let columns = self.0.each_ref().map(Vec::as_slice);
+        f(Columns::new(&columns, &self.1).signature(0, self.1.len()))
+    }
+}
+
+/// The queries of a seed: most are nobody's.
+fn queries(seed: u64, count: usize) -> Vec<Points> {
+    let mut random = Random(seed);
+    (0..count)
+        .map(|_| match random.below(4) {
+            0 => Points::of(random.below(40) as u64),
+            1 => Points::of(random.below(40) as u64).moved(1e-5),
+            _ => Points::of(random.next()),
+        })
+        .collect()
+}
+
+static GIVEN_QUERIES: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new("seed", ParameterType::integer_from(0), Default::Required, "the seed"),
+        Parameter::new("count", ParameterType::integer_from(1), Default::Integer(QUERIES as i64), "how many"),
+    ],
+    outputs: &[Output::new("queries", columns::queries, "queries")],
+    ..OperatorSpec::new("given_queries", "Makes queries from a seed.", Kind::Stateful, |bind| {
+        Ok(Box::new(GivenQueries(bind.count("seed") as u64, bind.count("count"))))
+    })
+};
+
+struct GivenQueries(u64, usize);
+
+impl Operator for GivenQueries {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let queries = queries(self.0, self.1);
+        let mut signatures = SignatureBuilder::new(&COORDINATES)?;
+        for query in &queries {
+            query.with(|signature| signatures.push_signature(signature))?;
+        }
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32))),
+            ("name", Arc::new(StringArray::from(vec!["q"; queries.len()]))),
+            ("signature", Arc::new(signatures.finish())),
+        ];
+        cx.push("queries", Envelope::from_columns(columns)?)?;
+        Ok(Flow::Done)
+    }
+}
+
+static ROWS: OperatorSpec = OperatorSpec {
+    parameters: &[Parameter::new("out", ParameterType::Path, Default::Required, "the file")],
+    inputs: &[
+        Input::stream("results", columns::distances, "the results"),
+        Input::side("query", columns::queries, "the queries"),
+    ],
+    ..OperatorSpec::new("rows", "Writes results to the bit.", Kind::Stateful, |bind: &Bind<'_>| {
+        Ok(Box::new(Rows(bind.path("out"), Vec::new())))
+    })
+};
+
+struct Rows(PathBuf, Vec<(u32, f64, u64)>);
+
+impl Operator for Rows {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(envelope) = cx.take("results") {
+            let (numbers, ids) = (envelope.u32s("query")?, envelope.u64s("id")?);
+            let rows = envelope.f64s("distance")?.iter().enumerate();
+            self.1.extend(rows.map(|(row, distance)| (numbers[row], *distance, ids[row])));
+        }
+        if !cx.is_ended("results") {
+            return Ok(Flow::Wait);
+        }
+        std::fs::write(&self.0, text_of(&mut self.1))?;
+        Ok(Flow::Done)
+    }
+}
+
+/// Rows by query, distance and id, a line each.
+fn text_of(rows: &mut [(u32, f64, u64)]) -> String {
+    rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+    let mut text = String::new();
+    for (number, distance, id) in rows {
+        let _ = writeln!(text, "{number} {distance:?} {id}");
+    }
+    text
+}
+
+fn test_catalog() -> Catalog {
+    catalog().with(&GIVEN_QUERIES).with(&ROWS)
+}
+
+/// The pipeline with this test's queries and sink.
+fn changed(pipeline: Shipped) -> pipeline::Loaded {
+    let query = r#"{kind: read_query, queries: "${queries}", store: signatures}"#;
+    let sink = r#"{kind: "${format}", store: signatures, out: "${out}"}"#;
+    assert!(pipeline.text.contains(query) && pipeline.text.contains(sink), "{}", pipeline.path);
+    let mut text = pipeline.text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
+    text = text.replace(sink, r#"{kind: rows, out: "${out}"}"#);
+    text = text.replace("parameters:\n", "parameters:\n  seed: {type: integer}\n");
+    // What nobody uses any more is a warning, and no more than that.
+    pipeline::load_text(pipeline.path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
+}
+
+/// A store, a measure, and an index by so many pivots.
+struct Case {
+    folder: tempfile::TempDir,
+    measure: Measure,
+    objects: Vec<Points>,
+}
+
+impl Case {
+    fn new(seed: u64, count: usize, measure: Measure) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let mut random = Random(seed);
+        let objects: Vec<Points> = (0..count)
+            .map(|_| match random.below(3) {
+                // One of few, so that there are many of it.
+                0 => Points::of(random.below(40) as u64),
+                1 => Points::of(random.below(40) as u64).moved([1e-6, 1e-4, 1e-2][random.below(3)]),
+                _ => Points::of(random.next()),
+            })
+            .collect();
+        let mut writer = StoreWriter::create(&Self::path(&folder, "s"), &COORDINATES, &StoreInfo::default());
+        for (id, object) in objects.iter().enumerate() {
+            let writer = writer.as_mut().expect("the store can be written");
+            object
+                .with(|signature| writer.push(&id.to_string(), signature, 0, 0))
+                .expect("a sound signature");
+        }
+        writer.and_then(StoreWriter::finish).expect("the store can be written");
+        Self { folder, measure, objects }
+    }
+
+    fn path(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+        folder.path().join(format!("{name}.arrow"))
+    }
+
+    fn values(&self) -> BTreeMap<String, Value> {
+        let text = |path: PathBuf| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
+        BTreeMap::from([
+            ("store".to_owned(), text(Self::path(&self.folder, "s"))),
+            ("similarity".to_owned(), Value::Text(self.measure.similarity().to_string())),
+            ("ground".to_owned(), Value::Text(self.measure.ground().to_string())),
+            ("alpha".to_owned(), Value::Number(self.measure.alpha())),
+        ])
+    }
+
+    fn index(&self, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
+        let mut values = self.values();
+        let out = Self::path(&self.folder, "p").to_str().expect("a path in UTF-8").to_owned();
+        values.insert("out".to_owned(), Value::Text(out));
+        values.insert("count".to_owned(), Value::Integer(pivots as i64));
+        values.insert("select".to_owned(), Value::Text(select.to_owned()));
+        values.insert("seed".to_owned(), Value::Integer(seed as i64));
+        run(runtime, &shipped::INDEX.load(), &values);
+    }
+
+    /// The rows that a pipeline finds.
+    fn found(&self, runtime: &Runtime, pipeline: Shipped, seed: u64, given: &[(&str, Value)]) -> String {
+        let loaded = changed(pipeline);
+        let out = self.folder.path().join("rows.txt");
+        let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
+        let mut values = self.values();
+        values.insert("pivots".to_owned(), text(&Self::path(&self.folder, "p")));
+        values.insert("queries".to_owned(), Value::List(Vec::new()));
+        values.insert("out".to_owned(), text(&out));
+        values.insert("seed".to_owned(), Value::Integer(seed as i64));
+        values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let known = |name: &String| loaded.declaration.parameters.iter().any(|known| known.name == *name);
+        values.retain(|name, _| known(name));
+        run(runtime, &loaded, &values);
+        std::fs::read_to_string(out).expect("the rows were written")
+    }
+
+    /// All f64 distances of each query, in order, ties by id.
+    fn ranked(&self, seed: u64) -> Vec<Vec<(f64, u64)>> {
+        let store = SignatureStore::open(Self::path(&self.folder, "s")).expect("a sound store");
+        let mut builder = SignatureBuilder::new(&COORDINATES).expect("good names");
+        for query in queries(seed, QUERIES) {
+            // As the pipelines get it: the weights divided by their sum once more.
+            query.with(|signature| builder.push_signature(signature)).expect("a sound signature");
+        }
+        let made = builder.finish();
+        let made = SignatureColumns::new(&made).expect("a good column");
+        let measure = &self.measure;
+        let ranked = store.read(|objects| {
+            let ids = 0..self.objects.len() as u64;
+            let own = |id| Ok::<_, StoreError>(reference::sigma_self(measure, objects.signature(id)?));
+            let sigmas: Vec<f64> = ids.clone().map(own).collect::<Result<_, _>>()?;
+            let distances = |number| {
+                let query = made.signature(number);
+                let sigma = reference::sigma_self(measure, query);
+                let distance = |id: u64| {
+                    let cross = reference::sigma(measure, query, objects.signature(id)?);
+                    Ok((reference::distance(sigma, sigmas[id as usize], cross), id))
+                };
+                let mut all = ids.clone().map(distance).collect::<Result<Vec<_>, StoreError>>()?;
+                all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                Ok(all)
+            };
+            (0..QUERIES).map(distances).collect::<Result<Vec<_>, StoreError>>()
+        });
+        ranked.expect("a sound store")
+    }
+}
+
+/// The rows of the k nearest, or of those within a range, or both.
+fn expected(ranked: &[Vec<(f64, u64)>], k: Option<usize>, range: Option<f64>) -> String {
+    let mut rows = Vec::new();
+    for (number, all) in ranked.iter().enumerate() {
+        let near = all.iter().filter(|found| found.0 <= range.unwrap_or(f64::INFINITY));
+        let near = near.take(k.unwrap_or(usize::MAX));
+        rows.extend(near.map(|(distance, id)| (number as u32, *distance, *id)));
+    }
+    text_of(&mut rows)
+}
+
+fn run(runtime: &Runtime, loaded: &pipeline::Loaded, values: &BTreeMap<String, Value>) {
+    let prepared = Prepared::new(&loaded.declaration, &test_catalog(), values);
+    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", loaded.name())));
+    let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
+    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", loaded.name()));
+}
+
+const NEAREST: [Shipped; 6] = [
+    shipped::SEARCH,
+    shipped::BEST_FIRST,
+    shipped::ESTIMATED_RANGE,
+    shipped::FIXED_BLOCKS,
+    shipped::ADAPTIVE_BLOCKS,
+    shipped::TWO_PHASE,
+];
+const BOUNDS: [&str; 6] = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"];
+
+/// Checks all strategies of a case with 64 queries; the bounds take turns.
+fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: Measure) {
+    let case = Case::new(seed, objects, measure);
+    let select = ["random", "maxmin", "incremental"][seed as usize % 3];
+    case.index(runtime, pivots, select, seed);
+    let ranked = case.ranked(seed);
+    let mut turn = seed as usize;
+    for k in [1, 7, objects, objects + 5] {
+        let expected = expected(&ranked, Some(k), None);
+        for pipeline in NEAREST {
+            turn += 1;
+            let bound = BOUNDS[turn % BOUNDS.len()];
+            let given = [
+                ("k", Value::Integer(k as i64)),
+                ("bound", Value::Text(bound.to_owned())),
+                ("first", Value::Integer(3)),
+                ("most", Value::Integer(40)),
+                ("block", Value::Integer(16)),
+                ("estimation", Value::Integer(12)),
+            ];
+            let found = case.found(runtime, pipeline, seed, &given);
+            assert!(
+                found == expected,
+                "{} with {bound}, k {k}, {measure:?}:\n{found}\n{expected}",
+                pipeline.path
+            );
+        }
+    }
+    // A range that is a distance: the border belongs to it.
+    let border = ranked[0][objects.min(4) - 1].0;
+    for bound in BOUNDS {
+        let given = [("range", Value::Number(border)), ("bound", Value::Text(bound.to_owned()))];
+        let found = case.found(runtime, shipped::INDEXED_RANGE, seed, &given);
+        assert!(found == expected(&ranked, None, Some(border)), "{bound} within {border} of {measure:?}");
+    }
+    let given = [("range", Value::Number(border)), ("k", Value::Integer(3))];
+    let found = case.found(runtime, shipped::BEST_FIRST, seed, &given);
+    assert!(found == expected(&ranked, Some(3), Some(border)), "both k and a range");
+}
+
+#[test]
+fn every_strategy_gives_what_a_sort_of_all_gives() {
+    let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
+    let mut seed = 1;
+    for (objects, pivots) in [(1, 1), (2, 2), (30, 5), (300, 9), (700, 4)] {
+        for alpha in [0.01, 0.2, 0.64, 3.0] {
+            let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("a sound measure");
+            check(&runtime, seed, objects, pivots, measure);
+            seed += 1;
+        }
+    }
+}
+
+#[test]
+fn every_measure_is_bounded_soundly() {
+    let runtime = Runtime::start(Config::flat(1)).expect("the system gives threads");
+    for (seed, similarity, ground) in [
+        (100, Similarity::Heuristic, Ground::L1),
+        (101, Similarity::Heuristic, Ground::L2),
+        (102, Similarity::Heuristic, Ground::SquaredL2),
+        (103, Similarity::Minus, Ground::L1),
+        (104, Similarity::Minus, Ground::L2),
+        (105, Similarity::Minus, Ground::SquaredL2),
+    ] {
+        let measure = Measure::new(similarity, ground, 0.5).expect("a sound measure");
+        check(&runtime, seed, 150, 6, measure);
+    }
+}
