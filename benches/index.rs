@@ -264,12 +264,12 @@ impl Setting {
                 })
             })
             .collect();
-        let divine = &divine;
-        sides.push(Side::new("divine, simplex", || {
+        let (divine, last) = (&divine, strategies.len());
+        sides.push(Side::new("divine, simplex", move || {
             let outcomes = names.iter().zip(divine);
             let outcomes =
                 outcomes.map(|(name, prepared)| run(runtime, prepared, std::slice::from_ref(name)));
-            mean_seconds(outcomes, &counts[strategies.len()])
+            mean_seconds(outcomes, &counts[last])
         }));
         run_rounds(self.rounds, &mut sides);
         let all = ((self.rounds + 1) * names.len()) as f64 * table.len() as f64;
@@ -301,6 +301,10 @@ impl Setting {
             .into_iter()
             .map(|bound| table.query(bound, &distances, sigma, 256).unwrap_or_else(|error| panic!("{error}")))
             .collect();
+        // The reference, on a few objects: their distances in f64.
+        let few: Vec<Vec<f64>> = (0..64.min(table.len()))
+            .map(|object| table.pivots().iter().map(|pivot| distance(*pivot, object)).collect())
+            .collect();
         let table = &table;
         let mut sides = Vec::new();
         for (name, is_apex) in [("read the distances", false), ("read the apexes", true)] {
@@ -331,10 +335,6 @@ impl Setting {
                 }));
             }
         }
-        // The reference, on a few objects: their distances in f64.
-        let few: Vec<Vec<f64>> = (0..64.min(table.len()))
-            .map(|object| table.pivots().iter().map(|pivot| distance(*pivot, object)).collect())
-            .collect();
         let errors = table.errors(sigma, 256, 2.0);
         for bound in Bound::ALL {
             let (few, distances) = (&few, &distances);

@@ -94,7 +94,7 @@ impl Operator for MixSignatures {
         if self.deviations.is_empty() {
             let store = &self.store;
             cx.detached("disk", || store.bring_in(0..store.len()))??;
-            self.deviations = store.read::<_, BoxError>(|objects| deviations(objects))?;
+            self.deviations = store.read(deviations)?;
             return Ok(Flow::More);
         }
         while self.sent < self.count {

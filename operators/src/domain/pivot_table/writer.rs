@@ -59,8 +59,8 @@ impl PivotTableWriter {
             let (pivots, objects) = (pivots.len(), store.len());
             return Err(IndexError::TooManyPivots { store: store.path().to_owned(), pivots, objects });
         }
-        let mut extremes = Extremes::default();
-        extremes.distance_max = between.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
+        let distance_max = between.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
+        let mut extremes = Extremes { distance_max, ..Extremes::default() };
         for &pivot in pivots {
             extremes.see(&space, pivot)?;
         }
