@@ -154,7 +154,10 @@ impl Runner {
 
     fn submit(&mut self, scene: &Arc<Scene>, kept: bool) {
         let tell = self.tell.clone();
-        let outside = Outside::new(move || drop(tell.send(())));
+        let outside = Outside::new(move || {
+            // The runner that would be told is there as long as its blocks are.
+            let _ = tell.send(());
+        });
         self.blocks.submit(Scan { scene: Arc::clone(scene), sums: kept.then(Vec::new) }, outside);
     }
 

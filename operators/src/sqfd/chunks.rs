@@ -80,8 +80,9 @@ impl Chunk {
                 let farthest = extents.iter().zip(point).map(|((least, greatest), x)| {
                     f64::from((x - least).abs().max((greatest - x).abs()) * factor).powi(2)
                 });
-                // Not so where one is not a number.
-                if !(farthest.sum::<f64>() < f64::from(most)) {
+                // Not a number where a coordinate is none, and then not near.
+                let is_near = farthest.sum::<f64>() < f64::from(most);
+                if !is_near {
                     return Ok(false);
                 }
             }
