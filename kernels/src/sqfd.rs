@@ -6,7 +6,8 @@
 //! the reference.
 //!
 //! Modules in reading order: `columns` (signatures), `reference`, `lanes` (vector operations) and `x86`,
-//! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `job` (a call).
+//! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `device` (what `sqfd.cl`, the twin on
+//! OpenCL devices, is given), `job` (a call).
 
 mod columns;
 pub mod reference;
@@ -21,6 +22,8 @@ mod block;
 
 mod bound;
 mod query;
+
+pub mod device;
 
 mod job;
 

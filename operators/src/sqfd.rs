@@ -1,22 +1,34 @@
-//! `sqfd`: the distances of candidates from their queries, by the fastest path of the machine.
+//! `sqfd`: the distances of candidates from their queries, by the fastest path of the machine, or on devices.
 //!
-//! Invariants: rows keep their order; a distance is off by no more than the error that the query's
-//! `PreparedQuery` declares, whatever path computed it and whatever else is in the envelope.
+//! Invariants: rows keep their order within an envelope; a distance is off by no more than the error that the query's
+//! `PreparedQuery` declares, whatever path computed it and whatever else is in the envelope. What a device gives back
+//! without results is computed here.
 
+mod block;
+mod chunks;
+mod on_device;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::sqfd::Evaluator;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Picked, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
+use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 
+use self::on_device::OnDevice;
 use crate::domain::columns;
 use crate::domain::signature_store::Objects;
 use crate::domain::space::SqfdSpace;
 use crate::queries::{Queries, SPACE};
+
+/// Objects of a store from which on it is worth the way to a device: fewer are a few milliseconds on one core.
+const DEVICE_OBJECTS_MIN: u64 = 10_000;
 
 /// Computes signature quadratic form distances.
 ///
@@ -28,65 +40,106 @@ use crate::queries::{Queries, SPACE};
 /// `filter_range` compute again in 64 bits what the error could decide.
 ///
 /// # Parameters
-/// `space`: the measure and the store.
+/// `space`: the measure and the store. `device`: where to compute; `auto` takes GPUs where there are some and the store
+/// is worth it. On devices envelopes may overtake each other.
 pub static SQFD: OperatorSpec = OperatorSpec {
-    parameters: &[SPACE],
+    parameters: &[
+        SPACE,
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("auto"),
+            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+        ),
+    ],
     inputs: &[
         Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
         Input::side("query", columns::queries, "the queries"),
     ],
     outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
     example: "distance: {kind: sqfd, space: space, copies: auto}",
-    code_path: Some(|_| CodePath::detect().to_string()),
+    code_path: Some(code_path),
     ..OperatorSpec::new("sqfd", "Computes distances of candidates from queries.", Kind::Stateless, make)
 };
 
+fn code_path(arguments: &Arguments) -> String {
+    let choice = match arguments.get("device") {
+        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
+        _ => DeviceChoice::Auto,
+    };
+    match pick(&choice, None, DEVICE_OBJECTS_MIN) {
+        Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
+        Ok(Picked { devices: Some(_), reason }) if choice == DeviceChoice::Auto => {
+            format!("OpenCL, from {DEVICE_OBJECTS_MIN} objects on ({reason})")
+        }
+        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
+        Err(reason) => format!("none ({reason})"),
+    }
+}
+
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let evaluator = Evaluator::new(CodePath::detect());
-    Ok(Box::new(Sqfd { space: bind.resource("space")?, queries: None, gather: Gather::new(evaluator) }))
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let picked = pick(&bind.device("device"), Some(space.store().len()), DEVICE_OBJECTS_MIN);
+    Ok(Box::new(Sqfd::new(space, picked.map_err(BoxError::new)?)))
 }
 
 struct Sqfd {
     space: Arc<SqfdSpace>,
     queries: Option<Queries>,
     gather: Gather,
+    devices: Option<OnDevice>,
+    /// Envelopes of candidates that came back from devices without results.
+    left: VecDeque<Envelope>,
+}
+
+impl Sqfd {
+    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
+        let devices = picked.devices.map(|(devices, allowed)| OnDevice::new(&space, devices, allowed));
+        let gather = Gather::new(Evaluator::new(CodePath::detect()));
+        Self { space, queries: None, gather, devices, left: VecDeque::new() }
+    }
 }
 
 impl Operator for Sqfd {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(candidates) = cx.take("candidates") else {
-            return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
-        };
         let queries = match &self.queries {
             Some(queries) => queries,
             None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
         };
-        let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
-        let store = self.space.store();
-        if !store.is_in(ids.iter().copied()) {
-            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+        // One a firing, as it computes.
+        if let Some(candidates) = self.left.pop_front() {
+            let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
+            let pushed = cx.push("distances", distances)?;
+            return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
         }
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        let key = |row: &u32| (numbers[*row as usize], ids[*row as usize]);
-        if !order.is_sorted_by_key(key) {
-            order.sort_unstable_by_key(key);
-        }
-        let mut distances = vec![0.0; ids.len()];
-        store.read::<_, BoxError>(|objects| {
-            for run in order.chunk_by(|a, b| numbers[*a as usize] == numbers[*b as usize]) {
-                let query = queries.at(queries.idx(numbers[run[0] as usize])?);
-                self.gather.distances(&self.space, objects, &query.prepared, run, ids, &mut distances)?;
+        if let Some(devices) = &mut self.devices {
+            let flow = devices.process(cx, &self.space, queries, &mut self.left)?;
+            if !self.left.is_empty() {
+                return Ok(Flow::More);
             }
-            Ok(())
-        })?;
-        let columns: [(&str, ArrayRef); 3] = [
-            ("query", Arc::clone(candidates.column("query")?)),
-            ("id", Arc::clone(candidates.column("id")?)),
-            ("distance", Arc::new(Float64Array::from(distances))),
-        ];
-        let pushed = cx.push("distances", Envelope::from_columns(columns)?)?;
+            if devices.is_served() || flow == Flow::Done || devices.in_flight() > 0 {
+                return Ok(flow);
+            }
+            // No device is left: from here on as if there had been none.
+            self.devices = None;
+        }
+        let Some(candidates) = cx.take("candidates") else {
+            return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+        };
+        let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
+        let pushed = cx.push("distances", distances)?;
         Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
     }
+}
+
+/// Candidates with their distances.
+fn with_distances(candidates: &Envelope, distances: Vec<f64>) -> Result<Envelope, BoxError> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::clone(candidates.column("query")?)),
+        ("id", Arc::clone(candidates.column("id")?)),
+        ("distance", Arc::new(Float64Array::from(distances))),
+    ];
+    Ok(Envelope::from_columns(columns)?)
 }
 
 /// Gathers objects from the batches of a store and computes their distances from one query.
@@ -100,6 +153,35 @@ impl Gather {
     /// With the working memory of an evaluator.
     pub(crate) fn new(evaluator: Evaluator) -> Self {
         Self { evaluator, rows: Vec::new(), out: Vec::new() }
+    }
+
+    /// The distances of an envelope of candidates, on this slot.
+    fn envelope(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: &SqfdSpace,
+        queries: &Queries,
+        candidates: &Envelope,
+    ) -> Result<Envelope, BoxError> {
+        let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
+        let store = space.store();
+        if !store.is_in(ids.iter().copied()) {
+            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+        }
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        let key = |row: &u32| (numbers[*row as usize], ids[*row as usize]);
+        if !order.is_sorted_by_key(key) {
+            order.sort_unstable_by_key(key);
+        }
+        let mut distances = vec![0.0; ids.len()];
+        store.read::<_, BoxError>(|objects| {
+            for run in order.chunk_by(|a, b| numbers[*a as usize] == numbers[*b as usize]) {
+                let query = queries.at(queries.idx(numbers[run[0] as usize])?);
+                self.distances(space, objects, &query.prepared, run, ids, &mut distances)?;
+            }
+            Ok(())
+        })?;
+        with_distances(candidates, distances)
     }
 
     /// Computes the distances of `ids[i]` for each `i` in `run`, whose ids ascend, into `distances[i]`.
@@ -134,11 +216,18 @@ impl Gather {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use boxwork_kernels::similarity::{Ground, Measure, Similarity};
+    use boxwork_kernels::sqfd::Columns;
+    use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
+    use boxwork_runtime::feeding::{Devices, Options, SharedKey};
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::operator::Resource;
-    use boxwork_runtime::parameter::Value;
 
     use super::*;
+    use crate::domain::signature::SignatureBuilder;
+    use crate::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
     use crate::testing;
 
     #[test]
@@ -183,6 +272,182 @@ mod tests {
             harness.give("candidates", testing::candidates(&[row]));
             let error = harness.run().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
+        }
+    }
+
+    /// Devices of a test's own, whose programs are kept between runs.
+    fn devices(plan: Plan, memory_bytes: Option<u64>) -> (Arc<Faulty>, Arc<Devices>) {
+        let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
+        let options = Options { memory_bytes, cache, ..Options::default() };
+        let (driver, devices) = Faulty::devices(plan, options);
+        (driver, devices.unwrap())
+    }
+
+    /// Signatures of these sizes in so many dimensions, within `spread` of 0.
+    fn store_of_sizes(folder: &Path, dimensions: usize, sizes: &[usize], spread: f32) -> Arc<SignatureStore> {
+        let path = folder.join("sizes.signatures.arrow");
+        let names: Vec<String> = (0..dimensions).map(|d| format!("x{d}")).collect();
+        let mut writer = StoreWriter::create(&path, &names, &StoreInfo::default()).unwrap();
+        let mut state = 12345u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        };
+        for (idx, size) in sizes.iter().enumerate() {
+            let columns: Vec<Vec<f32>> = (0..dimensions)
+                .map(|_| (0..*size).map(|_| (2.0 * next() - 1.0) * spread).collect())
+                .collect();
+            let columns: Vec<&[f32]> = columns.iter().map(Vec::as_slice).collect();
+            let raw: Vec<f32> = (0..*size).map(|_| 0.05 + next()).collect();
+            let sum: f32 = raw.iter().sum();
+            let weights: Vec<f32> = raw.iter().map(|weight| weight / sum).collect();
+            let columns = Columns::new(&columns, &weights);
+            writer.push(&idx.to_string(), columns.signature(0, *size), 0, 0).unwrap();
+        }
+        writer.finish().unwrap();
+        Arc::new(SignatureStore::open(&path).unwrap())
+    }
+
+    /// Objects of the store as queries.
+    fn queries_of(store: &SignatureStore, ids: &[u64]) -> Envelope {
+        let names: Vec<&str> = store.coordinates().iter().map(String::as_str).collect();
+        let mut builder = SignatureBuilder::new(&names).unwrap();
+        store
+            .read::<_, StoreError>(|objects| {
+                for id in ids {
+                    let signature = objects.signature(*id)?;
+                    let columns: Vec<&[f32]> =
+                        (0..signature.dimensions()).map(|d| signature.coordinate(d)).collect();
+                    builder.push(&columns, signature.weights()).unwrap();
+                }
+                Ok(())
+            })
+            .unwrap();
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(0..ids.len() as u32))),
+            ("name", Arc::new(arrow_array::StringArray::from_iter_values(ids.iter().map(u64::to_string)))),
+            ("signature", Arc::new(builder.finish())),
+        ];
+        Envelope::from_columns(columns).unwrap()
+    }
+
+    /// Gives a box on these devices some envelopes, and compares each distance with the reference.
+    fn check(
+        space: &Arc<SqfdSpace>,
+        devices: &Arc<Devices>,
+        queries: &Envelope,
+        envelopes: &[Vec<(u32, u64)>],
+    ) {
+        let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
+        let allowed: Vec<usize> = (0..devices.list().len()).collect();
+        let picked = Picked {
+            devices: Some((Arc::clone(devices), allowed.into())),
+            reason: "the test has picked".to_owned(),
+        };
+        let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked)));
+        harness.give("query", queries.clone());
+        for rows in envelopes {
+            harness.give("candidates", testing::candidates(rows));
+        }
+        harness.end("candidates");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        let mut given: Vec<&Vec<(u32, u64)>> = envelopes.iter().collect();
+        let mut worst: f64 = 0.0;
+        for envelope in harness.taken("distances") {
+            let found = testing::distance_rows(&[envelope]);
+            let rows: Vec<(u32, u64)> = found.iter().map(|row| (row.0, row.1)).collect();
+            let place = given.iter().position(|given| **given == rows).expect("an envelope that was given");
+            given.remove(place);
+            for (number, id, distance) in found {
+                let query = prepared.at(number as usize);
+                let exact = query.exact(space, &[id]).unwrap()[0];
+                let sigma = space.store().read(|objects| space.sigma_self(objects, id)).unwrap();
+                let allowed = query.prepared.distance_error(exact, sigma);
+                assert!(
+                    (distance - exact).abs() <= allowed,
+                    "{number} {id}: {distance}, not {exact} within {allowed:e}"
+                );
+                worst = worst.max((distance - exact).abs());
+            }
+        }
+        assert!(given.is_empty(), "an envelope was lost");
+        assert!(worst < 1e-2, "{worst}");
+    }
+
+    const ODD_SIZES: [usize; 17] = [1, 2, 75, 127, 128, 129, 3, 230, 2048, 1, 64, 300, 17, 2500, 5, 81, 100];
+
+    #[test]
+    fn a_device_is_within_the_declared_error_for_every_measure_and_size() {
+        if !has_device("a_device_is_within_the_declared_error_for_every_measure_and_size") {
+            return;
+        }
+        let (driver, devices) = devices(Plan::default(), None);
+        let folder = tempfile::tempdir().unwrap();
+        let every = |number: u32| (0..ODD_SIZES.len() as u64).map(move |id| (number, id));
+        let strewn: Vec<(u32, u64)> = (0..60).map(|idx| ((idx * 7 % 4) as u32, (idx * 5) % 17)).collect();
+        for (dimensions, similarity, ground, alpha) in [
+            (7, Similarity::Gaussian, Ground::L2, 0.2),
+            (1, Similarity::Gaussian, Ground::L2, 3.0),
+            (12, Similarity::Heuristic, Ground::L1, 0.3),
+            (3, Similarity::Heuristic, Ground::L2, 0.3),
+            (2, Similarity::Heuristic, Ground::SquaredL2, 1.0),
+            (3, Similarity::Minus, Ground::L1, 1.0),
+            (2, Similarity::Minus, Ground::L2, 1.0),
+            (5, Similarity::Minus, Ground::SquaredL2, 1.0),
+        ] {
+            let store = store_of_sizes(folder.path(), dimensions, &ODD_SIZES, 2.0);
+            let measure = Measure::new(similarity, ground, alpha).unwrap();
+            let space = Arc::new(SqfdSpace::new(store, measure));
+            // Sizes 2048, 1, 129 and 2500: more rows than lie in local memory at once, among others.
+            let queries = queries_of(space.store(), &[8, 0, 5, 13]);
+            let all: Vec<(u32, u64)> = (0..4).flat_map(every).collect();
+            check(&space, &devices, &queries, &[all, every(2).collect(), vec![(1, 8)], strewn.clone()]);
+        }
+        assert_eq!(devices.take_warnings(), [""; 0], "the device did nothing");
+        assert!(devices.statistics()[0].blocks > 0);
+        drop(devices);
+        assert_eq!(driver.left(), []);
+    }
+
+    #[test]
+    fn chunks_stay_on_a_device_or_pass_through_it() {
+        if !has_device("chunks_stay_on_a_device_or_pass_through_it") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 9000));
+        let queries = testing::queries(&[("a", 7), ("b", 9000)]);
+        let rows = |ids: std::ops::Range<u64>| -> Vec<(u32, u64)> {
+            (0..2).flat_map(|number| ids.clone().map(move |id| (number, id))).collect()
+        };
+        let scan: Vec<Vec<(u32, u64)>> = (0..9).map(|idx| rows(1000 * idx..1000 * (idx + 1))).collect();
+        for memory_bytes in [None, Some(700 << 10)] {
+            let (driver, devices) = devices(Plan::default(), memory_bytes);
+            check(&space, &devices, &queries, &scan);
+            let key = SharedKey { resource: space.store().number(), form: 0, part: 0 };
+            assert_eq!(devices.list()[0].holds(key), memory_bytes.is_none());
+            check(&space, &devices, &queries, &[rows(4000..4100), vec![(1, 17)], Vec::new()]);
+            drop(devices);
+            assert_eq!(driver.left(), []);
+        }
+    }
+
+    #[test]
+    fn what_devices_fail_at_is_computed_here() {
+        if !has_device("what_devices_fail_at_is_computed_here") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 50));
+        let queries = testing::queries(&[("a", 7)]);
+        let rows: Vec<(u32, u64)> = (0..50).map(|id| (0, id)).collect();
+        for call in (6..60).step_by(3) {
+            for for_good in [false, true] {
+                let (_, devices) = devices(Plan { call, for_good, ..Plan::default() }, None);
+                check(&space, &devices, &queries, &[rows.clone(), rows[..7].to_vec()]);
+                assert!(devices.take_warnings().len() <= 2, "told more than once");
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 mod bench;
 mod boxes;
 mod check;
+mod devices;
 mod evaluate;
 mod explain;
 mod export;
@@ -62,6 +63,7 @@ enum Subcommands {
     Schema(schema::Arguments),
     Top(top::Arguments),
     Topology(topology::Arguments),
+    Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
     Bench(bench::Arguments),
@@ -84,6 +86,7 @@ impl Subcommands {
             Self::Schema(arguments) => schema::run(catalog, arguments),
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
+            Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),

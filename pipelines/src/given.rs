@@ -88,9 +88,11 @@ fn parse(kind: &ParameterType, text: &str) -> Option<Value> {
         ParameterType::Number { .. } | ParameterType::Positive => {
             trimmed.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::Number)
         }
-        ParameterType::Text | ParameterType::Path | ParameterType::Choice(_) | ParameterType::Resource(_) => {
-            Some(Value::Text(text.to_owned()))
-        }
+        ParameterType::Text
+        | ParameterType::Path
+        | ParameterType::Choice(_)
+        | ParameterType::Device
+        | ParameterType::Resource(_) => Some(Value::Text(text.to_owned())),
         ParameterType::List(item) => {
             if trimmed.starts_with('[') && trimmed.ends_with(']') {
                 let Node::List(items) = node::read(trimmed).ok()?.value else { return None };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{Catalog, Part};
 use boxwork_runtime::parameter::{QUERIES_MAX, Value};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
@@ -245,6 +246,9 @@ impl Run<'_> {
     }
 
     fn conclude(&self, loaded: &Loaded, failure: Option<Failure>) -> Exit {
+        for warning in Devices::warnings_of_process() {
+            eprintln!("warning: {warning}");
+        }
         let count: u64 = self.ended.iter().map(|outcome| outcome.problems_count).sum();
         let problems = self.ended.iter().flat_map(|outcome| &outcome.problems);
         for problem in problems.take(PROBLEMS_LISTED_MAX) {

@@ -166,6 +166,9 @@ fn type_schema(kind: &ParameterType) -> Json {
         ParameterType::Positive => json!({"type": "number", "exclusiveMinimum": 0}),
         ParameterType::Text | ParameterType::Path | ParameterType::Resource(_) => json!({"type": "string"}),
         ParameterType::Choice(words) => json!({"type": "string", "enum": words}),
+        ParameterType::Device => {
+            json!({"type": "string", "pattern": "^(auto|cpu|gpu(:[0-9]+(, *[0-9]+)*)?)$"})
+        }
         ParameterType::List(item) => {
             let item = type_schema(item);
             let items = json!({"anyOf": [item, {"$ref": "#/$defs/interpolated"}]});

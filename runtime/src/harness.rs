@@ -10,10 +10,11 @@ use std::sync::Arc;
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
-    Bind, BoxError, Cancelled, Context, Flow, Host, Operator, OperatorSpec, Part, Problem, Pushed, Resource,
+    Bind, BoxError, Cancelled, Context, Flow, Host, Operator, OperatorSpec, Outside, Part, Problem, Pushed,
+    Resource,
 };
 use crate::parameter::{Arguments, Value};
-use crate::sync::AtomicBool;
+use crate::sync::{AtomicBool, Condvar, Mutex};
 
 /// One box of an operator, its ports held by the test.
 pub struct Harness {
@@ -41,6 +42,7 @@ struct Ports {
     hints_written: Vec<BTreeMap<u32, f64>>,
     cancelled: bool,
     progress: (u64, u64),
+    outside: Arc<UnderWay>,
     problems: Vec<Problem>,
     detached: Vec<String>,
 }
@@ -82,6 +84,15 @@ impl Harness {
         let shared: Option<Arc<_>> = spec.share.map(|share| share(&bind)).transpose()?;
         bind.shared = shared.as_ref();
         let operator = (spec.make)(&bind)?;
+        Ok(Self::around(spec, operator, arguments))
+    }
+
+    /// A box of an operator that the test has made itself, with the defaults of its parameters where it has any.
+    pub fn of(spec: &'static OperatorSpec, operator: Box<dyn Operator>) -> Self {
+        Self::around(spec, operator, Arguments::new(BTreeMap::new()))
+    }
+
+    fn around(spec: &'static OperatorSpec, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
         let (inputs, outputs) = (spec.inputs.len(), spec.outputs.len());
         let ports = Ports {
             arguments,
@@ -98,10 +109,11 @@ impl Harness {
             hints_written: vec![BTreeMap::new(); spec.hints_written.len()],
             cancelled: false,
             progress: (0, 0),
+            outside: Arc::default(),
             problems: Vec::new(),
             detached: Vec::new(),
         };
-        Ok(Self { spec, operator, ports, done: false, firings: 0 })
+        Self { spec, operator, ports, done: false, firings: 0 }
     }
 
     /// Envelopes that each output holds before it has no room.
@@ -194,7 +206,7 @@ impl Harness {
                 match self.operator.process(&mut Context::new(self.spec, &mut self.ports))? {
                     Flow::Done => self.done = true,
                     Flow::More => {}
-                    Flow::Wait if self.ports.state() == before => break,
+                    Flow::Wait if self.ports.state() == before && !self.ports.outside.wait() => break,
                     Flow::Wait => {}
                 }
             } else {
@@ -247,6 +259,38 @@ impl Harness {
     /// The blocking classes of the closures run so far.
     pub fn detached(&self) -> &[String] {
         &self.ports.detached
+    }
+}
+
+/// What the box has begun outside of its firings.
+#[derive(std::default::Default)]
+struct UnderWay {
+    counts: (Mutex<Counts>, Condvar),
+}
+
+#[derive(Clone, Copy, std::default::Default)]
+struct Counts {
+    begun: usize,
+    over: usize,
+    /// How many of those that are over a firing has seen.
+    seen: usize,
+}
+
+impl UnderWay {
+    fn end(&self) {
+        self.counts.0.lock().over += 1;
+        self.counts.1.notify_all();
+    }
+
+    /// Waits until something is over that no firing has seen. False when nothing is under way.
+    fn wait(&self) -> bool {
+        let mut counts = self.counts.0.lock();
+        while counts.over == counts.seen && counts.over < counts.begun {
+            self.counts.1.wait(&mut counts);
+        }
+        let is_news = counts.seen < counts.over;
+        counts.seen = counts.over;
+        is_news
     }
 }
 
@@ -329,6 +373,12 @@ impl Host for Ports {
         self.detached.push(class.to_owned());
         f();
         Ok(())
+    }
+
+    fn outside(&mut self) -> Outside {
+        let under_way = Arc::clone(&self.outside);
+        under_way.counts.0.lock().begun += 1;
+        Outside::new(move || under_way.end())
     }
 
     fn is_cancelled(&self) -> bool {

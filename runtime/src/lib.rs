@@ -10,6 +10,7 @@ pub mod descriptor;
 pub mod parameter;
 pub mod inside;
 pub mod operator;
+pub mod feeding;
 pub mod harness;
 pub mod plan;
 pub mod prepare;

@@ -4,7 +4,8 @@
 //! stream edge once for all. Invariants:
 //! - a box's processing method is run by one thread at a time (`box_state.rs`);
 //! - `live` counts the tokens of the request: one for each task (queued, running, detached, waiting for a permit or to
-//!   attach) and one for the submission until its tasks are planned. Tokens move and are never dropped and retaken, so
+//!   attach), one for each thing that a box has begun outside (a block on a device), and one for the submission until its
+//!   tasks are planned. Tokens move and are never dropped and retaken, so
 //!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
 //! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
 
@@ -327,6 +328,11 @@ impl Model {
             woken.push(cell_idx, by);
         }
         notified
+    }
+
+    /// Tells a box that something it had begun outside is over. True when that makes a task, which is the caller's to plan.
+    pub(crate) fn tell_of_outside(&self, cell_idx: usize) -> bool {
+        self.notify(cell_idx, WokenBy::Input, &mut Woken::default()) == Notified::Plan
     }
 
     /// Tells every source once, so that it starts.

@@ -7,7 +7,8 @@
 //! What the runtime promises to a firing:
 //! - every open output has room for one envelope ([`Context::has_room`] tells whether it has for another);
 //! - all envelopes of the side inputs are there;
-//! - it comes again when an input arrives or ends, an output has room again, or a hint that it reads changes;
+//! - it comes again when an input arrives or ends, an output has room again, a hint that it reads changes, or something
+//!   that it has begun [outside](Outside) is over;
 //! - a box whose outputs are all closed is not fired any more: nobody wants what it makes.
 //!
 //! This file knows no scheduler: [`Host`] is what a scheduler (or [`Harness`](crate::harness::Harness)) offers.
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use crate::descriptor::Descriptor;
 use crate::envelope::Envelope;
 use crate::inside::Inside;
-use crate::parameter::{Arguments, Parameter, Value};
+use crate::parameter::{Arguments, DeviceChoice, Parameter, Value};
 
 /// The serial code in a box.
 pub trait Operator: Send {
@@ -109,6 +110,72 @@ pub enum Pushed {
     Closed,
 }
 
+/// Something of a box that is under way outside of its firings, such as a block on a device: until this is dropped the
+/// request does not end and is not taken for stalled, and then the box is fired again.
+///
+/// Whoever works for the box holds it, never the operator: a box that kept its own would wait for itself.
+pub struct Outside {
+    over: Option<Box<dyn FnOnce() + Send>>,
+    lender: Option<Arc<dyn Lend>>,
+}
+
+/// What lends slots to threads that are not a scheduler's own.
+pub(crate) trait Lend: Send + Sync {
+    /// Withholds a slot from tasks; none where too few are left.
+    fn withhold(&self) -> Option<Computing>;
+}
+
+/// A slot withheld from tasks while this lives: see [`Outside::computing`].
+pub struct Computing(Option<Box<dyn FnOnce() + Send>>);
+
+impl Computing {
+    pub(crate) fn new(give_back: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(give_back)))
+    }
+}
+
+impl Drop for Computing {
+    fn drop(&mut self) {
+        if let Some(give_back) = self.0.take() {
+            give_back();
+        }
+    }
+}
+
+impl Outside {
+    /// One that calls `over` when it is dropped; schedulers and harnesses make it.
+    pub fn new(over: impl FnOnce() + Send + 'static) -> Self {
+        Self { over: Some(Box::new(over)), lender: None }
+    }
+
+    /// The same, of a scheduler that lends slots.
+    pub(crate) fn lent_by(mut self, lender: Arc<dyn Lend>) -> Self {
+        self.lender = Some(lender);
+        self
+    }
+
+    /// Says that a thread which is none of the scheduler's computes for the box, as long as what is given lives: one slot
+    /// is then withheld from tasks, from the end of one on, so that the thread has a core. Nothing where that would leave
+    /// no slot.
+    pub fn computing(&self) -> Option<Computing> {
+        self.lender.as_ref()?.withhold()
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let Some(over) = self.over.take() {
+            over();
+        }
+    }
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
+
 /// What a scheduler offers to a firing; ports are given by their place in the operator's table.
 ///
 /// Operators use [`Context`], which wraps this with port names.
@@ -137,6 +204,8 @@ pub trait Host {
     fn join_hint(&mut self, hint: usize, query: u32, value: f64);
     /// Runs a blocking closure without holding a slot; see [`Context::detached`].
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled>;
+    /// As [`Context::outside`].
+    fn outside(&mut self) -> Outside;
     /// Whether the request is being cancelled.
     fn is_cancelled(&self) -> bool;
     /// As [`Context::inside`].
@@ -273,6 +342,11 @@ impl<'a> Context<'a> {
             }
         })?;
         result.ok_or(Cancelled)
+    }
+
+    /// Begins something outside of the box's firings, such as a block on a device. See [`Outside`].
+    pub fn outside(&mut self) -> Outside {
+        self.host.outside()
     }
 
     /// Gives a firing its inside, where closures may run beside each other. See [`Inside`].
@@ -665,6 +739,11 @@ impl Bind<'_> {
     /// Text.
     pub fn text(&self, name: &str) -> &str {
         self.get_text(name).unwrap_or_else(|| self.wrong(name, "text"))
+    }
+
+    /// Where to compute.
+    pub fn device(&self, name: &str) -> DeviceChoice {
+        self.text(name).parse().unwrap_or_else(|_| self.wrong(name, "a device"))
     }
 
     /// A path.

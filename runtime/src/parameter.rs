@@ -2,6 +2,8 @@
 //!
 //! Invariant: from this one table come the checks, `boxwork boxes NAME` and the JSON schema, so they cannot differ.
 
+mod device_choice;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -38,6 +40,8 @@ impl fmt::Display for Value {
     }
 }
 
+pub use self::device_choice::DeviceChoice;
+
 /// The type and range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterType {
@@ -65,6 +69,8 @@ pub enum ParameterType {
     Path,
     /// One of a few words.
     Choice(&'static [&'static str]),
+    /// Where a box computes: a [`DeviceChoice`] in its text form.
+    Device,
     /// The name of a resource of this kind.
     Resource(&'static str),
     /// A list; the values' type.
@@ -113,6 +119,7 @@ impl ParameterType {
                 let near = did_you_mean(given, words.iter().copied());
                 Err(format!("{}{near}", self.wanted(value)))
             }
+            (Self::Device, Value::Text(given)) => given.parse::<DeviceChoice>().map(|_| value.clone()),
             (Self::List(item), Value::List(values)) => {
                 values.iter().map(|value| item.admit(value)).collect::<Result<_, _>>().map(Value::List)
             }
@@ -144,6 +151,7 @@ impl fmt::Display for ParameterType {
             Self::Text => f.write_str("text"),
             Self::Path => f.write_str("a path"),
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Device => f.write_str("auto, cpu, gpu, or gpu: and device numbers"),
             Self::Resource(kind) => write!(f, "the name of a resource of kind {kind}"),
             Self::List(item) => write!(f, "a list, each {item}"),
         }

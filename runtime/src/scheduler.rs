@@ -3,7 +3,7 @@
 //! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
 //! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
 //! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
-//! `sampler.rs` who blocks without saying so.
+//! `sampler.rs` who blocks without saying so, `withheld.rs` what feeding threads take from tasks.
 
 mod sleep;
 pub(crate) mod slot;
@@ -15,6 +15,7 @@ mod worker;
 mod tracing;
 mod deadline;
 mod sampler;
+mod withheld;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -80,6 +81,8 @@ pub(crate) struct Scheduler {
     limits: BTreeMap<String, ClassLimit>,
     /// The most that automatic limits may become: each operation takes a thread beside the slots.
     auto_max: usize,
+    /// Slots that feeding threads have asked for.
+    withheld: AtomicUsize,
     classes: Mutex<BTreeMap<String, Arc<Class<Task>>>>,
     next_request: Counter,
     requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
@@ -114,6 +117,7 @@ impl Scheduler {
             global: GlobalQueue::new(),
             limits: config.blocking,
             auto_max: CLASS_LIMIT_AUTO_MAX.min(config.threads_max.saturating_sub(slots.len())).max(1),
+            withheld: AtomicUsize::new(0),
             classes: Mutex::new(BTreeMap::new()),
             next_request: Counter::new(1),
             requests: Mutex::new(BTreeMap::new()),
@@ -261,6 +265,17 @@ impl Scheduler {
                     self.crew.publish(slot.node, Some(slot.idx));
                 }
             }
+        }
+    }
+
+    /// Something that a box had begun outside of its firings is over; called by threads of any kind. Its token moves to
+    /// the box's new task, or goes back where the box has one already.
+    fn outside_is_over(&self, model: Arc<Model>, cell: usize) {
+        interleave();
+        if model.tell_of_outside(cell) {
+            self.plan_regular(Task { model, cell });
+        } else {
+            self.release(&model);
         }
     }
 

@@ -9,6 +9,7 @@
 //! | where | at most |
 //! |---|---|
 //! | the chain: D additions to partial sums, and D products where they are rounded | `D (B + 2P) + 2P` |
+//! | where it begins with the query's number instead (a device, candidates near the centre) | `D (A + l + 2P) + 2P` |
 //! | adding the query's number, and that number's own rounding | `delta^2 + 2 l + A` |
 //! | the candidate's norm | `(D + 1) B` |
 //! | coordinates moved and scaled: each centroid shifts by its own length times a few eps | `2 delta (2 b + a) + 2 delta^2` |
@@ -31,6 +32,7 @@
 //! heuristic, to sigma itself for minus, which the distance and the two own sigmas determine.
 
 use super::block::GROUPS_PER_PARTIAL_SUM;
+use super::device;
 use super::lanes::EXP2_RELATIVE_ERROR;
 use super::query::ROWS;
 use crate::similarity::{Measure, Similarity};
@@ -93,12 +95,15 @@ impl Bound {
     pub(super) fn new(measure: &Measure, dimensions: usize, centroids: usize) -> Self {
         let groups = centroids.div_ceil(ROWS);
         let depth = 2 + groups.min(GROUPS_PER_PARTIAL_SUM) + groups.div_ceil(GROUPS_PER_PARTIAL_SUM) + 1;
+        let depth = depth.max(device::depth(centroids));
         let dimensions = dimensions as f64;
         let (term, similarity_max) = match measure.similarity() {
-            Similarity::Gaussian => (EXP2_RELATIVE_ERROR, 1.0),
-            // A difference, its square, D additions, a root; alpha rounded and added, a division; the weight.
-            Similarity::Heuristic => (EPS * (dimensions + 9.0), 1.0 / measure.alpha()),
-            Similarity::Minus => (EPS * (dimensions + 6.0), f64::INFINITY),
+            // A device may multiply a second power in, that of the candidate's norm.
+            Similarity::Gaussian => (2.0 * EXP2_RELATIVE_ERROR + EPS, 1.0),
+            // A difference, its square, D additions, a root; alpha rounded and added, a division; the weight. A device's
+            // root may be off by 3 units in the last place and its division by 2.5, of two eps each.
+            Similarity::Heuristic => (EPS * (dimensions + 20.0), 1.0 / measure.alpha()),
+            Similarity::Minus => (EPS * (dimensions + 12.0), f64::INFINITY),
         };
         let relative = term + EPS * depth as f64;
         let mut fixed = ABSOLUTE;
@@ -134,7 +139,8 @@ impl Bound {
         let Moments { zeroth, first, second } = moments;
         let norms = a * a * zeroth + 2.0 * a * first + second;
         let products = a * a * zeroth + a * first;
-        let chain = self.dimensions * (norms + 2.0 * products) + 2.0 * products;
+        // A is among the norms, so one sum bounds both ways to begin.
+        let chain = self.dimensions * (norms + logarithm * zeroth + 2.0 * products) + 2.0 * products;
         let ends = second + (2.0 * logarithm + a * a) * zeroth;
         let own_norm = (self.dimensions + 1.0) * norms;
         let moved = 2.0 * (3.0 * a * first + 2.0 * second) + 2.0 * second;

@@ -32,6 +32,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, RecordBatch, StringArray};
@@ -54,12 +55,16 @@ pub struct SignatureStore {
     coordinates: Vec<String>,
     info: StoreInfo,
     fingerprint: String,
+    number: u64,
     batches: Vec<Batch>,
     len: u64,
     by_name: OnceLock<Vec<(u64, u64)>>,
     /// The machine that batches are copied to the nodes of.
     machine: Option<Topology>,
 }
+
+/// Numbers the stores that this process opens.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A batch in the file, and what has been checked of it.
 struct Batch {
@@ -168,6 +173,7 @@ impl SignatureStore {
             info,
             // The tail holds all other checksums.
             fingerprint: format!("{:x}-{checksum}", bytes.len()),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             map,
             batches,
             len,
@@ -257,6 +263,19 @@ impl SignatureStore {
     pub fn ids(&self, batch: usize) -> Range<u64> {
         let batch = &self.batches[batch];
         batch.first..batch.first + batch.entry.rows as u64
+    }
+
+    /// How many bytes a batch has in the file.
+    ///
+    /// # Panics
+    /// When there is no such batch.
+    pub fn batch_bytes(&self, batch: usize) -> usize {
+        block_bytes(&self.batches[batch].block)
+    }
+
+    /// A number that no other open store of this process has, or had.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The batch of an object, and its row there.

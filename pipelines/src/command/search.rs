@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::Value;
+use boxwork_runtime::parameter::{DeviceChoice, Value};
 
 use super::{Space, path_value, whole};
 use crate::run::{Exit, Options};
@@ -48,6 +48,9 @@ pub struct Arguments {
     strategy: Option<String>,
     #[command(flatten)]
     space: Space,
+    /// Where to compute distances: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     /// What the results look like
     #[arg(long, default_value = "table", value_parser = ["table", "json", "csv", "html"])]
     format: String,
@@ -58,6 +61,11 @@ pub struct Arguments {
     options: Options,
 }
 
+/// Refuses what `device:` would.
+fn device(text: &str) -> Result<String, String> {
+    text.parse::<DeviceChoice>().map(|choice| choice.to_string())
+}
+
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let queries = arguments.queries.iter().cloned().map(Value::Text).collect();
@@ -66,6 +74,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("queries".to_owned(), Value::List(queries)),
         ("format".to_owned(), Value::Text(arguments.format.clone())),
         ("out".to_owned(), path_value(&arguments.out)),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
     values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));

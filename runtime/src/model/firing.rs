@@ -18,7 +18,7 @@ use super::port::PortEdges;
 use super::{Model, add};
 use crate::envelope::Envelope;
 use crate::inside::Lane;
-use crate::operator::{Cancelled, Context, Flow, Mode, Operator};
+use crate::operator::{Cancelled, Context, Flow, Mode, Operator, Outside};
 use crate::prepare::panic_message;
 use crate::request::RequestError;
 use crate::sync::{Ordering, interleave};
@@ -90,6 +90,10 @@ pub(crate) trait Detacher: Lane {
         woken: &mut Woken,
         f: &mut dyn FnMut(),
     ) -> Result<(), Cancelled>;
+
+    /// Takes a token for something that the box begins outside of its firings; it moves to the box's next task when that
+    /// is over.
+    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside;
 }
 
 /// What a firing leaves behind.

@@ -11,7 +11,7 @@ use super::port::PortEdges;
 use super::{BoxCell, Model, add};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
-use crate::operator::{BoxError, Cancelled, Host, Problem, Pushed};
+use crate::operator::{BoxError, Cancelled, Host, Outside, Problem, Pushed};
 use crate::sync::Ordering;
 
 /// Envelopes that a merge takes from one edge before it looks at the next: one from each would make room for one at each
@@ -319,6 +319,10 @@ impl Host for Firing<'_> {
         self.node = self.detacher.node();
         add(&self.cell.counters.blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
         result
+    }
+
+    fn outside(&mut self) -> Outside {
+        self.detacher.outside(self.model, self.cell_idx)
     }
 
     fn is_cancelled(&self) -> bool {

@@ -284,6 +284,12 @@ impl<T> AttachQueue<T> {
         self.waiters.insert((request, self.arrivals), waiter);
     }
 
+    /// Removes the waiter that fits. False when there is none.
+    pub(crate) fn remove(&mut self, fits: impl Fn(&T) -> bool) -> bool {
+        let key = self.waiters.iter().find(|(_, waiter)| fits(waiter)).map(|(key, _)| *key);
+        key.is_some_and(|key| self.waiters.remove(&key).is_some())
+    }
+
     #[cfg(all(test, loom))]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()

@@ -263,6 +263,9 @@ impl Crew {
     pub(crate) fn attach(&self, request: RequestId, own: &Seat, old: (usize, usize)) -> Option<Slot> {
         let (idx, node) = old;
         let mut pool = self.pool.lock();
+        if let Some(slot) = pool.take_unseated() {
+            return Some(slot);
+        }
         let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
         if let Some(slot) = pool.take_resting(rank) {
             self.nodes[slot.node].rouse();
@@ -272,6 +275,32 @@ impl Crew {
         pool.attach_later(request, own);
         self.attaching.fetch_add(1, Ordering::AcqRel);
         None
+    }
+
+    /// A thread that waits to attach needs no slot any more. False when one is on its way already.
+    pub(crate) fn recall(&self, own: &Seat) -> bool {
+        let recalled = self.pool.lock().recall(own);
+        if recalled {
+            self.attaching.fetch_sub(1, Ordering::AcqRel);
+        }
+        recalled
+    }
+
+    /// Leaves a slot to the next thread that attaches: there is none else for it.
+    pub(crate) fn leave_unseated(&self, slot: Slot) {
+        let receiver = {
+            let mut pool = self.pool.lock();
+            match pool.next_attaching() {
+                Some(receiver) => Some((receiver, slot)),
+                None => {
+                    pool.leave_unseated(slot);
+                    None
+                }
+            }
+        };
+        if let Some((receiver, slot)) = receiver {
+            self.hand_over(&receiver, slot);
+        }
     }
 
     /// Tells a sleeper of a branch, if one sleeps and nobody searches. A look without the order that `publish` keeps:

@@ -86,6 +86,9 @@ pub(crate) struct Pool {
     /// With the slot that each held last.
     backups: Vec<(Seat, usize)>,
     attaching: AttachQueue<Seat>,
+    /// Slots that came back when no thread was left for them: all that are not counted by slots are blocked, and take
+    /// them when they attach.
+    unseated: Vec<Slot>,
     /// Threads that there are, and may be.
     pub(crate) threads: usize,
     threads_max: usize,
@@ -98,6 +101,7 @@ impl Pool {
             resting: Vec::new(),
             backups: Vec::new(),
             attaching: AttachQueue::new(),
+            unseated: Vec::new(),
             threads: 0,
             threads_max,
             exiting: false,
@@ -109,6 +113,21 @@ impl Pool {
         let receiver = self.attaching.pop()?;
         self.backups.push((Arc::clone(own), slot));
         Some(receiver)
+    }
+
+    /// Takes a thread off the queue of those that wait to attach. False when it is not there.
+    pub(crate) fn recall(&mut self, own: &Seat) -> bool {
+        self.attaching.remove(|seat| Arc::ptr_eq(seat, own))
+    }
+
+    /// Leaves a slot to the next thread that attaches.
+    pub(crate) fn leave_unseated(&mut self, slot: Slot) {
+        self.unseated.push(slot);
+    }
+
+    /// A slot that waits for a thread to attach.
+    pub(crate) fn take_unseated(&mut self) -> Option<Slot> {
+        self.unseated.pop()
     }
 
     /// The first thread that waits to attach.

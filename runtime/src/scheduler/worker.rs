@@ -11,10 +11,11 @@ use super::sampler::Desk;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::tracing::Blocked;
+use super::withheld::Lender;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, Woken};
-use crate::operator::Cancelled;
+use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
 use crate::topology::{bring_current_thread, pin_current_thread};
 
@@ -293,5 +294,13 @@ impl Detacher for Worker {
             Some(Ok(())) => Ok(()),
             Some(Err(panic)) => resume_unwind(panic),
         }
+    }
+
+    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside {
+        // The firing holds a token of its own, so the count cannot have fallen to zero before.
+        model.take_tokens(1);
+        let (scheduler, model) = (Arc::clone(&self.scheduler), Arc::clone(model));
+        let lender = Arc::new(Lender(Arc::clone(&scheduler)));
+        Outside::new(move || scheduler.outside_is_over(model, cell)).lent_by(lender)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{
     Array, ArrayRef, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array, make_array,
@@ -28,6 +28,7 @@ pub struct StoreBatch {
     signatures: ListArray,
     widths: UInt32Array,
     heights: UInt32Array,
+    extents: OnceLock<Vec<(f32, f32)>>,
 }
 
 impl StoreBatch {
@@ -46,7 +47,8 @@ impl StoreBatch {
         let (widths, heights): (&UInt32Array, &UInt32Array) =
             (typed(table, "width")?, typed(table, "height")?);
         let (widths, heights) = (widths.clone(), heights.clone());
-        Ok(Self { coordinates, weights, offsets, signatures, widths, heights })
+        let extents = OnceLock::new();
+        Ok(Self { coordinates, weights, offsets, signatures, widths, heights, extents })
     }
 
     /// Number of objects.
@@ -57,6 +59,17 @@ impl StoreBatch {
     /// The signatures, as the kernels read them.
     pub fn columns(&self) -> StoreColumns<'_> {
         StoreColumns::new(Columns::new(&self.coordinates, self.weights), self.offsets)
+    }
+
+    /// The least and the greatest of each coordinate; looked for once.
+    pub fn extents(&self) -> &[(f32, f32)] {
+        self.extents.get_or_init(|| {
+            let extent = |column: &&[f32]| {
+                let wider = |(least, most): (f32, f32), x: &f32| (least.min(*x), most.max(*x));
+                column.iter().fold((f32::INFINITY, f32::NEG_INFINITY), wider)
+            };
+            self.coordinates.iter().map(extent).collect()
+        })
     }
 
     /// Width and height of an object's image in pixels, 0 where there is none.

@@ -1,0 +1,280 @@
+//! What the device's kernel (`sqfd.cl`) is given: its constants, and how candidates and queries are laid out for it.
+//!
+//! Invariants: a piece has [`PIECE`] centroids at most and lies within one tile; tiles and pieces cover every centroid
+//! of the rows once; pieces follow in the order of the rows, so that a row's sum is that of a range of pieces.
+
+use std::ops::Range;
+
+use super::query::{PreparedQuery, ROWS as ROWS_PER_GROUP};
+use crate::similarity::{Ground, Measure, Similarity};
+
+/// The kernel's text.
+pub const TEXT: &str = include_str!("../sqfd.cl");
+
+/// Work items of a group.
+const ITEMS: usize = 256;
+
+/// Centroids of one piece at most: [`LANES`] items add them up, and the depth of that is part of the declared error.
+pub const PIECE: usize = 128;
+const LANES: usize = 8;
+
+/// Terms that are added up before they join the total.
+const PARTIAL: usize = 16;
+
+/// Rows of a query that lie in local memory at once: 8 KiB at seven dimensions.
+const LOCAL_ROWS: usize = 256;
+
+/// Registers of a work item that may hold coordinates.
+const HELD_NUMBERS_MAX: usize = 64;
+
+/// The largest squared norm of a moved and scaled centroid that may be multiplied in at the end: until then the terms
+/// are too large by a factor of two to the power of it, and their sum must stay a number.
+pub const APART_NORM_MAX: f32 = 100.0;
+
+/// In a tile's description: its centroids do not follow each other.
+pub const GATHERED: u32 = u32::MAX;
+
+const _: () = assert!(PARTIAL.is_multiple_of(ROWS_PER_GROUP) && LOCAL_ROWS.is_multiple_of(PARTIAL));
+const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES));
+
+/// Additions that a term goes through on a device, against a query of so many centroids: its weight and the tree of its
+/// piece included.
+pub(super) fn depth(centroids: usize) -> usize {
+    let tree = PIECE / LANES + LANES.ilog2() as usize;
+    PARTIAL + centroids.div_ceil(PARTIAL) + 1 + tree
+}
+
+/// How the kernel is compiled for signatures of some dimensions under a measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    dimensions: usize,
+    /// Numbers of a query's row, a multiple of four.
+    row: usize,
+    /// Work items of a group.
+    items: usize,
+    /// Centroids that a work item holds.
+    held: usize,
+    /// Whether a candidate's own norm is left out of the exponents and multiplied in at the end.
+    apart: bool,
+    measure: &'static [&'static str],
+}
+
+impl Shape {
+    /// The shape for a measure.
+    pub fn new(measure: &Measure, dimensions: usize) -> Self {
+        let held = (HELD_NUMBERS_MAX / (dimensions + 1)).clamp(1, 8);
+        // A power of two, so that tiles have few sizes.
+        let held = 1 << held.ilog2();
+        let measure: &[&str] = match (measure.similarity(), measure.ground()) {
+            (Similarity::Gaussian, _) => &["GAUSSIAN"],
+            (Similarity::Heuristic, Ground::L1) => &["HEURISTIC", "L1"],
+            (Similarity::Heuristic, Ground::L2) => &["HEURISTIC_L2"],
+            (Similarity::Heuristic, _) => &["HEURISTIC"],
+            (Similarity::Minus, Ground::L1) => &["MINUS", "L1"],
+            (Similarity::Minus, Ground::L2) => &["MINUS_L2"],
+            (Similarity::Minus, _) => &["MINUS"],
+        };
+        let row = (dimensions + 1).next_multiple_of(4);
+        Self { dimensions, row, items: ITEMS, held, apart: false, measure }
+    }
+
+    /// The constants that the text is compiled with.
+    pub fn constants(&self) -> Vec<(&'static str, String)> {
+        let numbers = [
+            ("DIMENSIONS", self.dimensions),
+            ("ROW", self.row),
+            ("ITEMS", self.items),
+            ("HELD", self.held),
+            ("ROWS", LOCAL_ROWS),
+            ("PARTIAL", PARTIAL),
+            ("APART", usize::from(self.apart)),
+        ];
+        let numbers = numbers.map(|(name, value)| (name, value.to_string()));
+        let named = self.measure.iter().map(|name| (*name, "1".to_owned()));
+        numbers.into_iter().chain([("GATHERED", format!("{GATHERED}u"))]).chain(named).collect()
+    }
+
+    /// Coordinates of a centroid.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// Numbers of a query's row.
+    pub fn row(&self) -> usize {
+        self.row
+    }
+
+    /// Centroids of a tile at most.
+    pub fn tile(&self) -> usize {
+        self.items * self.held
+    }
+
+    /// Work items of a group.
+    pub fn items(&self) -> usize {
+        self.items
+    }
+
+    /// The same with another split of the work: for measuring.
+    ///
+    /// # Panics
+    /// When a group could not add up its pieces.
+    #[must_use]
+    pub fn split(self, items: usize, held: usize) -> Self {
+        assert!(
+            items.is_multiple_of(LANES) && held > 0 && items * held >= PIECE,
+            "a group that holds a piece"
+        );
+        Self { items, held, ..self }
+    }
+
+    /// The same for candidates no farther than [`APART_NORM_MAX`] from every query's centre, if `apart`: a candidate's
+    /// norm is then not added to each exponent, but multiplied in once.
+    #[must_use]
+    pub fn apart(self, apart: bool) -> Self {
+        Self { apart: apart && self.measure == ["GAUSSIAN"], ..self }
+    }
+}
+
+impl PreparedQuery {
+    /// Appends the rows of the query as the kernel reads them, and says how many there are.
+    ///
+    /// # Panics
+    /// When the shape is of another number of dimensions.
+    pub fn device_rows(&self, shape: &Shape, to: &mut Vec<f32>) -> usize {
+        assert_eq!(shape.dimensions, self.dimensions(), "a query of the shape's dimensions");
+        let groups = self.groups().chunks_exact(self.dimensions() + 1);
+        let rows = groups.len() * ROWS_PER_GROUP;
+        for group in groups {
+            for row in 0..ROWS_PER_GROUP {
+                to.extend(group.iter().map(|numbers| numbers[row]));
+                to.extend(std::iter::repeat_n(0.0, shape.row - group.len()));
+            }
+        }
+        rows
+    }
+
+    /// What the kernel takes from a candidate's coordinates, and what it scales them by.
+    pub fn device_frame(&self) -> (&[f32], f32) {
+        (self.centre(), self.scale())
+    }
+}
+
+/// Tiles and pieces for some signatures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// As the kernel reads them.
+    pub tiles: Vec<[u32; 4]>,
+    /// As the kernel reads them.
+    pub pieces: Vec<[u32; 4]>,
+    /// The first piece of each signature, and the number of pieces.
+    firsts: Vec<u32>,
+}
+
+impl Layout {
+    /// Lays out signatures, each given by where its centroids begin in the columns and by their number.
+    pub fn new(shape: &Shape, signatures: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        let (tile_max, mut layout) = (shape.tile() as u32, Self::default());
+        for (start, len) in signatures {
+            layout.firsts.push(layout.pieces.len() as u32);
+            for from in (0..len).step_by(PIECE) {
+                layout.add((start + from, (len - from).min(PIECE as u32)), tile_max);
+            }
+        }
+        layout.firsts.push(layout.pieces.len() as u32);
+        layout
+    }
+
+    fn add(&mut self, (start, len): (u32, u32), tile_max: u32) {
+        let piece = self.pieces.len() as u32;
+        match self.tiles.last_mut() {
+            Some([_, pieces, base, used]) if *used + len <= tile_max => {
+                if *base != GATHERED && *base + *used != start {
+                    *base = GATHERED;
+                }
+                self.pieces.push([start, *used, len, 0]);
+                *pieces += 1;
+                *used += len;
+            }
+            _ => {
+                self.tiles.push([piece, 1, start, len]);
+                self.pieces.push([start, 0, len, 0]);
+            }
+        }
+    }
+
+    /// The pieces of a signature, by its place.
+    ///
+    /// # Panics
+    /// When there is no such signature.
+    pub fn of_signature(&self, idx: usize) -> Range<usize> {
+        self.firsts[idx] as usize..self.firsts[idx + 1] as usize
+    }
+
+    /// Number of signatures.
+    pub fn signatures(&self) -> usize {
+        self.firsts.len().saturating_sub(1)
+    }
+
+    /// The sum of a signature, from those of all pieces.
+    pub fn sum(&self, idx: usize, sums: &[f32]) -> f64 {
+        sums[self.of_signature(idx)].iter().map(|sum| f64::from(*sum)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dimensions: usize) -> Shape {
+        Shape::new(&Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap(), dimensions)
+    }
+
+    /// Every centroid of every signature once, in order, within its tile.
+    fn check(dimensions: usize, signatures: &[(u32, u32)]) {
+        let shape = shape(dimensions);
+        let layout = Layout::new(&shape, signatures.iter().copied());
+        assert_eq!(layout.signatures(), signatures.len());
+        for (idx, (start, len)) in signatures.iter().enumerate() {
+            let pieces = &layout.pieces[layout.of_signature(idx)];
+            let found: Vec<u32> = pieces.iter().flat_map(|[start, _, len, _]| *start..start + len).collect();
+            assert_eq!(found, Vec::from_iter(*start..start + len));
+            assert!(pieces.iter().all(|piece| (1..=PIECE as u32).contains(&piece[2])));
+        }
+        let mut next = 0;
+        for [first, count, base, used] in &layout.tiles {
+            assert_eq!(*first, next);
+            next += count;
+            let mut from = 0;
+            for [start, slot, len, _] in &layout.pieces[*first as usize..next as usize] {
+                assert_eq!(*slot, from);
+                assert!(*base == GATHERED || *start == base + slot);
+                from += len;
+            }
+            assert!(from == *used && *used as usize <= shape.tile());
+        }
+        assert_eq!(next as usize, layout.pieces.len());
+    }
+
+    #[test]
+    fn tiles_cover_every_centroid_once() {
+        check(7, &[]);
+        check(7, &[(5, 1)]);
+        check(7, &[(0, 0), (0, 75), (75, 0), (75, 2048), (2123, 1), (2124, 4000)]);
+        check(64, &[(0, 300), (1000, 17), (300, 128), (0, 256), (256, 129)]);
+        let flat: Vec<(u32, u32)> = (0..1000).map(|idx| (75 * idx, 75)).collect();
+        check(7, &flat);
+        let layout = Layout::new(&shape(7), flat);
+        assert!(layout.tiles.iter().all(|tile| tile[2] != GATHERED));
+        // 27 of them in a tile of 2048: one centroid in a hundred is wasted.
+        assert_eq!((shape(7).tile(), layout.tiles.len()), (2048, 38));
+        assert!(Layout::new(&shape(7), [(0, 75), (100, 75)]).tiles[0][2] == GATHERED);
+    }
+
+    #[test]
+    fn a_signatures_sum_is_that_of_its_pieces() {
+        let layout = Layout::new(&shape(2), [(0, 300), (300, 0), (300, 1)]);
+        assert_eq!(layout.pieces.len(), 4);
+        let sums = [1.0, 2.0, 4.0, 8.0];
+        assert_eq!([0, 1, 2].map(|idx| layout.sum(idx, &sums)), [7.0, 0.0, 8.0]);
+    }
+}

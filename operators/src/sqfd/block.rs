@@ -1,0 +1,352 @@
+//! A block of candidates on its way to a device and back.
+//!
+//! Invariants: `crosses` has a number for each row of the envelopes, in their order, once the block has come back; what
+//! each is depends on the row alone, up to the error that its query declares. Objects of chunks that lie on the device
+//! are read there, others are gathered; which is which may differ from device to device, and the numbers hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape, TEXT};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{
+    Argument, Back, Block, DeviceError, Feed, KernelSpec, ProgramSource, SharedKey, Value,
+};
+
+use super::chunks::{Chunks, Gathered};
+use crate::domain::signature_store::{Objects, StoreError};
+use crate::domain::space::SqfdSpace;
+use crate::queries::Queries;
+
+/// Of a chunk's objects, the share that a block must want for the chunk to be brought in: else its rows are gathered.
+const DENSE_SHARE: usize = 16;
+
+static KERNELS: [KernelSpec; 1] = [KernelSpec {
+    name: "sqfd",
+    arguments: &[
+        ("columns", Argument::Buffer),
+        ("stride", Argument::Value(4)),
+        ("tiles", Argument::Buffer),
+        ("tiles_first", Argument::Value(4)),
+        ("pieces", Argument::Buffer),
+        ("pieces_first", Argument::Value(4)),
+        ("pieces_count", Argument::Value(4)),
+        ("rows", Argument::Buffer),
+        ("row_offsets", Argument::Buffer),
+        ("queries_first", Argument::Value(4)),
+        ("queries_count", Argument::Value(4)),
+        ("centres", Argument::Buffer),
+        ("factor", Argument::Value(4)),
+        ("alpha", Argument::Value(4)),
+        ("sums", Argument::Buffer),
+        ("sums_first", Argument::Value(4)),
+    ],
+}];
+
+/// What all blocks of a box have in common.
+pub(super) struct Common {
+    pub(super) space: Arc<SqfdSpace>,
+    pub(super) chunks: Chunks,
+    /// Whether chunks are kept on devices.
+    pub(super) resident: bool,
+    shape: Shape,
+    program: ProgramSource,
+    /// The same for candidates near every query's centre.
+    program_near: ProgramSource,
+    /// The queries as the kernel reads them.
+    rows: Vec<f32>,
+    row_offsets: Vec<u32>,
+    centres: Vec<f32>,
+    factor: f32,
+    /// No other queries of the process have it.
+    version: u64,
+}
+
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
+
+impl Common {
+    pub(super) fn new(space: &Arc<SqfdSpace>, chunks: Chunks, resident: bool, queries: &Queries) -> Self {
+        let shape = Shape::new(&space.measure(), space.store().dimensions());
+        let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
+        for query in queries.iter() {
+            let count = query.prepared.device_rows(&shape, &mut rows) as u32;
+            row_offsets.push(row_offsets[row_offsets.len() - 1] + count);
+            let (centre, scale) = query.prepared.device_frame();
+            centres.extend_from_slice(centre);
+            factor = scale;
+        }
+        let program = |constants| ProgramSource { name: "sqfd", text: TEXT, constants, kernels: &KERNELS };
+        let program_near = program(shape.clone().apart(true).constants());
+        let program = program(shape.constants());
+        let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
+        let (space, chunks) = (Arc::clone(space), chunks);
+        Self {
+            space,
+            chunks,
+            resident,
+            shape,
+            program,
+            rows,
+            row_offsets,
+            centres,
+            factor,
+            version,
+            program_near,
+        }
+    }
+}
+
+/// Candidates of several envelopes.
+pub(super) struct SqfdBlock {
+    common: Arc<Common>,
+    pub(super) envelopes: Vec<Envelope>,
+    /// The rows of all envelopes as (query's place, id), one envelope after the other.
+    wanted: Vec<(u32, u64)>,
+    /// Weighted similarities, by row.
+    pub(super) crosses: Vec<f64>,
+    /// What was launched: where each row's sums are.
+    launches: Vec<Launch>,
+}
+
+/// A run of queries that want the same objects.
+struct Wanted {
+    queries_first: usize,
+    queries_count: usize,
+    ids: Vec<u64>,
+    /// By query, then by id: the row.
+    rows: Vec<u32>,
+}
+
+/// One start of the kernel.
+struct Launch {
+    layout: Layout,
+    tiles_first: usize,
+    pieces_first: usize,
+    sums_first: usize,
+    queries_first: usize,
+    queries_count: usize,
+    /// By query, then by signature: the row.
+    rows: Vec<u32>,
+    source: Source,
+}
+
+enum Source {
+    Chunk { chunk: usize, stride: usize, is_near: bool },
+    Gathered { gathered: Gathered, ids: Vec<u64> },
+}
+
+fn block_error(error: StoreError) -> DeviceError {
+    DeviceError::Block(error.to_string())
+}
+
+impl SqfdBlock {
+    /// A block of the rows of some envelopes; `wanted` has them all.
+    pub(super) fn new(common: &Arc<Common>, envelopes: Vec<Envelope>, wanted: Vec<(u32, u64)>) -> Self {
+        Self { common: Arc::clone(common), envelopes, wanted, crosses: Vec::new(), launches: Vec::new() }
+    }
+
+    /// The rows by query and object; queries that want the same objects (those of a scan) stand together.
+    fn group(&self) -> Vec<Wanted> {
+        let mut order: Vec<u32> = (0..self.wanted.len() as u32).collect();
+        order.sort_unstable_by_key(|row| self.wanted[*row as usize]);
+        let mut groups: Vec<Wanted> = Vec::new();
+        for of_query in order.chunk_by(|a, b| self.wanted[*a as usize].0 == self.wanted[*b as usize].0) {
+            let query = self.wanted[of_query[0] as usize].0 as usize;
+            let ids = || of_query.iter().map(|row| self.wanted[*row as usize].1);
+            match groups.last_mut() {
+                Some(last)
+                    if last.queries_first + last.queries_count == query
+                        && last.ids.iter().copied().eq(ids()) =>
+                {
+                    last.queries_count += 1;
+                    last.rows.extend_from_slice(of_query);
+                }
+                _ => groups.push(Wanted {
+                    queries_first: query,
+                    queries_count: 1,
+                    ids: ids().collect(),
+                    rows: of_query.to_vec(),
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Splits the rows by where their objects are read, and lays them out.
+    fn plan(&mut self, objects: Objects<'_>, feed: &Feed<'_>) -> Result<(), StoreError> {
+        self.launches.clear();
+        let (common, mut launches) = (Arc::clone(&self.common), Vec::new());
+        let (chunks, store) = (&common.chunks, objects.store());
+        for wanted in self.group() {
+            let (mut strewn, mut from) = (Vec::new(), 0);
+            while from < wanted.ids.len() {
+                let chunk = chunks.of(store, wanted.ids[from])?;
+                let all = chunks.ids(store, chunk);
+                let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
+                let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
+                if common.resident && (feed.device().holds(common.key(chunk)) || dense) {
+                    let lies = chunks.chunk(objects, chunk)?;
+                    let places = wanted.ids[from..end].iter().map(|id| lies.place(objects, *id));
+                    let layout = Layout::new(&common.shape, places.collect::<Result<Vec<_>, _>>()?);
+                    let is_near = lies.is_near(objects, &common.centres, common.factor, APART_NORM_MAX)?;
+                    let source = Source::Chunk { chunk, stride: lies.stride, is_near };
+                    launches.push(wanted.launch(from..end, layout, source));
+                } else {
+                    strewn.extend(from..end);
+                }
+                from = end;
+            }
+            if !strewn.is_empty() {
+                let ids: Vec<u64> = strewn.iter().map(|at| wanted.ids[*at]).collect();
+                let gathered = Gathered::new(objects, &ids)?;
+                let layout = Layout::new(&common.shape, gathered.places.iter().copied());
+                launches.push(wanted.launch(strewn, layout, Source::Gathered { gathered, ids }));
+            }
+        }
+        let (mut tiles, mut pieces, mut sums) = (0, 0, 0);
+        for launch in &mut launches {
+            (launch.tiles_first, launch.pieces_first, launch.sums_first) = (tiles, pieces, sums);
+            tiles += launch.layout.tiles.len();
+            pieces += launch.layout.pieces.len();
+            sums += launch.layout.pieces.len() * launch.queries_count;
+        }
+        self.launches = launches;
+        Ok(())
+    }
+
+    fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        let copied = |to: &mut [f32], from: &[f32]| {
+            to.copy_from_slice(from);
+            Ok(())
+        };
+        feed.replicated("rows", common.version, common.rows.len(), |to| copied(to, &common.rows))?;
+        feed.replicated("row_offsets", common.version, common.row_offsets.len(), |to| {
+            to.copy_from_slice(&common.row_offsets);
+            Ok(())
+        })?;
+        feed.replicated("centres", common.version, common.centres.len(), |to| copied(to, &common.centres))?;
+        let of_all = |of: fn(&Layout) -> &[[u32; 4]]| {
+            self.launches.iter().flat_map(move |launch| of(&launch.layout).iter().copied())
+        };
+        let count = of_all(|layout| &layout.tiles).count();
+        feed.write("tiles", count, |to: &mut [[u32; 4]]| {
+            let tiles = self.launches.iter().flat_map(|launch| {
+                // A tile names its pieces by their places among those of all launches.
+                let first = launch.pieces_first as u32;
+                launch
+                    .layout
+                    .tiles
+                    .iter()
+                    .map(move |[piece, pieces, base, used]| [piece + first, *pieces, *base, *used])
+            });
+            to.iter_mut().zip(tiles).for_each(|(to, tile)| *to = tile);
+            Ok(())
+        })?;
+        let count = of_all(|layout| &layout.pieces).count();
+        feed.write("pieces", count, |to: &mut [[u32; 4]]| {
+            to.iter_mut().zip(of_all(|layout| &layout.pieces)).for_each(|(to, piece)| *to = piece);
+            Ok(())
+        })?;
+        let sums: usize =
+            self.launches.iter().map(|launch| launch.layout.pieces.len() * launch.queries_count).sum();
+        feed.output::<f32>("sums", sums)?;
+        let columns = common.shape.dimensions() + 1;
+        for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
+            let (stride, is_near) = match &launch.source {
+                Source::Chunk { chunk, stride, is_near } => {
+                    feed.shared("columns", common.key(*chunk), columns * stride, |to| {
+                        let lies = common.chunks.chunk(objects, *chunk).map_err(block_error)?;
+                        lies.copy(objects, to).map_err(block_error)
+                    })?;
+                    (*stride, *is_near)
+                }
+                Source::Gathered { gathered, ids } => {
+                    feed.write("columns", columns * gathered.stride, |to| {
+                        gathered.copy(objects, ids, to).map_err(block_error)
+                    })?;
+                    (gathered.stride, false)
+                }
+            };
+            let number = |value: usize| Value::U32(value as u32);
+            let values = [
+                ("stride", number(stride)),
+                ("tiles_first", number(launch.tiles_first)),
+                ("pieces_first", number(launch.pieces_first)),
+                ("pieces_count", number(launch.layout.pieces.len())),
+                ("queries_first", number(launch.queries_first)),
+                ("queries_count", number(launch.queries_count)),
+                ("factor", Value::F32(common.factor)),
+                ("alpha", Value::F32(common.space.measure().alpha() as f32)),
+                ("sums_first", number(launch.sums_first)),
+            ];
+            let groups = launch.layout.tiles.len() * launch.queries_count;
+            let program = if is_near { &common.program_near } else { &common.program };
+            feed.launch(program, "sqfd", groups, common.shape.items(), &values)?;
+        }
+        if sums > 0 { feed.read::<f32>("sums", sums) } else { Ok(()) }
+    }
+}
+
+impl Wanted {
+    /// A launch over some of the objects, by their places.
+    fn launch(&self, places: impl IntoIterator<Item = usize>, layout: Layout, source: Source) -> Launch {
+        let places: Vec<usize> = places.into_iter().collect();
+        let rows = self
+            .rows
+            .chunks_exact(self.ids.len())
+            .flat_map(|of_query| places.iter().map(move |place| of_query[*place]));
+        Launch {
+            layout,
+            tiles_first: 0,
+            pieces_first: 0,
+            sums_first: 0,
+            queries_first: self.queries_first,
+            queries_count: self.queries_count,
+            rows: rows.collect(),
+            source,
+        }
+    }
+}
+
+impl Common {
+    fn key(&self, chunk: usize) -> SharedKey {
+        SharedKey { resource: self.space.store().number(), form: 0, part: chunk as u64 }
+    }
+}
+
+impl Block for SqfdBlock {
+    fn size(&self) -> u64 {
+        self.wanted.len() as u64
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        let store = common.space.store();
+        let mut fed = Ok(());
+        store
+            .read::<_, StoreError>(|objects| {
+                self.plan(objects, feed)?;
+                fed = self.enqueue(objects, feed);
+                Ok(())
+            })
+            .map_err(block_error)?;
+        fed
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.crosses = vec![0.0; self.wanted.len()];
+        let any = self.launches.iter().any(|launch| !launch.layout.pieces.is_empty());
+        let sums: &[f32] = if any { back.numbers("sums") } else { &[] };
+        for launch in &self.launches {
+            let (pieces, signatures) = (launch.layout.pieces.len(), launch.layout.signatures());
+            for (query, rows) in launch.rows.chunks(signatures.max(1)).enumerate() {
+                let sums = &sums[launch.sums_first + query * pieces..][..pieces];
+                for (idx, row) in rows.iter().enumerate() {
+                    self.crosses[*row as usize] = launch.layout.sum(idx, sums);
+                }
+            }
+        }
+        self.launches.clear();
+    }
+}

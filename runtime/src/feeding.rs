@@ -1,0 +1,45 @@
+//! Feeding devices: blocks of work that boxes hand over, and the threads that take them to the device and back.
+//!
+//! A box makes a [`Block`] and submits it ([`Blocks`]). A *feeding thread* takes it from the queue of the [`Devices`],
+//! gathers its data into staging memory, enqueues transfers, kernels and the read-back on the command queue of an *end
+//! point*, and goes on with the next: two blocks are in flight per end point, so that the gather of one, the transfer
+//! of another and the kernel of a third overlap. A driver's callback (or a look now and then, as some are late) tells the thread
+//! that a block has come back; it then scatters the results, and the box is planned again. No worker waits for a device.
+//!
+//! Invariants:
+//! - memory of the host that a command reads or writes belongs to a lane of an end point, and is neither freed nor used
+//!   again before that command has ended;
+//! - a block comes back to its box exactly once, with its results or with an error; errors of one device send it to the
+//!   others first;
+//! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks.
+//!
+//! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
+//! `program`, `memory` (buffers), `device`, `staging`, `end_point`, `share` (who takes which block), `pool`, `blocks`,
+//! `pick`, `survey`, `self_check`, `faults`.
+
+mod driver;
+mod opencl;
+mod object;
+mod error;
+mod program;
+mod memory;
+mod device;
+mod staging;
+mod end_point;
+mod share;
+mod pool;
+mod blocks;
+mod pick;
+mod survey;
+mod self_check;
+pub mod faults;
+
+pub use self::blocks::{Block, Blocks};
+pub use self::device::Device;
+pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
+pub use self::end_point::{Back, Feed, Number, Value};
+pub use self::error::{DeviceError, NoDevices};
+pub use self::memory::SharedKey;
+pub use self::pick::{Picked, pick};
+pub use self::pool::{DeviceStatistics, Devices, Options};
+pub use self::program::{Argument, KernelSpec, ProgramSource};

@@ -1,0 +1,114 @@
+//! A box's side of feeding: what a block is, and where those come back that a box has handed over.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::end_point::{Back, Feed};
+use super::error::DeviceError;
+use super::pool::{Devices, Work};
+use crate::operator::{Computing, Outside};
+
+/// A piece of work for a device. Its methods run on feeding threads.
+pub trait Block: Send + 'static {
+    /// How much work it is, in a unit of the operator's own: what devices' speeds are told by.
+    fn size(&self) -> u64;
+
+    /// Gathers the data and enqueues what is to be done. Called again, for another device, when one has failed.
+    ///
+    /// # Errors
+    /// Those of the [`Feed`], to hand on; [`DeviceError::Block`] where the data cannot be had.
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
+
+    /// Takes the results, once all commands have ended.
+    fn collect(&mut self, back: &Back<'_>);
+}
+
+type Returned<B> = Arc<Mutex<VecDeque<(B, Result<(), DeviceError>)>>>;
+
+/// The blocks of one box.
+pub struct Blocks<B> {
+    devices: Arc<Devices>,
+    /// The devices that may compute them, by number.
+    allowed: Arc<[usize]>,
+    returned: Returned<B>,
+    in_flight: usize,
+}
+
+impl<B: Block> Blocks<B> {
+    /// For a box whose blocks these devices may compute.
+    pub fn new(devices: Arc<Devices>, allowed: impl Into<Arc<[usize]>>) -> Self {
+        Self { devices, allowed: allowed.into(), returned: Arc::default(), in_flight: 0 }
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
+    /// The numbers of those that may compute the blocks.
+    pub fn allowed(&self) -> &[usize] {
+        &self.allowed
+    }
+
+    /// Hands a block over. `outside` keeps the request alive, and has the box fired again when the block is back.
+    pub fn submit(&mut self, block: B, outside: Outside) {
+        self.in_flight += 1;
+        let work = Handed { block, returned: Arc::clone(&self.returned), outside };
+        self.devices.submit(Box::new(work), Arc::clone(&self.allowed));
+    }
+
+    /// A block that has come back, in the order in which they did.
+    ///
+    /// One that came back with an error has no results; its box computes it in another way.
+    pub fn take(&mut self) -> Option<(B, Result<(), DeviceError>)> {
+        let back = self.returned.lock().pop_front()?;
+        self.in_flight -= 1;
+        Some(back)
+    }
+
+    /// Blocks that were handed over and not taken back.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether any of the devices still takes blocks.
+    pub fn is_served(&self) -> bool {
+        self.allowed
+            .iter()
+            .any(|idx| self.devices.list().get(*idx).is_some_and(|device| !device.is_retired()))
+    }
+}
+
+/// A block on its way, and the way back.
+struct Handed<B> {
+    block: B,
+    returned: Returned<B>,
+    outside: Outside,
+}
+
+impl<B: Block> Work for Handed<B> {
+    fn size(&self) -> u64 {
+        self.block.size()
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        self.block.feed(feed)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.block.collect(back);
+    }
+
+    fn computing(&self) -> Option<Computing> {
+        self.outside.computing()
+    }
+
+    fn end(self: Box<Self>, result: Result<(), DeviceError>) {
+        let Self { block, returned, outside } = *self;
+        returned.lock().push_back((block, result));
+        // After it can be found: this has the box fired.
+        drop(outside);
+    }
+}

@@ -1,0 +1,171 @@
+//! The device manager: one device with its context, its memory and its compiled programs.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::driver::{Called, DeviceClass, DeviceInfo, Driver, Handle, Kind, PlatformInfo};
+use super::error::DeviceError;
+use super::memory::{Buffer, Memory, SharedKey};
+use super::object::Object;
+use super::program::{Program, ProgramSource, Target};
+
+/// Blocks that a device may fail one after the other before it gets no more.
+const FAILURES_MAX: u32 = 3;
+
+/// Of a GPU's memory, what is used at most: the rest is the driver's own.
+const MEMORY_SHARE: f64 = 0.9;
+
+/// Of the memory that the process computes in itself, what a device may have: the page cache needs some too.
+const HOST_MEMORY_SHARE: f64 = 0.25;
+
+type Built = Result<Arc<Program>, DeviceError>;
+
+/// One device.
+pub struct Device {
+    idx: usize,
+    info: DeviceInfo,
+    platform: PlatformInfo,
+    identity: String,
+    driver: Arc<dyn Driver>,
+    handle: Handle,
+    context: Object,
+    pub(super) memory: Memory,
+    cache: Option<PathBuf>,
+    programs: Mutex<HashMap<String, Built>>,
+    failures: AtomicU32,
+    retired: AtomicBool,
+}
+
+impl Device {
+    pub(super) fn open(
+        driver: &Arc<dyn Driver>,
+        idx: usize,
+        (platform, info): (PlatformInfo, DeviceInfo),
+        handle: Handle,
+        memory_bytes: Option<u64>,
+        cache: Option<PathBuf>,
+    ) -> Called<Self> {
+        let context = Object::own(driver, Kind::Context, |driver| driver.context(handle))?;
+        let share = if info.class == DeviceClass::Gpu { MEMORY_SHARE } else { HOST_MEMORY_SHARE };
+        let most = (info.memory_bytes as f64 * share) as u64;
+        let budget = memory_bytes.map_or(most, |bytes| bytes.min(most));
+        Ok(Self {
+            idx,
+            identity: format!("{}\n{}\n{}\n{}", platform.version, info.name, info.driver, info.version),
+            info,
+            platform,
+            driver: Arc::clone(driver),
+            handle,
+            context,
+            memory: Memory::new(budget),
+            cache,
+            programs: Mutex::default(),
+            failures: AtomicU32::new(0),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    /// Its number, as in `gpu:0` and in `boxwork devices`.
+    pub fn idx(&self) -> usize {
+        self.idx
+    }
+
+    /// What its driver tells of it.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The driver that it belongs to.
+    pub fn platform(&self) -> &PlatformInfo {
+        &self.platform
+    }
+
+    /// The most that it keeps in its memory, in bytes.
+    pub fn memory_budget_bytes(&self) -> u64 {
+        self.memory.budget_bytes()
+    }
+
+    /// What it keeps in its memory now, in bytes.
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.used_bytes()
+    }
+
+    /// Whether a part of a resource is in its memory.
+    pub fn holds(&self, key: SharedKey) -> bool {
+        self.memory.holds(key)
+    }
+
+    /// Whether it has failed so often that it gets no more blocks.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    pub(super) fn context(&self) -> Handle {
+        self.context.handle()
+    }
+
+    pub(super) fn queue(&self) -> Called<Object> {
+        let (context, device) = (self.context.handle(), self.handle);
+        Object::own(&self.driver, Kind::Queue, |driver| driver.queue(context, device))
+    }
+
+    pub(super) fn buffer(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        self.memory.take(&self.driver, self.context.handle(), bytes)
+    }
+
+    /// A program, compiled at its first use. One that does not compile is not tried again.
+    pub(super) fn program(&self, source: &ProgramSource) -> Built {
+        // Held while it compiles: whoever else wants a program of this device would only compile the same.
+        let mut programs = self.programs.lock();
+        if let Some(built) = programs.get(&source.key()) {
+            return built.clone();
+        }
+        let target = Target {
+            driver: &self.driver,
+            context: self.context.handle(),
+            device: self.handle,
+            identity: &self.identity,
+            name: &self.info.name,
+            cache: self.cache.as_deref(),
+        };
+        let built = Program::build(&target, source).map(Arc::new);
+        if matches!(built, Ok(_) | Err(DeviceError::Build { .. } | DeviceError::Arguments { .. })) {
+            programs.insert(source.key(), built.clone());
+        }
+        built
+    }
+
+    pub(super) fn group_items_max(&self, kernel: Handle) -> Called<usize> {
+        self.driver.group_items_max(kernel, self.handle)
+    }
+
+    /// A block went well.
+    pub(super) fn succeeded(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// A block went wrong. True when the device is to get no more, and that is new.
+    pub(super) fn failed(&self) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        failures >= FAILURES_MAX && !self.retired.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes no more blocks. True when that is new.
+    pub(super) fn retire(&self) -> bool {
+        !self.retired.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("idx", &self.idx).field("info", &self.info).finish_non_exhaustive()
+    }
+}

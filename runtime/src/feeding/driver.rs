@@ -1,0 +1,186 @@
+//! What the feeding side asks of a driver: the calls of OpenCL that it uses, one method each.
+//!
+//! `opencl.rs` makes them, and `faults.rs` stands in between and lets them fail. Invariant: a [`Handle`] comes from the
+//! driver that it is given to, and [`Object`](super::object::Object) releases each once, after its last use.
+
+use std::fmt;
+
+/// An object of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Handle(pub(super) usize);
+
+/// What a handle stands for, where it must be released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Context,
+    Queue,
+    Buffer,
+    Program,
+    Kernel,
+    Event,
+}
+
+/// A call of the driver that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed: {} ({code})", super::opencl::code_name(*code))]
+pub struct DriverError {
+    /// The call, as OpenCL names it.
+    pub call: &'static str,
+    /// OpenCL's number for what went wrong; negative.
+    pub code: i32,
+}
+
+impl DriverError {
+    /// Whether the device had no memory left, so that another try after freeing some may do.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        super::opencl::OUT_OF_MEMORY.contains(&self.code)
+    }
+}
+
+pub(crate) type Called<T> = Result<T, DriverError>;
+
+/// A platform: one vendor's driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlatformInfo {
+    /// Its name.
+    pub name: String,
+    /// The version of OpenCL that it offers, in its own words.
+    pub version: String,
+}
+
+/// What computes in a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceClass {
+    /// Cores that this process computes on anyway.
+    #[default]
+    Cpu,
+    /// A GPU, or another accelerator.
+    Gpu,
+}
+
+impl fmt::Display for DeviceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU",
+            Self::Gpu => "GPU",
+        })
+    }
+}
+
+/// What a driver tells of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its name.
+    pub name: String,
+    /// Who made it.
+    pub vendor: String,
+    /// The version of its driver.
+    pub driver: String,
+    /// The version of OpenCL that it offers, in its own words.
+    pub version: String,
+    /// What it is.
+    pub class: DeviceClass,
+    /// Multiprocessors, or cores.
+    pub compute_units: u32,
+    /// The highest clock, in MHz.
+    pub clock_mhz: u32,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// The largest buffer.
+    pub buffer_bytes_max: u64,
+    /// Memory that a work group shares.
+    pub local_bytes: u64,
+    /// The most work items in a group.
+    pub group_items_max: usize,
+}
+
+/// How a kernel takes an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// A buffer.
+    Global,
+    /// Local memory by size.
+    Local,
+    /// A value.
+    Private,
+}
+
+/// What the compiler knows of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ArgumentInfo {
+    pub(crate) name: String,
+    pub(crate) type_name: String,
+    pub(crate) space: Space,
+}
+
+/// What an argument is set to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Set<'a> {
+    Buffer(Handle),
+    Value(&'a [u8]),
+    Local(usize),
+}
+
+/// How the host uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// On the device only; the host reads and writes by commands.
+    Device,
+    /// Host memory that the device copies from and to without a detour.
+    Staging,
+}
+
+/// Called with the status of a command when it has ended: 0, or what went wrong.
+pub(crate) type OnComplete = Box<dyn FnOnce(i32) + Send>;
+
+/// The calls. Those that return an event's handle only enqueue a command.
+pub(crate) trait Driver: Send + Sync {
+    fn platforms(&self) -> Called<Vec<Handle>>;
+    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo>;
+    fn devices(&self, platform: Handle) -> Called<Vec<Handle>>;
+    fn device_info(&self, device: Handle) -> Called<DeviceInfo>;
+    fn context(&self, device: Handle) -> Called<Handle>;
+    fn queue(&self, context: Handle, device: Handle) -> Called<Handle>;
+    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle>;
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle>;
+    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()>;
+    fn build_log(&self, program: Handle, device: Handle) -> Called<String>;
+    fn binary(&self, program: Handle) -> Called<Vec<u8>>;
+    fn kernel(&self, program: Handle, name: &str) -> Called<Handle>;
+    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>>;
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize>;
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()>;
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle>;
+    /// Where a staging buffer lies in the host's memory, until it is unmapped.
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8>;
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()>;
+    /// Copies host memory into a buffer.
+    ///
+    /// # Safety
+    /// `from` may be read for `bytes` until the command has ended.
+    #[expect(unsafe_code, reason = "the device reads the host's memory later")]
+    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle>;
+    /// Copies a buffer into host memory.
+    ///
+    /// # Safety
+    /// `to` may be written for `bytes` until the command has ended, and is not looked at meanwhile.
+    #[expect(unsafe_code, reason = "the device writes the host's memory later")]
+    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle>;
+    fn launch(
+        &self,
+        queue: Handle,
+        kernel: Handle,
+        items: usize,
+        group: usize,
+        after: &[Handle],
+    ) -> Called<Handle>;
+    fn flush(&self, queue: Handle) -> Called<()>;
+    fn finish(&self, queue: Handle) -> Called<()>;
+    /// Asks for a call when a command has ended, from a thread of the driver. Not called where this fails.
+    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()>;
+    /// Whether a command has ended, and with what: nothing while it has not.
+    fn status(&self, event: Handle) -> Called<Option<i32>>;
+    /// When a command began and ended, in the device's nanoseconds.
+    fn times(&self, event: Handle) -> Called<(u64, u64)>;
+    fn release(&self, kind: Kind, handle: Handle) -> Called<()>;
+}

@@ -1,0 +1,76 @@
+//! What can go wrong with devices.
+
+use super::driver::DriverError;
+
+/// Why a block came back without results.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// A call of the driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A program does not compile.
+    #[error("the program `{program}` does not compile for {device}: {log}")]
+    Build {
+        /// The device.
+        device: String,
+        /// The program.
+        program: &'static str,
+        /// What the compiler said.
+        log: String,
+    },
+    /// A kernel's arguments are not those that its table names: a bug of whoever wrote the two.
+    #[error("kernel `{kernel}` of `{program}`: {reason}")]
+    Arguments {
+        /// The program.
+        program: &'static str,
+        /// The kernel.
+        kernel: &'static str,
+        /// What differs.
+        reason: String,
+    },
+    /// The block needs more memory than the device has to give.
+    #[error("{wanted_bytes} bytes do not fit: {used_bytes} of {budget_bytes} are in use")]
+    Memory {
+        /// What was asked for.
+        wanted_bytes: u64,
+        /// What cannot be freed.
+        used_bytes: u64,
+        /// What may be used at most.
+        budget_bytes: u64,
+    },
+    /// The block itself could not be fed: its own words.
+    #[error("{0}")]
+    Block(String),
+    /// The block's code panicked on a feeding thread.
+    #[error("a block panicked: {0}; this is a bug in its operator")]
+    Panicked(String),
+    /// Every device that the block may use has failed, or there is none.
+    #[error("no device is left")]
+    NoneLeft,
+}
+
+impl DeviceError {
+    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block is.
+    pub fn is_of_device(&self) -> bool {
+        matches!(self, Self::Driver(_) | Self::Build { .. } | Self::Memory { .. } | Self::NoneLeft)
+    }
+}
+
+/// Why there are no devices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoDevices {
+    /// The system has no OpenCL library.
+    #[error("no loader: the system has no OpenCL library (on Debian: apt install ocl-icd-libopencl1)")]
+    Loader,
+    /// The library knows no driver.
+    #[error("no driver: the OpenCL loader is there, and knows no driver (a GPU's own, or pocl-opencl-icd)")]
+    Driver,
+    /// The drivers have no device.
+    #[error("no device: an OpenCL driver is there, and has no device")]
+    Device,
+    /// A driver answered with an error.
+    #[error("the OpenCL driver does not work: {0}")]
+    Failed(DriverError),
+}

@@ -1,0 +1,287 @@
+//! Drivers that fail, for tests: each call of the driver is counted, and any of them can be made to fail.
+//!
+//! The fault is injected before the call, which is then not made. What the driver has given out and not taken back is
+//! counted too, so that a test can say that nothing leaks.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::driver::{
+    ArgumentInfo, Called, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete, PlatformInfo, Set, Use,
+};
+use super::error::NoDevices;
+use super::opencl::OpenCl;
+use super::pool::{Devices, Options};
+use super::survey::find;
+
+/// What a driver answers to a call that was chosen to fail: CL_OUT_OF_RESOURCES, which may mean anything.
+const INJECTED: i32 = -5;
+const BUILD_FAILURE: i32 = -11;
+const OUT_OF_MEMORY: i32 = -4;
+
+/// Handles of made-up devices; the system's own are addresses, which do not reach there.
+const MADE_UP: usize = usize::MAX - 64;
+
+/// Whether a test can have a device. One that cannot says so, and fails where `BOXWORK_REQUIRE_OPENCL=1`.
+///
+/// # Panics
+/// When there is none and it is required.
+pub fn has_device(test: &str) -> bool {
+    let Err(reason) = find(&OpenCl) else { return true };
+    let required = std::env::var_os("BOXWORK_REQUIRE_OPENCL").is_some_and(|value| value == "1");
+    assert!(!required, "{test} needs an OpenCL device: {reason}");
+    // Past the test harness, which keeps what a test that passes prints.
+    let _ = writeln!(std::io::stderr(), "NOT TESTED: {test}: {reason}");
+    false
+}
+
+/// What is to fail.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The call that fails, counted from 1; 0 for none.
+    pub call: u64,
+    /// Whether all later calls fail too: a device that is lost.
+    pub for_good: bool,
+    /// The device whose compiler refuses every program.
+    pub compiles_not_on: Option<usize>,
+    /// The largest buffer that there is memory for.
+    pub buffer_bytes_max: Option<usize>,
+    /// As how many devices the first one appears; 0 leaves all as they are.
+    pub appears_as: usize,
+}
+
+/// The system's driver with faults.
+pub struct Faulty {
+    driver: OpenCl,
+    plan: Plan,
+    calls: AtomicU64,
+    /// The first device, where it appears as several.
+    real: Mutex<Option<Handle>>,
+    live: Mutex<BTreeMap<Kind, i64>>,
+}
+
+impl Faulty {
+    /// The system's devices with these faults.
+    ///
+    /// # Errors
+    /// When there are none, be it by such a fault.
+    pub fn devices(plan: Plan, options: Options) -> (Arc<Self>, Result<Arc<Devices>, NoDevices>) {
+        let faulty = Arc::new(Self {
+            driver: OpenCl,
+            plan,
+            calls: AtomicU64::new(0),
+            real: Mutex::default(),
+            live: Mutex::default(),
+        });
+        let devices = Devices::open_on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
+        (faulty, devices)
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Whether the call that was to fail has come.
+    pub fn has_failed(&self) -> bool {
+        self.plan.call > 0 && self.calls() >= self.plan.call
+    }
+
+    /// Objects that were made and not released, by kind.
+    pub fn left(&self) -> Vec<(String, i64)> {
+        let live = self.live.lock();
+        live.iter()
+            .filter(|(_, count)| **count != 0)
+            .map(|(kind, count)| (format!("{kind:?}"), *count))
+            .collect()
+    }
+
+    fn call(&self, name: &'static str) -> Called<()> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let fails =
+            call == self.plan.call || (self.plan.for_good && self.plan.call > 0 && call > self.plan.call);
+        if fails { Err(DriverError { call: name, code: INJECTED }) } else { Ok(()) }
+    }
+
+    fn made(&self, kind: Kind, made: Called<Handle>) -> Called<Handle> {
+        if made.is_ok() {
+            *self.live.lock().entry(kind).or_default() += 1;
+        }
+        made
+    }
+
+    /// The system's handle of a device.
+    fn of_device(&self, device: Handle) -> Handle {
+        if device.0 >= MADE_UP { self.real.lock().unwrap_or(device) } else { device }
+    }
+}
+
+impl Driver for Faulty {
+    fn platforms(&self) -> Called<Vec<Handle>> {
+        self.call("clGetPlatformIDs")?;
+        self.driver.platforms()
+    }
+
+    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo> {
+        self.call("clGetPlatformInfo")?;
+        self.driver.platform_info(platform)
+    }
+
+    fn devices(&self, platform: Handle) -> Called<Vec<Handle>> {
+        self.call("clGetDeviceIDs")?;
+        let devices = self.driver.devices(platform)?;
+        if self.plan.appears_as == 0 {
+            return Ok(devices);
+        }
+        *self.real.lock() = devices.first().copied();
+        Ok((0..self.plan.appears_as).map(|idx| Handle(MADE_UP + idx)).collect())
+    }
+
+    fn device_info(&self, device: Handle) -> Called<DeviceInfo> {
+        self.call("clGetDeviceInfo")?;
+        self.driver.device_info(self.of_device(device))
+    }
+
+    fn context(&self, device: Handle) -> Called<Handle> {
+        self.call("clCreateContext")?;
+        self.made(Kind::Context, self.driver.context(self.of_device(device)))
+    }
+
+    fn queue(&self, context: Handle, device: Handle) -> Called<Handle> {
+        self.call("clCreateCommandQueue")?;
+        self.made(Kind::Queue, self.driver.queue(context, self.of_device(device)))
+    }
+
+    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle> {
+        self.call("clCreateProgramWithSource")?;
+        self.made(Kind::Program, self.driver.program_of_source(context, source))
+    }
+
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle> {
+        self.call("clCreateProgramWithBinary")?;
+        let device = self.of_device(device);
+        self.made(Kind::Program, self.driver.program_of_binary(context, device, binary))
+    }
+
+    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()> {
+        self.call("clBuildProgram")?;
+        if self.plan.compiles_not_on.is_some_and(|idx| device.0 == MADE_UP + idx) {
+            return Err(DriverError { call: "clBuildProgram", code: BUILD_FAILURE });
+        }
+        self.driver.build(program, self.of_device(device), options)
+    }
+
+    fn build_log(&self, program: Handle, device: Handle) -> Called<String> {
+        self.call("clGetProgramBuildInfo")?;
+        if self.plan.compiles_not_on.is_some_and(|idx| device.0 == MADE_UP + idx) {
+            return Ok("this compiler was made to refuse".to_owned());
+        }
+        self.driver.build_log(program, self.of_device(device))
+    }
+
+    fn binary(&self, program: Handle) -> Called<Vec<u8>> {
+        self.call("clGetProgramInfo")?;
+        self.driver.binary(program)
+    }
+
+    fn kernel(&self, program: Handle, name: &str) -> Called<Handle> {
+        self.call("clCreateKernel")?;
+        self.made(Kind::Kernel, self.driver.kernel(program, name))
+    }
+
+    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>> {
+        self.call("clGetKernelArgInfo")?;
+        self.driver.arguments(kernel)
+    }
+
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize> {
+        self.call("clGetKernelWorkGroupInfo")?;
+        self.driver.group_items_max(kernel, self.of_device(device))
+    }
+
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()> {
+        self.call("clSetKernelArg")?;
+        self.driver.set(kernel, idx, value)
+    }
+
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle> {
+        self.call("clCreateBuffer")?;
+        if self.plan.buffer_bytes_max.is_some_and(|most| bytes > most) {
+            return Err(DriverError { call: "clCreateBuffer", code: OUT_OF_MEMORY });
+        }
+        self.made(Kind::Buffer, self.driver.buffer(context, bytes, buffer_use))
+    }
+
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8> {
+        self.call("clEnqueueMapBuffer")?;
+        self.driver.map(queue, buffer, bytes)
+    }
+
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()> {
+        self.call("clEnqueueUnmapMemObject")?;
+        self.driver.unmap(queue, buffer, at)
+    }
+
+    #[expect(unsafe_code, reason = "handed on")]
+    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle> {
+        self.call("clEnqueueWriteBuffer")?;
+        // SAFETY: the caller's contract.
+        self.made(Kind::Event, unsafe { self.driver.write(queue, buffer, from, bytes) })
+    }
+
+    #[expect(unsafe_code, reason = "handed on")]
+    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle> {
+        self.call("clEnqueueReadBuffer")?;
+        // SAFETY: the caller's contract.
+        self.made(Kind::Event, unsafe { self.driver.read(queue, buffer, to, bytes) })
+    }
+
+    fn launch(
+        &self,
+        queue: Handle,
+        kernel: Handle,
+        items: usize,
+        group: usize,
+        after: &[Handle],
+    ) -> Called<Handle> {
+        self.call("clEnqueueNDRangeKernel")?;
+        self.made(Kind::Event, self.driver.launch(queue, kernel, items, group, after))
+    }
+
+    fn flush(&self, queue: Handle) -> Called<()> {
+        self.call("clFlush")?;
+        self.driver.flush(queue)
+    }
+
+    fn finish(&self, queue: Handle) -> Called<()> {
+        self.call("clFinish")?;
+        self.driver.finish(queue)
+    }
+
+    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()> {
+        self.call("clSetEventCallback")?;
+        self.driver.on_complete(event, f)
+    }
+
+    fn status(&self, event: Handle) -> Called<Option<i32>> {
+        self.call("clGetEventInfo")?;
+        self.driver.status(event)
+    }
+
+    fn times(&self, event: Handle) -> Called<(u64, u64)> {
+        self.call("clGetEventProfilingInfo")?;
+        self.driver.times(event)
+    }
+
+    fn release(&self, kind: Kind, handle: Handle) -> Called<()> {
+        // A release that fails is counted as one: the object is out of this side's hands.
+        *self.live.lock().entry(kind).or_default() -= 1;
+        let injected = self.call("clRelease");
+        // Made all the same: tests of this process go on with the same driver.
+        self.driver.release(kind, handle).and(injected)
+    }
+}

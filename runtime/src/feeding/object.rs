@@ -1,0 +1,40 @@
+//! An object of the driver with an owner: released once, when it is dropped.
+
+use std::sync::Arc;
+
+use super::driver::{Called, Driver, Handle, Kind};
+
+/// An object of the driver.
+pub(crate) struct Object {
+    driver: Arc<dyn Driver>,
+    kind: Kind,
+    handle: Handle,
+}
+
+impl Object {
+    /// Owns what a call has made.
+    pub(crate) fn own(
+        driver: &Arc<dyn Driver>,
+        kind: Kind,
+        make: impl FnOnce(&dyn Driver) -> Called<Handle>,
+    ) -> Called<Self> {
+        let handle = make(&**driver)?;
+        Ok(Self { driver: Arc::clone(driver), kind, handle })
+    }
+
+    /// For calls; valid as long as this is borrowed.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // A driver that refuses to take back what it gave leaves nothing else to do.
+        let _ = self.driver.release(self.kind, self.handle);
+    }
+}

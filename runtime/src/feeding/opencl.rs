@@ -1,0 +1,350 @@
+//! OpenCL itself, through `opencl3`: the only file that names that crate.
+//!
+//! The library is loaded at the first call; a machine without one answers that call with an error and nothing else.
+//! Every call here is one of OpenCL's C functions on handles that [`Object`](super::object::Object) keeps alive.
+#![expect(unsafe_code, reason = "the functions of a C library")]
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+
+use parking_lot::Mutex;
+
+use opencl3::types::{cl_event, cl_int, cl_mem};
+use opencl3::{
+    command_queue as queues, context::context as contexts, device as devices, error_codes, event as events,
+};
+use opencl3::{kernel as kernels, memory, platform::platform as platforms, program as programs};
+
+use super::driver::{
+    ArgumentInfo, Called, DeviceClass, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete,
+    PlatformInfo, Set, Space, Use,
+};
+
+/// Codes that say that a device, or the host, had no memory left.
+pub(super) const OUT_OF_MEMORY: [i32; 3] = [
+    error_codes::CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    error_codes::CL_OUT_OF_RESOURCES,
+    error_codes::CL_OUT_OF_HOST_MEMORY,
+];
+/// There is no library to load.
+pub(super) const NO_LOADER: i32 = error_codes::DLOPEN_RUNTIME_LOAD_FAILED;
+/// The library knows no driver: the loader's own code, and none at all.
+pub(super) const NO_DRIVER: i32 = -1001;
+/// A platform has no device.
+pub(super) const NO_DEVICE: i32 = error_codes::CL_DEVICE_NOT_FOUND;
+
+/// OpenCL's name for a code.
+pub(super) fn code_name(code: i32) -> &'static str {
+    match code {
+        NO_DRIVER => "CL_PLATFORM_NOT_FOUND_KHR",
+        _ => error_codes::error_text(code),
+    }
+}
+
+/// The calls of the system's library.
+pub(crate) struct OpenCl;
+
+/// Drivers set themselves up when they are first asked for devices, and not all of them (PoCL 3.1) let two threads do so
+/// at once.
+static SETTING_UP: Mutex<()> = Mutex::new(());
+
+fn named<T>(call: &'static str, result: Result<T, cl_int>) -> Called<T> {
+    result.map_err(|code| DriverError { call, code })
+}
+
+fn handle<T>(pointer: *mut T) -> Handle {
+    Handle(pointer.expose_provenance())
+}
+
+fn pointer(handle: Handle) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(handle.0)
+}
+
+/// Text as OpenCL gives it: with a zero at its end, and spaces around it at times.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned()
+}
+
+/// A whole number of whatever width.
+fn number(bytes: &[u8]) -> u64 {
+    let mut wide = [0; 8];
+    let used = bytes.len().min(8);
+    wide[..used].copy_from_slice(&bytes[..used]);
+    u64::from_le_bytes(wide)
+}
+
+fn c_text(call: &'static str, text: &str) -> Called<CString> {
+    CString::new(text).map_err(|_| DriverError { call, code: error_codes::CL_INVALID_VALUE })
+}
+
+impl Driver for OpenCl {
+    fn platforms(&self) -> Called<Vec<Handle>> {
+        let _alone = SETTING_UP.lock();
+        let found = named("clGetPlatformIDs", platforms::get_platform_ids())?;
+        Ok(found.into_iter().map(handle).collect())
+    }
+
+    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo> {
+        let ask = |what| {
+            named("clGetPlatformInfo", platforms::get_platform_data(pointer(platform).cast(), what)).map(text)
+        };
+        Ok(PlatformInfo {
+            name: ask(platforms::CL_PLATFORM_NAME)?,
+            version: ask(platforms::CL_PLATFORM_VERSION)?,
+        })
+    }
+
+    fn devices(&self, platform: Handle) -> Called<Vec<Handle>> {
+        let _alone = SETTING_UP.lock();
+        let found = devices::get_device_ids(pointer(platform).cast(), devices::CL_DEVICE_TYPE_ALL);
+        Ok(named("clGetDeviceIDs", found)?.into_iter().map(handle).collect())
+    }
+
+    fn device_info(&self, device: Handle) -> Called<DeviceInfo> {
+        let ask = |what| named("clGetDeviceInfo", devices::get_device_data(pointer(device).cast(), what));
+        let count = |what| ask(what).map(|bytes| number(&bytes));
+        let computes_elsewhere = devices::CL_DEVICE_TYPE_GPU | devices::CL_DEVICE_TYPE_ACCELERATOR;
+        let is_gpu = count(devices::CL_DEVICE_TYPE)? & computes_elsewhere != 0;
+        Ok(DeviceInfo {
+            name: ask(devices::CL_DEVICE_NAME).map(text)?,
+            vendor: ask(devices::CL_DEVICE_VENDOR).map(text)?,
+            driver: ask(devices::CL_DRIVER_VERSION).map(text)?,
+            version: ask(devices::CL_DEVICE_VERSION).map(text)?,
+            class: if is_gpu { DeviceClass::Gpu } else { DeviceClass::Cpu },
+            compute_units: count(devices::CL_DEVICE_MAX_COMPUTE_UNITS)? as u32,
+            clock_mhz: count(devices::CL_DEVICE_MAX_CLOCK_FREQUENCY)? as u32,
+            memory_bytes: count(devices::CL_DEVICE_GLOBAL_MEM_SIZE)?,
+            buffer_bytes_max: count(devices::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
+            local_bytes: count(devices::CL_DEVICE_LOCAL_MEM_SIZE)?,
+            group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
+        })
+    }
+
+    fn context(&self, device: Handle) -> Called<Handle> {
+        let _alone = SETTING_UP.lock();
+        let devices = [pointer(device).cast()];
+        let made = contexts::create_context(&devices, ptr::null(), None, ptr::null_mut());
+        named("clCreateContext", made).map(handle)
+    }
+
+    fn queue(&self, context: Handle, device: Handle) -> Called<Handle> {
+        // SAFETY: both are live, and the device is of the context.
+        let made = unsafe {
+            let (context, device) = (pointer(context).cast(), pointer(device).cast());
+            queues::create_command_queue(context, device, queues::CL_QUEUE_PROFILING_ENABLE)
+        };
+        named("clCreateCommandQueue", made).map(handle)
+    }
+
+    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle> {
+        let made = programs::create_program_with_source(pointer(context).cast(), &[source]);
+        named("clCreateProgramWithSource", made).map(handle)
+    }
+
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle> {
+        // SAFETY: both are live; the driver judges the bytes.
+        let made = unsafe {
+            let (context, device) = (pointer(context).cast(), pointer(device).cast());
+            programs::create_program_with_binary(context, &[device], &[binary])
+        };
+        named("clCreateProgramWithBinary", made).map(handle)
+    }
+
+    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()> {
+        const CALL: &str = "clBuildProgram";
+        let options = c_text(CALL, options)?;
+        let devices = [pointer(device).cast()];
+        named(
+            CALL,
+            programs::build_program(pointer(program).cast(), &devices, &options, None, ptr::null_mut()),
+        )
+    }
+
+    fn build_log(&self, program: Handle, device: Handle) -> Called<String> {
+        let (program, device) = (pointer(program).cast(), pointer(device).cast());
+        let log = programs::get_program_build_data(program, device, programs::CL_PROGRAM_BUILD_LOG);
+        named("clGetProgramBuildInfo", log).map(text)
+    }
+
+    fn binary(&self, program: Handle) -> Called<Vec<u8>> {
+        let found = programs::get_program_info(pointer(program).cast(), programs::CL_PROGRAM_BINARIES);
+        let of_devices = Vec::<Vec<u8>>::from(named("clGetProgramInfo", found)?);
+        Ok(of_devices.into_iter().next().unwrap_or_default())
+    }
+
+    fn kernel(&self, program: Handle, name: &str) -> Called<Handle> {
+        const CALL: &str = "clCreateKernel";
+        named(CALL, kernels::create_kernel(pointer(program).cast(), &c_text(CALL, name)?)).map(handle)
+    }
+
+    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>> {
+        let kernel = pointer(kernel).cast();
+        let count = kernels::get_kernel_data(kernel, kernels::CL_KERNEL_NUM_ARGS);
+        let count = number(&named("clGetKernelInfo", count)?) as u32;
+        let ask = |idx, what| named("clGetKernelArgInfo", kernels::get_kernel_arg_data(kernel, idx, what));
+        let argument = |idx| {
+            let space = number(&ask(idx, kernels::CL_KERNEL_ARG_ADDRESS_QUALIFIER)?) as u32;
+            Ok(ArgumentInfo {
+                name: text(ask(idx, kernels::CL_KERNEL_ARG_NAME)?),
+                type_name: text(ask(idx, kernels::CL_KERNEL_ARG_TYPE_NAME)?),
+                space: match space {
+                    kernels::CL_KERNEL_ARG_ADDRESS_LOCAL => Space::Local,
+                    kernels::CL_KERNEL_ARG_ADDRESS_PRIVATE => Space::Private,
+                    _ => Space::Global,
+                },
+            })
+        };
+        (0..count).map(argument).collect()
+    }
+
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize> {
+        let (kernel, device) = (pointer(kernel).cast(), pointer(device).cast());
+        let found = kernels::get_kernel_work_group_data(kernel, device, kernels::CL_KERNEL_WORK_GROUP_SIZE);
+        Ok(number(&named("clGetKernelWorkGroupInfo", found)?) as usize)
+    }
+
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()> {
+        let buffer: cl_mem;
+        let (bytes, at): (usize, *const c_void) = match value {
+            Set::Buffer(handle) => {
+                buffer = pointer(handle).cast();
+                (size_of::<cl_mem>(), ptr::from_ref(&buffer).cast())
+            }
+            Set::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
+            Set::Local(bytes) => (bytes, ptr::null()),
+        };
+        // SAFETY: the value is copied within the call, and is as long as it says.
+        named("clSetKernelArg", unsafe { kernels::set_kernel_arg(pointer(kernel).cast(), idx, bytes, at) })
+    }
+
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle> {
+        let flags = memory::CL_MEM_READ_WRITE
+            | if buffer_use == Use::Staging { memory::CL_MEM_ALLOC_HOST_PTR } else { 0 };
+        // SAFETY: the context is live, and no memory of the host's is lent.
+        let made = unsafe { memory::create_buffer(pointer(context).cast(), flags, bytes, ptr::null_mut()) };
+        named("clCreateBuffer", made).map(handle)
+    }
+
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8> {
+        let mut at: cl_mem = ptr::null_mut();
+        let flags = memory::CL_MAP_READ | memory::CL_MAP_WRITE;
+        // SAFETY: queue and buffer are live, and the call returns when the map is there.
+        let mapped = unsafe {
+            let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
+            queues::enqueue_map_buffer(queue, buffer, 1, flags, 0, bytes, &mut at, 0, ptr::null())
+        };
+        let event = named("clEnqueueMapBuffer", mapped)?;
+        // SAFETY: the event is this function's own.
+        let _ = unsafe { events::release_event(event) };
+        Ok(at.cast())
+    }
+
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()> {
+        // SAFETY: the buffer is mapped there, and the caller uses the map no more.
+        let unmapped = unsafe {
+            let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
+            queues::enqueue_unmap_mem_object(queue, buffer, at.cast(), 0, ptr::null())
+        };
+        let event = named("clEnqueueUnmapMemObject", unmapped)?;
+        // SAFETY: the event is this function's own.
+        let _ = unsafe { events::release_event(event) };
+        Ok(())
+    }
+
+    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle> {
+        // SAFETY: queue and buffer are live; the caller vouches for the memory.
+        let enqueued = unsafe {
+            let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
+            queues::enqueue_write_buffer(queue, buffer, 0, 0, bytes, from.cast(), 0, ptr::null())
+        };
+        named("clEnqueueWriteBuffer", enqueued).map(handle)
+    }
+
+    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle> {
+        // SAFETY: queue and buffer are live; the caller vouches for the memory.
+        let enqueued = unsafe {
+            let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
+            queues::enqueue_read_buffer(queue, buffer, 0, 0, bytes, to.cast(), 0, ptr::null())
+        };
+        named("clEnqueueReadBuffer", enqueued).map(handle)
+    }
+
+    fn launch(
+        &self,
+        queue: Handle,
+        kernel: Handle,
+        items: usize,
+        group: usize,
+        after: &[Handle],
+    ) -> Called<Handle> {
+        let after: Vec<cl_event> = after.iter().map(|event| pointer(*event).cast()).collect();
+        let first = if after.is_empty() { ptr::null() } else { after.as_ptr() };
+        // SAFETY: all handles are live, and the kernel's arguments are set and kept until the command has ended.
+        let enqueued = unsafe {
+            let (queue, kernel) = (pointer(queue).cast(), pointer(kernel).cast());
+            let count = after.len() as u32;
+            queues::enqueue_nd_range_kernel(queue, kernel, 1, ptr::null(), &items, &group, count, first)
+        };
+        named("clEnqueueNDRangeKernel", enqueued).map(handle)
+    }
+
+    fn flush(&self, queue: Handle) -> Called<()> {
+        named("clFlush", queues::flush(pointer(queue).cast()))
+    }
+
+    fn finish(&self, queue: Handle) -> Called<()> {
+        named("clFinish", queues::finish(pointer(queue).cast()))
+    }
+
+    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()> {
+        let boxed = Box::into_raw(Box::new(f));
+        let asked = events::set_event_callback(
+            pointer(event).cast(),
+            events::CL_COMPLETE,
+            call_back,
+            boxed.cast::<c_void>(),
+        );
+        if asked.is_err() {
+            // SAFETY: the driver has refused it, so nobody else owns it.
+            drop(unsafe { Box::from_raw(boxed) });
+        }
+        named("clSetEventCallback", asked)
+    }
+
+    fn status(&self, event: Handle) -> Called<Option<i32>> {
+        let found = events::get_event_data(pointer(event).cast(), events::CL_EVENT_COMMAND_EXECUTION_STATUS);
+        let status = named("clGetEventInfo", found)?;
+        let status = status.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+        Ok((status <= events::CL_COMPLETE).then_some(status))
+    }
+
+    fn times(&self, event: Handle) -> Called<(u64, u64)> {
+        let ask = |what| {
+            let found = events::get_event_profiling_data(pointer(event).cast(), what);
+            named("clGetEventProfilingInfo", found).map(|bytes| number(&bytes))
+        };
+        Ok((ask(events::CL_PROFILING_COMMAND_START)?, ask(events::CL_PROFILING_COMMAND_END)?))
+    }
+
+    fn release(&self, kind: Kind, handle: Handle) -> Called<()> {
+        let pointer = pointer(handle);
+        // SAFETY: `Object` calls this once, after the last use.
+        unsafe {
+            match kind {
+                Kind::Context => named("clReleaseContext", contexts::release_context(pointer.cast())),
+                Kind::Queue => named("clReleaseCommandQueue", queues::release_command_queue(pointer.cast())),
+                Kind::Buffer => named("clReleaseMemObject", memory::release_mem_object(pointer.cast())),
+                Kind::Program => named("clReleaseProgram", programs::release_program(pointer.cast())),
+                Kind::Kernel => named("clReleaseKernel", kernels::release_kernel(pointer.cast())),
+                Kind::Event => named("clReleaseEvent", events::release_event(pointer.cast())),
+            }
+        }
+    }
+}
+
+/// What the driver calls from a thread of its own.
+extern "C" fn call_back(_: cl_event, status: cl_int, user_data: *mut c_void) {
+    // SAFETY: `on_complete` has made it for this call, of which there is one.
+    let f = unsafe { Box::from_raw(user_data.cast::<OnComplete>()) };
+    f(status);
+}

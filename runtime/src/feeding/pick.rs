@@ -1,0 +1,60 @@
+//! From what a person wrote for `device:` to the devices, and why these.
+
+use std::sync::Arc;
+
+use super::pool::Devices;
+use crate::parameter::DeviceChoice;
+
+/// What was picked.
+#[derive(Clone, Debug)]
+pub struct Picked {
+    /// The devices, and the numbers of those to use; nothing means the slots.
+    pub devices: Option<(Arc<Devices>, Arc<[usize]>)>,
+    /// Why, for `explain`.
+    pub reason: String,
+}
+
+/// Picks the devices of this process for a choice. `work` is how much there is to do, where that is known, and `work_min`
+/// what is worth the way to a device.
+///
+/// # Errors
+/// When devices were asked for that are not there; the text says which.
+pub fn pick(choice: &DeviceChoice, work: Option<u64>, work_min: u64) -> Result<Picked, String> {
+    let on_slots = |reason: String| Ok(Picked { devices: None, reason });
+    match choice {
+        DeviceChoice::Cpu => on_slots("device: cpu".to_owned()),
+        DeviceChoice::Auto => {
+            if let Some(work) = work.filter(|work| *work < work_min) {
+                return on_slots(format!("auto: {work} objects are not worth the way to a device"));
+            }
+            match Devices::of_process() {
+                Err(reason) => on_slots(format!("auto: {reason}")),
+                Ok(devices) => match devices.gpus() {
+                    gpus if gpus.is_empty() => on_slots("auto: no OpenCL device is a GPU".to_owned()),
+                    gpus => Ok(picked("auto", devices, gpus)),
+                },
+            }
+        }
+        DeviceChoice::Gpu(numbers) => {
+            let devices = Devices::of_process().map_err(|reason| format!("device: {choice}: {reason}"))?;
+            let count = devices.list().len();
+            if let Some(number) = numbers.iter().find(|number| **number >= count) {
+                return Err(format!(
+                    "device: {choice}: there is no device {number}, but {count}, counted from 0; `boxwork devices` lists them"
+                ));
+            }
+            let wanted = match (numbers.is_empty(), devices.gpus()) {
+                (false, _) => numbers.clone(),
+                (true, gpus) if gpus.is_empty() => (0..count).collect(),
+                (true, gpus) => gpus,
+            };
+            Ok(picked(&choice.to_string(), devices, wanted))
+        }
+    }
+}
+
+fn picked(choice: &str, devices: Arc<Devices>, numbers: Vec<usize>) -> Picked {
+    let names = numbers.iter().map(|idx| format!("device {idx}, {}", devices.list()[*idx].info()));
+    let reason = format!("{choice}: {}", names.collect::<Vec<_>>().join("; "));
+    Picked { devices: Some((devices, numbers.into())), reason }
+}

@@ -1,0 +1,272 @@
+//! Programs: compiled once for each device, their binaries kept on disk, the arguments of their kernels checked by name.
+//!
+//! A binary is used again where device, driver, options and source are the same to the letter: all of them stand at the
+//! head of its file. A file that is damaged, or that the driver refuses, costs a compilation and nothing else.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::driver::{ArgumentInfo, Called, Driver, Handle, Kind, Space};
+use super::error::DeviceError;
+use super::object::Object;
+
+/// A program in OpenCL C.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSource {
+    /// What messages call it.
+    pub name: &'static str,
+    /// The text.
+    pub text: &'static str,
+    /// Constants that it is compiled with (`-D NAME=VALUE`): whoever sizes its blocks knows them too.
+    pub constants: Vec<(&'static str, String)>,
+    /// Its kernels.
+    pub kernels: &'static [KernelSpec],
+}
+
+/// A kernel and its arguments, in the order of the text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KernelSpec {
+    /// The function.
+    pub name: &'static str,
+    /// Its arguments by name.
+    pub arguments: &'static [(&'static str, Argument)],
+}
+
+/// What kind of argument it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A buffer of that name.
+    Buffer,
+    /// Local memory, given by size.
+    Local,
+    /// A value of so many bytes.
+    Value(usize),
+}
+
+/// Arguments are bound by name, and what is below the normal numbers may count as zero: the hardware's exponential has
+/// a mode for that, and none without it that is as fast.
+const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info -cl-denorms-are-zero -cl-mad-enable";
+
+const FILE_HEAD: &str = "boxwork program 1\n";
+
+impl ProgramSource {
+    fn options(&self) -> String {
+        let mut options = OPTIONS.to_owned();
+        for (name, value) in &self.constants {
+            let _ = write!(options, " -D {name}={value}");
+        }
+        options
+    }
+
+    /// What no other program of a device has.
+    pub(super) fn key(&self) -> String {
+        format!("{}\n{}\n{}", self.name, self.options(), self.text)
+    }
+}
+
+/// A program for one device.
+pub(crate) struct Program {
+    object: Object,
+    source: ProgramSource,
+}
+
+/// Where a program is compiled for.
+pub(super) struct Target<'a> {
+    pub(super) driver: &'a Arc<dyn Driver>,
+    pub(super) context: Handle,
+    pub(super) device: Handle,
+    /// The device and its driver, in words that change when either does.
+    pub(super) identity: &'a str,
+    pub(super) name: &'a str,
+    /// The folder of binaries, where they are kept.
+    pub(super) cache: Option<&'a Path>,
+}
+
+impl Program {
+    /// Takes the binary that is kept, or compiles the text.
+    pub(super) fn build(target: &Target<'_>, source: &ProgramSource) -> Result<Self, DeviceError> {
+        let key = format!("{}\n{}", target.identity, source.key());
+        let file = target.cache.map(|folder| folder.join(file_name(source.name, &key)));
+        let kept = file.as_ref().and_then(|file| read_binary(file, &key));
+        if let Some(object) = kept.and_then(|binary| Self::of_binary(target, source, &binary).ok()) {
+            return Ok(Self { object, source: source.clone() });
+        }
+        let (driver, context, device) = (target.driver, target.context, target.device);
+        let object =
+            Object::own(driver, Kind::Program, |driver| driver.program_of_source(context, source.text))?;
+        if let Err(error) = driver.build(object.handle(), device, &source.options()) {
+            let log = driver.build_log(object.handle(), device).unwrap_or_default();
+            if log.is_empty() {
+                return Err(error.into());
+            }
+            return Err(DeviceError::Build { device: target.name.to_owned(), program: source.name, log });
+        }
+        for spec in source.kernels {
+            let kernel =
+                Object::own(driver, Kind::Kernel, |driver| driver.kernel(object.handle(), spec.name))?;
+            let known = driver.arguments(kernel.handle())?;
+            check(spec, &known).map_err(|reason| DeviceError::Arguments {
+                program: source.name,
+                kernel: spec.name,
+                reason,
+            })?;
+        }
+        if let Some(file) = file
+            && let Ok(binary) = driver.binary(object.handle())
+        {
+            // A folder that cannot be written to costs the next run a compilation.
+            let _ = write_binary(&file, &key, &binary);
+        }
+        Ok(Self { object, source: source.clone() })
+    }
+
+    fn of_binary(target: &Target<'_>, source: &ProgramSource, binary: &[u8]) -> Called<Object> {
+        let (driver, context, device) = (target.driver, target.context, target.device);
+        let object =
+            Object::own(driver, Kind::Program, |driver| driver.program_of_binary(context, device, binary))?;
+        driver.build(object.handle(), device, &source.options())?;
+        Ok(object)
+    }
+
+    /// The kernel of a name, with its arguments in order.
+    pub(super) fn kernel(&self, name: &str) -> Result<(Object, &'static KernelSpec), DeviceError> {
+        let spec = self.source.kernels.iter().find(|spec| spec.name == name);
+        let spec =
+            spec.unwrap_or_else(|| panic!("the program `{}` has no kernel `{name}`", self.source.name));
+        let program = self.object.handle();
+        let kernel = Object::own(self.object.driver(), Kind::Kernel, |driver| driver.kernel(program, name))?;
+        Ok((kernel, spec))
+    }
+}
+
+/// Compares a kernel's table with what the compiler knows.
+fn check(spec: &KernelSpec, known: &[ArgumentInfo]) -> Result<(), String> {
+    let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
+    let (table, text) = (
+        names(&mut spec.arguments.iter().map(|(name, _)| *name)),
+        names(&mut known.iter().map(|argument| argument.name.as_str())),
+    );
+    if table != text {
+        return Err(format!("its table names the arguments {table}, its text {text}"));
+    }
+    for ((name, argument), known) in spec.arguments.iter().zip(known) {
+        let fits = match (argument, known.space) {
+            (Argument::Buffer, Space::Global) | (Argument::Local, Space::Local) => true,
+            (Argument::Value(bytes), Space::Private) => value_bytes(&known.type_name) == Some(*bytes),
+            _ => false,
+        };
+        if !fits {
+            let is = &known.type_name;
+            return Err(format!(
+                "`{name}` is of type `{is}` in {:?} memory, its table says {argument:?}",
+                known.space
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The size of a type of OpenCL C, of those that are passed by value here.
+fn value_bytes(type_name: &str) -> Option<usize> {
+    match type_name {
+        "int" | "uint" | "float" => Some(4),
+        "long" | "ulong" | "double" => Some(8),
+        _ => None,
+    }
+}
+
+/// Where binaries are kept: `BOXWORK_CACHE`, else the user's folder of caches; nowhere when neither is known.
+pub(super) fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(own) = folder("BOXWORK_CACHE") {
+        return Some(own);
+    }
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(caches.join("boxwork"))
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+fn file_name(program: &str, key: &str) -> String {
+    format!("{program}-{:016x}.program", hash(key.as_bytes()))
+}
+
+fn write_binary(file: &Path, key: &str, binary: &[u8]) -> std::io::Result<()> {
+    let mut bytes = format!("{FILE_HEAD}{:016x}{:016x}", key.len(), hash(binary)).into_bytes();
+    bytes.extend_from_slice(key.as_bytes());
+    bytes.extend_from_slice(binary);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Under a name of its own until whole: others may read and write the same file.
+    let unfinished = file.with_extension(format!("{}-{:p}", std::process::id(), &raw const bytes));
+    fs::write(&unfinished, &bytes)?;
+    fs::rename(&unfinished, file).inspect_err(|_| drop(fs::remove_file(&unfinished)))
+}
+
+fn read_binary(file: &Path, key: &str) -> Option<Vec<u8>> {
+    let bytes = fs::read(file).ok()?;
+    let rest = bytes.strip_prefix(FILE_HEAD.as_bytes())?;
+    let number = |digits: &[u8]| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+    let (length, sum) = (number(rest.get(..16)?)?, number(rest.get(16..32)?)?);
+    let content = &rest[32..];
+    let binary = content.strip_prefix(key.as_bytes())?;
+    (length == key.len() as u64 && hash(binary) == sum).then(|| binary.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argument(name: &str, type_name: &str, space: Space) -> ArgumentInfo {
+        ArgumentInfo { name: name.to_owned(), type_name: type_name.to_owned(), space }
+    }
+
+    const SPEC: KernelSpec = KernelSpec {
+        name: "scale",
+        arguments: &[("values", Argument::Buffer), ("count", Argument::Value(4)), ("sums", Argument::Local)],
+    };
+
+    #[test]
+    fn a_table_must_name_what_the_text_has() {
+        let values = || argument("values", "float*", Space::Global);
+        let (count, sums) =
+            (argument("count", "uint", Space::Private), argument("sums", "float*", Space::Local));
+        assert_eq!(check(&SPEC, &[values(), count.clone(), sums.clone()]), Ok(()));
+        let reason = check(&SPEC, &[values(), sums.clone()]).unwrap_err();
+        assert!(reason.contains("values, count, sums") && reason.contains("values, sums"), "{reason}");
+        let wide = argument("count", "ulong", Space::Private);
+        let reason = check(&SPEC, &[values(), wide, sums]).unwrap_err();
+        assert!(reason.contains("`count`") && reason.contains("ulong"), "{reason}");
+        let global = argument("sums", "float*", Space::Global);
+        assert!(check(&SPEC, &[values(), count, global]).unwrap_err().contains("Local"));
+    }
+
+    #[test]
+    fn a_kept_binary_is_read_back_and_a_damaged_one_is_not() {
+        let folder = std::env::temp_dir().join(format!("boxwork-programs-{}", std::process::id()));
+        let file = folder.join(file_name("scale", "the key"));
+        write_binary(&file, "the key", b"binary").unwrap();
+        assert_eq!(read_binary(&file, "the key").as_deref(), Some(b"binary".as_slice()));
+        assert_eq!(read_binary(&file, "the kez"), None);
+        let sound = fs::read(&file).unwrap();
+        for place in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[place] ^= 1;
+            fs::write(&file, &bytes).unwrap();
+            assert_eq!(read_binary(&file, "the key"), None, "byte {place} went unnoticed");
+        }
+        for length in 0..sound.len() {
+            fs::write(&file, &sound[..length]).unwrap();
+            assert_eq!(read_binary(&file, "the key"), None);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a device does what it should: a small program is compiled, run and compared.
+
+use super::blocks::Block;
+use super::driver::DeviceInfo;
+use super::end_point::{Back, Feed, Value};
+use super::error::DeviceError;
+use super::pool::{Devices, Work};
+use super::program::{Argument, KernelSpec, ProgramSource};
+
+/// Work items of a group, and numbers of a block; not a multiple, so that the last group is not full.
+const GROUP: usize = 64;
+const NUMBERS: usize = 1000;
+
+const TEXT: &str = "\
+__kernel void scale(__global const float *values, float factor, uint count, __local float *shelf,
+                    __global float *scaled) {
+    const uint item = get_local_id(0);
+    const uint idx = get_global_id(0);
+    // Through the neighbour's place, so that local memory and barriers are tried too.
+    shelf[GROUP - 1 - item] = idx < count ? values[idx] : 0.0f;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (idx < count) {
+        scaled[idx] = factor * shelf[GROUP - 1 - item] + native_exp2(-values[idx]);
+    }
+}
+";
+
+fn program() -> ProgramSource {
+    const KERNELS: &[KernelSpec] = &[KernelSpec {
+        name: "scale",
+        arguments: &[
+            ("values", Argument::Buffer),
+            ("factor", Argument::Value(4)),
+            ("count", Argument::Value(4)),
+            ("shelf", Argument::Local),
+            ("scaled", Argument::Buffer),
+        ],
+    }];
+    ProgramSource {
+        name: "self_check",
+        text: TEXT,
+        constants: vec![("GROUP", GROUP.to_string())],
+        kernels: KERNELS,
+    }
+}
+
+/// The block: what went in is known, so only what came back is kept.
+#[derive(Default)]
+struct Check {
+    scaled: Vec<f32>,
+}
+
+fn value(idx: usize) -> f32 {
+    idx as f32 / 64.0
+}
+
+impl Block for Check {
+    fn size(&self) -> u64 {
+        NUMBERS as u64
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        feed.write("values", NUMBERS, |values: &mut [f32]| {
+            values.iter_mut().enumerate().for_each(|(idx, to)| *to = value(idx));
+            Ok(())
+        })?;
+        feed.output::<f32>("scaled", NUMBERS)?;
+        let values = [
+            ("factor", Value::F32(3.0)),
+            ("count", Value::U32(NUMBERS as u32)),
+            ("shelf", Value::Local(GROUP * size_of::<f32>())),
+        ];
+        feed.launch(&program(), "scale", NUMBERS.div_ceil(GROUP), GROUP, &values)?;
+        feed.read::<f32>("scaled", NUMBERS)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.scaled = back.numbers("scaled").to_vec();
+    }
+}
+
+impl Check {
+    fn verdict(&self) -> Result<(), String> {
+        for (idx, found) in self.scaled.iter().enumerate() {
+            let expected = 3.0 * f64::from(value(idx)) + (-f64::from(value(idx))).exp2();
+            if (f64::from(*found) - expected).abs() > 1e-6 * expected.max(1.0) {
+                return Err(format!("it computes {found}, not {expected}"));
+            }
+        }
+        if self.scaled.len() == NUMBERS { Ok(()) } else { Err("it gives nothing back".to_owned()) }
+    }
+}
+
+impl Devices {
+    /// Compiles and runs a small program on a device, and compares what comes back.
+    ///
+    /// Blocks the calling thread.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn self_check(&self, device: usize) -> Result<(), String> {
+        let (tell, told) = std::sync::mpsc::channel();
+        self.submit(Box::new(Asked { check: Check::default(), tell }), [device].into());
+        // The sender goes with the block, which ends in any case.
+        told.recv().unwrap_or_else(|_| Err("the check was lost".to_owned()))
+    }
+}
+
+/// A check, and who waits for it.
+struct Asked {
+    check: Check,
+    tell: std::sync::mpsc::Sender<Result<(), String>>,
+}
+
+impl Work for Asked {
+    fn size(&self) -> u64 {
+        self.check.size()
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        self.check.feed(feed)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.check.collect(back);
+    }
+
+    fn end(self: Box<Self>, result: Result<(), DeviceError>) {
+        let verdict = result.map_err(|error| error.to_string()).and_then(|()| self.check.verdict());
+        // Whoever asked may have gone.
+        let _ = self.tell.send(verdict);
+    }
+}
+
+/// A device in a line: its name and what it has.
+impl std::fmt::Display for DeviceInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        write!(f, "{} ({}, {} compute units, {gib:.1} GiB)", self.name, self.class, self.compute_units)
+    }
+}

@@ -1,0 +1,96 @@
+//! Who takes which block: devices of unequal speed finish together.
+//!
+//! All take from one queue, so a device that is twice as fast takes twice as much by itself. What is left to decide is
+//! the end: a slow device must not take a block that the others would have computed before it has.
+
+/// Weight of the newest measurement of a device's rate.
+const NEWEST: f64 = 0.3;
+
+/// What a device computes in a second, by what it has computed so far; 0 for not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rate(f64);
+
+impl Rate {
+    /// Counts a block of a size that took so long.
+    pub(super) fn measure(&mut self, size: u64, seconds: f64) {
+        let rate = size as f64 / seconds.max(1e-9);
+        self.0 = if self.0 == 0.0 { rate } else { self.0 + NEWEST * (rate - self.0) };
+    }
+
+    /// Blocks' sizes in a second.
+    pub(super) fn get(self) -> f64 {
+        self.0
+    }
+}
+
+/// Whether a device takes a block: it does unless the others would be through with all that waits, this block too,
+/// before it has computed this one alone. A device of no known rate takes one, to have one.
+pub(super) fn takes(size: u64, own: Rate, waiting: u64, others: &[Rate]) -> bool {
+    if own.get() == 0.0 || others.iter().any(|other| other.get() == 0.0) {
+        return true;
+    }
+    let together: f64 = others.iter().map(|rate| rate.get()).sum();
+    together == 0.0 || size as f64 / own.get() <= waiting as f64 / together
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(per_second: f64) -> Rate {
+        Rate(per_second)
+    }
+
+    #[test]
+    fn a_rate_follows_what_is_measured() {
+        let mut rate = Rate::default();
+        rate.measure(100, 1.0);
+        assert_eq!(rate.get(), 100.0);
+        for _ in 0..40 {
+            rate.measure(100, 0.5);
+        }
+        assert!((rate.get() - 200.0).abs() < 1.0);
+        rate.measure(100, 0.0);
+        assert!(rate.get().is_finite());
+    }
+
+    #[test]
+    fn the_slow_one_leaves_the_last_blocks_to_the_fast_one() {
+        let (slow, fast) = (rate(1.0), rate(10.0));
+        // Eleven blocks of ten: the fast one is through in eleven seconds, the slow one has a block done in ten.
+        assert!(takes(10, slow, 110, &[fast]));
+        assert!(!takes(10, slow, 90, &[fast]));
+        assert!(takes(10, fast, 10, &[slow]));
+    }
+
+    #[test]
+    fn whoever_is_alone_or_unknown_takes() {
+        assert!(takes(10, rate(1.0), 10, &[]));
+        assert!(takes(10, Rate::default(), 10, &[rate(1e9)]));
+        assert!(takes(10, rate(1.0), 10, &[Rate::default()]), "nobody knows that the other is faster");
+    }
+
+    #[test]
+    fn a_thousand_blocks_are_shared_by_speed() {
+        // A simulation: each device takes when it is free, and the clock goes to the next that becomes so.
+        let rates = [rate(300.0), rate(100.0), rate(7.0)];
+        let (mut left, mut free_at, mut done) = (1000, [0.0f64; 3], [0; 3]);
+        while left > 0 {
+            let mut order = [0, 1, 2];
+            order.sort_by(|a, b| free_at[*a].total_cmp(&free_at[*b]));
+            let taker = order.into_iter().find(|idx| {
+                let others: Vec<Rate> =
+                    (0..3).filter(|other| other != idx).map(|other| rates[other]).collect();
+                takes(1, rates[*idx], left, &others)
+            });
+            let taker = taker.expect("somebody takes");
+            free_at[taker] += 1.0 / rates[taker].get();
+            done[taker] += 1;
+            left -= 1;
+        }
+        let ideal = 1000.0 / 407.0;
+        let last = free_at.into_iter().fold(0.0, f64::max);
+        assert!(last < ideal * 1.1, "{last} s, where {ideal} s would do; blocks {done:?}");
+        assert!(done[0] > 2 * done[1] && done[1] > 10 * done[2], "{done:?}");
+    }
+}

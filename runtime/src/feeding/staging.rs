@@ -1,0 +1,131 @@
+//! Host memory that a device copies from and to without a detour.
+//!
+//! Invariants: a region is given out once between two calls of [`Staging::reset`], and that is called only when no
+//! command uses any region; segments are whole until then, so regions do not move.
+#![expect(unsafe_code, reason = "memory of the driver's, reached through pointers")]
+
+use std::slice;
+use std::sync::Arc;
+
+use super::driver::{Called, Driver, Handle, Kind, Use};
+use super::object::Object;
+
+/// The first segment of a staging area; a block that needs more gets more.
+const SEGMENT_BYTES_MIN: usize = 1 << 20;
+/// Where regions begin: no two share a cache line, and any number may stand there.
+const REGION_ALIGNMENT: usize = 128;
+
+/// The staging memory of one lane.
+pub(super) struct Staging {
+    driver: Arc<dyn Driver>,
+    context: Handle,
+    /// Maps and unmaps.
+    queue: Arc<Object>,
+    segments: Vec<Segment>,
+}
+
+struct Segment {
+    object: Object,
+    at: *mut u8,
+    bytes: usize,
+    used: usize,
+}
+
+/// A part of the staging memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub(super) at: *mut u8,
+    pub(super) bytes: usize,
+}
+
+// SAFETY: the pointers lead to memory that belongs to the staging area, wherever it is; it is used by one thread at a time.
+unsafe impl Send for Staging {}
+// SAFETY: a region is a place; whoever looks at it holds its staging area.
+unsafe impl Send for Region {}
+
+impl Staging {
+    pub(super) fn new(driver: &Arc<dyn Driver>, context: Handle, queue: &Arc<Object>) -> Self {
+        Self { driver: Arc::clone(driver), context, queue: Arc::clone(queue), segments: Vec::new() }
+    }
+
+    /// A region of so many bytes, all of them written before (by zeros at first).
+    pub(super) fn region(&mut self, bytes: usize) -> Called<Region> {
+        let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
+        let fits = |segment: &Segment| segment.bytes - segment.used >= wanted;
+        if !self.segments.iter().any(fits) {
+            self.add_segment(wanted.next_power_of_two().max(SEGMENT_BYTES_MIN))?;
+        }
+        let Some(segment) = self.segments.iter_mut().find(|segment| segment.bytes - segment.used >= wanted)
+        else {
+            unreachable!("a segment was added for it")
+        };
+        // SAFETY: within the segment, by the search above.
+        let at = unsafe { segment.at.add(segment.used) };
+        segment.used += wanted;
+        Ok(Region { at, bytes })
+    }
+
+    fn add_segment(&mut self, bytes: usize) -> Called<()> {
+        let context = self.context;
+        let object =
+            Object::own(&self.driver, Kind::Buffer, |driver| driver.buffer(context, bytes, Use::Staging))?;
+        let at = self.driver.map(self.queue.handle(), object.handle(), bytes)?;
+        // SAFETY: the map is `bytes` long, and nobody else's. Zeroed, so that no region is ever read unwritten.
+        unsafe { at.write_bytes(0, bytes) };
+        self.segments.push(Segment { object, at, bytes, used: 0 });
+        Ok(())
+    }
+
+    /// Takes all regions back. No command uses one any more.
+    pub(super) fn reset(&mut self) {
+        self.segments.iter_mut().for_each(|segment| segment.used = 0);
+    }
+
+    /// Forgets memory that a command may still use: lost, which is better than written to by others meanwhile.
+    pub(super) fn leak(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.segments));
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        for segment in &self.segments {
+            // The buffer is released next in any case.
+            let _ = self.driver.unmap(self.queue.handle(), segment.object.handle(), segment.at);
+        }
+    }
+}
+
+/// A number that means the same on the host and on a device.
+///
+/// # Safety
+/// Every pattern of bits is a value, and there are no gaps.
+pub unsafe trait Number: Copy + Send + 'static {}
+
+// SAFETY: plain numbers.
+unsafe impl Number for u8 {}
+// SAFETY: plain numbers.
+unsafe impl Number for u32 {}
+// SAFETY: plain numbers.
+unsafe impl Number for u64 {}
+// SAFETY: plain numbers.
+unsafe impl Number for i32 {}
+// SAFETY: plain numbers.
+unsafe impl Number for f32 {}
+// SAFETY: plain numbers.
+unsafe impl Number for f64 {}
+// SAFETY: plain numbers without gaps.
+unsafe impl Number for [u32; 4] {}
+
+impl Region {
+    /// The region as numbers.
+    ///
+    /// # Safety
+    /// While the slice lives, its staging area does, no command uses the region, and nobody else looks at it.
+    pub(super) unsafe fn numbers<'a, T: Number>(self) -> &'a mut [T] {
+        const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
+        // SAFETY: the region is aligned for any number, was written to when its segment was made, and the caller
+        // vouches for the rest.
+        unsafe { slice::from_raw_parts_mut(self.at.cast(), self.bytes / size_of::<T>()) }
+    }
+}

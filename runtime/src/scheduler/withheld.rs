@@ -1,0 +1,77 @@
+//! Slots withheld from tasks while feeding threads compute, so that these find a core free.
+//!
+//! A feeding thread does not wait for a slot: it asks as a thread does that attaches, before all requests, and computes
+//! on; a slot that rests is its at once, another one comes to its seat when a task ends. When it waits again it takes its
+//! wish back, or gives the slot away as a thread does that goes to block. One slot at least is left for tasks.
+
+use std::sync::Arc;
+
+use super::Scheduler;
+use super::crew::GivenAway;
+use super::slot::{Message, Seat, Slot};
+use crate::operator::{Computing, Lend};
+use crate::request::RequestId;
+use crate::sync::{Mailbox, Ordering};
+
+/// Requests are numbered from 1: this one is older than all.
+const BEFORE_ALL: RequestId = RequestId(0);
+
+/// The door of threads that are not the scheduler's own.
+pub(super) struct Lender(pub(super) Arc<Scheduler>);
+
+impl Lend for Lender {
+    fn withhold(&self) -> Option<Computing> {
+        let scheduler = &self.0;
+        let most = scheduler.slots.len() - 1;
+        let more = |withheld: usize| (withheld < most).then_some(withheld + 1);
+        scheduler.withheld.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let seat = Arc::new(Mailbox::new());
+        // The last one: tasks come to the first slots first.
+        let near = (most, scheduler.topology().node(most));
+        let slot = scheduler.crew.attach(BEFORE_ALL, &seat, near);
+        let withheld = Withheld { scheduler: Arc::clone(scheduler), seat, slot };
+        Some(Computing::new(move || drop(withheld)))
+    }
+}
+
+/// A slot that is withheld, or will be.
+struct Withheld {
+    scheduler: Arc<Scheduler>,
+    seat: Seat,
+    slot: Option<Slot>,
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        let scheduler = &self.scheduler;
+        let slot = match self.slot.take() {
+            Some(slot) => Some(slot),
+            None if scheduler.crew.recall(&self.seat) => None,
+            // It is on its way: whoever took the seat off the queue fills it next.
+            None => match self.seat.take() {
+                Message::Slot(slot) => Some(slot),
+                Message::Exit => None,
+            },
+        };
+        if let Some(slot) = slot {
+            scheduler.take_back(slot);
+        }
+        scheduler.withheld.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Scheduler {
+    /// A slot comes back from a thread that is none of the scheduler's.
+    fn take_back(self: &Arc<Self>, slot: Slot) {
+        let left = match self.crew.give_away(slot, || self.any_work()) {
+            GivenAway::Gone => return,
+            GivenAway::NeedsThread(slot) => match self.spawn(slot) {
+                Ok(()) => return,
+                Err((_, slot)) => slot,
+            },
+            GivenAway::Kept(slot) => slot,
+        };
+        // No thread is there for it: the first that comes back from blocking takes it.
+        self.crew.leave_unseated(left);
+    }
+}

@@ -1,0 +1,435 @@
+//! Blocks on devices: results, ends, faults at every call of the driver. And what is begun outside without any device.
+
+mod support;
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
+use boxwork_runtime::feeding::{
+    Argument, Back, Block, Blocks, DeviceError, Devices, Feed, KernelSpec, Options, ProgramSource, SharedKey,
+    Value as Given,
+};
+use boxwork_runtime::operator::*;
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::{Config, Runtime};
+use support::*;
+
+/// Compiled programs are kept between the tests, and between runs of them.
+fn options() -> Options {
+    Options { cache: Some(concat!(env!("CARGO_TARGET_TMPDIR"), "/programs").into()), ..Options::default() }
+}
+
+const ADD_TEXT: &str = "\
+__kernel void add(__global const uint *table, __global const uint *addend, __global const uint *given, uint count,
+                  __global uint *sums) {
+    const uint idx = get_global_id(0);
+    if (idx < count) {
+        sums[idx] = given[idx] + addend[0] + table[given[idx] % 7];
+    }
+}
+";
+
+fn program() -> ProgramSource {
+    const KERNELS: &[KernelSpec] = &[KernelSpec {
+        name: "add",
+        arguments: &[
+            ("table", Argument::Buffer),
+            ("addend", Argument::Buffer),
+            ("given", Argument::Buffer),
+            ("count", Argument::Value(4)),
+            ("sums", Argument::Buffer),
+        ],
+    }];
+    ProgramSource { name: "add", text: ADD_TEXT, constants: Vec::new(), kernels: KERNELS }
+}
+
+fn table(idx: u64) -> u64 {
+    1000 * idx
+}
+
+fn sum(number: u64) -> u64 {
+    number + 3 + table(number % 7)
+}
+
+/// Adds to numbers on a device, from a shared, a replicated and an anonymous buffer.
+struct Adding {
+    numbers: Vec<u64>,
+    sums: Vec<u64>,
+    panic_at: u64,
+    refuse_at: u64,
+}
+
+impl Block for Adding {
+    fn size(&self) -> u64 {
+        self.numbers.len() as u64
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let count = self.numbers.len();
+        assert!(!self.numbers.contains(&self.panic_at), "a panic in a block");
+        if self.numbers.contains(&self.refuse_at) {
+            return Err(DeviceError::Block(format!("does not like {}", self.refuse_at)));
+        }
+        let key = SharedKey { resource: 1, form: 0, part: 0 };
+        feed.shared("table", key, 7, |table_at: &mut [u32]| {
+            table_at.iter_mut().enumerate().for_each(|(idx, to)| *to = table(idx as u64) as u32);
+            Ok(())
+        })?;
+        feed.replicated("addend", 1, 1, |addend: &mut [u32]| {
+            addend[0] = 3;
+            Ok(())
+        })?;
+        feed.write("given", count, |given: &mut [u32]| {
+            given.iter_mut().zip(&self.numbers).for_each(|(to, number)| *to = *number as u32);
+            Ok(())
+        })?;
+        feed.output::<u32>("sums", count)?;
+        feed.launch(&program(), "add", count.div_ceil(16), 16, &[("count", Given::U32(count as u32))])?;
+        feed.read::<u32>("sums", count)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.sums = back.numbers::<u32>("sums").iter().map(|sum| u64::from(*sum)).collect();
+    }
+}
+
+/// The devices of each test that has its own; boxes name them by number.
+static STATIONS: Mutex<Vec<Weak<Devices>>> = Mutex::new(Vec::new());
+
+fn station(devices: &Arc<Devices>) -> i64 {
+    let mut stations = STATIONS.lock().unwrap();
+    stations.push(Arc::downgrade(devices));
+    stations.len() as i64 - 1
+}
+
+struct OnDevice {
+    blocks: Blocks<Adding>,
+    in_flight_max: usize,
+    panic_at: u64,
+    refuse_at: u64,
+}
+
+impl Operator for OnDevice {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out")
+            && let Some((block, result)) = self.blocks.take()
+        {
+            match result {
+                Ok(()) => cx.push("out", envelope(block.sums))?,
+                Err(error) if error.is_of_device() => {
+                    cx.push("out", envelope(block.numbers.iter().map(|number| sum(*number))))?
+                }
+                Err(error) => return Err(error.into()),
+            };
+        }
+        while self.blocks.in_flight() < self.in_flight_max
+            && let Some(envelope) = cx.take("in")
+        {
+            let (panic_at, refuse_at) = (self.panic_at, self.refuse_at);
+            let numbers = envelope.u64s("n")?.to_vec();
+            let block = Adding { numbers, sums: Vec::new(), panic_at, refuse_at };
+            self.blocks.submit(block, cx.outside());
+        }
+        Ok(if cx.is_ended("in") && self.blocks.in_flight() == 0 { Flow::Done } else { Flow::Wait })
+    }
+}
+
+static ON_DEVICE: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new("station", ParameterType::integer_from(0), Default::Required, "which devices"),
+        Parameter::new("in_flight", ParameterType::integer_from(1), Default::Integer(4), "blocks at once"),
+        Parameter::new(
+            "panic_at",
+            ParameterType::integer_from(0),
+            Default::Integer(i64::MAX),
+            "a number that panics",
+        ),
+        Parameter::new(
+            "refuse_at",
+            ParameterType::integer_from(0),
+            Default::Integer(i64::MAX),
+            "one that is refused",
+        ),
+    ],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "their sums")],
+    ..OperatorSpec::new("on_device", "adds on a device", Kind::Stateless, |bind| {
+        let devices =
+            STATIONS.lock().unwrap()[bind.count("station")].upgrade().expect("the test keeps its devices");
+        let all: Vec<usize> = (0..devices.list().len()).collect();
+        Ok(Box::new(OnDevice {
+            blocks: Blocks::new(devices, all),
+            in_flight_max: bind.count("in_flight"),
+            panic_at: bind.count("panic_at") as u64,
+            refuse_at: bind.count("refuse_at") as u64,
+        }))
+    })
+};
+
+fn on_device(count: i64, rows: i64, devices: &Arc<Devices>, settings: &[(&str, Value)]) -> Arc<Prepared> {
+    let mut own = vec![("station", int(station(devices)))];
+    own.extend(settings.iter().cloned());
+    Graph::new()
+        .add("s", "source", &[("count", int(count)), ("rows", int(rows))])
+        .add("d", "on_device", &own)
+        .add("c", "collect", &[])
+        .chain("s -> d -> c")
+        .prepare_with(&catalog().with(&ON_DEVICE))
+}
+
+fn run(runtime: &Runtime, prepared: &Arc<Prepared>) -> Result<Vec<u64>, RequestError> {
+    let outcome = wait(&runtime.submit(prepared, &Submission::default()).unwrap());
+    outcome.result.map(|()| sorted(&basket(prepared)))
+}
+
+fn sums(count: u64) -> Vec<u64> {
+    let mut sums: Vec<u64> = (0..count).map(sum).collect();
+    sums.sort_unstable();
+    sums
+}
+
+#[test]
+fn blocks_come_back_with_their_results_and_nothing_is_left() {
+    if !has_device("blocks_come_back_with_their_results_and_nothing_is_left") {
+        return;
+    }
+    for thread_per_end_point in [true, false] {
+        let options = Options { thread_per_end_point, ..options() };
+        let (driver, devices) = Faulty::devices(Plan { appears_as: 2, ..Plan::default() }, options);
+        let devices = devices.unwrap();
+        assert_eq!(devices.self_check(0), Ok(()));
+        assert_eq!(devices.self_check(1), Ok(()));
+        let runtime = Runtime::start(Config::flat(2)).unwrap();
+        for (count, rows, copies) in [(0, 1, 1), (1, 1, 1), (500, 7, 1), (2000, 100, 3)] {
+            let prepared = on_device(count, rows, &devices, &[("copies", int(copies))]);
+            assert_eq!(run(&runtime, &prepared).unwrap(), sums(count as u64));
+        }
+        assert_eq!(devices.take_warnings(), [""; 0]);
+        let statistics = devices.statistics();
+        assert_eq!(statistics.iter().map(|device| device.size).sum::<u64>(), 2501 + 2000);
+        drop(devices);
+        assert_eq!(driver.left(), []);
+    }
+}
+
+#[test]
+fn errors_and_panics_of_a_block_are_its_requests_alone() {
+    if !has_device("errors_and_panics_of_a_block_are_its_requests_alone") {
+        return;
+    }
+    let devices = Devices::open(options()).unwrap();
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for (setting, words) in [("panic_at", "a panic in a block"), ("refuse_at", "does not like 66")] {
+        let bad = on_device(600, 50, &devices, &[(setting, int(66))]);
+        let error = run(&runtime, &bad).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(run(&runtime, &on_device(600, 50, &devices, &[])).unwrap(), sums(600));
+    }
+    assert_eq!(devices.take_warnings(), [""; 0], "the device is not at fault");
+}
+
+/// Every call of the driver fails once; and again, with all that come after it.
+#[test]
+fn a_driver_that_fails_at_any_call_costs_nothing_but_time() {
+    if !has_device("a_driver_that_fails_at_any_call_costs_nothing_but_time") {
+        return;
+    }
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for for_good in [false, true] {
+        for call in 1.. {
+            let plan = Plan { call, for_good, appears_as: 1, ..Plan::default() };
+            let (driver, devices) = Faulty::devices(plan, Options { end_points: 1, ..options() });
+            if let Ok(devices) = devices {
+                let prepared = on_device(24, 6, &devices, &[("in_flight", int(2))]);
+                assert_eq!(run(&runtime, &prepared).unwrap(), sums(24), "call {call} fails");
+                assert!(devices.take_warnings().len() <= 2, "call {call}: told more than once");
+            }
+            let left = driver.left();
+            // A device that does not say any more whether it has finished keeps the staging memory that it may write to.
+            let is_given_up = |(kind, count): &(String, i64)| for_good && kind == "Buffer" && *count <= 3;
+            assert!(left.iter().all(is_given_up), "call {call} fails: {left:?} are left");
+            if !driver.has_failed() {
+                assert!(call > 30, "only {call} calls were tried");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn one_device_takes_over_what_the_other_cannot_compile_or_hold() {
+    if !has_device("one_device_takes_over_what_the_other_cannot_compile_or_hold") {
+        return;
+    }
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let refuses = Plan { appears_as: 2, compiles_not_on: Some(0), ..Plan::default() };
+    let (driver, devices) = Faulty::devices(refuses, Options { cache: None, ..options() });
+    let devices = devices.unwrap();
+    assert!(devices.self_check(0).unwrap_err().contains("made to refuse"));
+    assert_eq!(devices.self_check(1), Ok(()));
+    assert_eq!(run(&runtime, &on_device(300, 10, &devices, &[])).unwrap(), sums(300));
+    let warnings = devices.take_warnings();
+    assert!(
+        !warnings.is_empty() && warnings.iter().all(|warning| warning.starts_with("device 0")),
+        "{warnings:?}"
+    );
+    drop(devices);
+    assert_eq!(driver.left(), []);
+
+    // 16 KiB of device memory: enough for the smallest buffers of a block, not for large ones.
+    let (driver, devices) =
+        Faulty::devices(Plan::default(), Options { memory_bytes: Some(16 << 10), ..options() });
+    let devices = devices.unwrap();
+    assert_eq!(run(&runtime, &on_device(20_000, 10_000, &devices, &[])).unwrap(), sums(20_000));
+    assert!(devices.statistics()[0].failures > 0 && devices.list()[0].memory_used_bytes() <= 16 << 10);
+    drop(devices);
+    assert_eq!(driver.left(), []);
+}
+
+#[test]
+fn a_cancelled_request_leaves_nothing_on_the_device() {
+    if !has_device("a_cancelled_request_leaves_nothing_on_the_device") {
+        return;
+    }
+    let (driver, devices) = Faulty::devices(Plan::default(), options());
+    let devices = devices.unwrap();
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for round in 0..20 {
+        let prepared = on_device(100_000, 10, &devices, &[("in_flight", int(1 + round % 7))]);
+        let request = runtime.submit(&prepared, &Submission::default()).unwrap();
+        let far_enough = || basket(&prepared).got.lock().unwrap().len() >= 10 * round as usize;
+        while !far_enough() && request.wait_timeout(Duration::ZERO).is_none() {
+            std::thread::yield_now();
+        }
+        assert!(far_enough(), "it ended before it was cancelled");
+        request.cancel();
+        assert!(matches!(wait(&request).result, Err(RequestError::Cancelled) | Ok(())));
+    }
+    assert_eq!(run(&runtime, &on_device(100, 10, &devices, &[])).unwrap(), sums(100));
+    drop(devices);
+    assert_eq!(driver.left(), []);
+}
+
+/// What boxes have begun outside, until the test lets it end.
+static GATE: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
+
+/// Passes on what it takes, one envelope each time that something outside is over.
+struct Gated {
+    begun: bool,
+}
+
+impl Operator for Gated {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if !std::mem::replace(&mut self.begun, true) {
+            let outside = cx.outside();
+            GATE.lock().unwrap().push(outside);
+            return Ok(Flow::Wait);
+        }
+        while cx.has_room("out")
+            && let Some(envelope) = cx.take("in")
+        {
+            cx.push("out", envelope)?;
+        }
+        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+    }
+}
+
+static GATED: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the same")],
+    ..OperatorSpec::new("gated", "waits for the test", Kind::Stateful, |_| {
+        Ok(Box::new(Gated { begun: false }))
+    })
+};
+
+#[test]
+fn what_is_outside_is_no_stall_and_keeps_a_cancelled_request() {
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let prepared = Graph::new()
+        .add("s", "source", &[("count", int(50))])
+        .add("g", "gated", &[])
+        .add("c", "collect", &[])
+        .chain("s -> g -> c")
+        .prepare_with(&catalog().with(&GATED));
+    for cancelled in [false, true] {
+        let request = runtime.submit(&prepared, &Submission::default()).unwrap();
+        while GATE.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        if cancelled {
+            request.cancel();
+        }
+        assert!(request.wait_timeout(Duration::from_millis(20)).is_none(), "it ended with something outside");
+        let outside = std::mem::take(&mut *GATE.lock().unwrap());
+        drop(outside);
+        let result = wait(&request).result;
+        assert_eq!(result, if cancelled { Err(RequestError::Cancelled) } else { Ok(()) });
+    }
+    assert_eq!(basket(&prepared).got.lock().unwrap().len(), 50);
+}
+
+/// Computes as a feeding thread would, until the test lets it end.
+struct Feigned {
+    begun: bool,
+}
+
+impl Operator for Feigned {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(Flow::Done);
+        }
+        let outside = cx.outside();
+        FEIGNED.lock().unwrap().push(outside);
+        Ok(Flow::Wait)
+    }
+}
+
+static FEIGNED: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
+
+static FEIGN: OperatorSpec = OperatorSpec {
+    outputs: &[Output::new("out", numbers, "nothing")],
+    ..OperatorSpec::new("feign", "computes elsewhere", Kind::Stateful, |_| {
+        Ok(Box::new(Feigned { begun: false }))
+    })
+};
+
+#[test]
+fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
+    let runtime = Runtime::start(Config::flat(3)).unwrap();
+    let feigning = Graph::new()
+        .add("f", "feign", &[])
+        .add("c", "collect", &[])
+        .chain("f -> c")
+        .prepare_with(&catalog().with(&FEIGN));
+    let busy = Graph::new()
+        .add("s", "source", &[("count", int(300))])
+        .add("a", "add", &[("copies", int(3)), ("spin_us", int(20))])
+        .add("c", "collect", &[])
+        .chain("s -> a -> c");
+    for _ in 0..10 {
+        let request = runtime.submit(&feigning, &Submission::default()).unwrap();
+        while FEIGNED.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let outside = FEIGNED.lock().unwrap().pop().unwrap();
+        // The slot of the firing that has just begun this may not rest yet; the others do, or come at once.
+        while runtime.statistics().slots.iter().map(|slot| slot.parks).sum::<u64>() < 1 {
+            std::thread::yield_now();
+        }
+        let withheld = [outside.computing(), outside.computing()];
+        assert!(withheld.iter().all(Option::is_some));
+        assert!(outside.computing().is_none(), "no slot would be left for tasks");
+        let (outcome, basket) = busy.run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(basket.got.lock().unwrap().len(), 300);
+        drop(withheld);
+        // A wish that is taken back before a slot has come to it.
+        drop(outside.computing());
+        assert!(busy.run_on(&runtime).0.result.is_ok());
+        drop(outside);
+        wait(&request).result.unwrap();
+    }
+}
