@@ -277,7 +277,8 @@ impl Setting {
         for (side, count) in sides.iter().zip(counts) {
             let share = count.load(Ordering::Relaxed) as f64 / all;
             println!(
-                "{:26} {:9.3} ms a query; computes {:.5} of the distances; {:8.2} x the scan's speed, {:.2} x divine's time",
+                "{:26} {:9.3} ms a query; computes {:.5} of the distances; {:8.2} x the scan's speed, {:.2} x divine's \
+                 time",
                 side.name,
                 side.spread().median * 1e3,
                 share,

@@ -1,10 +1,10 @@
 //! The loops over a block of objects, compiled for each instruction set.
 //!
 //! Plain loops over arrays of one length, which the compiler turns into vector instructions; the doors below compile
-//! the same loops for AVX2 and AVX-512. A loop holds [`LANES`] objects in registers and goes through the columns, so
-//! that a block is read once and in order.
+//! the same loops for AVX2 and AVX-512. Triangles and quadrilaterals hold [`LANES`] objects in registers and go through
+//! the columns; apexes, of which memory is the limit, go through one column after the other.
 
-use super::query::{BoundQuery, Pair};
+use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
 use crate::CodePath;
 
@@ -77,21 +77,18 @@ impl Evaluator {
 
 #[inline(always)]
 fn run(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
-    for first in (0..PACKED_OBJECTS).step_by(LANES) {
-        let lower: &mut [f32; LANES] = bounds.lower[first..].first_chunk_mut().expect("a whole chunk");
-        let upper: &mut [f32; LANES] = bounds.upper[first..].first_chunk_mut().expect("a whole chunk");
-        match query.bound {
-            Bound::Simplex => apexes(&query.numbers, query.slack, columns, first, lower, upper),
-            Bound::Triangular => triangles(&query.numbers, query.slack, columns, first, lower, upper),
-            Bound::Ptolemaic => {
-                triangles(&query.numbers, query.slack, columns, first, lower, upper);
-                *lower = [0.0; LANES];
-                quadrilaterals(&query.pairs, query.pairs_slack, columns, first, lower);
-            }
-            Bound::Combined => {
-                triangles(&query.numbers, query.slack, columns, first, lower, upper);
-                quadrilaterals(&query.pairs, query.pairs_slack, columns, first, lower);
-            }
+    match query.bound {
+        Bound::Simplex => apexes(query, columns, bounds),
+        Bound::Triangular => triangles(query, columns, bounds),
+        Bound::Ptolemaic => {
+            // For the upper bounds.
+            triangles(query, columns, bounds);
+            bounds.lower = [0.0; PACKED_OBJECTS];
+            quadrilaterals(query, columns, bounds);
+        }
+        Bound::Combined => {
+            triangles(query, columns, bounds);
+            quadrilaterals(query, columns, bounds);
         }
     }
 }
@@ -102,6 +99,12 @@ fn column(columns: &[f32], number: usize, first: usize) -> &[f32; LANES] {
     columns[number * PACKED_OBJECTS + first..].first_chunk().expect("a whole chunk of a column")
 }
 
+/// The bounds of as many objects.
+#[inline(always)]
+fn chunk(bounds: &mut [f32; PACKED_OBJECTS], first: usize) -> &mut [f32; LANES] {
+    bounds[first..].first_chunk_mut().expect("a whole chunk")
+}
+
 // Not f32::max: what that does with a NaN costs instructions, and there is none.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
@@ -109,68 +112,67 @@ fn larger(a: f32, b: f32) -> f32 {
 }
 
 #[inline(always)]
-fn triangles(
-    query: &[f32],
-    slack: f32,
-    columns: &[f32],
-    first: usize,
-    lower: &mut [f32; LANES],
-    upper: &mut [f32; LANES],
-) {
-    let (mut largest, mut least) = ([0.0; LANES], [f32::INFINITY; LANES]);
-    for (number, &q) in query.iter().enumerate() {
-        let column = column(columns, number, first);
+fn triangles(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+    for first in (0..PACKED_OBJECTS).step_by(LANES) {
+        let (mut largest, mut least) = ([0.0; LANES], [f32::INFINITY; LANES]);
+        for (number, &q) in query.numbers.iter().enumerate() {
+            let column = column(columns, number, first);
+            for lane in 0..LANES {
+                let o = column[lane];
+                largest[lane] = larger((q - o).abs(), largest[lane]);
+                least[lane] = -larger(-(q + o), -least[lane]);
+            }
+        }
+        let (lower, upper) = (chunk(&mut bounds.lower, first), chunk(&mut bounds.upper, first));
         for lane in 0..LANES {
-            let o = column[lane];
-            largest[lane] = larger((q - o).abs(), largest[lane]);
-            least[lane] = -larger(-(q + o), -least[lane]);
+            lower[lane] = larger(largest[lane] - query.slack, 0.0);
+            upper[lane] = least[lane] + query.slack;
         }
     }
-    for lane in 0..LANES {
-        lower[lane] = larger(largest[lane] - slack, 0.0);
-        upper[lane] = least[lane] + slack;
+}
+
+/// Raises the lower bounds to what pairs of pivots say.
+#[inline(always)]
+fn quadrilaterals(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+    for first in (0..PACKED_OBJECTS).step_by(LANES) {
+        let mut largest = [0.0; LANES];
+        for pair in &query.pairs {
+            let p = column(columns, pair.p as usize, first);
+            let s = column(columns, pair.s as usize, first);
+            for lane in 0..LANES {
+                let difference = pair.query_p * s[lane] - pair.query_s * p[lane];
+                largest[lane] = larger(difference.abs() - pair.slack, largest[lane]);
+            }
+        }
+        let lower = chunk(&mut bounds.lower, first);
+        for lane in 0..LANES {
+            lower[lane] = larger(largest[lane] - query.pairs_slack, lower[lane]);
+        }
+    }
+}
+
+// A whole column at a time: memory is read in the order in which it lies, and the sums stay in the first level.
+#[inline(always)]
+fn apexes(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+    let mut squared = [0.0; PACKED_OBJECTS];
+    for (number, &q) in query.numbers.iter().enumerate() {
+        let column = whole_column(columns, number);
+        for row in 0..PACKED_OBJECTS {
+            let difference = q - column[row];
+            squared[row] += difference * difference;
+        }
+    }
+    let altitude = query.numbers.last().copied().unwrap_or(0.0);
+    let column = whole_column(columns, query.numbers.len() - 1);
+    for row in 0..PACKED_OBJECTS {
+        bounds.lower[row] = larger(squared[row].sqrt() - query.slack, 0.0);
+        bounds.upper[row] = (squared[row] + 4.0 * altitude * column[row]).sqrt() + query.slack;
     }
 }
 
 #[inline(always)]
-fn quadrilaterals(pairs: &[Pair], slack: f32, columns: &[f32], first: usize, lower: &mut [f32; LANES]) {
-    let mut largest = [0.0; LANES];
-    for pair in pairs {
-        let p = column(columns, pair.p as usize, first);
-        let s = column(columns, pair.s as usize, first);
-        for lane in 0..LANES {
-            let difference = pair.query_p * s[lane] - pair.query_s * p[lane];
-            largest[lane] = larger(difference.abs() - pair.slack, largest[lane]);
-        }
-    }
-    for lane in 0..LANES {
-        lower[lane] = larger(largest[lane] - slack, lower[lane]);
-    }
-}
-
-#[inline(always)]
-fn apexes(
-    query: &[f32],
-    slack: f32,
-    columns: &[f32],
-    first: usize,
-    lower: &mut [f32; LANES],
-    upper: &mut [f32; LANES],
-) {
-    let mut squared = [0.0; LANES];
-    for (number, &q) in query.iter().enumerate() {
-        let column = column(columns, number, first);
-        for lane in 0..LANES {
-            let difference = q - column[lane];
-            squared[lane] += difference * difference;
-        }
-    }
-    let altitude = query.last().copied().unwrap_or(0.0);
-    let column = column(columns, query.len() - 1, first);
-    for lane in 0..LANES {
-        lower[lane] = larger(squared[lane].sqrt() - slack, 0.0);
-        upper[lane] = (squared[lane] + 4.0 * altitude * column[lane]).sqrt() + slack;
-    }
+fn whole_column(columns: &[f32], number: usize) -> &[f32; PACKED_OBJECTS] {
+    columns[number * PACKED_OBJECTS..].first_chunk().expect("a whole column")
 }
 
 /// The same loops, compiled for wider vectors.
