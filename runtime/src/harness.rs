@@ -109,7 +109,7 @@ impl Harness {
             hints_written: vec![BTreeMap::new(); spec.hints_written.len()],
             cancelled: false,
             progress: (0, 0),
-            outside: Arc::default(),
+            outside: Arc::new(UnderWay::new()),
             problems: Vec::new(),
             detached: Vec::new(),
         };
@@ -263,7 +263,6 @@ impl Harness {
 }
 
 /// What the box has begun outside of its firings.
-#[derive(std::default::Default)]
 struct UnderWay {
     counts: (Mutex<Counts>, Condvar),
 }
@@ -277,6 +276,10 @@ struct Counts {
 }
 
 impl UnderWay {
+    fn new() -> Self {
+        Self { counts: (Mutex::new(Counts::default()), Condvar::new()) }
+    }
+
     fn end(&self) {
         self.counts.0.lock().over += 1;
         self.counts.1.notify_all();

@@ -27,7 +27,6 @@ pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
 /// A condition that simulated threads can wait for too.
 #[cfg(not(loom))]
-#[derive(Default)]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
 /// How a wait with a limit has ended.

@@ -14,7 +14,7 @@ pub const TEXT: &str = include_str!("../sqfd.cl");
 /// Work items of a group.
 const ITEMS: usize = 256;
 
-/// Centroids of one piece at most: [`LANES`] items add them up, and the depth of that is part of the declared error.
+/// Centroids of one piece at most: eight items add them up, and the depth of that is part of the declared error.
 pub const PIECE: usize = 128;
 const LANES: usize = 8;
 

@@ -1,0 +1,105 @@
+//! Devices as a person meets them: the list, searches on them, and what is said where there are none.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use boxwork_runtime::feeding::faults::has_device;
+use serde_json::Value as Json;
+
+/// A call whose compiled programs are kept between the tests.
+fn boxwork(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_boxwork"));
+    command.current_dir(folder).args(arguments).env("NO_COLOR", "1");
+    command.env("BOXWORK_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/programs"));
+    command
+}
+
+fn ended(mut command: Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the command starts");
+    let text = |bytes| String::from_utf8(bytes).expect("the output is text");
+    (status.code().expect("the command ends by itself"), text(stdout), text(stderr))
+}
+
+fn hidden(mut command: Command) -> Command {
+    command.env("OCL_ICD_VENDORS", "/nonexistent");
+    command
+}
+
+/// A store of a few drawn images.
+fn with_store() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    for arguments in [
+        &["sample-images", "images", "--classes", "3", "--per-class", "4", "--seed", "3"][..],
+        &["extract", "images", "--out", "s.arrow", "--points", "300", "--seeds", "60"],
+    ] {
+        let (status, _, said) = ended(boxwork(folder.path(), arguments));
+        assert_eq!(status, 0, "{said}");
+    }
+    folder
+}
+
+const SEARCH: [&str; 9] =
+    ["search", "--store", "s.arrow", "--query", "QUERY.jpg", "-k", "7", "--format", "json"];
+
+#[test]
+fn the_list_says_what_is_missing() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let (status, list, _) = ended(hidden(boxwork(folder.path(), &["devices"])));
+    assert_eq!(status, 0);
+    assert!(list.starts_with("no driver") || list.starts_with("no loader"), "{list}");
+    let (_, list, _) = ended(hidden(boxwork(folder.path(), &["devices", "--format", "json"])));
+    let list: Json = serde_json::from_str(&list).expect("it is JSON");
+    assert!(list["devices"].as_array().is_some_and(Vec::is_empty) && list["none"].is_string());
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_and_auto_does_without() {
+    let folder = with_store();
+    let arguments: Vec<&str> = SEARCH.iter().copied().chain(["--device", "gpu"]).collect();
+    let query = first_image(folder.path());
+    let arguments = with_query(&arguments, &query);
+    let (status, _, said) = ended(hidden(boxwork(folder.path(), &arguments)));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("device: gpu: no driver") || said.contains("device: gpu: no loader"), "{said}");
+    let (status, _, said) = ended(hidden(boxwork(folder.path(), &with_query(&SEARCH, &query))));
+    assert_eq!(status, 0, "{said}");
+    let (status, _, said) = ended(boxwork(folder.path(), &["search", "--device", "cuda"]));
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("gpu:0,1"), "{said}");
+}
+
+#[test]
+fn a_device_finds_what_the_processor_finds() {
+    if !has_device("a_device_finds_what_the_processor_finds") {
+        return;
+    }
+    let folder = with_store();
+    let (status, list, said) = ended(boxwork(folder.path(), &["devices", "--format", "json"]));
+    assert_eq!(status, 0, "{said}");
+    let list: Json = serde_json::from_str(&list).expect("it is JSON");
+    assert_eq!(list["devices"][0]["works"], Json::Bool(true));
+    let query = first_image(folder.path());
+    let found = ["cpu", "gpu", "gpu:0"].map(|device| {
+        let arguments: Vec<&str> = SEARCH.iter().copied().chain(["--device", device]).collect();
+        let (status, found, said) = ended(boxwork(folder.path(), &with_query(&arguments, &query)));
+        assert_eq!((status, said.contains("warning")), (0, false), "{said}");
+        found
+    });
+    assert!(found[0].contains("distance"), "{}", found[0]);
+    assert!(found.iter().all(|other| *other == found[0]), "{} is not {}", found[1], found[0]);
+}
+
+/// The name of an image of the store.
+fn first_image(folder: &Path) -> String {
+    let class = std::fs::read_dir(folder.join("images")).expect("images were drawn").flatten().next();
+    let class = class.expect("a class").path();
+    let image = std::fs::read_dir(&class).expect("a class is a folder").flatten().next();
+    let image = image.expect("an image").path();
+    image.strip_prefix(folder.join("images")).expect("it lies there").to_string_lossy().into_owned()
+}
+
+/// The call with another query.
+fn with_query<'a>(arguments: &[&'a str], query: &'a str) -> Vec<&'a str> {
+    let swapped = |argument: &&'a str| if argument.ends_with(".jpg") { query } else { *argument };
+    arguments.iter().map(swapped).collect()
+}
