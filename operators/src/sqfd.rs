@@ -133,7 +133,7 @@ impl Operator for Sqfd {
 }
 
 /// Candidates with their distances.
-fn with_distances(candidates: &Envelope, distances: Vec<f64>) -> Result<Envelope, BoxError> {
+pub(crate) fn with_distances(candidates: &Envelope, distances: Vec<f64>) -> Result<Envelope, BoxError> {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::clone(candidates.column("query")?)),
         ("id", Arc::clone(candidates.column("id")?)),

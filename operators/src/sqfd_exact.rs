@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array};
-use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -13,6 +11,7 @@ use boxwork_runtime::operator::{
 use crate::domain::columns;
 use crate::domain::space::SqfdSpace;
 use crate::queries::{Queries, SPACE};
+use crate::sqfd::with_distances;
 
 /// Computes signature quadratic form distances in f64.
 ///
@@ -66,12 +65,7 @@ impl Operator for SqfdExact {
             let first = distances.len();
             distances.extend(query.exact(&self.space, &ids[first..first + run.len()])?);
         }
-        let columns: [(&str, ArrayRef); 3] = [
-            ("query", Arc::clone(candidates.column("query")?)),
-            ("id", Arc::clone(candidates.column("id")?)),
-            ("distance", Arc::new(Float64Array::from(distances))),
-        ];
-        let pushed = cx.push("distances", Envelope::from_columns(columns)?)?;
+        let pushed = cx.push("distances", with_distances(&candidates, distances)?)?;
         Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
     }
 }

@@ -158,7 +158,8 @@ impl Edge {
         }
     }
 
-    /// Offers an envelope, whose data may be on a node, within a firing of a producer; the ledger is the request's budget. Where there is no room,
+    /// Offers an envelope, whose data may be on a node, within a firing of a producer; the ledger is the request's
+    /// budget. Where there is no room,
     /// `want_room` tells the one consumer that this is waited for.
     #[inline]
     pub(crate) fn offer(

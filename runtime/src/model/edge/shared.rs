@@ -1,8 +1,8 @@
 //! An edge with copies on either side, under one lock.
 //!
 //! Invariants: it has ended when all its producers have, and is closed when all its consumers have closed it; an
-//! envelope that came before a closing is seen by it. Envelopes whose data are on a node wait in that node's lane, where its
-//! consumers look first; nobody leaves without one while any waits. Where order matters there is one lane.
+//! envelope that came before a closing is seen by it. Envelopes whose data are on a node wait in that node's lane, where
+//! its consumers look first; nobody leaves without one while any waits. Where order matters there is one lane.
 
 use std::collections::VecDeque;
 

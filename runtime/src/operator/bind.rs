@@ -1,0 +1,161 @@
+//! What a box or a resource is made from.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{BoxError, Resource};
+use crate::parameter::{Arguments, DeviceChoice, Value};
+
+/// Which part of a run a request is: queries beyond [`QUERIES_MAX`](crate::parameter::QUERIES_MAX) make more
+/// requests, and sinks restore their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The place of this request among the run's.
+    pub idx: usize,
+    /// How many requests the run has.
+    pub count: usize,
+}
+
+impl Part {
+    /// The only request of a run.
+    pub const WHOLE: Self = Self { idx: 0, count: 1 };
+}
+
+/// What a box or a resource is made from: its checked parameters and the resources.
+///
+/// The typed getters panic when the table has no such parameter, or one of another type: a bug of the operator.
+pub struct Bind<'a> {
+    /// The box's or resource's name in the pipeline.
+    pub name: &'a str,
+    /// The parameters' values.
+    pub arguments: &'a Arguments,
+    /// The loaded resources by name.
+    pub resources: &'a BTreeMap<String, Resource>,
+    /// Which part of a run the request is.
+    pub part: Part,
+    /// What `share` made, where the operator has it.
+    pub shared: Option<&'a Resource>,
+}
+
+impl Bind<'_> {
+    fn wrong(&self, name: &str, wanted: &str) -> ! {
+        panic!("`{}` asked for the parameter `{name}` as {wanted}, which its table does not say", self.name)
+    }
+
+    /// A whole number, where given.
+    pub fn get_integer(&self, name: &str) -> Option<i64> {
+        match self.arguments.get(name)? {
+            Value::Integer(value) => Some(*value),
+            _ => self.wrong(name, "a whole number"),
+        }
+    }
+
+    /// A whole number that is at least zero.
+    pub fn count(&self, name: &str) -> usize {
+        match self.get_integer(name).map(usize::try_from) {
+            Some(Ok(value)) => value,
+            _ => self.wrong(name, "a count"),
+        }
+    }
+
+    /// A number, where given.
+    pub fn get_number(&self, name: &str) -> Option<f64> {
+        match self.arguments.get(name)? {
+            Value::Number(value) => Some(*value),
+            _ => self.wrong(name, "a number"),
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> f64 {
+        self.get_number(name).unwrap_or_else(|| self.wrong(name, "a number"))
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&self, name: &str) -> bool {
+        match self.arguments.get(name) {
+            Some(Value::Boolean(value)) => *value,
+            _ => self.wrong(name, "true or false"),
+        }
+    }
+
+    /// Text, where given.
+    pub fn get_text(&self, name: &str) -> Option<&str> {
+        match self.arguments.get(name)? {
+            Value::Text(value) => Some(value),
+            _ => self.wrong(name, "text"),
+        }
+    }
+
+    /// Text.
+    pub fn text(&self, name: &str) -> &str {
+        self.get_text(name).unwrap_or_else(|| self.wrong(name, "text"))
+    }
+
+    /// Where to compute.
+    pub fn device(&self, name: &str) -> DeviceChoice {
+        self.text(name).parse().unwrap_or_else(|_| self.wrong(name, "a device"))
+    }
+
+    /// A path.
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(self.text(name)).to_path_buf()
+    }
+
+    /// A list of texts.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
+        values
+            .iter()
+            .map(|value| match value {
+                Value::Text(text) => text.clone(),
+                _ => self.wrong(name, "a list of texts"),
+            })
+            .collect()
+    }
+
+    /// A list of numbers.
+    pub fn numbers(&self, name: &str) -> Vec<f64> {
+        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
+        values
+            .iter()
+            .map(|value| match value {
+                Value::Number(number) => *number,
+                _ => self.wrong(name, "a list of numbers"),
+            })
+            .collect()
+    }
+
+    /// The resource that a parameter names, where given.
+    ///
+    /// # Errors
+    /// When the resource is of another kind.
+    pub fn get_resource<T: Any + Send + Sync>(&self, name: &str) -> Result<Option<Arc<T>>, BoxError> {
+        let Some(resource_name) = self.get_text(name) else { return Ok(None) };
+        let resource = self.resources.get(resource_name).ok_or_else(|| {
+            BoxError::new(format!("`{}` uses the resource `{resource_name}`, which is not there", self.name))
+        })?;
+        Arc::clone(resource).downcast().map(Some).map_err(|_| {
+            BoxError::new(format!(
+                "the resource `{resource_name}` is of another kind than `{}` needs",
+                self.name
+            ))
+        })
+    }
+
+    /// The resource that a parameter names.
+    ///
+    /// # Errors
+    /// When the resource is of another kind.
+    pub fn resource<T: Any + Send + Sync>(&self, name: &str) -> Result<Arc<T>, BoxError> {
+        Ok(self.get_resource(name)?.unwrap_or_else(|| self.wrong(name, "a resource")))
+    }
+
+    /// What [`OperatorSpec::share`](super::OperatorSpec::share) made.
+    pub fn shared<T: Any + Send + Sync>(&self) -> Arc<T> {
+        let shared = self.shared.cloned().and_then(|shared| shared.downcast().ok());
+        shared.unwrap_or_else(|| panic!("`{}` shares nothing of this type", self.name))
+    }
+}

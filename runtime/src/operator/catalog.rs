@@ -1,0 +1,72 @@
+//! What pipelines can name: the operators and kinds of resource of a program.
+
+use super::{OperatorSpec, ResourceSpec};
+
+/// The operators and resources that pipelines can name.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    operators: Vec<&'static OperatorSpec>,
+    resources: Vec<&'static ResourceSpec>,
+}
+
+impl Catalog {
+    /// A catalogue of these.
+    ///
+    /// # Panics
+    /// When two operators or two resources have one name.
+    pub fn new(
+        operators: impl IntoIterator<Item = &'static OperatorSpec>,
+        resources: impl IntoIterator<Item = &'static ResourceSpec>,
+    ) -> Self {
+        let mut catalog = Self::default();
+        for spec in operators {
+            catalog = catalog.with(spec);
+        }
+        for spec in resources {
+            catalog = catalog.with_resource(spec);
+        }
+        catalog
+    }
+
+    /// The same with one more operator.
+    ///
+    /// # Panics
+    /// When an operator of that name is there already.
+    #[must_use]
+    pub fn with(mut self, spec: &'static OperatorSpec) -> Self {
+        assert!(self.operator(spec.name).is_none(), "two operators are named `{}`", spec.name);
+        self.operators.push(spec);
+        self
+    }
+
+    /// The same with one more kind of resource.
+    ///
+    /// # Panics
+    /// When a kind of that name is there already.
+    #[must_use]
+    pub fn with_resource(mut self, spec: &'static ResourceSpec) -> Self {
+        assert!(self.resource(spec.name).is_none(), "two kinds of resource are named `{}`", spec.name);
+        self.resources.push(spec);
+        self
+    }
+
+    /// All operators, in the order they were added.
+    pub fn operators(&self) -> &[&'static OperatorSpec] {
+        &self.operators
+    }
+
+    /// All kinds of resource, in the order they were added.
+    pub fn resources(&self) -> &[&'static ResourceSpec] {
+        &self.resources
+    }
+
+    /// The operator of a name.
+    pub fn operator(&self, name: &str) -> Option<&'static OperatorSpec> {
+        self.operators.iter().copied().find(|spec| spec.name == name)
+    }
+
+    /// The kind of resource of a name.
+    pub fn resource(&self, name: &str) -> Option<&'static ResourceSpec> {
+        self.resources.iter().copied().find(|spec| spec.name == name)
+    }
+}

@@ -1,0 +1,70 @@
+//! What a box has under way outside of its firings: a token that its request waits for.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Something of a box that is under way outside of its firings, such as a block on a device: until this is dropped the
+/// request does not end and is not taken for stalled, and then the box is fired again.
+///
+/// Whoever works for the box holds it, never the operator: a box that kept its own would wait for itself.
+pub struct Outside {
+    over: Option<Box<dyn FnOnce() + Send>>,
+    lender: Option<Arc<dyn Lend>>,
+}
+
+/// What lends slots to threads that are not a scheduler's own.
+pub(crate) trait Lend: Send + Sync {
+    /// Withholds a slot from tasks; none where too few are left.
+    fn withhold(&self) -> Option<Computing>;
+}
+
+/// A slot withheld from tasks while this lives: see [`Outside::computing`].
+pub struct Computing(Option<Box<dyn FnOnce() + Send>>);
+
+impl Computing {
+    pub(crate) fn new(give_back: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(give_back)))
+    }
+}
+
+impl Drop for Computing {
+    fn drop(&mut self) {
+        if let Some(give_back) = self.0.take() {
+            give_back();
+        }
+    }
+}
+
+impl Outside {
+    /// One that calls `over` when it is dropped; schedulers and harnesses make it.
+    pub fn new(over: impl FnOnce() + Send + 'static) -> Self {
+        Self { over: Some(Box::new(over)), lender: None }
+    }
+
+    /// The same, of a scheduler that lends slots.
+    pub(crate) fn lent_by(mut self, lender: Arc<dyn Lend>) -> Self {
+        self.lender = Some(lender);
+        self
+    }
+
+    /// Says that a thread which is none of the scheduler's computes for the box, as long as what is given lives: one slot
+    /// is then withheld from tasks, from the end of one on, so that the thread has a core. Nothing where that would leave
+    /// no slot.
+    pub fn computing(&self) -> Option<Computing> {
+        self.lender.as_ref()?.withhold()
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let Some(over) = self.over.take() {
+            over();
+        }
+    }
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").finish_non_exhaustive()
+    }
+}
