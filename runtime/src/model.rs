@@ -385,21 +385,24 @@ impl Model {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// The request has no token left: it is finished, or a stall is ended by growing an edge. The list is then not
-    /// empty, and the request goes on.
-    pub(crate) fn settle(&self) -> Woken {
-        if !self.is_stopping() && !self.boxes.iter().all(|cell| cell.state.is_done()) {
-            match stall::grow(self) {
-                Ok(woken) => return woken,
-                Err(report) => self.fail(RequestError::Stalled { report }),
+    /// The request has no token left: it is finished, or a stall is ended by growing an edge. Then there is a list of
+    /// tasks, and the request goes on.
+    pub(crate) fn settle(&self) -> Option<Woken> {
+        if self.is_stopping() || self.boxes.iter().all(|cell| cell.state.is_done()) {
+            return None;
+        }
+        match stall::grow(self) {
+            Ok(woken) => Some(woken),
+            Err(report) => {
+                self.fail(RequestError::Stalled { report });
+                None
             }
         }
-        self.conclude();
-        Woken::default()
     }
 
-    /// Frees everything and tells the owner.
-    fn conclude(&self) {
+    /// Frees everything and tells the owner. Whoever keeps a list of requests has taken this one off before, so that an
+    /// owner who asks finds nothing of it.
+    pub(crate) fn conclude(&self) {
         for cell in &self.boxes {
             // Nothing of the request has a task any more.
             let Some(mut turn) = cell.state.claim() else { continue };

@@ -156,12 +156,12 @@ impl Scheduler {
     /// Gives a token of a request back, and settles the request when it was the last.
     pub(super) fn release(&self, model: &Arc<Model>) {
         if model.release() {
-            let mut woken = model.settle();
-            if woken.is_empty() {
-                // In this order: whoever sees that a request is forgotten sees that its deadline is, too.
+            let Some(mut woken) = model.settle() else {
                 self.deadlines.remove(model.id());
                 self.requests.lock().remove(&model.id());
-            }
+                model.conclude();
+                return;
+            };
             model.take_tokens(woken.len());
             for (cell, _) in woken.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });
