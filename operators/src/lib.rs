@@ -8,6 +8,7 @@ pub mod list_files;
 pub mod read_files;
 pub mod decode;
 pub mod extract;
+pub mod extract_on_devices;
 mod queries;
 pub mod read_query;
 pub mod scan;
@@ -50,6 +51,7 @@ pub fn catalog() -> Catalog {
             &read_files::READ_FILES,
             &decode::DECODE,
             &extract::EXTRACT,
+            &extract_on_devices::EXTRACT_ON_DEVICES,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
             &mix_signatures::MIX_SIGNATURES,

@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::Value;
+use boxwork_runtime::parameter::{DeviceChoice, Value};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::diagnostic::{self, Diagnostic};
@@ -133,6 +133,11 @@ impl Space {
         values.extend(self.ground.as_ref().map(|name| ("ground".to_owned(), text(name))));
         values.extend(self.alpha.map(|alpha| ("alpha".to_owned(), Value::Number(alpha))));
     }
+}
+
+/// Refuses what `device:` would.
+fn device(text: &str) -> Result<String, String> {
+    text.parse::<DeviceChoice>().map(|choice| choice.to_string())
 }
 
 fn path_value(path: &Path) -> Value {

@@ -21,6 +21,7 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(EXTRACT_ON_DEVICES, "extract_on_devices.yaml", "Images to a store, by GPUs.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
@@ -40,8 +41,9 @@ shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 14] = [
+pub const ALL: [Shipped; 15] = [
     EXTRACT,
+    EXTRACT_ON_DEVICES,
     IMPORT,
     EXPORT,
     SYNTHESIZE,
