@@ -331,13 +331,13 @@ mod tests {
         Envelope::from_columns(columns).unwrap()
     }
 
-    /// Gives a box on these devices some envelopes, and compares each distance with the reference.
+    /// Gives a box on these devices some envelopes, and compares each distance with the reference. Gives the box's progress.
     fn check(
         space: &Arc<SqfdSpace>,
         devices: &Arc<Devices>,
         queries: &Envelope,
         envelopes: &[Vec<(u32, u64)>],
-    ) {
+    ) -> (u64, u64) {
         let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
         let allowed: Vec<usize> = (0..devices.list().len()).collect();
         let picked = Picked {
@@ -352,6 +352,8 @@ mod tests {
         harness.end("candidates");
         harness.run().unwrap();
         assert!(harness.is_done());
+        let (held, all) = harness.progress();
+        assert!(held <= all && (all == 0 || all == space.store().len()));
         let mut given: Vec<&Vec<(u32, u64)>> = envelopes.iter().collect();
         let mut worst: f64 = 0.0;
         for envelope in harness.taken("distances") {
@@ -373,6 +375,7 @@ mod tests {
         }
         assert!(given.is_empty(), "an envelope was lost");
         assert!(worst < 1e-2, "{worst}");
+        (held, all)
     }
 
     const ODD_SIZES: [usize; 17] = [1, 2, 75, 127, 128, 129, 3, 230, 2048, 1, 64, 300, 17, 2500, 5, 81, 100];
@@ -424,10 +427,13 @@ mod tests {
         let scan: Vec<Vec<(u32, u64)>> = (0..9).map(|idx| rows(1000 * idx..1000 * (idx + 1))).collect();
         for memory_bytes in [None, Some(700 << 10)] {
             let (driver, devices) = devices(Plan::default(), memory_bytes);
-            check(&space, &devices, &queries, &scan);
+            let (held, _) = check(&space, &devices, &queries, &scan);
+            assert_eq!(held, if memory_bytes.is_none() { 9000 } else { 0 }, "objects shown as brought in");
             let key = SharedKey { resource: space.store().number(), form: 0, part: 0 };
             assert_eq!(devices.list()[0].holds(key), memory_bytes.is_none());
             check(&space, &devices, &queries, &[rows(4000..4100), vec![(1, 17)], Vec::new()]);
+            // Nothing is left to bring in.
+            assert_eq!(check(&space, &devices, &queries, &[rows(0..9000)]), (0, 0));
             drop(devices);
             assert_eq!(driver.left(), []);
         }

@@ -104,6 +104,8 @@ pub(super) struct SqfdBlock {
     wanted: Vec<(u32, u64)>,
     /// Weighted similarities, by row.
     pub(super) crosses: Vec<f64>,
+    /// Whether it brought anything to a device that stays there.
+    pub(super) brings: bool,
     /// What was launched: where each row's sums are.
     launches: Vec<Launch>,
 }
@@ -142,7 +144,8 @@ fn block_error(error: StoreError) -> DeviceError {
 impl SqfdBlock {
     /// A block of the rows of some envelopes; `wanted` has them all.
     pub(super) fn new(common: &Arc<Common>, envelopes: Vec<Envelope>, wanted: Vec<(u32, u64)>) -> Self {
-        Self { common: Arc::clone(common), envelopes, wanted, crosses: Vec::new(), launches: Vec::new() }
+        let (crosses, launches) = (Vec::new(), Vec::new());
+        Self { common: Arc::clone(common), envelopes, wanted, crosses, brings: false, launches }
     }
 
     /// The rows by query and object; queries that want the same objects (those of a scan) stand together.
@@ -175,6 +178,7 @@ impl SqfdBlock {
     /// Splits the rows by where their objects are read, and lays them out.
     fn plan(&mut self, objects: Objects<'_>, feed: &Feed<'_>) -> Result<(), StoreError> {
         self.launches.clear();
+        self.brings = false;
         let (common, mut launches) = (Arc::clone(&self.common), Vec::new());
         let (chunks, store) = (&common.chunks, objects.store());
         for wanted in self.group() {
@@ -184,7 +188,9 @@ impl SqfdBlock {
                 let all = chunks.ids(store, chunk);
                 let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
                 let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
-                if common.resident && (feed.device().holds(common.key(chunk)) || dense) {
+                let is_held = feed.device().holds(common.key(chunk));
+                if common.resident && (is_held || dense) {
+                    self.brings |= !is_held;
                     let lies = chunks.chunk(objects, chunk)?;
                     let places = wanted.ids[from..end].iter().map(|id| lies.place(objects, *id));
                     let layout = Layout::new(&common.shape, places.collect::<Result<Vec<_>, _>>()?);
@@ -310,7 +316,7 @@ impl Wanted {
 }
 
 impl Common {
-    fn key(&self, chunk: usize) -> SharedKey {
+    pub(super) fn key(&self, chunk: usize) -> SharedKey {
         SharedKey { resource: self.space.store().number(), form: 0, part: chunk as u64 }
     }
 }

@@ -86,7 +86,12 @@ impl OnDevice {
             }
             match self.blocks.take() {
                 None => break,
-                Some((block, Ok(()))) => self.made.extend(distances(block, space, queries)?),
+                Some((block, Ok(()))) => {
+                    if block.brings {
+                        cx.progress(self.held(space), space.store().len());
+                    }
+                    self.made.extend(distances(block, space, queries)?);
+                }
                 Some((block, Err(error))) if error.is_of_device() => left.extend(block.envelopes),
                 Some((_, Err(error))) => return Err(error.into()),
             }
@@ -102,6 +107,18 @@ impl OnDevice {
         self.hand_over(cx, space, queries)?;
         let over = self.made.is_empty() && self.waiting.is_empty() && self.in_flight() == 0;
         Ok(if over && cx.is_ended("candidates") { Flow::Done } else { Flow::Wait })
+    }
+
+    /// Objects of the store that lie on the device that has most of them.
+    fn held(&self, space: &SqfdSpace) -> u64 {
+        let (Some(common), store) = (&self.common, space.store()) else { return 0 };
+        let count = self.chunks.count(store);
+        let devices = self.blocks.allowed().iter().map(|idx| &self.blocks.devices().list()[*idx]);
+        let held = devices.map(|device| {
+            let chunks = (0..count).filter(|chunk| device.holds(common.key(*chunk)));
+            chunks.map(|chunk| self.chunks.ids(store, chunk)).map(|ids| ids.end - ids.start).sum()
+        });
+        held.max().unwrap_or(0)
     }
 
     fn hand_over(
