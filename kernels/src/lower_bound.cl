@@ -1,13 +1,14 @@
-// Bounds of the distances from a query to all objects of some blocks of a pivot table: what `Evaluator::bounds` computes
-// in `block.rs`, on a device.
+// Bounds of the distances from a query to all objects of some blocks of a pivot table: what `Evaluator::bounds`
+// computes in `block.rs`, on a device.
 //
 // A group bounds HELD blocks of ITEMS objects each, a work item one object of each of them. The columns of a block are
-// read once, in the order in which they lie, neighbours by neighbours; the query's numbers pass by in local memory. Of the
-// upper bounds each group keeps the least few for `selection.cl`. `device.rs` lays numbers and pairs out and gives all
-// constants: NUMBERS, ITEMS, HELD, TILE, and the bound's name.
+// read once, in the order in which they lie, neighbours by neighbours; the query's numbers pass by in local memory. Of
+// the upper bounds each group keeps the least few for `selection.cl`. `device.rs` lays numbers and pairs out and gives
+// all constants: NUMBERS, ITEMS, HELD, TILE, and the bound's name.
 //
-// Every sum and product is one operation with one rounding, or none: what a device may add to the error of the loops on a
-// processor (its root, and numbers below the normal ones) is declared in `device.rs` and is part of the slack given.
+// Every sum and product is one operation with one rounding, or none: what a device may add to the error of the loops
+// on a processor (its root, and numbers below the normal ones) is declared in `device.rs` and is part of the slack
+// given.
 
 #if defined(PTOLEMAIC) || defined(COMBINED)
 #define PAIRS
@@ -105,7 +106,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
 #endif
 
 #if defined(PAIRS)
-    // TILE pivots with themselves and with each later TILE: their distances lie in registers, the pairs' numbers pass by.
+    // TILE pivots with themselves and with each later TILE: their distances lie in registers, the pairs' numbers pass
+    // by.
     float largest[HELD];
 #pragma unroll
     for (uint h = 0; h < HELD; ++h) {

@@ -58,11 +58,10 @@ const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 /// # Parameters
 /// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` tries `simplex`, the tightest and as
 /// fast as any, on a sample of the objects, measures what a bound and a distance take, and rules nothing out where a
-/// scan is faster. `k`: how many objects a query gets; without
-/// it no range comes from upper bounds. `range`: if given, only objects at most this far. `remember`: objects left of
-/// all queries together, 16 bytes each; where there are more, all are bounded once more when they are sent. `device`:
-/// where to bound; `auto` takes GPUs where there are some and the table is worth it. The table stays in a device's memory,
-/// and what is not ruled out comes back.
+/// scan is faster. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given,
+/// only objects at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are
+/// more, all are bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are
+/// some and the table is worth it. The table stays in a device's memory, and what is not ruled out comes back.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(

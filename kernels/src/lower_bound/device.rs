@@ -1,5 +1,5 @@
-//! What the device's kernel (`lower_bound.cl`) is given: its constants, a query's numbers, and what is taken off for what
-//! a device may do beyond the loops of a processor.
+//! What the device's kernel (`lower_bound.cl`) is given: its constants, a query's numbers, and what is taken off for
+//! what a device may do beyond the loops of a processor.
 //!
 //! | bound | may go wrong on a device, and not here | taken off besides |
 //! |---|---|---|
@@ -101,8 +101,8 @@ pub struct DeviceSlack {
 }
 
 impl BoundQuery {
-    /// Appends the query's numbers and what its pairs say (four numbers each, [`Shape::pairs`] of them, tile after tile)
-    /// as the kernel reads them.
+    /// Appends the query's numbers and what its pairs say (four numbers each, [`Shape::pairs`] of them, tile after
+    /// tile) as the kernel reads them.
     ///
     /// # Panics
     /// When the shape is of another bound or another number of columns.

@@ -1,15 +1,16 @@
-//! Blocks of `lower_bounds` on their way to a device and back: a part of the table that is brought there, and the bounds
-//! of such a part.
+//! Blocks of `lower_bounds` on their way to a device and back: a part of the table that is brought there, and the
+//! bounds of such a part.
 //!
-//! Invariants: what comes back has every object whose upper bound is within the range that comes back with it, and every
-//! one whose lower bound is, unless it says that there are more than it has room for. That range holds all answers.
+//! Invariants: what comes back has every object whose upper bound is within the range that comes back with it, and
+//! every one whose lower bound is, unless it says that there are more than it has room for. That range holds all
+//! answers.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::device::{DeviceSlack, Shape};
 use boxwork_kernels::lower_bound::{Bound, BoundQuery, PACKED_OBJECTS};
-use boxwork_kernels::selection;
+use boxwork_kernels::selection::{self, Bounded};
 use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, SharedKey, Value};
 
 use crate::domain::device_kernels::{bounds_program, selection_program};
@@ -55,7 +56,7 @@ impl Common {
         }
         // The kernel has the argument in any case.
         pairs.resize(pairs.len().max(4), 0.0);
-        let (bounds, selection) = (bounds_program(&shape), selection_program());
+        let (bounds, selection) = (bounds_program(&shape), selection_program(Bounded::Distances));
         let (table, k) = (Arc::clone(table), k.unwrap_or(0));
         Self { table, chunk_blocks, shape, bounds, selection, numbers, pairs, slacks, k }
     }
@@ -195,14 +196,19 @@ impl Scan {
             }
             if common.k > 0 {
                 let values = [
+                    ("minima_first", number(0)),
                     ("minima_count", number(groups * kept)),
                     ("wanted", number(common.k)),
                     ("query", number(query)),
                 ];
                 feed.launch(&common.selection, "kth", 1, selection::ITEMS, &values)?;
             }
-            let values =
-                [("objects", number(objects)), ("query", number(query)), ("capacity", number(self.capacity))];
+            let values = [
+                ("first", number(0)),
+                ("objects", number(objects)),
+                ("query", number(query)),
+                ("capacity", number(self.capacity)),
+            ];
             feed.launch(&common.selection, "winnow", selection::groups(objects), selection::ITEMS, &values)?;
         }
         feed.read::<f32>("ranges", queries)?;

@@ -70,8 +70,8 @@ impl Chunks {
 }
 
 impl Chunk {
-    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of `most`,
-    /// both multiplied by a factor. Judged by the box that the chunk lies in.
+    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of
+    /// `most`, both multiplied by a factor. Judged by the box that the chunk lies in.
     pub(super) fn is_near(
         &self,
         objects: Objects<'_>,

@@ -3,7 +3,8 @@
 //! A lane is what one block uses: its staging memory, its buffers, its commands. Invariants: a lane is given to the
 //! next block only when all commands of the last one have ended; commands of one end point run in the order in which
 //! they were enqueued, so a replicated buffer may be written anew while an earlier block still reads it. A lane whose
-//! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have ended.
+//! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have
+//! ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -209,8 +210,8 @@ impl EndPoint {
         }
     }
 
-    /// Ends it. Nothing of it is released while commands that have not ended may use it, nor is the driver asked to wait
-    /// for them: that would never end either.
+    /// Ends it. Nothing of it is released while commands that have not ended may use it, nor is the driver asked to
+    /// wait for them: that would never end either.
     pub(super) fn close(mut self) {
         self.recover();
         if self.is_lost() {

@@ -57,7 +57,8 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block is.
+    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block
+    /// is.
     pub fn is_of_device(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
 //! Drivers that fail, for tests: each call of the driver is counted, and any of them can be made to fail.
 //!
 //! The fault is injected before the call, which is then not made. What the driver has given out and not taken back is
-//! counted too, so that a test can say that nothing leaks. Blocks can be made to hang: their commands end, and the driver
-//! does not say so until it is let.
+//! counted too, so that a test can say that nothing leaks. Blocks can be made to hang: their commands end, and the
+//! driver does not say so until it is let.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write as _;
@@ -55,8 +55,8 @@ pub struct Plan {
     pub buffer_bytes_max: Option<usize>,
     /// As how many devices the first one appears; 0 leaves all as they are.
     pub appears_as: usize,
-    /// Blocks that never end, counted from 1 in the order in which they are sent off, and with each all that is enqueued
-    /// behind it, until [`Faulty::let_go`].
+    /// Blocks that never end, counted from 1 in the order in which they are sent off, and with each all that is
+    /// enqueued behind it, until [`Faulty::let_go`].
     pub hangs: Range<u64>,
 }
 

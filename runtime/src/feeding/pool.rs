@@ -1,11 +1,12 @@
 //! The feeding pool: the queue of blocks, and the threads that feed end points from it.
 //!
-//! A feeding thread sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's commands
-//! have ended; such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's tells every
-//! 20 ms), so a thread that has blocks in flight also looks for itself, soon at first and then ever later. Invariants: a block that was submitted ends exactly once;
-//! it never waits for a device that will not come to it, as whoever retires a device looks at all that wait; nor for
-//! longer than the limit for one that does not answer, which is retired then. What such a device may yet write to is kept
-//! until it has, by the feeding thread, and for good where that ends first.
+//! A feeding thread sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's
+//! commands have ended; such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's
+//! tells every 20 ms), so a thread that has blocks in flight also looks for itself, soon at first and then ever later.
+//! Invariants: a block that was submitted ends exactly once; it never waits for a device that will not come to it, as
+//! whoever retires a device looks at all that wait; nor for longer than the limit for one that does not answer, which
+//! is retired then. What such a device may yet write to is kept until it has, by the feeding thread, and for good
+//! where that ends first.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,8 +39,8 @@ pub struct Options {
     pub memory_bytes: Option<u64>,
     /// The folder where compiled programs are kept; nothing means that each run compiles anew.
     pub cache: Option<PathBuf>,
-    /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device that
-    /// takes longer is held to be hung, and gets no more blocks.
+    /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
+    /// that takes longer is held to be hung, and gets no more blocks.
     pub limit: Duration,
 }
 
@@ -61,8 +62,8 @@ impl Default for Options {
     }
 }
 
-/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a tenth
-/// of a millisecond or more, and a look a microsecond.
+/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a
+/// tenth of a millisecond or more, and a look a microsecond.
 const LOOK_PAUSE_MIN: Duration = Duration::from_micros(50);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(2);
 
