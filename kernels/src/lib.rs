@@ -16,4 +16,6 @@ pub mod sqfd;
 
 pub mod lower_bound;
 
+pub mod selection;
+
 pub mod quality;

@@ -8,5 +8,6 @@ mod arrow_file;
 pub mod signature_store;
 pub mod space;
 pub mod pivot_table;
+pub mod device_kernels;
 pub(crate) mod cost_model;
 pub(crate) mod json_lines;

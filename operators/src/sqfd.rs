@@ -7,6 +7,7 @@
 mod block;
 mod chunks;
 mod on_device;
+mod select;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 
 use self::on_device::OnDevice;
+use self::select::Keeps;
 use crate::domain::columns;
 use crate::domain::signature_store::Objects;
 use crate::domain::space::SqfdSpace;
@@ -41,7 +43,8 @@ const DEVICE_OBJECTS_MIN: u64 = 10_000;
 ///
 /// # Parameters
 /// `space`: the measure and the store. `device`: where to compute; `auto` takes GPUs where there are some and the store
-/// is worth it. On devices envelopes may overtake each other.
+/// is worth it. On devices envelopes may overtake each other. `k` and `range`: what a `top_k` or `filter_range` behind
+/// this box keeps; on a device, what cannot be among it is then left out where it is computed, and does not come back.
 pub static SQFD: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -50,6 +53,19 @@ pub static SQFD: OperatorSpec = OperatorSpec {
             ParameterType::Device,
             Default::Text("auto"),
             "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+        ),
+        Parameter::new(
+            "k",
+            ParameterType::integer_from(1),
+            Default::Absent,
+            "how many of the nearest what follows keeps: others may be left out",
+        )
+        .unit("objects"),
+        Parameter::new(
+            "range",
+            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
+            Default::Absent,
+            "how far objects may be that what follows keeps: others may be left out",
         ),
     ],
     inputs: &[
@@ -80,7 +96,12 @@ fn code_path(arguments: &Arguments) -> String {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space: Arc<SqfdSpace> = bind.resource("space")?;
     let picked = pick(&bind.device("device"), Some(space.store().len()), DEVICE_OBJECTS_MIN);
-    Ok(Box::new(Sqfd::new(space, picked.map_err(BoxError::new)?)))
+    let keeps = Keeps {
+        k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
+        range: bind.get_number("range"),
+        objects_min: None,
+    };
+    Ok(Box::new(Sqfd::new(space, picked.map_err(BoxError::new)?, keeps)))
 }
 
 struct Sqfd {
@@ -93,8 +114,8 @@ struct Sqfd {
 }
 
 impl Sqfd {
-    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
-        let devices = picked.devices.map(|(devices, allowed)| OnDevice::new(&space, devices, allowed));
+    fn new(space: Arc<SqfdSpace>, picked: Picked, keeps: Keeps) -> Self {
+        let devices = picked.devices.map(|(devices, allowed)| OnDevice::new(&space, devices, allowed, keeps));
         let gather = Gather::new(Evaluator::new(CodePath::detect()));
         Self { space, queries: None, gather, devices, left: VecDeque::new() }
     }
@@ -331,20 +352,21 @@ mod tests {
         Envelope::from_columns(columns).unwrap()
     }
 
-    /// Gives a box on these devices some envelopes, and compares each distance with the reference.
+    /// Gives a box on these devices some envelopes, and compares each distance with the reference. Gives the box's progress.
     fn check(
         space: &Arc<SqfdSpace>,
         devices: &Arc<Devices>,
         queries: &Envelope,
         envelopes: &[Vec<(u32, u64)>],
-    ) {
+    ) -> (u64, u64) {
         let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
         let allowed: Vec<usize> = (0..devices.list().len()).collect();
         let picked = Picked {
             devices: Some((Arc::clone(devices), allowed.into())),
             reason: "the test has picked".to_owned(),
         };
-        let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked)));
+        let mut harness =
+            Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked, Keeps::default())));
         harness.give("query", queries.clone());
         for rows in envelopes {
             harness.give("candidates", testing::candidates(rows));
@@ -352,6 +374,8 @@ mod tests {
         harness.end("candidates");
         harness.run().unwrap();
         assert!(harness.is_done());
+        let (held, all) = harness.progress();
+        assert!(held <= all && (all == 0 || all == space.store().len()));
         let mut given: Vec<&Vec<(u32, u64)>> = envelopes.iter().collect();
         let mut worst: f64 = 0.0;
         for envelope in harness.taken("distances") {
@@ -373,6 +397,7 @@ mod tests {
         }
         assert!(given.is_empty(), "an envelope was lost");
         assert!(worst < 1e-2, "{worst}");
+        (held, all)
     }
 
     const ODD_SIZES: [usize; 17] = [1, 2, 75, 127, 128, 129, 3, 230, 2048, 1, 64, 300, 17, 2500, 5, 81, 100];
@@ -424,13 +449,80 @@ mod tests {
         let scan: Vec<Vec<(u32, u64)>> = (0..9).map(|idx| rows(1000 * idx..1000 * (idx + 1))).collect();
         for memory_bytes in [None, Some(700 << 10)] {
             let (driver, devices) = devices(Plan::default(), memory_bytes);
-            check(&space, &devices, &queries, &scan);
+            let (held, _) = check(&space, &devices, &queries, &scan);
+            assert_eq!(held, if memory_bytes.is_none() { 9000 } else { 0 }, "objects shown as brought in");
             let key = SharedKey { resource: space.store().number(), form: 0, part: 0 };
             assert_eq!(devices.list()[0].holds(key), memory_bytes.is_none());
             check(&space, &devices, &queries, &[rows(4000..4100), vec![(1, 17)], Vec::new()]);
+            // Nothing is left to bring in.
+            assert_eq!(check(&space, &devices, &queries, &[rows(0..9000)]), (0, 0));
             drop(devices);
             assert_eq!(driver.left(), []);
         }
+    }
+
+    #[test]
+    fn what_a_device_leaves_out_is_no_answer() {
+        if !has_device("what_a_device_leaves_out_is_no_answer") {
+            return;
+        }
+        let (driver, devices) = devices(Plan::default(), None);
+        let side = testing::queries(&[("a", 7), ("b", 9000)]);
+        let all: Vec<u64> = (0..3000).collect();
+        for (different, k, range, is_less) in [
+            (700, Some(1), None, true),
+            (700, Some(20), None, true),
+            (700, Some(20), Some(0.2), true),
+            (700, None, Some(0.1), true),
+            (700, None, Some(1e9), false),
+            (700, Some(400), None, false),
+            (700, None, None, false),
+            // All are at one distance, and there is no room for so many.
+            (1, Some(1), None, false),
+        ] {
+            // Objects that are the same have equal distances.
+            let folder = tempfile::tempdir().unwrap();
+            let names: Vec<String> = (0..3000).map(|idx| idx.to_string()).collect();
+            let seeds = (0..3000).map(|idx| idx * 7919 % different);
+            let objects: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(seeds).collect();
+            let space = testing::space(testing::store_of(folder.path(), &objects, &StoreInfo::default()));
+            let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
+            let exact = queries.iter().map(|query| query.exact(&space, &all).unwrap());
+            let exact: Vec<Vec<f64>> = exact.collect();
+            let keeps = Keeps { k, range, objects_min: Some(100) };
+            let picked = Picked { devices: Some((Arc::clone(&devices), [0].into())), reason: String::new() };
+            let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(&space), picked, keeps)));
+            harness.give("query", side.clone());
+            for number in 0..2 {
+                let rows: Vec<(u32, u64)> = all.iter().map(|id| (number, *id)).collect();
+                harness.give("candidates", testing::candidates(&rows));
+            }
+            harness.end("candidates");
+            harness.run().unwrap();
+            assert!(harness.is_done());
+            let mut found = vec![vec![None; all.len()]; 2];
+            let rows = testing::distance_rows(&harness.taken("distances"));
+            assert_eq!(rows.len() < 6000, is_less, "{k:?} {range:?}: {} rows", rows.len());
+            for (number, id, distance) in rows {
+                let at = &mut found[number as usize][id as usize];
+                assert_eq!(at.replace(distance), None, "object {id} came twice");
+            }
+            for (number, (found, exact)) in found.iter().zip(&exact).enumerate() {
+                let mut ranked = exact.clone();
+                ranked.sort_by(f64::total_cmp);
+                let farthest = k.map_or(f64::INFINITY, |k| ranked[k - 1]).min(range.unwrap_or(f64::INFINITY));
+                let allowed = |exact| queries.at(number).prepared.distance_error(exact, 0.0);
+                for (found, exact) in found.iter().zip(exact) {
+                    match found {
+                        Some(found) => assert!((found - exact).abs() <= allowed(*exact)),
+                        None => assert!(*exact > farthest, "{exact} of {farthest} is lost"),
+                    }
+                }
+            }
+        }
+        assert_eq!(devices.take_warnings(), [""; 0]);
+        drop(devices);
+        assert_eq!(driver.left(), []);
     }
 
     #[test]

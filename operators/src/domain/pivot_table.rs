@@ -24,6 +24,7 @@ pub use writer::PivotTableWriter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use boxwork_kernels::lower_bound::{
     Block, Bound, BoundError, BoundQuery, PACKED_OBJECTS, Simplex, TableErrors,
@@ -36,6 +37,7 @@ use super::space::SqfdSpace;
 #[derive(Debug)]
 pub struct PivotTable {
     path: PathBuf,
+    number: u64,
     space: Arc<SqfdSpace>,
     pivots: Vec<u64>,
     between: Vec<f64>,
@@ -45,6 +47,8 @@ pub struct PivotTable {
     distances: Vec<f32>,
     apexes: Vec<f32>,
 }
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// What is largest among a table's objects: it decides how far rounding can have gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,6 +76,11 @@ impl PivotTable {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A number that no other open table of this process has, or had.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The measure and the store.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow_ipc::Block;
 use arrow_ipc::convert::try_fb_to_schema;
@@ -12,7 +13,7 @@ use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 
 use super::super::space::SqfdSpace;
 use super::error::IndexError;
-use super::{Extremes, PivotTable, layout};
+use super::{Extremes, NEXT_NUMBER, PivotTable, layout};
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
@@ -129,6 +130,7 @@ impl Reader<'_> {
         }
         let mut table = PivotTable {
             path: self.path.to_owned(),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             distances: vec![0.0; blocks.len() * pivots.len() * PACKED_OBJECTS],
             apexes: vec![0.0; blocks.len() * simplex.dimensions() * PACKED_OBJECTS],
             space,
