@@ -270,6 +270,7 @@ impl LowerBounds {
                 let rows = table.ids(block).count();
                 let start = Instant::now();
                 self.evaluator.bounds(query, table.block(block), &mut bounds);
+                table.hide_removed(block, &mut bounds);
                 seconds += start.elapsed().as_secs_f64();
                 bounded += rows;
                 lowers.extend_from_slice(&bounds.lower[..rows]);
@@ -306,6 +307,7 @@ impl LowerBounds {
                     for (query, found) in shared.iter().zip(&mut found) {
                         let Some(prepared) = &query.query else { continue };
                         evaluator.bounds(prepared, table.block(block), &mut bounds);
+                        table.hide_removed(block, &mut bounds);
                         query.see(table.ids(block), &bounds, k, keeps, found);
                     }
                 }
@@ -333,6 +335,7 @@ impl LowerBounds {
     /// Sends what is left, query after query.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
+        let store = self.table.space().store();
         let mut bounds = Bounds::default();
         while let Some(query) = queries.get(self.sending.query) {
             if !cx.has_room("candidates") {
@@ -363,7 +366,7 @@ impl LowerBounds {
                         self.evaluator.bounds(prepared, self.table.block(self.sending.place), &mut bounds);
                     }
                     for (id, lower) in self.table.ids(self.sending.place).zip(bounds.lower.iter().copied()) {
-                        if lower <= range {
+                        if lower <= range && store.has(id) {
                             ids.push(id);
                             lowers.push(f64::from(lower));
                         }

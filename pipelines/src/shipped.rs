@@ -21,6 +21,8 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(ADD, "add.yaml", "More images for a store.");
+shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
@@ -40,8 +42,10 @@ shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 14] = [
+pub const ALL: [Shipped; 16] = [
     EXTRACT,
+    ADD,
+    ADD_FROM,
     IMPORT,
     EXPORT,
     SYNTHESIZE,

@@ -1,0 +1,87 @@
+//! Stores that change, and their indexes kept in step: what `boxwork add`, `remove`, `compact` and `index --append` do.
+//!
+//! Invariant: at each moment a store is as it was or as it will be, and an index that was in step before is in step
+//! with whichever of the two it is. What follows an index is written first: it counts only for the store of its
+//! fingerprint.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
+use super::signature_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
+use super::space::SqfdSpace;
+
+/// What became of a compacted store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// Objects that the store holds.
+    pub objects: u64,
+    /// Objects whose last traces are gone.
+    pub forgotten: u64,
+    /// Indexes that must be made again, since a pivot of theirs was removed, and the number of their pivots.
+    pub lost: Vec<(PathBuf, usize)>,
+}
+
+/// Brings the indexes of a store up to a change, and puts the change in force; gives the numbers of objects that were
+/// added and removed.
+///
+/// # Errors
+/// When one is no index of the store, or a file cannot be written: the store stays as it was.
+pub fn commit(
+    change: PendingChange,
+    indexes: &[PathBuf],
+    side_by_side: &mut SideBySide<'_>,
+) -> Result<(u64, u64), IndexError> {
+    for index in indexes {
+        settle(index, change.store())?;
+        append(change.store(), index, side_by_side)?;
+    }
+    Ok(change.commit()?)
+}
+
+/// Brings an index up to its store, and gives the number of objects that it had not told of.
+///
+/// # Errors
+/// When another process changes the store, and as [`commit`].
+pub fn bring_up(store: &Path, index: &Path, side_by_side: &mut SideBySide<'_>) -> Result<u64, IndexError> {
+    let path = std::fs::canonicalize(store);
+    let io = |source| StoreError::Io { path: store.to_owned(), action: "open", source };
+    let _lock = StoreLock::take(&path.map_err(io)?)?;
+    let store = Arc::new(SignatureStore::open(store)?);
+    settle(index, &store)?;
+    append(&store, index, side_by_side)
+}
+
+fn append(
+    store: &Arc<SignatureStore>,
+    index: &Path,
+    side_by_side: &mut SideBySide<'_>,
+) -> Result<u64, IndexError> {
+    let measure = PivotTable::measure_of(index)?;
+    let space = Arc::new(SqfdSpace::new(Arc::clone(store), measure));
+    PivotTable::append(index, &space, side_by_side)
+}
+
+/// Makes one file of a changed store again, and its indexes' rows those of its objects.
+///
+/// # Errors
+/// When another process changes the store, an index is not in step with it, or a file cannot be written: the store
+/// stays as it was.
+pub fn compact(store: &Path, indexes: &[PathBuf]) -> Result<Compacted, IndexError> {
+    let compaction = Compaction::write(store)?;
+    let before = Arc::clone(compaction.store());
+    let mut lost = Vec::new();
+    for index in indexes {
+        settle(index, &before)?;
+        let space = Arc::new(SqfdSpace::new(Arc::clone(&before), PivotTable::measure_of(index)?));
+        let table = PivotTable::open(index, space)?;
+        if !table.write_compacted(index, compaction.fingerprint())? {
+            lost.push((index.clone(), table.pivots().len()));
+        }
+    }
+    let (after, _lock) = compaction.commit()?;
+    for index in indexes {
+        settle(index, &after)?;
+    }
+    Ok(Compacted { objects: after.objects(), forgotten: before.len() - after.len(), lost })
+}
