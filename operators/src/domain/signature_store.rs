@@ -148,6 +148,13 @@ impl SignatureStore {
                 return Err(StoreError::OtherPart { path: file, store: path.to_owned() });
             }
         }
+        if removed.len() == rows {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                place: "its record of changes".to_owned(),
+                reason: "no object is left".to_owned(),
+            });
+        }
         Ok(Self::of_parts(path, parts, removed, manifest.history()))
     }
 

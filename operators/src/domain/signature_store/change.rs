@@ -62,7 +62,7 @@ impl StoreChange {
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
         // A link stays one, to a store that is changed.
         let path = fs::canonicalize(given).map_err(io("open"))?;
-        let lock = StoreLock::take(&path)?;
+        let lock = StoreLock::take(&path, given)?;
         // Opened by the file's own name, but known by the one given.
         let store = SignatureStore::open(given)?;
         let file = File::open(&path).map_err(io("open"))?;

@@ -31,7 +31,7 @@ impl Compaction {
         let path = fs::canonicalize(given);
         let path =
             path.map_err(|source| StoreError::Io { path: given.to_owned(), action: "open", source })?;
-        let lock = StoreLock::take(&path)?;
+        let lock = StoreLock::take(&path, given)?;
         let store = Arc::new(SignatureStore::open(given)?);
         let (file, _, fingerprint) = copied(&store, &path)?.finish_file()?;
         Ok(Self { given: given.to_owned(), file, path, store, fingerprint, lock })

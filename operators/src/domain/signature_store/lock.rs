@@ -20,14 +20,14 @@ pub(crate) struct StoreLock {
 }
 
 impl StoreLock {
-    /// Takes the lock of a store.
+    /// Takes the lock of a store whose file this is; messages tell the name that was given for it.
     ///
     /// # Errors
     /// When another process holds it, or there can be none in that folder.
-    pub(crate) fn take(store: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn take(store: &Path, given: &Path) -> Result<Self, StoreError> {
         Self::locked(store, |file| file.try_lock()).map_err(|error| match error {
-            TryLockError::WouldBlock => StoreError::Busy { path: store.to_owned() },
-            TryLockError::Error(source) => StoreError::Io { path: store.to_owned(), action: "lock", source },
+            TryLockError::WouldBlock => StoreError::Busy { path: given.to_owned() },
+            TryLockError::Error(source) => StoreError::Io { path: given.to_owned(), action: "lock", source },
         })
     }
 
@@ -83,10 +83,10 @@ mod tests {
     fn one_holds_it_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("s.arrow");
-        let lock = StoreLock::take(&store).unwrap();
-        let error = StoreLock::take(&store).unwrap_err().to_string();
+        let lock = StoreLock::take(&store, &store).unwrap();
+        let error = StoreLock::take(&store, &store).unwrap_err().to_string();
         assert!(error.contains("another process is changing") && error.contains("s.arrow"), "{error}");
-        let other = StoreLock::take(&folder.path().join("t.arrow")).unwrap();
+        let other = StoreLock::take(&folder.path().join("t.arrow"), &store).unwrap();
         // Whoever waits gets it, though the file that it waited for is gone then.
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| StoreLock::wait(&store).map(drop));
@@ -95,6 +95,6 @@ mod tests {
         });
         drop(other);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        StoreLock::take(&store).map(drop).unwrap();
+        StoreLock::take(&store, &store).map(drop).unwrap();
     }
 }
