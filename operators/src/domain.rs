@@ -5,9 +5,11 @@
 pub mod signature;
 pub mod columns;
 mod arrow_file;
+pub(crate) mod steps;
 pub mod signature_store;
 pub mod space;
 pub mod pivot_table;
 pub mod device_kernels;
+pub mod upkeep;
 pub(crate) mod cost_model;
 pub(crate) mod json_lines;

@@ -20,6 +20,7 @@ use serde_json::{Value as Json, json};
 
 use crate::domain::columns;
 use crate::domain::signature::{PCT_COORDINATES, SignatureBuilder};
+use crate::domain::signature_store::SignatureStore;
 
 /// The standard deviation of Gaussian points when none is given.
 const SIGMA: f64 = 0.2;
@@ -27,7 +28,7 @@ const SIGMA: f64 = 0.2;
 const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
 
 /// Parameters of the extraction, which other boxes that extract have too.
-pub(crate) const PARAMETERS: [Parameter; 14] = [
+pub(crate) const PARAMETERS: [Parameter; 15] = [
     Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
     Parameter::new(
         "distribution",
@@ -99,6 +100,12 @@ pub(crate) const PARAMETERS: [Parameter; 14] = [
         Default::Text("l2"),
         "the distance of the clustering",
     ),
+    Parameter::new(
+        "as_in",
+        ParameterType::Resource("signature_store"),
+        Default::Absent,
+        "a store whose parameters are taken, in place of all others",
+    ),
 ];
 
 /// Extracts signatures.
@@ -112,7 +119,7 @@ pub(crate) const PARAMETERS: [Parameter; 14] = [
 /// # Parameters
 /// Those of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations` cost time
 /// and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
-/// `transform: practical` the best indexes.
+/// `transform: practical` the best indexes. `as_in`: a store whose parameters are taken, in place of all others.
 pub static EXTRACT: OperatorSpec = OperatorSpec {
     parameters: &PARAMETERS,
     inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
@@ -123,8 +130,25 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let parameters = parameters(bind)?;
+    let parameters = match bind.get_resource::<SignatureStore>("as_in")? {
+        Some(store) => parameters_of(&store)?,
+        None => parameters(bind)?,
+    };
     Ok(Box::new(Extract { extractor: Extractor::new(parameters.clone())?, note: Note::new(parameters) }))
+}
+
+/// The extraction that the signatures of a store were made by.
+fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters, BoxError> {
+    let path = store.path().display();
+    let Some(json) = store.parameters() else {
+        return Err(BoxError::new(format!(
+            "`{path}` does not say how its signatures were extracted (it was imported), so images cannot be added to \
+             it: add the objects of another such store with --from"
+        )));
+    };
+    parameters_from_json(json).map_err(|reason| {
+        BoxError::new(format!("the extraction parameters in `{path}` are not clear: {reason}"))
+    })
 }
 
 /// The extraction that a box of [`EXTRACT`] is told to do.

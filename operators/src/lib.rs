@@ -22,6 +22,7 @@ pub mod sqfd_exact;
 pub mod write_pivots;
 pub mod read_jsonl;
 pub mod write_store;
+pub mod append_store;
 mod random;
 pub mod mix_signatures;
 pub mod read_store;
@@ -54,6 +55,7 @@ pub fn catalog() -> Catalog {
             &extract_on_devices::EXTRACT_ON_DEVICES,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
+            &append_store::APPEND_STORE,
             &mix_signatures::MIX_SIGNATURES,
             &read_store::READ_STORE,
             &write_jsonl::WRITE_JSONL,

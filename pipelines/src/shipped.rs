@@ -22,6 +22,8 @@ macro_rules! shipped {
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
 shipped!(EXTRACT_ON_DEVICES, "extract_on_devices.yaml", "Images to a store, by GPUs.");
+shipped!(ADD, "add.yaml", "More images for a store.");
+shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
@@ -41,9 +43,11 @@ shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 15] = [
+pub const ALL: [Shipped; 17] = [
     EXTRACT,
     EXTRACT_ON_DEVICES,
+    ADD,
+    ADD_FROM,
     IMPORT,
     EXPORT,
     SYNTHESIZE,
