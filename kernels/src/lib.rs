@@ -16,4 +16,8 @@ pub mod sqfd;
 
 pub mod lower_bound;
 
+pub mod distance;
+
+pub mod metric_index;
+
 pub mod quality;
