@@ -48,7 +48,11 @@ impl Distance for Emd {
     fn slack(&self, dimensions: usize, extent: f64) -> Slack {
         let ground = self.ground.slack(dimensions, extent);
         // What the solver leaves, and the sums over the moves, of which there are fewer than 2^20.
-        Slack { relative: ground.relative + 1e-10, absolute: transport::TOLERANCE * 2.0 * extent }
+        Slack {
+            relative: ground.relative + 1e-10,
+            absolute: transport::TOLERANCE * 2.0 * extent,
+            ..Slack::EXACT
+        }
     }
 
     fn check(&self, object: SignatureRef<'_>) -> Result<(), DistanceError> {

@@ -12,6 +12,9 @@ pub struct Slack {
     pub relative: f64,
     /// Its part that does not, in the unit of distances.
     pub absolute: f64,
+    /// Where distances are roots of what was computed: the part that does not grow of the error of their squares, which
+    /// is less than follows from `absolute`.
+    pub squared: Option<f64>,
 }
 
 /// A number that is kept as an f32 is off by at most this part of it.
@@ -19,11 +22,16 @@ const STORED: f64 = 1.0 / (1u64 << 24) as f64;
 
 impl Slack {
     /// Of distances that are whole numbers, or computed by comparisons alone.
-    pub const EXACT: Self = Self { relative: 0.0, absolute: 0.0 };
+    pub const EXACT: Self = Self { relative: 0.0, absolute: 0.0, squared: None };
 
     /// Of distances that are off by so many roundings to the nearest f64.
     pub fn roundings(count: f64) -> Self {
-        Self { relative: count * f64::EPSILON / 2.0, absolute: 0.0 }
+        Self { relative: count * f64::EPSILON / 2.0, ..Self::EXACT }
+    }
+
+    /// Of distances that are square roots of what is off by at most `noise`.
+    pub fn of_squares(noise: f64) -> Self {
+        Self { relative: f64::EPSILON, absolute: noise.sqrt(), squared: Some(noise) }
     }
 
     /// That of the same distances kept as f32.
@@ -33,6 +41,7 @@ impl Slack {
             relative: self.relative + STORED,
             // Below it numbers have fewer digits.
             absolute: self.absolute + f64::from(f32::MIN_POSITIVE),
+            squared: None,
         }
     }
 
@@ -40,13 +49,18 @@ impl Slack {
     #[must_use]
     pub fn rooted(self) -> Self {
         // |sqrt(x) - sqrt(d)| <= sqrt(|x - d|) for the absolute part, and half the relative one.
-        Self { relative: self.relative + f64::EPSILON, absolute: self.absolute.sqrt() }
+        let squared = Some(self.absolute);
+        Self { relative: self.relative + f64::EPSILON, absolute: self.absolute.sqrt(), squared }
     }
 
     /// The larger of two.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { relative: self.relative.max(other.relative), absolute: self.absolute.max(other.absolute) }
+        Self {
+            relative: self.relative.max(other.relative),
+            absolute: self.absolute.max(other.absolute),
+            squared: self.squared.zip(other.squared).map(|(a, b)| a.max(b)),
+        }
     }
 
     // Two or three computed distances enter a bound, each off by a `relative` part and an `absolute` one, and the
@@ -99,8 +113,12 @@ impl Slack {
     /// The noise of squared distances up to `largest`, which the bounds of pivot tables take
     /// ([`TableErrors`](crate::lower_bound::TableErrors)).
     pub fn noise_squared(self, largest: f64) -> f64 {
-        let error = (self.relative + f64::EPSILON) * largest + self.absolute;
-        // Near 0 an absolute error is all there is, and its square is the noise; elsewhere it is `2 d e + e^2`.
-        2.0 * largest * error + error * error
+        // An error `e` of a distance is one of `2 d e + e^2` of its square.
+        let of = |error: f64| 2.0 * largest * error + error * error;
+        let relative = (self.relative + f64::EPSILON) * largest;
+        match self.squared {
+            Some(noise) => of(relative) + noise,
+            None => of(relative + self.absolute),
+        }
     }
 }
