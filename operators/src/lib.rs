@@ -38,6 +38,18 @@ pub mod html;
 pub mod all_pairs;
 pub mod sqfd_pairs;
 pub mod evaluate;
+mod metric_search;
+pub mod read_objects;
+pub mod metric_bounds;
+pub mod metric_distance;
+pub mod metric_top_k;
+pub mod aesa;
+pub mod laesa;
+pub mod list_of_clusters;
+pub mod m_tree;
+pub mod pm_tree;
+pub mod m_index;
+pub mod metric_results;
 pub mod faults;
 #[cfg(test)]
 mod testing;
@@ -79,11 +91,25 @@ pub fn catalog() -> Catalog {
             &all_pairs::ALL_PAIRS,
             &sqfd_pairs::SQFD_PAIRS,
             &evaluate::EVALUATE,
+            &read_objects::READ_OBJECTS,
+            &metric_bounds::METRIC_BOUNDS,
+            &metric_distance::METRIC_DISTANCE,
+            &metric_top_k::METRIC_TOP_K,
+            &aesa::AESA,
+            &laesa::LAESA,
+            &list_of_clusters::LIST_OF_CLUSTERS,
+            &m_tree::M_TREE,
+            &pm_tree::PM_TREE,
+            &m_index::M_INDEX,
+            &metric_results::METRIC_RESULTS,
         ],
         [
             &domain::signature_store::SIGNATURE_STORE,
             &domain::space::SQFD_SPACE,
             &domain::pivot_table::PIVOT_TABLE,
+            &domain::object_column::OBJECT_COLUMN,
+            &domain::metric_space::METRIC_SPACE,
+            &domain::metric_pivots::METRIC_PIVOTS,
         ],
     )
 }

@@ -41,6 +41,13 @@ shipped!(
 shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
 shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
+shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
+shipped!(METRIC_INDEX, "metric_index.yaml", "The k nearest objects of any kind, by a metric index.");
+shipped!(
+    METRIC_SIGNATURES,
+    "metric_signatures.yaml",
+    "The k nearest signatures by any distance and metric index."
+);
 
 /// All of them.
 pub const ALL: [Shipped; 17] = [
@@ -61,6 +68,9 @@ pub const ALL: [Shipped; 17] = [
     TWO_PHASE,
     INDEXED_RANGE,
     EVALUATE,
+    METRIC_SEARCH,
+    METRIC_INDEX,
+    METRIC_SIGNATURES,
 ];
 
 impl Shipped {
