@@ -146,7 +146,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     for k in ["1", "10", "500"] {
         let scanned = search(&["-k", k]);
         for strategy in
-            ["best_first", "estimated_range", "two_phase", "fixed_blocks", "adaptive_blocks", "scan"]
+            ["auto", "best_first", "estimated_range", "two_phase", "fixed_blocks", "adaptive_blocks", "scan"]
         {
             assert_eq!(
                 search(&["-k", k, "--pivots", "i.arrow", "--strategy", strategy]),
@@ -160,6 +160,18 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     assert!(!near["queries"][0]["results"].as_array().expect("results").is_empty());
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow"]), near);
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow", "--strategy", "scan"]), near);
+
+    // What auto goes by is shown without a search.
+    let estimate = search(&["-k", "3", "--pivots", "i.arrow", "--explain"]);
+    assert_eq!((estimate["objects"].as_u64(), estimate["pivots"].as_u64()), (Some(24), Some(5)));
+    let ways = estimate["ways"].as_array().expect("ways");
+    assert!(ways.len() > 4 && ways.iter().all(|way| way["seconds"].as_f64().is_some_and(|time| time > 0.0)));
+    assert!(["scan", "best_first"].contains(&estimate["auto"]["strategy"].as_str().expect("a choice")));
+    let pipeline = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/auto.yaml");
+    let pipeline = pipeline.to_str().expect("a path in UTF-8");
+    let explained = ["explain", pipeline, "--estimate", "--set", "store=s.arrow", "--set", "pivots=i.arrow"];
+    let page = ok(path, &explained);
+    assert!(page.contains("auto takes") && page.contains("estimated_range"), "{page}");
 
     // The same index again on any number of workers, in the place of the old one.
     let first = fs::read(path.join("i.arrow")).expect("an index");

@@ -8,5 +8,5 @@ mod arrow_file;
 pub mod signature_store;
 pub mod space;
 pub mod pivot_table;
-pub(crate) mod cost_model;
+pub mod cost_model;
 pub(crate) mod json_lines;

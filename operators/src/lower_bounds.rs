@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
@@ -18,20 +17,15 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
-use crate::domain::cost_model::{Sample, share_left};
+use crate::domain::cost_model::{self, Probe, Search};
 use crate::domain::pivot_table::PivotTable;
 use crate::domain::signature::SignatureColumns;
 use crate::queries::Queries;
-use crate::sqfd::Gather;
 
 /// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
 const BLOCKS_PER_FIRING: usize = 1024;
 /// Blocks that are bounded by one closure.
 const BLOCKS_PER_CHUNK: usize = 32;
-/// Blocks, spread over the table, that `auto` bounds to see how many objects are left.
-const SAMPLE_BLOCKS: usize = 16;
-/// Distances that `auto` computes to see what one takes.
-const SAMPLE_DISTANCES: usize = 32;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
 /// Bounds the distances of all objects and emits those that may be among the answers.
@@ -51,11 +45,11 @@ const ENVELOPE_ROWS: usize = 4096;
 /// `range`, written: a distance that no object of the answer is beyond.
 ///
 /// # Parameters
-/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` tries `simplex`, the tightest and as
-/// fast as any, on a sample of the objects, measures what a bound and a distance take, and rules nothing out where a
-/// scan is faster. `k`: how many objects a query gets; without
-/// it no range comes from upper bounds. `range`: if given, only objects at most this far. `remember`: objects left of
-/// all queries together, 16 bytes each; where there are more, all are bounded once more when they are sent.
+/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` measures on some of the objects what
+/// bounds and distances take and how many objects are left, takes what is fastest, and rules nothing out where a scan
+/// is. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given, only objects
+/// at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are more, all are
+/// bounded once more when they are sent.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -68,7 +62,7 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "bound",
             ParameterType::Choice(&["auto", "none", "triangular", "ptolemaic", "combined", "simplex"]),
             Default::Text("auto"),
-            "what rules objects out; auto takes simplex where it pays and none elsewhere",
+            "what rules objects out; auto takes what pays by a sample, and none where a scan is faster",
         ),
         Parameter::new(
             "k",
@@ -213,9 +207,22 @@ impl LowerBounds {
                 });
             });
         }
+        let distances: Vec<Vec<f64>> = distances.into_iter().collect::<Result<_, _>>()?;
+        if self.is_auto {
+            let search = Search {
+                k: self.k,
+                range: self.limit.is_finite().then_some(f64::from(self.limit)),
+                queries: distances.len(),
+                workers: 1,
+            };
+            let probes =
+                queries.iter().zip(&distances).zip(&centroids).map(|((query, distances), (_, centroids))| {
+                    Probe { prepared: &query.prepared, distances, centroids: *centroids }
+                });
+            self.bound = cost_model::choose(&self.table, search, &probes.collect::<Vec<_>>())?;
+        }
         let mut prepared = Vec::new();
         for ((query, distances), (_, centroids)) in queries.iter().zip(distances).zip(centroids) {
-            let distances = distances?;
             let bound = self.bound.map(|bound| {
                 let made = table.query(bound, &distances, query.prepared.sigma_self(), centroids);
                 made.map_err(|error| {
@@ -229,10 +236,6 @@ impl LowerBounds {
                 found: Found::default(),
             });
         }
-        if self.is_auto && !self.pays(&queries, &prepared)? {
-            prepared.iter_mut().for_each(|query| query.query = None);
-            self.bound = None;
-        }
         if prepared.is_empty() || self.bound.is_none() {
             // Nothing to bound: whatever is sent is bounded then, by nothing.
             self.bounded = self.table.blocks();
@@ -240,51 +243,6 @@ impl LowerBounds {
         }
         self.queries = Some(prepared);
         Ok(())
-    }
-
-    /// Whether bounding all objects is faster than computing all distances, by a sample of both.
-    fn pays(&self, queries: &Queries, prepared: &[Bounded]) -> Result<bool, BoxError> {
-        let (Some(first), false) = (queries.iter().next(), prepared.is_empty()) else { return Ok(true) };
-        let (table, space) = (&self.table, self.table.space());
-        // Pivots are in memory already.
-        let ids: Vec<u64> = table.pivots().iter().copied().take(SAMPLE_DISTANCES).collect();
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_unstable_by_key(|idx| ids[*idx as usize]);
-        let mut gather = Gather::new(boxwork_kernels::sqfd::Evaluator::new(CodePath::detect()));
-        let mut distances = vec![0.0; ids.len()];
-        let mut compute = || {
-            let start = Instant::now();
-            let computed = space.store().read::<_, BoxError>(|objects| {
-                gather.distances(space, objects, &first.prepared, &order, &ids, &mut distances)
-            });
-            computed.map(|()| start.elapsed().as_nanos() as f64 / ids.len() as f64)
-        };
-        // The first time pays for what is done once.
-        let distance_ns = compute()?.min(compute()?);
-        let step = table.blocks().div_ceil(SAMPLE_BLOCKS);
-        let (mut bounds, mut seconds, mut bounded, mut left) = (Bounds::default(), 0.0, 0, 0.0);
-        for query in prepared {
-            let (mut lowers, mut uppers) = (Vec::new(), Vec::new());
-            for block in (0..table.blocks()).step_by(step) {
-                let Some(query) = &query.query else { continue };
-                let rows = table.ids(block).count();
-                let start = Instant::now();
-                self.evaluator.bounds(query, table.block(block), &mut bounds);
-                seconds += start.elapsed().as_secs_f64();
-                bounded += rows;
-                lowers.extend_from_slice(&bounds.lower[..rows]);
-                uppers.extend_from_slice(&bounds.upper[..rows]);
-            }
-            left += match self.k {
-                Some(k) => share_left(&lowers, &mut uppers, k, table.len()),
-                None => {
-                    let within = lowers.iter().filter(|lower| **lower <= self.limit).count();
-                    within as f64 / lowers.len().max(1) as f64
-                }
-            };
-        }
-        let bound_ns = seconds * 1e9 / bounded.max(1) as f64;
-        Ok(Sample { bound_ns, distance_ns, left: left / prepared.len() as f64 }.pays())
     }
 
     /// Bounds the next blocks for all queries.

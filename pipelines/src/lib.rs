@@ -14,6 +14,7 @@ pub mod drawing;
 pub mod catalogue;
 pub mod schema;
 pub mod explain;
+pub mod estimate;
 pub mod topology_page;
 pub mod sample_images;
 pub mod shipped;

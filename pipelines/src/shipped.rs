@@ -27,6 +27,7 @@ shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, as a cost model has it.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
 shipped!(ADAPTIVE_BLOCKS, "adaptive_blocks.yaml", "The k nearest objects by an index, in growing blocks.");
@@ -40,7 +41,7 @@ shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
 
 /// All of them.
-pub const ALL: [Shipped; 14] = [
+pub const ALL: [Shipped; 15] = [
     EXTRACT,
     IMPORT,
     EXPORT,
@@ -48,6 +49,7 @@ pub const ALL: [Shipped; 14] = [
     SEARCH,
     RANGE,
     INDEX,
+    AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,
     ADAPTIVE_BLOCKS,
