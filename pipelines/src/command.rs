@@ -9,6 +9,7 @@ mod check;
 mod devices;
 mod evaluate;
 mod explain;
+mod experiment;
 mod export;
 mod extract;
 mod graph;
@@ -66,6 +67,7 @@ enum Subcommands {
     Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
+    Experiment(experiment::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -89,6 +91,7 @@ impl Subcommands {
             Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
+            Self::Experiment(arguments) => experiment::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }

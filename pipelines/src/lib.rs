@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod top;
 pub mod run;
 mod bench;
+pub mod experiment;
 mod command;
 
 pub use command::main_with;
