@@ -48,7 +48,7 @@ pub struct Arguments {
     strategy: Option<String>,
     #[command(flatten)]
     space: Space,
-    /// Where to compute distances: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     /// What the results look like
