@@ -46,9 +46,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         (objects * pivots * 4) as f64 / 1e9,
         made.elapsed().as_secs_f64()
     );
-    // Upper bounds by triangles say little without a pivot near the query: all bounds get what the simplex says.
+    // Upper bounds say little without a pivot near the query: all bounds are given the range that a search comes to.
     let range = space.range(k);
-    println!("range       {range:.4}, the k-th upper bound by the simplex");
+    println!("range       {range:.4}, the k-th distance");
     let bounds: Vec<Bound> = match arguments.text("bound").unwrap_or("all") {
         "all" => Bound::ALL.to_vec(),
         list => list.split(',').map(|name| name.parse().unwrap_or_else(|error| panic!("{error}"))).collect(),
@@ -69,6 +69,8 @@ struct Space {
     /// The query's distances from the pivots.
     query: Vec<f64>,
     distance_max: f64,
+    /// Its distances from the objects.
+    exact: Vec<f32>,
     /// Block by block, column by column.
     distances: Vec<f32>,
     apexes: Vec<f32>,
@@ -107,20 +109,23 @@ impl Space {
         let blocks = objects.div_ceil(PACKED_OBJECTS);
         let mut distances = vec![0f32; blocks * pivots * PACKED_OBJECTS];
         let mut apexes = vec![0f32; blocks * simplex.dimensions() * PACKED_OBJECTS];
+        let mut exact = vec![f32::INFINITY; blocks * PACKED_OBJECTS];
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let per_thread = blocks.div_ceil(threads).max(1);
         let of_thread = |numbers: usize| per_thread * numbers * PACKED_OBJECTS;
         std::thread::scope(|scope| {
             let parts = distances
                 .chunks_mut(of_thread(pivots))
-                .zip(apexes.chunks_mut(of_thread(simplex.dimensions())));
-            for (part, (distances, apexes)) in parts.enumerate() {
-                let (simplex, point, to_pivots) = (&simplex, &point, &to_pivots);
+                .zip(apexes.chunks_mut(of_thread(simplex.dimensions())))
+                .zip(exact.chunks_mut(of_thread(1)));
+            for (part, ((distances, apexes), exact)) in parts.enumerate() {
+                let (simplex, point, to_pivots, whole) = (&simplex, &point, &to_pivots, &whole);
                 scope.spawn(move || {
                     let mut coordinates = Vec::new();
                     let first = part * per_thread * PACKED_OBJECTS;
                     for place in 0..(distances.len() / pivots).min(objects.saturating_sub(first)) {
                         point(first + place, &mut coordinates);
+                        exact[place] = distance(whole, &coordinates) as f32;
                         let found = to_pivots(&coordinates);
                         let apex = simplex.apex(&found, NOISE_SQUARED).expect("distances of points");
                         put(distances, place, &found);
@@ -131,7 +136,7 @@ impl Space {
         });
         let distance_max =
             f64::from(distances.iter().fold(0.0f32, |largest, distance| largest.max(*distance)));
-        Self { objects, between, simplex, query, distance_max, distances, apexes }
+        Self { objects, between, simplex, query, distance_max, exact, distances, apexes }
     }
 
     /// The query, prepared for a bound.
@@ -142,16 +147,11 @@ impl Space {
             .expect("distances of points")
     }
 
-    /// The k-th least upper bound by the simplex.
+    /// The k-th distance.
     fn range(&self, k: usize) -> f32 {
-        let (evaluator, query) = (Evaluator::new(CodePath::detect()), self.prepared(Bound::Simplex));
-        let (mut bounds, mut uppers) = (Bounds::default(), Vec::new());
-        for first in (0..self.objects).step_by(PACKED_OBJECTS) {
-            evaluator.bounds(&query, self.block(first / PACKED_OBJECTS), &mut bounds);
-            uppers.extend_from_slice(&bounds.upper[..PACKED_OBJECTS.min(self.objects - first)]);
-        }
-        match k <= uppers.len() {
-            true => *uppers.select_nth_unstable_by(k - 1, f32::total_cmp).1,
+        let mut distances = self.exact.clone();
+        match k <= self.objects {
+            true => *distances.select_nth_unstable_by(k - 1, f32::total_cmp).1,
             false => f32::INFINITY,
         }
     }
@@ -468,8 +468,13 @@ impl Block for Memory {
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
-        let program =
-            ProgramSource { name: "memory", text: MEMORY_TEXT, constants: Vec::new(), kernels: &MEMORY };
+        let program = ProgramSource {
+            name: "memory",
+            text: MEMORY_TEXT,
+            constants: Vec::new(),
+            kernels: &MEMORY,
+            exact: false,
+        };
         feed.output::<[u32; 4]>("given", self.fours)?;
         feed.output::<[u32; 4]>("copied", self.fours)?;
         match self.reads {

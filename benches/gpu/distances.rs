@@ -230,7 +230,13 @@ fn scene(
         (start as u32, len as u32)
     });
     let layout = Layout::new(&shape, places);
-    let program = ProgramSource { name: "sqfd", text: TEXT, constants: shape.constants(), kernels: &KERNELS };
+    let program = ProgramSource {
+        name: "sqfd",
+        text: TEXT,
+        constants: shape.constants(),
+        kernels: &KERNELS,
+        exact: false,
+    };
     let signatures = Arc::clone(signatures);
     Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, streams }
 }

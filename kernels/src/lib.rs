@@ -1,4 +1,5 @@
-//! Signature distances, extraction and quality numbers: an f64 or straight reference and vector twins of each.
+//! Distances of signatures and of other objects, indexes over them, extraction and quality numbers: an f64 or straight
+//! reference of each, and vector twins.
 //!
 //! Pure algorithms: this crate knows no thread, no envelope and no file.
 
@@ -17,5 +18,9 @@ pub mod sqfd;
 pub mod lower_bound;
 
 pub mod selection;
+
+pub mod distance;
+
+pub mod metric_index;
 
 pub mod quality;

@@ -30,7 +30,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-fn render(answers: &[Answer], part: Part) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part) -> String {
     let mut text = String::new();
     if part.idx == 0 {
         text.push_str("{\"queries\": [");

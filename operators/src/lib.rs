@@ -8,6 +8,7 @@ pub mod list_files;
 pub mod read_files;
 pub mod decode;
 pub mod extract;
+pub mod extract_on_devices;
 mod queries;
 pub mod read_query;
 pub mod scan;
@@ -21,6 +22,7 @@ pub mod sqfd_exact;
 pub mod write_pivots;
 pub mod read_jsonl;
 pub mod write_store;
+pub mod append_store;
 mod random;
 pub mod mix_signatures;
 pub mod read_store;
@@ -36,6 +38,18 @@ pub mod html;
 pub mod all_pairs;
 pub mod sqfd_pairs;
 pub mod evaluate;
+mod metric_search;
+pub mod read_objects;
+pub mod metric_bounds;
+pub mod metric_distance;
+pub mod metric_top_k;
+pub mod aesa;
+pub mod laesa;
+pub mod list_of_clusters;
+pub mod m_tree;
+pub mod pm_tree;
+pub mod m_index;
+pub mod metric_results;
 pub mod faults;
 #[cfg(test)]
 mod testing;
@@ -50,8 +64,10 @@ pub fn catalog() -> Catalog {
             &read_files::READ_FILES,
             &decode::DECODE,
             &extract::EXTRACT,
+            &extract_on_devices::EXTRACT_ON_DEVICES,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
+            &append_store::APPEND_STORE,
             &mix_signatures::MIX_SIGNATURES,
             &read_store::READ_STORE,
             &write_jsonl::WRITE_JSONL,
@@ -75,11 +91,25 @@ pub fn catalog() -> Catalog {
             &all_pairs::ALL_PAIRS,
             &sqfd_pairs::SQFD_PAIRS,
             &evaluate::EVALUATE,
+            &read_objects::READ_OBJECTS,
+            &metric_bounds::METRIC_BOUNDS,
+            &metric_distance::METRIC_DISTANCE,
+            &metric_top_k::METRIC_TOP_K,
+            &aesa::AESA,
+            &laesa::LAESA,
+            &list_of_clusters::LIST_OF_CLUSTERS,
+            &m_tree::M_TREE,
+            &pm_tree::PM_TREE,
+            &m_index::M_INDEX,
+            &metric_results::METRIC_RESULTS,
         ],
         [
             &domain::signature_store::SIGNATURE_STORE,
             &domain::space::SQFD_SPACE,
             &domain::pivot_table::PIVOT_TABLE,
+            &domain::object_column::OBJECT_COLUMN,
+            &domain::metric_space::METRIC_SPACE,
+            &domain::metric_pivots::METRIC_PIVOTS,
         ],
     )
 }

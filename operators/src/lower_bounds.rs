@@ -268,12 +268,15 @@ impl LowerBounds {
             prepared.iter_mut().for_each(|query| query.query = None);
             self.bound = None;
         }
+        let store = self.table.space().store();
         match (self.bound, &self.picked) {
             // Nothing to bound: whatever is sent is bounded then, by nothing.
             (None, _) => self.left = None,
             _ if prepared.is_empty() => self.left = None,
-            // Where nothing is left out, all would come back.
-            (Some(bound), Some((devices, allowed))) if self.k.is_some() || self.limit.is_finite() => {
+            // Where nothing is left out, all would come back; and devices do not know which objects were removed.
+            (Some(bound), Some((devices, allowed)))
+                if (self.k.is_some() || self.limit.is_finite()) && store.objects() == store.len() =>
+            {
                 let (table, k) = (&self.table, self.k);
                 let places = (devices, &**allowed);
                 let on_device = OnDevice::new(table, bound, &prepared, k, places, self.sizes, self.remember);
@@ -355,6 +358,7 @@ impl LowerBounds {
                     for (query, found) in shared.iter().zip(&mut found) {
                         let Some(prepared) = &query.query else { continue };
                         evaluator.bounds(prepared, table.block(block), &mut bounds);
+                        table.hide_removed(block, &mut bounds);
                         query.see(table.ids(block), &bounds, k, keeps, found);
                     }
                 }
@@ -377,6 +381,7 @@ impl LowerBounds {
         let (Some(queries), Some(sending)) = (&self.queries, &mut self.sending) else {
             return Ok(Flow::Done);
         };
+        let store = self.table.space().store();
         let mut bounds = Bounds::default();
         while let Some(query) = queries.get(sending.query) {
             if !cx.has_room("candidates") {
@@ -407,7 +412,7 @@ impl LowerBounds {
                         self.evaluator.bounds(prepared, self.table.block(sending.place), &mut bounds);
                     }
                     for (id, lower) in self.table.ids(sending.place).zip(bounds.lower.iter().copied()) {
-                        if lower <= range {
+                        if lower <= range && store.has(id) {
                             ids.push(id);
                             lowers.push(f64::from(lower));
                         }

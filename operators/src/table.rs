@@ -26,7 +26,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-fn render(answers: &[Answer], part: Part) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part) -> String {
     let mut text = String::new();
     for (idx, answer) in answers.iter().enumerate() {
         if part.idx > 0 || idx > 0 {

@@ -21,6 +21,9 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(EXTRACT_ON_DEVICES, "extract_on_devices.yaml", "Images to a store, by GPUs.");
+shipped!(ADD, "add.yaml", "More images for a store.");
+shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
@@ -38,10 +41,20 @@ shipped!(
 shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
 shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
+shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
+shipped!(METRIC_INDEX, "metric_index.yaml", "The k nearest objects of any kind, by a metric index.");
+shipped!(
+    METRIC_SIGNATURES,
+    "metric_signatures.yaml",
+    "The k nearest signatures by any distance and metric index."
+);
 
 /// All of them.
-pub const ALL: [Shipped; 14] = [
+pub const ALL: [Shipped; 17] = [
     EXTRACT,
+    EXTRACT_ON_DEVICES,
+    ADD,
+    ADD_FROM,
     IMPORT,
     EXPORT,
     SYNTHESIZE,
@@ -55,6 +68,9 @@ pub const ALL: [Shipped; 14] = [
     TWO_PHASE,
     INDEXED_RANGE,
     EVALUATE,
+    METRIC_SEARCH,
+    METRIC_INDEX,
+    METRIC_SIGNATURES,
 ];
 
 impl Shipped {

@@ -22,7 +22,9 @@ pub use bind::{Bind, Part};
 pub use catalog::Catalog;
 pub(crate) use outside::Lend;
 pub use outside::{Computing, Outside};
-pub use table::{Check, Hint, Input, Join, Kind, Mode, OperatorSpec, Output, Resource, ResourceSpec, Share};
+pub use table::{
+    BoxCheck, Check, Hint, Input, Join, Kind, Mode, OperatorSpec, Output, Resource, ResourceSpec, Share,
+};
 
 use std::fmt;
 use std::ops::Range;

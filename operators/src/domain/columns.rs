@@ -7,6 +7,7 @@ use arrow_schema::DataType;
 use boxwork_runtime::descriptor::{Column, Descriptor};
 use boxwork_runtime::parameter::Arguments;
 
+use super::metric_query::OBJECT;
 use super::signature::SIGNATURE;
 
 /// A file to be read: its path, and the name that the object will have.
@@ -54,6 +55,15 @@ pub fn queries(_: &Arguments) -> Descriptor {
         Column::new("query", DataType::UInt32, "the query's number within the request"),
         Column::new("name", DataType::Utf8, "what the person called it"),
         Column::family("signature", &SIGNATURE, "its centroids; the weights sum to 1"),
+    ])
+}
+
+/// A query of the request among objects of any kind.
+pub fn object_queries(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("name", DataType::Utf8, "what the person called it"),
+        Column::family("object", &OBJECT, "the object that is asked for"),
     ])
 }
 

@@ -91,7 +91,13 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
 
 /// Bounds of distances from a pivot table (`lower_bound.cl`).
 pub fn bounds_program(shape: &Shape) -> ProgramSource {
-    ProgramSource { name: "lower_bound", text: bounds::TEXT, constants: shape.constants(), kernels: &BOUNDS }
+    ProgramSource {
+        name: "lower_bound",
+        text: bounds::TEXT,
+        constants: shape.constants(),
+        kernels: &BOUNDS,
+        exact: false,
+    }
 }
 
 /// What is left of many objects by bounds (`selection.cl`).
@@ -105,5 +111,6 @@ pub fn selection_program(bounded: Bounded) -> ProgramSource {
         text: selection::TEXT,
         constants: selection::constants(bounded),
         kernels,
+        exact: false,
     }
 }

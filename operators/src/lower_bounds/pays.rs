@@ -46,6 +46,7 @@ impl LowerBounds {
                 let rows = table.ids(block).count();
                 let start = Instant::now();
                 self.evaluator.bounds(query, table.block(block), &mut bounds);
+                table.hide_removed(block, &mut bounds);
                 seconds += start.elapsed().as_secs_f64();
                 bounded += rows;
                 lowers.extend_from_slice(&bounds.lower[..rows]);

@@ -85,7 +85,13 @@ impl Common {
             centres.extend_from_slice(centre);
             factor = scale;
         }
-        let program = |constants| ProgramSource { name: "sqfd", text: TEXT, constants, kernels: &KERNELS };
+        let program = |constants| ProgramSource {
+            name: "sqfd",
+            text: TEXT,
+            constants,
+            kernels: &KERNELS,
+            exact: false,
+        };
         let program_near = program(shape.clone().apart(true).constants());
         let program = program(shape.constants());
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);

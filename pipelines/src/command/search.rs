@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::{DeviceChoice, Value};
+use boxwork_runtime::parameter::Value;
 
-use super::{Space, path_value, whole};
+use super::{Space, device, path_value, whole};
 use crate::run::{Exit, Options};
 use crate::shipped::Shipped;
 use crate::{run, shipped};
@@ -59,11 +59,6 @@ pub struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     options: Options,
-}
-
-/// Refuses what `device:` would.
-fn device(text: &str) -> Result<String, String> {
-    text.parse::<DeviceChoice>().map(|choice| choice.to_string())
 }
 
 /// Runs the subcommand.

@@ -190,6 +190,8 @@ pub struct OperatorSpec {
     pub share: Option<Share>,
     /// Which code runs (`AVX2`, say), for `explain`.
     pub code_path: Option<fn(&Arguments) -> String>,
+    /// Checks what can be checked with no file opened: that a box may do what it does with its resources, say.
+    pub check: Option<BoxCheck>,
 }
 
 impl OperatorSpec {
@@ -214,6 +216,7 @@ impl OperatorSpec {
             make,
             share: None,
             code_path: None,
+            check: None,
         }
     }
 
@@ -249,6 +252,8 @@ pub type Resource = Arc<dyn Any + Send + Sync>;
 pub type Share = fn(&Bind<'_>) -> Result<Resource, BoxError>;
 /// Checks arguments with no file opened; the text says what is wrong.
 pub type Check = fn(&Arguments) -> Result<(), String>;
+/// Checks the arguments of a box, with those of the plan's resources by name, as far as they are known.
+pub type BoxCheck = fn(&Arguments, &dyn Fn(&str) -> Option<Arguments>) -> Result<(), String>;
 
 /// A kind of resource: something loaded once and shared by requests.
 pub struct ResourceSpec {

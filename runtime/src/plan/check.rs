@@ -75,7 +75,7 @@ impl Checker<'_> {
         let parameters = self.parameters();
         let resources = self.resources();
         let boxes: Vec<Option<PlanBox>> =
-            self.declaration.boxes.iter().map(|declared| self.plan_box(declared)).collect();
+            self.declaration.boxes.iter().map(|declared| self.plan_box(declared, &resources)).collect();
         if boxes.is_empty() {
             let help = Some("add a `boxes:` map; `boxwork boxes` lists the operators".to_owned());
             self.fault(Place::Whole, "no-boxes", "the pipeline has no boxes".into(), "nothing to run", help);
@@ -322,7 +322,7 @@ impl Checker<'_> {
         }
     }
 
-    fn plan_box(&mut self, declared: &BoxDeclaration) -> Option<PlanBox> {
+    fn plan_box(&mut self, declared: &BoxDeclaration, resources: &[PlanResource]) -> Option<PlanBox> {
         let place = Place::BoxKind(declared.name.clone());
         let kind = self.kind(&place, &declared.kind)?;
         let Some(spec) = self.catalog.operator(&kind) else {
@@ -341,6 +341,17 @@ impl Checker<'_> {
             &Place::Box(declared.name.clone()),
             &format!("operator `{kind}`"),
         );
+        let of_resource = |name: &str| {
+            let resource = resources.iter().find(|resource| resource.name == name);
+            resource.and_then(|resource| resource.arguments.clone())
+        };
+        if let (Some(check), Some(arguments)) = (spec.check, &arguments)
+            && let Err(message) = check(arguments, &of_resource)
+        {
+            let (place, message) =
+                (Place::Box(declared.name.clone()), format!("box `{}`: {message}", declared.name));
+            self.fault(place, "refused-box", message, "refused", None);
+        }
         let copies = self.copies(declared, spec);
         let mut settings = declared.settings.clone();
         settings.push((KIND.to_owned(), declared.kind.clone()));

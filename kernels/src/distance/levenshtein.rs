@@ -1,0 +1,181 @@
+//! The Levenshtein distance of texts: how many letters must be put in, taken out or exchanged.
+//!
+//! A letter is a Unicode scalar value. The fast path holds a column of the table as two words of bits, the places where
+//! it rises and those where it falls, for 64 letters of the pattern at a time (G. Myers, "A fast bit-vector algorithm
+//! for approximate string matching based on dynamic programming", J. ACM 46(3), 1999; for longer patterns and for the
+//! distance of whole texts H. Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
+//! Nordic J. of Computing 10(1), 2003).
+
+use super::{Distance, DistanceError, Properties, Slack};
+
+/// Letters of a word of bits.
+const WORD: usize = u64::BITS as usize;
+/// Letters that are looked up in a table, all of ASCII among them.
+const TABLE: usize = 128;
+
+/// The Levenshtein distance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levenshtein;
+
+impl Distance for Levenshtein {
+    type Object<'a> = &'a [char];
+
+    fn properties(&self) -> Properties {
+        Properties::metric("levenshtein")
+    }
+
+    fn slack(&self, _dimensions: usize, _extent: f64) -> Slack {
+        // Whole numbers, which an f64 holds.
+        Slack::EXACT
+    }
+
+    fn check(&self, _object: &[char]) -> Result<(), DistanceError> {
+        Ok(())
+    }
+
+    fn distance(&self, a: &[char], b: &[char]) -> f64 {
+        // Fewer words for the shorter one.
+        let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+        Pattern::new(a).distance(b) as f64
+    }
+
+    fn reference(&self, a: &[char], b: &[char]) -> f64 {
+        // The table of the definition, a row at a time.
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.iter().enumerate() {
+            let mut diagonal = row[0];
+            row[0] = i + 1;
+            for (j, y) in b.iter().enumerate() {
+                let exchanged = diagonal + usize::from(x != y);
+                diagonal = row[j + 1];
+                row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
+            }
+        }
+        row[b.len()] as f64
+    }
+}
+
+/// A text made ready to be compared with many.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    length: usize,
+    words: usize,
+    /// By letter of the table and word: where in the pattern the letter stands; no letter has the place 0.
+    table: [u32; TABLE],
+    /// The other letters, in order, and their places.
+    others: Vec<(char, u32)>,
+    masks: Vec<u64>,
+}
+
+impl Pattern {
+    /// The pattern of a text.
+    pub fn new(text: &[char]) -> Self {
+        let words = text.len().div_ceil(WORD).max(1);
+        // The first masks are those of letters that are not in the text.
+        let mut pattern =
+            Self { length: text.len(), words, table: [0; TABLE], others: Vec::new(), masks: vec![0; words] };
+        let mut others: Vec<char> = text.iter().copied().filter(|c| *c as usize >= TABLE).collect();
+        others.sort_unstable();
+        others.dedup();
+        pattern.others = others.into_iter().zip(1..).collect();
+        let mut known = pattern.others.len() as u32;
+        for letter in text.iter().filter(|letter| (**letter as usize) < TABLE) {
+            let place = &mut pattern.table[*letter as usize];
+            if *place == 0 {
+                known += 1;
+                *place = known;
+            }
+        }
+        pattern.masks.resize((known as usize + 1) * words, 0);
+        for (place, letter) in text.iter().enumerate() {
+            let first = pattern.first_mask(*letter);
+            pattern.masks[first + place / WORD] |= 1 << (place % WORD);
+        }
+        pattern
+    }
+
+    fn first_mask(&self, letter: char) -> usize {
+        let place = match self.table.get(letter as usize) {
+            Some(place) => *place,
+            None => match self.others.binary_search_by_key(&letter, |other| other.0) {
+                Ok(place) => self.others[place].1,
+                Err(_) => 0,
+            },
+        };
+        place as usize * self.words
+    }
+
+    /// The distance of a text.
+    pub fn distance(&self, text: &[char]) -> usize {
+        self.within(text, usize::MAX).unwrap_or(usize::MAX)
+    }
+
+    /// The distance of a text if it is at most `limit`; ends early when it is not.
+    pub fn within(&self, text: &[char], limit: usize) -> Option<usize> {
+        if self.length.abs_diff(text.len()) > limit {
+            return None;
+        }
+        if self.length == 0 {
+            return Some(text.len());
+        }
+        match self.words {
+            1 => self.one_word(text, limit),
+            _ => self.many_words(text, limit),
+        }
+    }
+
+    fn one_word(&self, text: &[char], limit: usize) -> Option<usize> {
+        let (mut rises, mut falls, mut score) = (u64::MAX, 0, self.length);
+        let last = 1 << (self.length - 1);
+        for (column, letter) in text.iter().enumerate() {
+            let equal = self.masks[self.first_mask(*letter)];
+            let (up, down) = step(equal, &mut rises, &mut falls, 1, 0);
+            score = score + usize::from(up & last != 0) - usize::from(down & last != 0);
+            if is_beyond(score, text.len() - column - 1, limit) {
+                return None;
+            }
+        }
+        Some(score).filter(|score| *score <= limit)
+    }
+
+    fn many_words(&self, text: &[char], limit: usize) -> Option<usize> {
+        let mut columns = vec![(u64::MAX, 0_u64); self.words];
+        let mut score = self.length;
+        let last = 1 << ((self.length - 1) % WORD);
+        for (column, letter) in text.iter().enumerate() {
+            let first = self.first_mask(*letter);
+            // The row above the pattern rises by one with each letter of the text.
+            let (mut up, mut down) = (1, 0);
+            let (mut last_up, mut last_down) = (0, 0);
+            for ((rises, falls), equal) in columns.iter_mut().zip(&self.masks[first..]) {
+                (last_up, last_down) = step(*equal, rises, falls, up, down);
+                (up, down) = (last_up >> (WORD - 1), last_down >> (WORD - 1));
+            }
+            score = score + usize::from(last_up & last != 0) - usize::from(last_down & last != 0);
+            if is_beyond(score, text.len() - column - 1, limit) {
+                return None;
+            }
+        }
+        Some(score).filter(|score| *score <= limit)
+    }
+}
+
+/// Whether the distance is above the limit: each letter that is left takes one off at most.
+fn is_beyond(score: usize, left: usize, limit: usize) -> bool {
+    score.saturating_sub(left) > limit
+}
+
+/// One column of 64 letters: `up_in` and `down_in` say whether the row above rises or falls to it. Gives the rows that
+/// rise and those that fall, before they are shifted down by one.
+#[inline(always)]
+fn step(equal: u64, rises: &mut u64, falls: &mut u64, up_in: u64, down_in: u64) -> (u64, u64) {
+    let vertical = equal | *falls;
+    let equal = equal | down_in;
+    let horizontal = ((equal & *rises).wrapping_add(*rises) ^ *rises) | equal;
+    let up = *falls | !(horizontal | *rises);
+    let down = *rises & horizontal;
+    let (up_shifted, down_shifted) = (up << 1 | up_in, down << 1 | down_in);
+    *rises = down_shifted | !(vertical | up_shifted);
+    *falls = up_shifted & vertical;
+    (up, down)
+}

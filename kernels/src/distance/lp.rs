@@ -1,0 +1,154 @@
+//! Lp distances of vectors of f32: the p-th root of the sum of the p-th powers of the differences; their largest for
+//! an infinite p.
+//!
+//! Differences and sums are f64. The fast path sums [`LANES`] partial sums in one fixed order, so that a vector unit of
+//! any width gives the same bits; powers are those of [`crate::elementary`].
+
+use super::{Distance, DistanceError, Properties, Slack};
+use crate::elementary::{exp, ln};
+
+/// Partial sums: two vectors of the widest kind.
+const LANES: usize = 16;
+
+/// The Lp distance of one p.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lp(f64);
+
+impl Lp {
+    /// The sum of absolute differences.
+    pub const L1: Self = Self(1.0);
+    /// The Euclidean distance.
+    pub const L2: Self = Self(2.0);
+    /// The largest absolute difference.
+    pub const LINF: Self = Self(f64::INFINITY);
+
+    /// The distance of an exponent from 1 to infinity.
+    ///
+    /// # Errors
+    /// For every other exponent: what it gives is no metric.
+    pub fn new(p: f64) -> Result<Self, DistanceError> {
+        if p >= 1.0 { Ok(Self(p)) } else { Err(DistanceError::Exponent(p)) }
+    }
+
+    /// The exponent.
+    pub fn p(self) -> f64 {
+        self.0
+    }
+
+    /// From the distance as it is summed: the p-th power where p is 1 or 2, which is monotone in it.
+    #[inline]
+    pub(super) fn of_power(self, power: f64) -> f64 {
+        if self.0 == 2.0 { power.sqrt() } else { power }
+    }
+}
+
+impl Distance for Lp {
+    type Object<'a> = &'a [f32];
+
+    fn properties(&self) -> Properties {
+        match self.0 {
+            2.0 => Properties::hilbert("l2"),
+            1.0 => Properties { negative_type: true, ..Properties::metric("l1") },
+            f64::INFINITY => Properties::metric("linf"),
+            // Lp embeds isometrically into L1 up to p = 2, whose root is a Hilbert distance.
+            p => Properties { negative_type: p < 2.0, ..Properties::metric("lp") },
+        }
+    }
+
+    fn slack(&self, dimensions: usize, _extent: f64) -> Slack {
+        // A difference, its power, and as many sums as there are numbers; all terms have one sign.
+        let sums = Slack::roundings(2.0 * dimensions as f64 + 8.0);
+        match self.0 {
+            1.0 | 2.0 | f64::INFINITY => sums,
+            // The logarithm and the exponential are good to 1e-15 of their values; powers fall as logarithms grow.
+            _ => Slack { relative: sums.relative + 1e-13, ..sums },
+        }
+    }
+
+    fn check(&self, object: &[f32]) -> Result<(), DistanceError> {
+        match object.iter().position(|x| !x.is_finite()) {
+            Some(place) => Err(DistanceError::NotFinite { place, value: object[place] }),
+            None => Ok(()),
+        }
+    }
+
+    fn distance(&self, a: &[f32], b: &[f32]) -> f64 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        match self.0 {
+            1.0 => sum_of(a, b, |x| x.abs()),
+            2.0 => sum_of(a, b, |x| x * x).sqrt(),
+            f64::INFINITY => largest_of(a, b),
+            p => scaled(p, a, b, |scale| sum_of(a, b, |x| power(p, x.abs() / scale))),
+        }
+    }
+
+    fn reference(&self, a: &[f32], b: &[f32]) -> f64 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        let differences = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
+        match self.0 {
+            1.0 => differences.sum(),
+            2.0 => differences.map(|x| x * x).sum::<f64>().sqrt(),
+            f64::INFINITY => differences.fold(0.0, f64::max),
+            p => scaled(p, a, b, |scale| differences.map(|x| power(p, x / scale)).sum()),
+        }
+    }
+}
+
+/// `x^p` for x from 0 to 1.
+fn power(p: f64, x: f64) -> f64 {
+    // A part so small has no power that would be seen beside the largest one's, which is 1.
+    if x < f64::MIN_POSITIVE { 0.0 } else { exp(p * ln(x).min(0.0)) }
+}
+
+/// `scale sum^(1/p)`, the sum being of powers of parts of `scale`: so no power overflows or vanishes.
+fn scaled(p: f64, a: &[f32], b: &[f32], sum: impl FnOnce(f64) -> f64) -> f64 {
+    let scale = largest_of(a, b);
+    if scale == 0.0 {
+        return 0.0;
+    }
+    // The sum is 1 or more; the exponential takes what is 0 or less.
+    scale / exp(-ln(sum(scale).max(1.0)) / p)
+}
+
+#[inline(always)]
+fn sum_of(a: &[f32], b: &[f32], term: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (a_lanes, a_rest) = a.as_chunks::<LANES>();
+    let (b_lanes, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a_lanes.iter().zip(b_lanes) {
+        for lane in 0..LANES {
+            sums[lane] += term(f64::from(a[lane]) - f64::from(b[lane]));
+        }
+    }
+    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[lane] += term(f64::from(*a) - f64::from(*b));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
+fn largest_of(a: &[f32], b: &[f32]) -> f64 {
+    let mut largest = [0.0_f64; LANES];
+    let mut see = |lane: usize, a: f32, b: f32| {
+        let difference = (f64::from(a) - f64::from(b)).abs();
+        // Unlike `f64::max` this is one instruction of a vector; there is no not-a-number to mind.
+        largest[lane] = if difference > largest[lane] { difference } else { largest[lane] };
+    };
+    let (a_lanes, a_rest) = a.as_chunks::<LANES>();
+    let (b_lanes, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a_lanes.iter().zip(b_lanes) {
+        for lane in 0..LANES {
+            see(lane, a[lane], b[lane]);
+        }
+    }
+    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
+        see(lane, *a, *b);
+    }
+    largest.into_iter().fold(0.0, f64::max)
+}

@@ -1,0 +1,63 @@
+//! The square root of another distance: the same order of objects, and more inequalities.
+//!
+//! Any four points of a metric space lie in a Euclidean space at the roots of their distances (L. M. Blumenthal,
+//! "Theory and applications of distance geometry", 1953), so the root of a metric obeys Ptolemy's inequality and has
+//! the four-point property. Where the distance is of negative type, as L1 and Jaccard are, any number of points do.
+
+use super::{Distance, DistanceError, Properties, Slack};
+
+/// The square root of a distance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Root<D>(pub D);
+
+impl Properties {
+    /// Those of the square root of a distance.
+    #[must_use]
+    pub fn rooted(self) -> Self {
+        let name = match self.name {
+            "l1" => "the root of l1",
+            "l2" => "the root of l2",
+            "linf" => "the root of linf",
+            "lp" => "the root of lp",
+            "jaccard" => "the root of jaccard",
+            "levenshtein" => "the root of levenshtein",
+            "hausdorff" => "the root of hausdorff",
+            "emd" => "the root of emd",
+            "sqfd" => "the root of sqfd",
+            _ => "the root",
+        };
+        Self {
+            name,
+            metric: self.metric,
+            ptolemaic: self.metric,
+            four_point: self.metric,
+            hilbert: self.negative_type,
+            // The root of a Hilbert distance is one (I. J. Schoenberg, 1938).
+            negative_type: self.negative_type,
+        }
+    }
+}
+
+impl<D: Distance> Distance for Root<D> {
+    type Object<'a> = D::Object<'a>;
+
+    fn properties(&self) -> Properties {
+        self.0.properties().rooted()
+    }
+
+    fn slack(&self, dimensions: usize, extent: f64) -> Slack {
+        self.0.slack(dimensions, extent).rooted()
+    }
+
+    fn check(&self, object: Self::Object<'_>) -> Result<(), DistanceError> {
+        self.0.check(object)
+    }
+
+    fn distance(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64 {
+        self.0.distance(a, b).sqrt()
+    }
+
+    fn reference(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64 {
+        self.0.reference(a, b).sqrt()
+    }
+}

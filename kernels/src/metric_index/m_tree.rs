@@ -1,0 +1,361 @@
+//! The M-tree: a balanced tree of balls (P. Ciaccia, M. Patella, P. Zezula, "M-tree: an efficient access method for
+//! similarity search in metric spaces", VLDB 1997; Algorithm 4.6 of the source, whose recursion keeps results of its own
+//! and so never prunes: here one queue and one range serve the whole search).
+//!
+//! Objects are put in one by one. A node that is full is split in two: of all pairs of its objects those become the
+//! centres whose larger ball is smallest (`mM_RAD`), and each entry goes to the nearer one. When all are in, each
+//! radius is made what its objects need.
+
+use std::collections::{BinaryHeap, HashMap};
+
+use super::search::Ranked;
+use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of};
+
+const NONE: u32 = u32::MAX;
+/// Entries of a node at least that a tree can be made of.
+const ENTRIES_MIN: usize = 3;
+
+/// A tree of balls.
+#[derive(Debug)]
+pub struct MTree {
+    pub(super) nodes: Vec<Node>,
+    pub(super) root: u32,
+    objects: usize,
+    /// Whether an object is the centre of a ball, so that its distance may be known when it is met in a leaf.
+    pub(super) is_centre: Vec<bool>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) entries: Vec<Entry>,
+}
+
+/// An object, or a ball of objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) object: u32,
+    /// The node of the ball's entries; nothing for an object.
+    pub(super) child: u32,
+    /// No object of the ball is farther from its centre.
+    pub(super) radius: f64,
+    /// The distance to the centre of the ball that the entry is in; 0 in the root.
+    pub(super) to_parent: f64,
+}
+
+/// What else is known of objects and of the entries of balls: nothing for an M-tree, rings for a PM-tree.
+pub(super) trait Rings {
+    /// A bound on the distances of the objects under a node.
+    fn node(&self, _node: u32) -> f64 {
+        0.0
+    }
+
+    /// A bound on the distance of an object.
+    fn object(&self, _object: u32) -> f64 {
+        0.0
+    }
+}
+
+/// Nothing.
+pub(super) struct NoRings;
+
+impl Rings for NoRings {}
+
+impl MTree {
+    /// Puts the objects into a tree of nodes of at most `capacity` entries, which is at least 3.
+    ///
+    /// # Errors
+    /// When what is computed is no distance.
+    pub fn build(objects: &Objects<'_>, capacity: usize) -> Result<Self, MetricIndexError> {
+        let mut building = Building {
+            objects,
+            capacity: capacity.max(ENTRIES_MIN),
+            tree: Self {
+                nodes: vec![Node::default()],
+                root: 0,
+                objects: objects.count(),
+                is_centre: vec![false; objects.count()],
+            },
+        };
+        for object in objects.all() {
+            building.insert(object)?;
+        }
+        let root = building.tree.root;
+        building.tighten(root, &mut Vec::new())?;
+        Ok(building.tree)
+    }
+
+    /// Levels of nodes, at least 1.
+    pub fn height(&self) -> usize {
+        let first = |node: u32| self.nodes[node as usize].entries.first().map_or(NONE, |entry| entry.child);
+        std::iter::successors(Some(self.root), |node| Some(first(*node)).filter(|child| *child != NONE))
+            .count()
+    }
+
+    /// Answers by balls and by what else is known; `known` holds distances that were computed already.
+    pub(super) fn answer_by(
+        &self,
+        search: &mut Search<'_>,
+        rings: &impl Rings,
+        mut known: HashMap<u32, f64>,
+    ) -> Result<(), MetricIndexError> {
+        let slack = search.slack();
+        // Nodes by their bounds, the least first; with them the query's distance to the node's centre.
+        let mut queue = BinaryHeap::new();
+        queue.push((std::cmp::Reverse(Ranked { distance: 0.0, object: self.root }), 0_u64));
+        let mut is_root = true;
+        while let Some((std::cmp::Reverse(next), centre_bits)) = queue.pop() {
+            if search.rules_out(next.distance) {
+                break;
+            }
+            let to_centre = f64::from_bits(centre_bits);
+            for entry in &self.nodes[next.object as usize].entries {
+                // What the distance to the centre says, before one more is computed.
+                let nearest = if is_root { 0.0 } else { slack.apart(to_centre, entry.to_parent).max(0.0) };
+                if entry.child == NONE {
+                    let is_known = self.is_centre[entry.object as usize] && known.contains_key(&entry.object);
+                    if !is_known
+                        && !search.rules_out(nearest)
+                        && !search.rules_out(rings.object(entry.object))
+                    {
+                        search.compute(entry.object)?;
+                    }
+                    continue;
+                }
+                let lower = slack.outside(nearest, entry.radius).max(next.distance);
+                if search.rules_out(lower) {
+                    continue;
+                }
+                let lower = lower.max(rings.node(entry.child));
+                if search.rules_out(lower) {
+                    continue;
+                }
+                let distance = match known.get(&entry.object) {
+                    Some(distance) => *distance,
+                    None => {
+                        let distance = search.compute(entry.object)?;
+                        known.insert(entry.object, distance);
+                        distance
+                    }
+                };
+                let lower = lower.max(slack.outside(distance, entry.radius));
+                if !search.rules_out(lower) {
+                    let node = Ranked { distance: lower, object: entry.child };
+                    queue.push((std::cmp::Reverse(node), distance.to_bits()));
+                }
+            }
+            is_root = false;
+        }
+        Ok(())
+    }
+}
+
+impl MetricIndex for MTree {
+    fn objects(&self) -> usize {
+        self.objects
+    }
+
+    fn bytes(&self) -> usize {
+        let entries: usize = self.nodes.iter().map(|node| bytes_of(&node.entries)).sum();
+        entries + bytes_of(&self.nodes) + bytes_of(&self.is_centre)
+    }
+
+    fn answer(&self, search: &mut Search<'_>) -> Result<(), MetricIndexError> {
+        self.answer_by(search, &NoRings, HashMap::new())
+    }
+}
+
+/// A tree under way.
+struct Building<'a> {
+    objects: &'a Objects<'a>,
+    capacity: usize,
+    tree: MTree,
+}
+
+impl Building<'_> {
+    fn insert(&mut self, object: u32) -> Result<(), MetricIndexError> {
+        let root = self.tree.root;
+        if let Some(halves) = self.insert_into(root, NONE, object, 0.0)? {
+            self.tree.nodes.push(Node { entries: halves.to_vec() });
+            self.tree.root = self.tree.nodes.len() as u32 - 1;
+        }
+        Ok(())
+    }
+
+    /// Puts an object under a node, which is at `to_centre` from the node's centre; gives the halves when it was split.
+    fn insert_into(
+        &mut self,
+        node: u32,
+        centre: u32,
+        object: u32,
+        to_centre: f64,
+    ) -> Result<Option<[Entry; 2]>, MetricIndexError> {
+        let entries = &self.tree.nodes[node as usize].entries;
+        let is_leaf = entries.first().is_none_or(|entry| entry.child == NONE);
+        if is_leaf {
+            let entry = Entry { object, child: NONE, radius: 0.0, to_parent: to_centre };
+            self.tree.nodes[node as usize].entries.push(entry);
+        } else {
+            // The nearest of the balls that hold it; else that which has to grow least.
+            let mut best: Option<(f64, f64, usize)> = None;
+            for (place, entry) in entries.iter().enumerate() {
+                let distance = self.objects.distance(object, entry.object)?;
+                let grows = (distance - entry.radius).max(0.0);
+                let better = best.is_none_or(|best| (grows, distance) < (best.0, best.1));
+                if better {
+                    best = Some((grows, distance, place));
+                }
+            }
+            let Some((_, distance, place)) = best else { return Ok(None) };
+            let entry = &mut self.tree.nodes[node as usize].entries[place];
+            entry.radius = entry.radius.max(distance);
+            let (child, child_centre) = (entry.child, entry.object);
+            if let Some(mut halves) = self.insert_into(child, child_centre, object, distance)? {
+                if centre != NONE {
+                    for half in &mut halves {
+                        half.to_parent = self.between(half.object, centre)?;
+                    }
+                }
+                let entries = &mut self.tree.nodes[node as usize].entries;
+                entries[place] = halves[0];
+                entries.push(halves[1]);
+            }
+        }
+        let full = self.tree.nodes[node as usize].entries.len() > self.capacity;
+        if full { self.split(node).map(Some) } else { Ok(None) }
+    }
+
+    fn between(&self, a: u32, b: u32) -> Result<f64, MetricIndexError> {
+        if a == b { Ok(0.0) } else { self.objects.distance(a, b) }
+    }
+
+    /// Divides the entries of a node between it and a new one.
+    fn split(&mut self, node: u32) -> Result<[Entry; 2], MetricIndexError> {
+        let entries = std::mem::take(&mut self.tree.nodes[node as usize].entries);
+        let count = entries.len();
+        let mut distances = vec![0.0; count * count];
+        for a in 0..count {
+            for b in 0..a {
+                let distance = self.between(entries[a].object, entries[b].object)?;
+                distances[a * count + b] = distance;
+                distances[b * count + a] = distance;
+            }
+        }
+        let reach = |centre: usize, other: usize| distances[centre * count + other] + entries[other].radius;
+        let divide = |a: usize, b: usize| -> (Vec<bool>, [f64; 2]) {
+            let (mut sizes, mut radii) = ([0, 0], [0.0_f64; 2]);
+            let to_b = |other: usize, sizes: [usize; 2]| {
+                let (from_a, from_b) = (distances[a * count + other], distances[b * count + other]);
+                // Equals go to the smaller half, so that duplicates make no chains.
+                other == b || (other != a && (from_b < from_a || (from_b == from_a && sizes[1] < sizes[0])))
+            };
+            let sides = (0..count).map(|other| {
+                let side = to_b(other, sizes);
+                let idx = usize::from(side);
+                sizes[idx] += 1;
+                radii[idx] = radii[idx].max(reach([a, b][idx], other));
+                side
+            });
+            (sides.collect(), radii)
+        };
+        let pairs = (0..count).flat_map(|a| (0..a).map(move |b| (b, a)));
+        let cost = |(a, b): (usize, usize)| {
+            let [first, second] = divide(a, b).1;
+            (first.max(second), first + second)
+        };
+        let best = pairs.map(|pair| (cost(pair), pair)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+        let (a, b) = best.map_or((0, 1), |best| best.1);
+        let (sides, radii) = divide(a, b);
+        let mut halves = [Node::default(), Node::default()];
+        for (place, (entry, side)) in entries.iter().zip(sides).enumerate() {
+            let idx = usize::from(side);
+            let to_parent = distances[[a, b][idx] * count + place];
+            halves[idx].entries.push(Entry { to_parent, ..*entry });
+        }
+        let [first, second] = halves;
+        self.tree.nodes[node as usize] = first;
+        self.tree.nodes.push(second);
+        let children = [node, self.tree.nodes.len() as u32 - 1];
+        Ok([0, 1].map(|idx| Entry {
+            object: entries[[a, b][idx]].object,
+            child: children[idx],
+            radius: radii[idx],
+            to_parent: 0.0,
+        }))
+    }
+
+    /// Makes the radii under a node what their objects need, and tells of all objects under it.
+    fn tighten(&mut self, node: u32, under: &mut Vec<u32>) -> Result<(), MetricIndexError> {
+        self.tree.nodes[node as usize].entries.shrink_to_fit();
+        for place in 0..self.tree.nodes[node as usize].entries.len() {
+            let entry = self.tree.nodes[node as usize].entries[place];
+            if entry.child == NONE {
+                under.push(entry.object);
+                continue;
+            }
+            self.tree.is_centre[entry.object as usize] = true;
+            let first = under.len();
+            self.tighten(entry.child, under)?;
+            let leaves = &self.tree.nodes[entry.child as usize].entries;
+            let mut radius = 0.0_f64;
+            match leaves.first() {
+                // The leaves know their distances.
+                Some(leaf) if leaf.child == NONE => {
+                    radius = leaves.iter().fold(radius, |radius, leaf| radius.max(leaf.to_parent));
+                }
+                _ => {
+                    for object in &under[first..] {
+                        radius = radius.max(self.between(entry.object, *object)?);
+                    }
+                }
+            }
+            self.tree.nodes[node as usize].entries[place].radius = radius;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric_index::testing::{check, clustered};
+
+    #[test]
+    fn answers_are_those_of_a_scan() {
+        for capacity in [0, 3, 4, 10, 1000] {
+            check(|objects| MTree::build(objects, capacity));
+        }
+    }
+
+    #[test]
+    fn every_object_lies_in_all_balls_above_it_and_all_leaves_at_one_depth() {
+        clustered(|objects| {
+            let tree = MTree::build(objects, 5).unwrap();
+            let (mut found, height) = (Vec::new(), tree.height());
+            assert!(height > 2);
+            let mut stack = vec![(tree.root, Vec::<(u32, f64)>::new())];
+            while let Some((node, above)) = stack.pop() {
+                let entries = &tree.nodes[node as usize].entries;
+                assert!((1..=5).contains(&entries.len()));
+                for entry in entries {
+                    if let Some((centre, _)) = above.last() {
+                        let to_parent = objects.distance(entry.object, *centre).unwrap();
+                        assert_eq!(entry.to_parent, to_parent);
+                    }
+                    if entry.child == NONE {
+                        assert_eq!(above.len() + 1, height);
+                        found.push(entry.object);
+                        for (centre, radius) in &above {
+                            assert!(objects.distance(entry.object, *centre).unwrap() <= *radius);
+                        }
+                    } else {
+                        let mut above = above.clone();
+                        above.push((entry.object, entry.radius));
+                        stack.push((entry.child, above));
+                    }
+                }
+            }
+            found.sort_unstable();
+            assert!(found.into_iter().eq(objects.all()));
+        });
+    }
+}

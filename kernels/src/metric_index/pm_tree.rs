@@ -1,0 +1,124 @@
+//! The PM-tree: an M-tree whose balls are cut by rings around a few pivots (T. Skopal, J. Pokorný, V. Snášel, "PM-tree:
+//! pivoting metric tree for similarity search in multimedia databases", ADBIS 2004; section 4.2.4 of the source).
+//!
+//! For each node the least and the largest distance of its objects to each pivot, for each object its distances: a
+//! pivot table that is scattered over the tree. A query computes its distances to the pivots first.
+
+use std::collections::HashMap;
+
+use super::m_tree::{MTree, Rings};
+use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept};
+
+/// A tree of balls and rings.
+#[derive(Debug)]
+pub struct PmTree {
+    tree: MTree,
+    pivots: Vec<u32>,
+    /// A row of the pivots for each object.
+    distances: Vec<f32>,
+    /// A row of the pivots for each node: the least and the largest distance under it.
+    rings: Vec<[f32; 2]>,
+}
+
+impl PmTree {
+    /// Makes an M-tree and its rings around these pivots.
+    ///
+    /// # Errors
+    /// When what is computed is no distance.
+    pub fn build(objects: &Objects<'_>, capacity: usize, pivots: &[u32]) -> Result<Self, MetricIndexError> {
+        let mut tree = MTree::build(objects, capacity)?;
+        let mut distances = Vec::with_capacity(objects.count() * pivots.len());
+        for object in objects.all() {
+            for &pivot in pivots {
+                distances.push(kept(if object == pivot { 0.0 } else { objects.distance(pivot, object)? })?);
+            }
+        }
+        // Their distances are known before the tree is entered.
+        pivots.iter().for_each(|pivot| tree.is_centre[*pivot as usize] = true);
+        let rings = vec![[f32::INFINITY, 0.0]; tree.nodes.len() * pivots.len()];
+        let mut made = Self { tree, pivots: pivots.to_vec(), distances, rings };
+        made.ring(made.tree.root);
+        Ok(made)
+    }
+
+    /// Makes the rings of a node and of all under it.
+    fn ring(&mut self, node: u32) {
+        let count = self.pivots.len();
+        for place in 0..self.tree.nodes[node as usize].entries.len() {
+            let entry = self.tree.nodes[node as usize].entries[place];
+            let is_object = entry.child == u32::MAX;
+            if !is_object {
+                self.ring(entry.child);
+            }
+            for pivot in 0..count {
+                let [least, largest] = match is_object {
+                    true => [self.distances[entry.object as usize * count + pivot]; 2],
+                    false => self.rings[entry.child as usize * count + pivot],
+                };
+                let ring = &mut self.rings[node as usize * count + pivot];
+                *ring = [ring[0].min(least), ring[1].max(largest)];
+            }
+        }
+    }
+}
+
+impl MetricIndex for PmTree {
+    fn objects(&self) -> usize {
+        self.tree.objects()
+    }
+
+    fn bytes(&self) -> usize {
+        self.tree.bytes() + bytes_of(&self.distances) + bytes_of(&self.rings) + bytes_of(&self.pivots)
+    }
+
+    fn answer(&self, search: &mut Search<'_>) -> Result<(), MetricIndexError> {
+        let slack = search.slack().stored();
+        let mut known = HashMap::new();
+        let mut query = Vec::with_capacity(self.pivots.len());
+        for &pivot in &self.pivots {
+            let distance = search.compute(pivot)?;
+            known.insert(pivot, distance);
+            query.push(distance);
+        }
+        let rings = QueryRings { of: self, query, slack };
+        self.tree.answer_by(search, &rings, known)
+    }
+}
+
+/// The rings as a query sees them.
+struct QueryRings<'a> {
+    of: &'a PmTree,
+    query: Vec<f64>,
+    slack: Slack,
+}
+
+impl Rings for QueryRings<'_> {
+    fn node(&self, node: u32) -> f64 {
+        let rings = &self.of.rings[node as usize * self.query.len()..];
+        let bounds = self.query.iter().zip(rings).map(|(query, [least, largest])| {
+            let inside = self.slack.inside(*query, f64::from(*least));
+            inside.max(self.slack.outside(*query, f64::from(*largest)))
+        });
+        bounds.fold(0.0, f64::max)
+    }
+
+    fn object(&self, object: u32) -> f64 {
+        let row = &self.of.distances[object as usize * self.query.len()..];
+        let bounds = self.query.iter().zip(row).map(|(query, own)| self.slack.apart(*query, f64::from(*own)));
+        bounds.fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric_index::testing::check;
+
+    #[test]
+    fn answers_are_those_of_a_scan() {
+        for (capacity, pivots) in [(3, 1), (4, 5), (10, 12), (1000, 1000)] {
+            check(|objects| PmTree::build(objects, capacity, &objects.pivots(pivots, 3)?));
+        }
+        check(|objects| PmTree::build(objects, 6, &[]));
+    }
+}

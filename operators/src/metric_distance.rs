@@ -1,0 +1,74 @@
+//! `metric_distance`: the distances of candidates from their queries, for any distance.
+//!
+//! Invariant: rows keep their order within an envelope, and their distances are those that results report.
+
+use std::sync::Arc;
+
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+
+use crate::domain::columns;
+use crate::domain::metric_query::{MetricQuery, place, queries};
+use crate::domain::metric_space::MetricSpace;
+use crate::read_objects::SPACE;
+use crate::sqfd::with_distances;
+
+/// Computes the distances of a metric space.
+///
+/// # Inputs
+/// `candidates`: objects by query. `query` (side): the queries.
+///
+/// # Outputs
+/// `distances`: the f64 distance of each candidate.
+///
+/// # Parameters
+/// `space`: the objects and their distance.
+pub static METRIC_DISTANCE: OperatorSpec = OperatorSpec {
+    parameters: &[SPACE],
+    inputs: &[
+        Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
+        Input::side("query", columns::object_queries, "the queries"),
+    ],
+    outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
+    example: "distance: {kind: metric_distance, space: space, copies: auto}",
+    ..OperatorSpec::new("metric_distance", "Computes distances of any kind.", Kind::Stateless, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(MetricDistance { space: bind.resource("space")?, queries: None }))
+}
+
+struct MetricDistance {
+    space: Arc<MetricSpace>,
+    queries: Option<Vec<MetricQuery>>,
+}
+
+impl Operator for MetricDistance {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(candidates) = cx.take("candidates") else {
+            return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+        };
+        let queries = match &self.queries {
+            Some(queries) => queries,
+            None => self.queries.insert(queries(cx.side("query"), &self.space)?),
+        };
+        let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
+        if let Some(id) = ids.iter().find(|id| **id >= self.space.len()) {
+            return Err(BoxError::new(format!(
+                "a row is of object {id}, and there are {}",
+                self.space.len()
+            )));
+        }
+        let mut distances = Vec::with_capacity(ids.len());
+        for run in numbers.chunk_by(|a, b| a == b) {
+            let query = &queries[place(queries, run[0])?];
+            let ids = &ids[distances.len()..][..run.len()];
+            self.space.distances(query, |distance| {
+                distances.extend(ids.iter().map(|id| distance(*id as u32)));
+            })?;
+        }
+        let pushed = cx.push("distances", with_distances(&candidates, distances)?)?;
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+    }
+}
