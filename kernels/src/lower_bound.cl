@@ -14,9 +14,6 @@
 #define PAIRS
 #endif
 
-// Numbers of a column that are asked for before the first is used.
-#define AHEAD 8
-
 // What a pair of pivots says: the multiplication and the subtraction are one operation, the second product another.
 #define SAY(largest, pair, p, s) \
     largest = fmax(largest, fabs(fma((pair).x, s, -((pair).y * (p)))) - (pair).z)
@@ -64,7 +61,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
         squared[h] = 0.0f;
         altitudes[h] = 0.0f;
     }
-#pragma unroll AHEAD
+    // Eight columns are asked for before the first is used.
+#pragma unroll 8
     for (uint number = 0; number < NUMBERS; ++number) {
         const float q = passing[number];
 #pragma unroll
@@ -86,7 +84,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
         low[h] = 0.0f;
         high[h] = INFINITY;
     }
-#pragma unroll AHEAD
+#pragma unroll 8
     for (uint number = 0; number < NUMBERS; ++number) {
         const float q = passing[number];
 #pragma unroll

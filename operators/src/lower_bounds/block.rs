@@ -78,8 +78,9 @@ impl Common {
     }
 
     pub(super) fn key(&self, chunk: usize) -> SharedKey {
-        // Stores have form 0; their numbers are counted apart.
-        let form = if self.shape.bound() == Bound::Simplex { 2 } else { 1 };
+        // How the table is cut depends on the devices that are used together. Stores have form 0; their numbers are
+        // counted apart.
+        let form = 2 * self.chunk_blocks as u64 + u64::from(self.shape.bound() == Bound::Simplex);
         SharedKey { resource: self.table.number(), form, part: chunk as u64 }
     }
 

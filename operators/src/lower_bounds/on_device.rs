@@ -35,6 +35,9 @@ const PASSING_SHARE: u64 = 8;
 /// Chunks on their way to a device at once: one is gathered while the other one is sent.
 const LOADS: usize = 2;
 
+/// Entries of all queries together, at most: the kernel counts their numbers in 32 bits.
+const ENTRIES_MAX: usize = 1 << 28;
+
 /// Entries of one query for which there is room at first, at most.
 const ENTRIES_OF_QUERY: usize = 1 << 16;
 
@@ -75,7 +78,7 @@ pub(super) enum Came {
 }
 
 impl OnDevice {
-    /// For queries and a bound; nothing where they leave nothing out.
+    /// For queries that are prepared for a bound.
     pub(super) fn new(
         table: &Arc<PivotTable>,
         bound: Bound,
@@ -171,7 +174,7 @@ impl OnDevice {
         let Some(most) = scan.missing() else { return Some(Came::Left(scan)) };
         let wanted: u64 = scan.counts.iter().map(|count| u64::from(*count)).sum();
         if wanted > self.remember as u64
-            || most.saturating_mul(scan.counts.len()) > self.remember.max(self.entries)
+            || most.saturating_mul(scan.counts.len()) > self.remember.max(self.entries).min(ENTRIES_MAX)
         {
             return Some(Came::TooMany(scan));
         }

@@ -287,7 +287,7 @@ fn no_answer_is_ruled_out_by_devices() {
             ] {
                 let on_slots = boxed(&table, &name, k, range);
                 let expected = check_by(&space, on_slots, side(), &name, k, range);
-                for (sizes, remember) in [(SIZES, 1 << 20), (small, 1 << 20), (small, 0)] {
+                for (sizes, remember) in [(small, 1 << 20), (SIZES, 1 << 20), (small, 0)] {
                     let harness = on_devices(&table, &devices, bound, (k, range), (sizes, remember));
                     let left = check_by(&space, harness, side(), &name, k, range);
                     // More slack leaves a little more; what is not remembered is not narrowed by the host either.

@@ -54,7 +54,7 @@ pub struct Arguments {
     explain: bool,
     #[command(flatten)]
     space: Space,
-    /// Where to compute distances: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     /// What the results look like
