@@ -19,6 +19,9 @@
 //! share of the rate of its kernels. Arguments: `objects=1000000 k=100 workers=16 rounds=21 folder=FOLDER`; the store
 //! takes 2.45 KB an object in the folder and on the device.
 //!
+//! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract_on_devices`. Arguments:
+//! `objects=65536 points=2000 iterations=5 rounds=11 workers=16`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small
 //! sizes unless told otherwise. Every line checks its answer first. The binary needs an OpenCL driver and no other
 //! file;
@@ -35,13 +38,17 @@ mod bounds;
 #[path = "gpu/search.rs"]
 mod search;
 
+#[path = "gpu/extraction.rs"]
+mod extraction;
+
 use boxwork_runtime::feeding::Devices;
 use support::{Arguments, print_machine};
 
 /// The arguments of all questions, by question.
 const OF_DISTANCES: [&str; 9] =
     ["what", "device", "objects", "centroids", "queries", "alpha", "blocks", "split", "apart"];
-const OF_OTHERS: [&str; 8] = ["streams", "pivots", "k", "rounds", "held", "bound", "workers", "folder"];
+const OF_OTHERS: [&str; 10] =
+    ["points", "iterations", "streams", "pivots", "k", "rounds", "held", "bound", "workers", "folder"];
 
 /// What `what=help` says.
 const HELP: &str = "\
@@ -81,6 +88,7 @@ fn main() {
         "distances" => distances::run(&arguments, &devices, device),
         "bounds" => bounds::run(&arguments, &devices, device),
         "search" => search::run(&arguments, &devices, device),
+        "extraction" => extraction::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: ask for distances, bounds, search or help");
             std::process::exit(2);
