@@ -15,5 +15,5 @@ pub mod object_column;
 pub mod metric_space;
 pub mod metric_query;
 pub mod metric_pivots;
-pub(crate) mod cost_model;
+pub mod cost_model;
 pub(crate) mod json_lines;

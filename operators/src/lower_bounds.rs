@@ -7,7 +7,6 @@
 mod block;
 mod bounded;
 mod on_device;
-mod pays;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,6 +25,7 @@ use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, Pa
 use self::bounded::{Bounded, Found, above};
 use self::on_device::{Came, OnDevice, SIZES, Sizes};
 use crate::domain::columns;
+use crate::domain::cost_model::{self, Probe, Search};
 use crate::domain::pivot_table::PivotTable;
 use crate::domain::signature::SignatureColumns;
 use crate::queries::Queries;
@@ -56,12 +56,12 @@ const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 /// `range`, written: a distance that no object of the answer is beyond.
 ///
 /// # Parameters
-/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` tries `simplex`, the tightest and as
-/// fast as any, on a sample of the objects, measures what a bound and a distance take, and rules nothing out where a
-/// scan is faster. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given,
-/// only objects at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are
-/// more, all are bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are
-/// some and the table is worth it. The table stays in a device's memory, and what is not ruled out comes back.
+/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` measures on some of the objects what
+/// bounds and distances take and how many objects are left, takes what is fastest, and rules nothing out where a scan
+/// is. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given, only objects
+/// at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are more, all are
+/// bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are some and the
+/// table is worth it. The table stays in a device's memory, and what is not ruled out comes back.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -74,7 +74,7 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "bound",
             ParameterType::Choice(&["auto", "none", "triangular", "ptolemaic", "combined", "simplex"]),
             Default::Text("auto"),
-            "what rules objects out; auto takes simplex where it pays and none elsewhere",
+            "what rules objects out; auto takes what pays by a sample, and none where a scan is faster",
         ),
         Parameter::new(
             "k",
@@ -253,9 +253,22 @@ impl LowerBounds {
                 });
             });
         }
+        let distances: Vec<Vec<f64>> = distances.into_iter().collect::<Result<_, _>>()?;
+        if self.is_auto {
+            let search = Search {
+                k: self.k,
+                range: self.limit.is_finite().then_some(f64::from(self.limit)),
+                queries: distances.len(),
+                workers: 1,
+            };
+            let probes =
+                queries.iter().zip(&distances).zip(&centroids).map(|((query, distances), (_, centroids))| {
+                    Probe { prepared: &query.prepared, distances, centroids: *centroids }
+                });
+            self.bound = cost_model::choose(&self.table, search, &probes.collect::<Vec<_>>())?;
+        }
         let mut prepared = Vec::new();
         for ((query, distances), (_, centroids)) in queries.iter().zip(distances).zip(centroids) {
-            let distances = distances?;
             let bound = self.bound.map(|bound| {
                 let made = table.query(bound, &distances, query.prepared.sigma_self(), centroids);
                 made.map_err(|error| {
@@ -263,10 +276,6 @@ impl LowerBounds {
                 })
             });
             prepared.push(Bounded::new(query.number, bound.transpose()?, self.limit));
-        }
-        if self.is_auto && !self.pays(&queries, &prepared)? {
-            prepared.iter_mut().for_each(|query| query.query = None);
-            self.bound = None;
         }
         let store = self.table.space().store();
         match (self.bound, &self.picked) {

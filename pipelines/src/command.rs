@@ -11,6 +11,7 @@ mod compact;
 mod devices;
 mod evaluate;
 mod explain;
+mod experiment;
 mod export;
 mod extract;
 mod graph;
@@ -73,6 +74,7 @@ enum Subcommands {
     Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
+    Experiment(experiment::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -99,6 +101,7 @@ impl Subcommands {
             Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
+            Self::Experiment(arguments) => experiment::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }

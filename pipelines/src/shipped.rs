@@ -30,6 +30,7 @@ shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, as a cost model has it.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
 shipped!(ADAPTIVE_BLOCKS, "adaptive_blocks.yaml", "The k nearest objects by an index, in growing blocks.");
@@ -50,7 +51,7 @@ shipped!(
 );
 
 /// All of them.
-pub const ALL: [Shipped; 17] = [
+pub const ALL: [Shipped; 21] = [
     EXTRACT,
     EXTRACT_ON_DEVICES,
     ADD,
@@ -61,6 +62,7 @@ pub const ALL: [Shipped; 17] = [
     SEARCH,
     RANGE,
     INDEX,
+    AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,
     ADAPTIVE_BLOCKS,
