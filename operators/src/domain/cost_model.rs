@@ -7,7 +7,6 @@
 mod rates;
 mod sample;
 
-use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::Bound;
 use boxwork_kernels::sqfd::PreparedQuery;
 use boxwork_runtime::operator::BoxError;
@@ -131,7 +130,7 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
         .map(|(prepared, distances, centroids)| Probe { prepared, distances, centroids: *centroids })
         .collect();
     let exact_ns = rates::median(exact_ns);
-    Estimate::of(table, search, &probes, &Bound::ALL, exact_ns)
+    Estimate::of(table, search, &probes, &Bound::ALL, Some(exact_ns))
 }
 
 /// The bound by which a request's queries are best bounded; nothing where a scan is faster.
@@ -145,17 +144,18 @@ pub(crate) fn choose(
     }
     let probes = &probes[..probes.len().min(PROBES)];
     // The others are looser than these two and dearer than one of them. Distances to pivots are paid for already.
-    let estimate = Estimate::of(table, search, probes, &[Bound::Triangular, Bound::Simplex], 0.0)?;
+    let estimate = Estimate::of(table, search, probes, &[Bound::Triangular, Bound::Simplex], None)?;
     Ok(estimate.choice().way.bound)
 }
 
 impl Estimate {
+    /// With what a distance in f64 takes: all ways; without it those that `auto` chooses from.
     fn of(
         table: &PivotTable,
         search: Search,
         probes: &[Probe<'_>],
         bounds: &[Bound],
-        exact_ns: f64,
+        exact_ns: Option<f64>,
     ) -> Result<Self, BoxError> {
         let objects = table.space().store().objects();
         let samples: Vec<Sample> =
@@ -163,8 +163,8 @@ impl Estimate {
         let Some(first) = probes.first() else {
             return Err(BoxError::new("there is no query to estimate by"));
         };
-        let mut rates = rates::measure(table.space(), table.pivots(), first.prepared, CodePath::detect())?;
-        rates.exact_ns = exact_ns;
+        let mut rates = rates::of_space(table.space(), table.pivots(), first.prepared, first.centroids)?;
+        rates.exact_ns = exact_ns.unwrap_or(0.0);
         let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
         let of = |search: &Search, sample: &Sample| {
             let kth = search.k.map_or(f64::INFINITY, |k| sample.near(k as f64 / objects as f64));
@@ -189,22 +189,24 @@ impl Estimate {
                 None => of(&search, sample),
             };
             let left = mean(&|sample| sample.share_within(idx, promised(sample))).max(within);
-            let falling =
-                mean(&|sample| sample.share_while_falling(idx, search.k, search.range, objects, FALL_STEPS));
             let count = objects as f64;
             let at_least = |distances: f64| distances.max(search.k.map_or(0.0, |k| k as f64)).min(count);
             let way = |strategy, left: f64, computed: f64| {
                 estimate.indexed(strategy, *bound, bound_ns, at_least(left * count), at_least(computed))
             };
-            let ways = match search.k {
-                Some(_) => vec![
-                    way("best_first", left, within * count),
-                    way("estimated_range", left, left * count),
-                    way("two_phase", 1.0, (within * count).max(ESTIMATION)),
-                    way("fixed_blocks", 1.0, falling * count),
-                ],
+            let mut ways = match search.k {
+                Some(_) => vec![way("best_first", left, within * count)],
                 None => vec![way("indexed_range", within, within * count)],
             };
+            // To choose, what is never chosen need not be known.
+            if exact_ns.is_some() && search.k.is_some() {
+                let falling = mean(&|sample| {
+                    sample.share_while_falling(idx, search.k, search.range, objects, FALL_STEPS)
+                });
+                ways.push(way("estimated_range", left, left * count));
+                ways.push(way("two_phase", 1.0, (within * count).max(ESTIMATION)));
+                ways.push(way("fixed_blocks", 1.0, falling * count));
+            }
             estimate.ways.extend(ways);
         }
         Ok(estimate)

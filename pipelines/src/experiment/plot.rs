@@ -30,7 +30,9 @@ enum Scale {
 }
 
 impl Scale {
-    fn of(values: &[String], is_log: bool, from_zero: bool) -> Self {
+    /// `upright` is the side of the figures: it begins at 0 where that leaves half of the picture to them, and ends at a
+    /// round number.
+    fn of(values: &[String], is_log: bool, upright: bool) -> Self {
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
         let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
             let mut names: Vec<String> = Vec::new();
@@ -45,10 +47,15 @@ impl Scale {
         for number in numbers {
             (low, high) = (low.min(number), high.max(number));
         }
-        match is_log && low > 0.0 {
-            true => Self::Log(low, high),
-            false => Self::Linear(if from_zero { low.min(0.0) } else { low }, high),
+        if is_log && low > 0.0 {
+            return Self::Log(low, high);
         }
+        if !upright {
+            return Self::Linear(low, high);
+        }
+        let low = if low > 0.0 && (low < high / 2.0 || low == high) { 0.0 } else { low };
+        let step = step(low, high);
+        Self::Linear((low / step).floor() * step, (high / step).ceil() * step)
     }
 
     /// From 0 to 1; nothing for what is not on it.
@@ -65,17 +72,20 @@ impl Scale {
     }
 
     /// What is written beside it: places and words.
-    fn marks(&self, values: &[String]) -> Vec<(f64, String)> {
+    fn marks(&self, values: &[String], upright: bool) -> Vec<(f64, String)> {
         let at = |value: String| self.place(&value).map(|place| (place, value));
         match self {
             Self::Names(names) => names.iter().cloned().filter_map(at).collect(),
-            // Few values stand for themselves.
-            _ if distinct(values).len() <= 8 => distinct(values).into_iter().filter_map(at).collect(),
-            Self::Linear(low, high) => (0..=4)
-                .map(|quarter| low + (high - low) * f64::from(quarter) / 4.0)
-                .map(rounded)
-                .filter_map(at)
-                .collect(),
+            // Few values of an axis stand for themselves.
+            _ if !upright && distinct(values).len() <= 8 => {
+                distinct(values).into_iter().filter_map(at).collect()
+            }
+            Self::Linear(low, high) => {
+                let step = step(*low, *high);
+                let first = (low / step).ceil() as i64;
+                let last = (high / step + 1e-9).floor() as i64;
+                (first..=last).map(|count| rounded(count as f64 * step)).filter_map(at).collect()
+            }
             Self::Log(low, high) => {
                 let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
                 let mantissas: &[f64] = if last - first > 2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -90,8 +100,15 @@ impl Scale {
     }
 }
 
+/// A round number that goes some four times into what lies between.
+fn step(low: f64, high: f64) -> f64 {
+    let raw = ((high - low) / 4.0).max(high.abs().max(1e-9) * 1e-6);
+    let power = 10f64.powf(raw.log10().floor());
+    power * [1.0, 2.0, 5.0, 10.0].into_iter().find(|by| by * power >= raw * 0.999).unwrap_or(10.0)
+}
+
 fn rounded(number: f64) -> String {
-    let digits = (2 - number.abs().max(1e-9).log10().floor() as i32).clamp(0, 9) as usize;
+    let digits = (3 - number.abs().max(1e-9).log10().floor() as i32).clamp(0, 9) as usize;
     let text = format!("{number:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -130,7 +147,7 @@ fn picture(sweep: &Sweep, plot: &Plot, rows: &[Row]) -> Option<String> {
         None => vec![String::new()],
     };
     let (facets, series) = (values_of(&plot.facets), values_of(&plot.series));
-    let (x_scale, y_scale) = (Scale::of(&xs, plot.log_x, false), Scale::of(&ys, plot.log_y, !plot.log_y));
+    let (x_scale, y_scale) = (Scale::of(&xs, plot.log_x, false), Scale::of(&ys, plot.log_y, true));
     let mut body = String::new();
     for (idx, facet) in facets.iter().enumerate() {
         let left = LEFT + (idx % ABREAST) as f64 * (WIDTH + LEFT);
@@ -139,7 +156,7 @@ fn picture(sweep: &Sweep, plot: &Plot, rows: &[Row]) -> Option<String> {
         if let Some(axis) = &plot.facets {
             text(&mut body, (left, top - 12.0), "start", &format!("{axis} {facet}"));
         }
-        frame(&mut body, &at, x_scale.marks(&xs), y_scale.marks(&ys), &plot.x);
+        frame(&mut body, &at, x_scale.marks(&xs, false), y_scale.marks(&ys, true), &plot.x);
         for (number, value) in series.iter().enumerate() {
             let is_of = |row: &Row| {
                 let is = |axis: &Option<String>, value: &String| {
@@ -250,4 +267,31 @@ fn text(body: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
         body,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"currentColor\" text-anchor=\"{anchor}\">{content}</text>"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(numbers: &[f64]) -> Vec<String> {
+        numbers.iter().map(|number| number.to_string()).collect()
+    }
+
+    fn words(numbers: &[f64], is_log: bool, upright: bool) -> Vec<String> {
+        let values = texts(numbers);
+        let marks = Scale::of(&values, is_log, upright).marks(&values, upright);
+        assert!(marks.iter().all(|(place, _)| (-0.001..=1.001).contains(place)), "{marks:?}");
+        marks.into_iter().map(|(_, word)| word).collect()
+    }
+
+    #[test]
+    fn marks_are_round_and_axes_stand_for_themselves() {
+        assert_eq!(words(&[0.479, 0.5518], false, true), ["0.46", "0.48", "0.5", "0.52", "0.54", "0.56"]);
+        assert_eq!(words(&[3.0, 17.0], false, true), ["0", "5", "10", "15", "20"]);
+        assert_eq!(words(&[4.0, 16.0, 48.0], true, false), ["4", "16", "48"]);
+        assert_eq!(words(&[0.3, 4.0], true, true), ["0.5", "1", "2"]);
+        assert_eq!(words(&[7.0], false, true), ["0", "2", "4", "6", "8"]);
+        let names = ["scan".to_owned(), "auto".to_owned()];
+        assert_eq!(Scale::of(&names, true, false).marks(&names, false).len(), 2);
+    }
 }

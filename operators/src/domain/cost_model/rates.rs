@@ -1,8 +1,10 @@
 //! What a distance takes, measured where it will be computed.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_runtime::operator::BoxError;
 
@@ -10,8 +12,22 @@ use crate::domain::space::SqfdSpace;
 use crate::sqfd::Gather;
 
 /// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
-const PIECE: usize = 16;
-const PIECES: usize = 4;
+const PIECE: usize = 8;
+const PIECES: usize = 3;
+/// Spaces whose rates are kept.
+const KEPT_MAX: usize = 64;
+
+/// Rates of a store under a measure.
+struct Kept {
+    store: u64,
+    measure: Measure,
+    /// Of the query that was measured with: distances take as long as their queries have centroids.
+    centroids: usize,
+    rates: Rates,
+}
+
+/// What was measured in this process: a request on a store that is searched all day measures nothing.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 /// Times of one distance on one core, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,8 +55,33 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The rates for a query of so many centroids, measured once for each space.
+pub(super) fn of_space(
+    space: &SqfdSpace,
+    pivots: &[u64],
+    query: &PreparedQuery,
+    centroids: usize,
+) -> Result<Rates, BoxError> {
+    let (store, measured) = (space.store().number(), space.measure());
+    {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
+            let ratio = centroids as f64 / kept.centroids.max(1) as f64;
+            let (scan_ns, picked_ns) = (kept.rates.scan_ns * ratio, kept.rates.picked_ns * ratio);
+            return Ok(Rates { scan_ns, picked_ns, pivots: pivots.len(), ..kept.rates });
+        }
+    }
+    let rates = measure(space, pivots, query, CodePath::detect())?;
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() == KEPT_MAX {
+        kept.remove(0);
+    }
+    kept.push(Kept { store, measure: measured, centroids, rates });
+    Ok(rates)
+}
+
 /// Measures distances of objects near the pivots, whose batches are in memory.
-pub(super) fn measure(
+fn measure(
     space: &SqfdSpace,
     pivots: &[u64],
     query: &PreparedQuery,

@@ -12,9 +12,10 @@ use boxwork_runtime::operator::BoxError;
 use super::{Probe, rates};
 use crate::domain::pivot_table::PivotTable;
 
-/// Blocks that are bounded at least and at most, and their share of all in between.
-const BLOCKS_MIN: usize = 16;
-const BLOCKS_MAX: usize = 128;
+/// Blocks that are bounded at least and at most, and their share of all in between: a few hundredths of the time to
+/// bound all.
+const BLOCKS_MIN: usize = 4;
+const BLOCKS_MAX: usize = 32;
 const BLOCKS_SHARE: usize = 64;
 /// Places among the sampled from which on they are taken as they are.
 const RANK_SURE: f64 = 8.0;
@@ -23,7 +24,7 @@ const TAIL: usize = 32;
 
 /// Bounds of the sampled objects for one query.
 pub(super) struct Sample {
-    /// Distances that are expected, in order.
+    /// Distances that are expected, in no order.
     near: Vec<f32>,
     bounds: Vec<OfBound>,
 }
@@ -61,11 +62,8 @@ impl Sample {
             let expected = |(lower, upper): (&f32, &f32)| ((lower * lower + upper * upper) / 2.0).sqrt();
             // The last bound is the tightest.
             sample.near = lowers.iter().zip(&uppers).map(expected).collect();
-            lowers.sort_unstable_by(f32::total_cmp);
-            uppers.sort_unstable_by(f32::total_cmp);
             sample.bounds.push(OfBound { bound_ns: rates::median(times), lowers, uppers });
         }
-        sample.near.sort_unstable_by(f32::total_cmp);
         Ok(sample)
     }
 
@@ -90,7 +88,8 @@ impl Sample {
     /// The share of the objects whose lower bounds are within a range.
     pub(super) fn share_within(&self, bound: usize, range: f64) -> f64 {
         let lowers = &self.bounds[bound].lowers;
-        lowers.partition_point(|lower| f64::from(*lower) <= range) as f64 / lowers.len().max(1) as f64
+        let range = range as f32;
+        lowers.iter().filter(|lower| **lower <= range).count() as f64 / lowers.len().max(1) as f64
     }
 
     /// The share of the objects within a range that is the k-th distance of those before, in the order of storage.
@@ -120,26 +119,26 @@ impl Sample {
     }
 }
 
-/// How far a share of all goes, by a sample in order.
-fn reach(sorted: &[f32], share: f64) -> f64 {
-    let rank = share * sorted.len() as f64;
-    let at =
-        |rank: f64| sorted.get((rank.ceil() as usize).max(1) - 1).map_or(f64::INFINITY, |at| f64::from(*at));
-    let tail = TAIL.min(sorted.len() / 4);
-    if share >= 1.0 {
+/// How far a share of all goes, by a sample in any order.
+fn reach(sample: &[f32], share: f64) -> f64 {
+    if share >= 1.0 || sample.is_empty() {
         return f64::INFINITY;
     }
+    let rank = share * sample.len() as f64;
+    let tail = TAIL.min(sample.len() / 4);
+    let mut sample = sample.to_vec();
     if rank >= RANK_SURE || tail < RANK_SURE as usize {
-        return at(rank);
+        let place = (rank.ceil() as usize).clamp(1, sample.len()) - 1;
+        return f64::from(*sample.select_nth_unstable_by(place, f32::total_cmp).1);
     }
-    let last = f64::from(sorted[tail - 1]);
-    let logarithms =
-        sorted[..tail - 1].iter().filter(|near| **near > 0.0).map(|near| (last / f64::from(*near)).ln());
+    let (nearer, last, _) = sample.select_nth_unstable_by(tail - 1, f32::total_cmp);
+    let last = f64::from(*last);
+    let logarithms = nearer.iter().filter(|near| **near > 0.0).map(|near| (last / f64::from(*near)).ln());
     let (sum, count) = logarithms.fold((0.0, 0.0), |(sum, count), ln| (sum + ln, count + 1.0));
     if sum <= 0.0 {
         return last;
     }
-    last * (rank / tail as f64).powf((sum / count).min(1.0))
+    last * (rank / tail as f64).powf(f64::min(sum / count, 1.0))
 }
 
 #[cfg(test)]
