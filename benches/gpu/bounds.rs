@@ -123,9 +123,10 @@ impl Space {
                 scope.spawn(move || {
                     let mut coordinates = Vec::new();
                     let first = part * per_thread * PACKED_OBJECTS;
-                    for place in 0..(distances.len() / pivots).min(objects.saturating_sub(first)) {
+                    let here = objects.saturating_sub(first);
+                    for (place, exact) in exact.iter_mut().enumerate().take(here) {
                         point(first + place, &mut coordinates);
-                        exact[place] = distance(whole, &coordinates) as f32;
+                        *exact = distance(whole, &coordinates) as f32;
                         let found = to_pivots(&coordinates);
                         let apex = simplex.apex(&found, NOISE_SQUARED).expect("distances of points");
                         put(distances, place, &found);

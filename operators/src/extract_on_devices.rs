@@ -401,7 +401,7 @@ mod tests {
                 [(hash >> 24) as u8, (hash >> 16) as u8, (hash >> 8) as u8]
             }
             1 => [(nth * 37) as u8, 200, 90],
-            2 => [if (x / 5 + nth) % 2 == 0 { 250 } else { 3 }, (y * 2) as u8, (x / 3) as u8],
+            2 => [if (x / 5 + nth).is_multiple_of(2) { 250 } else { 3 }, (y * 2) as u8, (x / 3) as u8],
             _ => [(x * 255 / width) as u8, (y * 255 / height) as u8, ((x + y + nth) % 256) as u8],
         };
         (0..height).flat_map(|y| (0..width).flat_map(move |x| of_pixel(x, y))).collect()
