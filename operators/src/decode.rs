@@ -45,8 +45,8 @@ const ENVELOPE_BYTES: usize = 1 << 20;
 ///
 /// # Parameters
 /// `size`: the side of the pictures that come out. `as_in`: a store whose pictures' size is taken. `exact`: whether
-/// every pixel of the original takes part; if not,
-/// large images are thinned to three times `size` first, which is faster and changes the picture a little.
+/// every pixel of the original takes part; if not, large images are thinned to three times `size` first, which is
+/// faster and changes the picture a little.
 pub static DECODE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
