@@ -580,7 +580,7 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
     };
     says(at, &index(&["--pivots", "40"]), 3, &["40 pivots were asked for", "ask for at most"]);
     says(at, &index(&["--alpha", "NaN"]), 2, &["NaN is not a number"]);
-    says(at, &index(&["--ground", "l1"]), 2, &["gaussian", "use l2"]);
+    says(at, &index(&["--ground", "l1"]), 1, &["gaussian", "use l2"]);
     let found =
         ok(at, &["search", "--store", "s.arrow", "--query", &all[0], "-k", "1000", "--format", "csv"]);
     assert_eq!(found.lines().count(), 1 + all.len(), "k beyond the objects gives all");

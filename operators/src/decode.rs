@@ -44,8 +44,9 @@ const ENVELOPE_BYTES: usize = 1 << 20;
 /// `pixels`: name, original width and height (as shown), and the pixels.
 ///
 /// # Parameters
-/// `size`: the side of the pictures that come out. `as_in`: a store whose pictures' size is taken. `exact`: whether every pixel of the original takes part; if not,
-/// large images are thinned to three times `size` first, which is faster and changes the picture a little.
+/// `size`: the side of the pictures that come out. `as_in`: a store whose pictures' size is taken. `exact`: whether
+/// every pixel of the original takes part; if not, large images are thinned to three times `size` first, which is
+/// faster and changes the picture a little.
 pub static DECODE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
