@@ -214,7 +214,7 @@ impl Setting {
         let triangular = [("bound", Value::Text("triangular".to_owned()))];
         let strategies: Vec<(&str, Arc<Prepared>)> = vec![
             ("scan", self.prepare(shipped::SEARCH, &[])),
-            ("best first, auto", self.prepare(shipped::BEST_FIRST, &[])),
+            ("auto", self.prepare(shipped::AUTO, &[])),
             ("best first, simplex", self.prepare(shipped::BEST_FIRST, &simplex)),
             ("estimated range, simplex", self.prepare(shipped::ESTIMATED_RANGE, &simplex)),
             ("adaptive blocks, simplex", self.prepare(shipped::ADAPTIVE_BLOCKS, &simplex)),

@@ -146,7 +146,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     for k in ["1", "10", "500"] {
         let scanned = search(&["-k", k]);
         for strategy in
-            ["best_first", "estimated_range", "two_phase", "fixed_blocks", "adaptive_blocks", "scan"]
+            ["auto", "best_first", "estimated_range", "two_phase", "fixed_blocks", "adaptive_blocks", "scan"]
         {
             assert_eq!(
                 search(&["-k", k, "--pivots", "i.arrow", "--strategy", strategy]),
@@ -160,6 +160,18 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     assert!(!near["queries"][0]["results"].as_array().expect("results").is_empty());
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow"]), near);
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow", "--strategy", "scan"]), near);
+
+    // What auto goes by is shown without a search.
+    let estimate = search(&["-k", "3", "--pivots", "i.arrow", "--explain"]);
+    assert_eq!((estimate["objects"].as_u64(), estimate["pivots"].as_u64()), (Some(24), Some(5)));
+    let ways = estimate["ways"].as_array().expect("ways");
+    assert!(ways.len() > 4 && ways.iter().all(|way| way["seconds"].as_f64().is_some_and(|time| time > 0.0)));
+    assert!(["scan", "best_first"].contains(&estimate["auto"]["strategy"].as_str().expect("a choice")));
+    let pipeline = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/auto.yaml");
+    let pipeline = pipeline.to_str().expect("a path in UTF-8");
+    let explained = ["explain", pipeline, "--estimate", "--set", "store=s.arrow", "--set", "pivots=i.arrow"];
+    let page = ok(path, &explained);
+    assert!(page.contains("auto takes") && page.contains("estimated_range"), "{page}");
 
     // The same index again on any number of workers, in the place of the old one.
     let first = fs::read(path.join("i.arrow")).expect("an index");
@@ -521,4 +533,84 @@ fn bench_serves_a_case_line_by_line() {
     }
     drop(questions);
     assert!(child.wait().expect("the command ends").success());
+}
+
+const SWEEP: &str = "\
+experiment: 1
+about: Points against quality and speed.
+
+axes:
+  points: [150, 300]
+  strategy: [auto, divine]
+rounds: 1
+warmup: 0
+
+steps:
+  photos:  {do: sample_images, classes: 3, per_class: 5}
+  store:   {do: extract, paths: [\"${photos}\"], points: \"${points}\", seeds: 40}
+  index:   {do: index, store: \"${store}\", count: 4}
+  search:  {do: \"${strategy}\", store: \"${store}\", pivots: \"${index}\", k: 3, sample: 4}
+  quality: {do: evaluate, store: \"${store}\"}
+measure: [store, search, quality]
+
+plots:
+  quality: {x: points, y: quality.map, series: strategy}
+";
+
+#[test]
+fn a_sweep_from_pictures_to_a_plot() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("sweep.yaml"), SWEEP).expect("the sweep is written");
+    let checked = run(path, &["experiment", "sweep.yaml", "--check"]);
+    assert!(
+        checked.status.success() && String::from_utf8_lossy(&checked.stderr).contains("4 rows, no problems")
+    );
+    assert!(!path.join("sweep").exists(), "a check leaves nothing behind");
+
+    // One value first, then all: the rows of the first run are kept.
+    let call = ["experiment", "sweep.yaml", "--out", "out"];
+    ok(path, &[&call[..], &["--set", "points=150"]].concat());
+    let again = run(path, &call);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(
+        again.status.success() && said.contains("wrote out: 4 rows, 2 of them from before, 1 plots"),
+        "{said}"
+    );
+    let table = fs::read_to_string(path.join("out/results.csv")).expect("a table");
+    let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().expect("names");
+    let rows: Vec<Vec<&str>> = lines.collect();
+    assert_eq!(rows.len(), 4);
+    let of = |row: &[&str], name: &str| -> f64 {
+        let place =
+            head.iter().position(|known| *known == name).unwrap_or_else(|| panic!("no {name} in {head:?}"));
+        row[place].parse().unwrap_or_else(|_| panic!("{name} of {row:?}"))
+    };
+    for row in &rows {
+        assert_eq!(of(row, "store.objects"), 15.0);
+        assert!(of(row, "store.per_second") > 0.0 && of(row, "store.centroids") > 1.0);
+        assert!(of(row, "quality.map") > 0.3 && of(row, "quality.idim") > 0.0);
+        assert!((3.0..=15.0).contains(&of(row, "search.distances")), "{row:?}");
+        assert!(of(row, "search.ms") > 0.0);
+    }
+    assert!(fs::read_to_string(path.join("out/quality.svg")).expect("a plot").starts_with("<svg"));
+
+    let wrong = SWEEP.replace("points: [150, 300]", "points: [150, many]").replace("do: index", "do: indx");
+    fs::write(path.join("wrong.yaml"), wrong).expect("the sweep is written");
+    let said = fails(path, &["experiment", "wrong.yaml"], 1);
+    for expected in [
+        "wrong.yaml:12:",
+        "\"many\" is not a whole number",
+        "wrong.yaml:13:",
+        "did you mean `index`?",
+        "2 errors",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let said = fails(path, &["experiment", "sweep.yaml", "--out", "out", "--set", "pionts=1"], 1);
+    assert!(said.contains("did you mean `points`?"), "{said}");
+    fs::write(path.join("other.yaml"), SWEEP.replace("k: 3", "k: 4")).expect("the sweep is written");
+    let said = fails(path, &["experiment", "other.yaml", "--out", "out"], 3);
+    assert!(said.contains("holds the rows of another sweep"), "{said}");
 }

@@ -89,6 +89,50 @@ fn a_device_finds_what_the_processor_finds() {
     assert!(found.iter().all(|other| *other == found[0]), "{} is not {}", found[1], found[0]);
 }
 
+#[test]
+fn an_index_on_a_device_gives_the_same_answers_and_explain_says_where() {
+    if !has_device("an_index_on_a_device_gives_the_same_answers_and_explain_says_where") {
+        return;
+    }
+    let folder = with_store();
+    let index = ["index", "--store", "s.arrow", "--pivots", "3", "--out", "i.arrow"];
+    let (status, _, said) = ended(boxwork(folder.path(), &index));
+    assert_eq!(status, 0, "{said}");
+    let query = first_image(folder.path());
+    for more in [&["-k", "4"][..], &["--range", "0.5"]] {
+        for bound in ["triangular", "ptolemaic", "combined", "simplex"] {
+            let found = ["cpu", "gpu"].map(|device| {
+                let own = ["--pivots", "i.arrow", "--bound", bound, "--device", device];
+                let given = ["search", "--store", "s.arrow", "--query", &query, "--format", "json"];
+                let arguments = [&given, more, &own[..]].concat();
+                let (status, found, said) = ended(boxwork(folder.path(), &arguments));
+                assert_eq!((status, said.contains("warning")), (0, false), "{said}");
+                found
+            });
+            assert!(found[0].contains("distance"), "{}", found[0]);
+            assert_eq!(found[0], found[1], "{bound} {more:?}");
+        }
+    }
+    let explained = |device: &str| {
+        let text = "boxwork: 1\nresources:\n  signatures: {kind: signature_store, path: s.arrow}\n  \
+            space: {kind: sqfd_space, store: signatures}\n  \
+            table: {kind: pivot_table, path: i.arrow, space: space}\nboxes:\n  \
+            query: {kind: read_query, queries: [a], store: signatures}\n  \
+            bounds: {kind: lower_bounds, pivots: table, k: 4, device: DEVICE}\n  \
+            distance: {kind: sqfd, space: space}\n  top: {kind: top_k, k: 4, space: space}\n  \
+            results: {kind: table, store: signatures}\nedges:\n  - query -> bounds.queries\n  \
+            - bounds -> distance.candidates\n  - distance -> top.distances -> results.results\n  \
+            - query -> distance.query\n  - query -> top.query\n  - query -> results.query\n";
+        std::fs::write(folder.path().join("p.yaml"), text.replace("DEVICE", device))
+            .expect("it can be written");
+        let (status, page, said) = ended(boxwork(folder.path(), &["explain", "p.yaml"]));
+        assert_eq!(status, 0, "{said}");
+        page
+    };
+    assert!(explained("gpu:0").contains("OpenCL (gpu:0: device 0"), "{}", explained("gpu:0"));
+    assert!(explained("cpu").contains("(device: cpu)"), "{}", explained("cpu"));
+}
+
 /// The name of an image of the store.
 fn first_image(folder: &Path) -> String {
     let class = std::fs::read_dir(folder.join("images")).expect("images were drawn").flatten().next();

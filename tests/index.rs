@@ -298,8 +298,9 @@ fn run(runtime: &Runtime, loaded: &pipeline::Loaded, values: &BTreeMap<String, V
     request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", loaded.name()));
 }
 
-const NEAREST: [Shipped; 6] = [
+const NEAREST: [Shipped; 7] = [
     shipped::SEARCH,
+    shipped::AUTO,
     shipped::BEST_FIRST,
     shipped::ESTIMATED_RANGE,
     shipped::FIXED_BLOCKS,

@@ -1,6 +1,7 @@
 //! What the fuzz targets share: a folder to write in, sound stores, and ways to damage them.
 
 pub mod damage;
+pub mod index;
 pub mod seal;
 pub mod store;
 

@@ -1,14 +1,15 @@
 //! Sound stores, and everything that a reader can do with a file.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_kernels::sqfd::{Columns, Evaluator};
+use boxwork_kernels::sqfd::{Columns, Evaluator, SignatureRef};
 use boxwork_operators::domain::signature_store::{
-    Objects, SignatureStore, StoreError, StoreInfo, StoreWriter,
+    Objects, SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter,
 };
 use boxwork_operators::domain::space::SqfdSpace;
 
@@ -16,17 +17,34 @@ use boxwork_operators::domain::space::SqfdSpace;
 pub fn write(path: &Path, objects: usize) -> SignatureStore {
     let info = StoreInfo { parameters: Some("{\"seed\":1}".to_owned()), source: Some("/pictures".into()) };
     let mut writer = StoreWriter::create(path, &["x", "y"], &info).expect("a folder that can be written to");
-    for object in 0..objects {
-        let n = object % 3 + 1;
-        let x: Vec<f32> = (0..n).map(|idx| object as f32 + idx as f32 / 8.0).collect();
-        let y: Vec<f32> = x.iter().map(|x| -x).collect();
-        let columns: [&[f32]; 2] = [&x, &y];
-        let weights = vec![1.0 / n as f32; n];
-        let signature = Columns::new(&columns, &weights).signature(0, n);
-        writer.push(&format!("object {object}"), signature, object as u32, 7).expect("a sound object");
-    }
+    (0..objects).for_each(|object| {
+        with_object(object, |name, signature, width| writer.push(name, signature, width, 7));
+    });
     writer.finish().expect("a folder that can be written to");
     SignatureStore::open(path).expect("the store just written")
+}
+
+/// Makes an object, whose numbers depend on its place.
+fn with_object(object: usize, push: impl FnOnce(&str, SignatureRef<'_>, u32) -> Result<(), StoreError>) {
+    let n = object % 3 + 1;
+    let x: Vec<f32> = (0..n).map(|idx| object as f32 + idx as f32 / 8.0).collect();
+    let y: Vec<f32> = x.iter().map(|x| -x).collect();
+    let columns: [&[f32]; 2] = [&x, &y];
+    let weights = vec![1.0 / n as f32; n];
+    let signature = Columns::new(&columns, &weights).signature(0, n);
+    push(&format!("object {object}"), signature, object as u32).expect("a sound object");
+}
+
+/// Adds objects to a store, and removes some.
+pub fn grow(path: &Path, added: Range<usize>, removed: &[u64]) {
+    let mut change = StoreChange::begin(path).expect("a sound store");
+    for id in removed {
+        assert!(change.remove(*id).expect("an object that is there"));
+    }
+    added.for_each(|object| {
+        with_object(object, |name, signature, width| change.push(name, signature, width, 7));
+    });
+    change.write().and_then(|pending| pending.commit()).expect("a folder that can be written to");
 }
 
 /// The bytes of such a store.
@@ -83,8 +101,9 @@ pub fn read(path: &Path) -> Result<Content, StoreError> {
         })
     };
     let objects = store.read(|objects| {
-        (0..store.len()).map(|id| object(objects, id)).collect::<Result<Vec<_>, StoreError>>()
+        store.among(0..store.len()).map(|id| object(objects, id)).collect::<Result<Vec<_>, StoreError>>()
     })?;
+    assert!(objects.len() as u64 == store.objects() && store.objects() > 0);
     for object in &objects {
         assert!(store.find(&object.name)?.is_some());
     }

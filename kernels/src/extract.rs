@@ -18,6 +18,7 @@ mod sampling;
 mod assignment;
 mod clustering;
 mod extractor;
+pub mod device;
 #[cfg(test)]
 mod twins;
 
@@ -91,6 +92,11 @@ impl<'a> ImageRef<'a> {
     /// Rows.
     pub fn height(&self) -> usize {
         self.height
+    }
+
+    /// Three bytes a pixel, row by row.
+    pub fn rgb(&self) -> &'a [u8] {
+        self.rgb
     }
 
     #[inline(always)]

@@ -17,6 +17,8 @@ pub mod sqfd;
 
 pub mod lower_bound;
 
+pub mod selection;
+
 pub mod distance;
 
 pub mod metric_index;

@@ -8,7 +8,8 @@
 //! in the distances that went in (`noise_squared`) and in the f32 arithmetic here, is taken off each bound as its
 //! *slack*; so an object whose lower bound exceeds the range has a reported distance beyond the range, strictly.
 //!
-//! Modules in reading order: `reference` (the formulas in f64), `simplex`, `query` (slack), `block` (the loops).
+//! Modules in reading order: `reference` (the formulas in f64), `simplex`, `query` (slack), `block` (the loops),
+//! `device` (the same loops in OpenCL).
 
 pub mod reference;
 
@@ -17,6 +18,8 @@ mod simplex;
 mod query;
 
 mod block;
+
+pub mod device;
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ pub static ALL_PAIRS: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store: Arc<SignatureStore> = bind.resource("store")?;
-    let (objects, most) = (store.len(), bind.count("most") as u64);
+    let (objects, most) = (store.objects(), bind.count("most") as u64);
     if objects > most {
         return Err(BoxError::new(format!(
             "the store has {objects} objects, which make {} pairs, and `most` allows {most} objects: raise `most` to \
@@ -59,7 +59,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             pairs_count(objects)
         )));
     }
-    Ok(Box::new(AllPairs { objects, next: 0 }))
+    Ok(Box::new(AllPairs { store, objects, next: 0 }))
 }
 
 /// Number of pairs of so many objects.
@@ -84,6 +84,7 @@ fn pair(group: u64, objects: u64) -> (u64, u64) {
 }
 
 struct AllPairs {
+    store: Arc<SignatureStore>,
     objects: u64,
     next: u64,
 }
@@ -96,8 +97,9 @@ impl Operator for AllPairs {
                 return Ok(Flow::Done);
             }
             let upto = total.min(self.next + ENVELOPE_ROWS);
+            let pairs = (self.next..upto).map(|group| pair(group, self.objects));
             let (a, b): (Vec<u64>, Vec<u64>) =
-                (self.next..upto).map(|group| pair(group, self.objects)).unzip();
+                pairs.map(|(a, b)| (self.store.nth(a), self.store.nth(b))).unzip();
             let columns: [(&str, ArrayRef); 2] =
                 [("a", Arc::new(UInt64Array::from(a))), ("b", Arc::new(UInt64Array::from(b)))];
             self.next = upto;

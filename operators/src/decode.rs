@@ -18,6 +18,8 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
 use crate::domain::columns;
+use crate::domain::signature_store::SignatureStore;
+use crate::extract::scaled_size;
 
 /// The longest side that is decoded, in pixels.
 const SIDE_PIXELS_MAX: u32 = 32_768;
@@ -42,7 +44,7 @@ const ENVELOPE_BYTES: usize = 1 << 20;
 /// `pixels`: name, original width and height (as shown), and the pixels.
 ///
 /// # Parameters
-/// `size`: the side of the pictures that come out. `exact`: whether every pixel of the original takes part; if not,
+/// `size`: the side of the pictures that come out. `as_in`: a store whose pictures' size is taken. `exact`: whether every pixel of the original takes part; if not,
 /// large images are thinned to three times `size` first, which is faster and changes the picture a little.
 pub static DECODE: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -53,6 +55,12 @@ pub static DECODE: OperatorSpec = OperatorSpec {
             "width and height of the pictures that come out",
         )
         .unit("pixels"),
+        Parameter::new(
+            "as_in",
+            ParameterType::Resource("signature_store"),
+            Default::Absent,
+            "a store whose pictures' size is taken, in place of `size`",
+        ),
         Parameter::new(
             "exact",
             ParameterType::Boolean,
@@ -67,7 +75,11 @@ pub static DECODE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let scaler = Scaler::new(bind.count("size") as u32, bind.boolean("exact"));
+    let size = match bind.get_resource::<SignatureStore>("as_in")? {
+        Some(store) => scaled_size(store.parameters().unwrap_or_default()),
+        None => bind.count("size") as u32,
+    };
+    let scaler = Scaler::new(size, bind.boolean("exact"));
     Ok(Box::new(Decode { scaler, rest: None }))
 }
 

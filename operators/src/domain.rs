@@ -5,12 +5,15 @@
 pub mod signature;
 pub mod columns;
 mod arrow_file;
+pub(crate) mod steps;
 pub mod signature_store;
 pub mod space;
 pub mod pivot_table;
+pub mod device_kernels;
+pub mod upkeep;
 pub mod object_column;
 pub mod metric_space;
 pub mod metric_query;
 pub mod metric_pivots;
-pub(crate) mod cost_model;
+pub mod cost_model;
 pub(crate) mod json_lines;

@@ -63,7 +63,7 @@ pub static EVALUATE: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store: Arc<SignatureStore> = bind.resource("store")?;
-    let objects = store.len() as usize;
+    let objects = store.objects() as usize;
     Ok(Box::new(Evaluate {
         store,
         writer: bind.shared(),
@@ -160,13 +160,14 @@ impl Evaluate {
         let (a, b, distances) = (envelope.u64s("a")?, envelope.u64s("b")?, envelope.f64s("distance")?);
         for row in 0..envelope.rows() {
             let (a, b) = (a[row].min(b[row]), a[row].max(b[row]));
-            if a == b || b >= self.objects as u64 {
+            if a == b || !self.store.has(a) || !self.store.has(b) {
                 return Err(BoxError::new(format!(
                     "the distance of {a} and {b} is none of two objects of the store, which has {}",
                     self.objects
                 )));
             }
-            self.triangle[place(a as usize, b as usize, self.objects)] = distances[row] as f32;
+            let (a, b) = (self.store.rank(a) as usize, self.store.rank(b) as usize);
+            self.triangle[place(a, b, self.objects)] = distances[row] as f32;
         }
         self.seen += envelope.rows() as u64;
         Ok(())
@@ -176,8 +177,8 @@ impl Evaluate {
 impl Ranked {
     fn new(objects: Objects<'_>) -> Result<Self, BoxError> {
         let store = objects.store();
-        let mut names = Vec::with_capacity(store.len() as usize);
-        for id in 0..store.len() {
+        let mut names = Vec::with_capacity(store.objects() as usize);
+        for id in store.among(0..store.len()) {
             names.push(class_of(objects.name(id)?));
         }
         if names.iter().all(Option::is_none) {

@@ -9,6 +9,7 @@ use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::extract::{
     ExtractParameters, Extractor, FEATURES, FeatureTransform, GroundDistance, ImageRef, PointDistribution,
+    Signature,
 };
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
@@ -19,11 +20,93 @@ use serde_json::{Value as Json, json};
 
 use crate::domain::columns;
 use crate::domain::signature::{PCT_COORDINATES, SignatureBuilder};
+use crate::domain::signature_store::SignatureStore;
 
 /// The standard deviation of Gaussian points when none is given.
 const SIGMA: f64 = 0.2;
 
 const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
+
+/// Parameters of the extraction, which other boxes that extract have too.
+pub(crate) const PARAMETERS: [Parameter; 15] = [
+    Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
+    Parameter::new(
+        "distribution",
+        ParameterType::Choice(&["gaussian", "uniform", "grid"]),
+        Default::Text("gaussian"),
+        "how the points lie in the image",
+    ),
+    Parameter::new(
+        "sigma",
+        ParameterType::Number { minimum: 0.01, maximum: 10.0 },
+        Default::Absent,
+        "standard deviation of gaussian points; 0.2 when not given",
+    )
+    .unit("image sides"),
+    Parameter::new(
+        "seed",
+        ParameterType::integer_from(0),
+        Default::Integer(1),
+        "seed of the points' generator",
+    ),
+    Parameter::new(
+        "grey_levels",
+        ParameterType::Integer { minimum: 2, maximum: 256 },
+        Default::Integer(16),
+        "grey levels that texture tells apart",
+    ),
+    Parameter::new(
+        "radius",
+        ParameterType::Integer { minimum: 0, maximum: 32 },
+        Default::Integer(3),
+        "from the middle to the border of a texture window; 0 switches texture off",
+    )
+    .unit("pixels"),
+    Parameter::new(
+        "transform",
+        ParameterType::Choice(&["practical", "best"]),
+        Default::Text("practical"),
+        "how much each feature counts: practical indexes best, best is most precise",
+    ),
+    Parameter::new(
+        "multiplier",
+        ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
+        Default::EmptyList,
+        "factors of x, y, L, a, b, contrast and entropy, in place of those of `transform`",
+    ),
+    Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
+    Parameter::new(
+        "iterations",
+        ParameterType::Integer { minimum: 1, maximum: 1000 },
+        Default::Integer(10),
+        "rounds of clustering",
+    ),
+    Parameter::new(
+        "cluster_min",
+        ParameterType::Integer { minimum: 0, maximum: 65_536 },
+        Default::Integer(2),
+        "samples that a cluster must hold, times the round's number",
+    ),
+    Parameter::new(
+        "join_distance",
+        ParameterType::Number { minimum: 0.0, maximum: 128.0 },
+        Default::Number(0.2),
+        "clusters nearer than this are joined",
+    ),
+    Parameter::new("cap", COUNT, Default::Integer(768), "centroids of a signature at most"),
+    Parameter::new(
+        "ground",
+        ParameterType::Choice(&["l1", "l2", "linf"]),
+        Default::Text("l2"),
+        "the distance of the clustering",
+    ),
+    Parameter::new(
+        "as_in",
+        ParameterType::Resource("signature_store"),
+        Default::Absent,
+        "a store whose parameters are taken, in place of all others",
+    ),
+];
 
 /// Extracts signatures.
 ///
@@ -36,81 +119,9 @@ const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_53
 /// # Parameters
 /// Those of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations` cost time
 /// and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
-/// `transform: practical` the best indexes.
+/// `transform: practical` the best indexes. `as_in`: a store whose parameters are taken, in place of all others.
 pub static EXTRACT: OperatorSpec = OperatorSpec {
-    parameters: &[
-        Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
-        Parameter::new(
-            "distribution",
-            ParameterType::Choice(&["gaussian", "uniform", "grid"]),
-            Default::Text("gaussian"),
-            "how the points lie in the image",
-        ),
-        Parameter::new(
-            "sigma",
-            ParameterType::Number { minimum: 0.01, maximum: 10.0 },
-            Default::Absent,
-            "standard deviation of gaussian points; 0.2 when not given",
-        )
-        .unit("image sides"),
-        Parameter::new(
-            "seed",
-            ParameterType::integer_from(0),
-            Default::Integer(1),
-            "seed of the points' generator",
-        ),
-        Parameter::new(
-            "grey_levels",
-            ParameterType::Integer { minimum: 2, maximum: 256 },
-            Default::Integer(16),
-            "grey levels that texture tells apart",
-        ),
-        Parameter::new(
-            "radius",
-            ParameterType::Integer { minimum: 0, maximum: 32 },
-            Default::Integer(3),
-            "from the middle to the border of a texture window; 0 switches texture off",
-        )
-        .unit("pixels"),
-        Parameter::new(
-            "transform",
-            ParameterType::Choice(&["practical", "best"]),
-            Default::Text("practical"),
-            "how much each feature counts: practical indexes best, best is most precise",
-        ),
-        Parameter::new(
-            "multiplier",
-            ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
-            Default::EmptyList,
-            "factors of x, y, L, a, b, contrast and entropy, in place of those of `transform`",
-        ),
-        Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
-        Parameter::new(
-            "iterations",
-            ParameterType::Integer { minimum: 1, maximum: 1000 },
-            Default::Integer(10),
-            "rounds of clustering",
-        ),
-        Parameter::new(
-            "cluster_min",
-            ParameterType::Integer { minimum: 0, maximum: 65_536 },
-            Default::Integer(2),
-            "samples that a cluster must hold, times the round's number",
-        ),
-        Parameter::new(
-            "join_distance",
-            ParameterType::Number { minimum: 0.0, maximum: 128.0 },
-            Default::Number(0.2),
-            "clusters nearer than this are joined",
-        ),
-        Parameter::new("cap", COUNT, Default::Integer(768), "centroids of a signature at most"),
-        Parameter::new(
-            "ground",
-            ParameterType::Choice(&["l1", "l2", "linf"]),
-            Default::Text("l2"),
-            "the distance of the clustering",
-        ),
-    ],
+    parameters: &PARAMETERS,
     inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
     outputs: &[Output::new("signatures", columns::signatures, "a signature a picture, in the same order")],
     example: "extract: {kind: extract, points: 2500, copies: auto}",
@@ -119,7 +130,25 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Extract { extractor: Extractor::new(parameters(bind)?)?, note: None }))
+    let parameters = match bind.get_resource::<SignatureStore>("as_in")? {
+        Some(store) => parameters_of(&store)?,
+        None => parameters(bind)?,
+    };
+    Ok(Box::new(Extract { extractor: Extractor::new(parameters.clone())?, note: Note::new(parameters) }))
+}
+
+/// The extraction that the signatures of a store were made by.
+fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters, BoxError> {
+    let path = store.path().display();
+    let Some(json) = store.parameters() else {
+        return Err(BoxError::new(format!(
+            "`{path}` does not say how its signatures were extracted (it was imported), so images cannot be added to \
+             it: add the objects of another such store with --from"
+        )));
+    };
+    parameters_from_json(json).map_err(|reason| {
+        BoxError::new(format!("the extraction parameters in `{path}` are not clear: {reason}"))
+    })
 }
 
 /// The extraction that a box of [`EXTRACT`] is told to do.
@@ -267,21 +296,30 @@ pub(crate) fn scaled_size(text: &str) -> u32 {
 /// The key of the note on envelopes of signatures that says how they were made; `write_store` keeps it.
 pub(crate) const PARAMETERS_NOTE: &str = "boxwork.parameters";
 
-struct Extract {
-    extractor: Extractor,
-    /// The parameters as JSON, with the size of the pictures, which the first one tells.
-    note: Option<String>,
+/// What envelopes of signatures say of how they were made: the parameters as JSON, with the size of the pictures, which
+/// the first one tells.
+pub(crate) struct Note {
+    parameters: ExtractParameters,
+    text: Option<String>,
 }
 
-impl Extract {
-    fn note(&mut self, size: u32) -> &str {
-        self.note.get_or_insert_with(|| {
-            let mut json: Json =
-                serde_json::from_str(&parameters_json(self.extractor.parameters())).unwrap_or_default();
+impl Note {
+    pub(crate) fn new(parameters: ExtractParameters) -> Self {
+        Self { parameters, text: None }
+    }
+
+    fn of_size(&mut self, size: u32) -> &str {
+        self.text.get_or_insert_with(|| {
+            let mut json: Json = serde_json::from_str(&parameters_json(&self.parameters)).unwrap_or_default();
             json["size"] = json!(size);
             json.to_string()
         })
     }
+}
+
+struct Extract {
+    extractor: Extractor,
+    note: Note,
 }
 
 impl Operator for Extract {
@@ -289,38 +327,73 @@ impl Operator for Extract {
         let Some(pixels) = cx.take("pixels") else {
             return Ok(if cx.is_ended("pixels") { Flow::Done } else { Flow::Wait });
         };
-        let (names, rgbs) = (pixels.texts("name")?, pixels.binaries("rgb")?);
-        let (scaled_widths, scaled_heights) = (pixels.u32s("scaled_width")?, pixels.u32s("scaled_height")?);
-        let mut signatures = SignatureBuilder::new(&PCT_COORDINATES)?;
-        let mut kept = Vec::with_capacity(pixels.rows());
-        for row in 0..pixels.rows() {
-            if cx.is_cancelled() {
-                return Ok(Flow::Done);
-            }
-            let (width, height) = (scaled_widths[row] as usize, scaled_heights[row] as usize);
-            let extracted = ImageRef::new(width, height, rgbs.value(row))
-                .map_err(|error| error.to_string())
-                .and_then(|image| push(&mut self.extractor, image, &mut signatures));
-            match extracted {
-                Ok(()) => kept.push(row),
-                Err(message) => cx.report(names.value(row), message),
-            }
-        }
-        if kept.is_empty() {
-            return Ok(Flow::Wait);
-        }
-        let (widths, heights) = (pixels.u32s("width")?, pixels.u32s("height")?);
-        let columns: [(&str, ArrayRef); 4] = [
-            ("name", Arc::new(StringArray::from_iter_values(kept.iter().map(|row| names.value(*row))))),
-            ("signature", Arc::new(signatures.finish())),
-            ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
-            ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
-        ];
-        let note = self.note(scaled_widths[kept[0]]);
-        let pushed =
-            cx.push("signatures", Envelope::from_columns(columns)?.with_note(PARAMETERS_NOTE, note))?;
-        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+        let Some(signatures) = extract(cx, &mut self.extractor, &mut self.note, &pixels)? else {
+            return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::Wait });
+        };
+        Ok(if cx.push("signatures", signatures)? == Pushed::Closed { Flow::Done } else { Flow::Wait })
     }
+}
+
+/// The signatures of an envelope of pictures; what is no picture is reported. Nothing where none is left, or the request
+/// is cancelled.
+pub(crate) fn extract(
+    cx: &mut Context<'_>,
+    extractor: &mut Extractor,
+    note: &mut Note,
+    pixels: &Envelope,
+) -> Result<Option<Envelope>, BoxError> {
+    let mut signatures = SignatureBuilder::new(&PCT_COORDINATES)?;
+    let mut kept = Vec::with_capacity(pixels.rows());
+    for row in 0..pixels.rows() {
+        if cx.is_cancelled() {
+            return Ok(None);
+        }
+        let extracted = picture(pixels, row)?.and_then(|picture| push(extractor, picture, &mut signatures));
+        keep(cx, pixels, row, extracted, &mut kept)?;
+    }
+    envelope_of(pixels, &kept, signatures, note)
+}
+
+/// A picture of an envelope, or what is wrong with it.
+pub(crate) fn picture(pixels: &Envelope, row: usize) -> Result<Result<ImageRef<'_>, String>, BoxError> {
+    let (width, height) = (pixels.u32s("scaled_width")?[row], pixels.u32s("scaled_height")?[row]);
+    let rgb = pixels.binaries("rgb")?.value(row);
+    Ok(ImageRef::new(width as usize, height as usize, rgb).map_err(|error| error.to_string()))
+}
+
+/// Keeps a row whose signature is there, and reports any other.
+pub(crate) fn keep(
+    cx: &mut Context<'_>,
+    pixels: &Envelope,
+    row: usize,
+    extracted: Result<(), String>,
+    kept: &mut Vec<usize>,
+) -> Result<(), BoxError> {
+    match extracted {
+        Ok(()) => kept.push(row),
+        Err(message) => cx.report(pixels.texts("name")?.value(row), message),
+    }
+    Ok(())
+}
+
+/// The kept rows of an envelope of pictures with their signatures; nothing where there is none.
+pub(crate) fn envelope_of(
+    pixels: &Envelope,
+    kept: &[usize],
+    mut signatures: SignatureBuilder,
+    note: &mut Note,
+) -> Result<Option<Envelope>, BoxError> {
+    let Some(first) = kept.first() else { return Ok(None) };
+    let names = pixels.texts("name")?;
+    let (widths, heights) = (pixels.u32s("width")?, pixels.u32s("height")?);
+    let columns: [(&str, ArrayRef); 4] = [
+        ("name", Arc::new(StringArray::from_iter_values(kept.iter().map(|row| names.value(*row))))),
+        ("signature", Arc::new(signatures.finish())),
+        ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
+        ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
+    ];
+    let note = note.of_size(pixels.u32s("scaled_width")?[*first]);
+    Ok(Some(Envelope::from_columns(columns)?.with_note(PARAMETERS_NOTE, note)))
 }
 
 /// Extracts an image's signature and appends it.
@@ -329,13 +402,17 @@ pub(crate) fn push(
     image: ImageRef<'_>,
     signatures: &mut SignatureBuilder,
 ) -> Result<(), String> {
-    let signature = extractor.extract(image);
+    push_signature(&extractor.extract(image), signatures)
+}
+
+/// Appends a signature.
+pub(crate) fn push_signature(signature: &Signature, signatures: &mut SignatureBuilder) -> Result<(), String> {
     let coordinates: Vec<&[f32]> = signature.centroids.iter().map(Vec::as_slice).collect();
     signatures.push(&coordinates, &signature.weights).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use arrow_array::BinaryArray;
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::parameter::Value;
@@ -343,7 +420,7 @@ mod tests {
     use super::*;
     use crate::domain::signature::SignatureColumns;
 
-    fn pixels(rgbs: &[Vec<u8>], side: u32) -> Envelope {
+    pub(crate) fn pixels(rgbs: &[Vec<u8>], side: u32) -> Envelope {
         let names = (0..rgbs.len()).map(|idx| format!("a/{idx}"));
         let sides: ArrayRef = Arc::new(UInt32Array::from(vec![side; rgbs.len()]));
         let columns: [(&str, ArrayRef); 6] = [

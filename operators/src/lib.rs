@@ -8,6 +8,7 @@ pub mod list_files;
 pub mod read_files;
 pub mod decode;
 pub mod extract;
+pub mod extract_on_devices;
 mod queries;
 pub mod read_query;
 pub mod scan;
@@ -21,6 +22,7 @@ pub mod sqfd_exact;
 pub mod write_pivots;
 pub mod read_jsonl;
 pub mod write_store;
+pub mod append_store;
 mod random;
 pub mod mix_signatures;
 pub mod read_store;
@@ -62,8 +64,10 @@ pub fn catalog() -> Catalog {
             &read_files::READ_FILES,
             &decode::DECODE,
             &extract::EXTRACT,
+            &extract_on_devices::EXTRACT_ON_DEVICES,
             &read_jsonl::READ_JSONL,
             &write_store::WRITE_STORE,
+            &append_store::APPEND_STORE,
             &mix_signatures::MIX_SIGNATURES,
             &read_store::READ_STORE,
             &write_jsonl::WRITE_JSONL,

@@ -2,38 +2,43 @@
 //!
 //! Invariants: an object that is left out is beyond the range in f64, strictly, so that of equal distances none is
 //! lost. The range is no less than the f64 distance of the k-th answer: it is the k-th smallest upper bound, or the
-//! range asked for.
+//! range asked for. Both hold wherever the bounds were computed.
 
+mod block;
+mod bounded;
+mod on_device;
+
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, BoundQuery, Bounds, Evaluator};
+use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator};
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Devices, Picked, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 
+use self::bounded::{Bounded, Found, above};
+use self::on_device::{Came, OnDevice, SIZES, Sizes};
 use crate::domain::columns;
-use crate::domain::cost_model::{Sample, share_left};
+use crate::domain::cost_model::{self, Probe, Search};
 use crate::domain::pivot_table::PivotTable;
 use crate::domain::signature::SignatureColumns;
 use crate::queries::Queries;
-use crate::sqfd::Gather;
 
 /// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
 const BLOCKS_PER_FIRING: usize = 1024;
 /// Blocks that are bounded by one closure.
 const BLOCKS_PER_CHUNK: usize = 32;
-/// Blocks, spread over the table, that `auto` bounds to see how many objects are left.
-const SAMPLE_BLOCKS: usize = 16;
-/// Distances that `auto` computes to see what one takes.
-const SAMPLE_DISTANCES: usize = 32;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
+/// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
+const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
+
 /// Bounds the distances of all objects and emits those that may be among the answers.
 ///
 /// Every object's distance is bounded from below and above by the distances to the pivots, which are computed for
@@ -51,11 +56,12 @@ const ENVELOPE_ROWS: usize = 4096;
 /// `range`, written: a distance that no object of the answer is beyond.
 ///
 /// # Parameters
-/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` tries `simplex`, the tightest and as
-/// fast as any, on a sample of the objects, measures what a bound and a distance take, and rules nothing out where a
-/// scan is faster. `k`: how many objects a query gets; without
-/// it no range comes from upper bounds. `range`: if given, only objects at most this far. `remember`: objects left of
-/// all queries together, 16 bytes each; where there are more, all are bounded once more when they are sent.
+/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` measures on some of the objects what
+/// bounds and distances take and how many objects are left, takes what is fastest, and rules nothing out where a scan
+/// is. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given, only objects
+/// at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are more, all are
+/// bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are some and the
+/// table is worth it. The table stays in a device's memory, and what is not ruled out comes back.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -68,7 +74,7 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "bound",
             ParameterType::Choice(&["auto", "none", "triangular", "ptolemaic", "combined", "simplex"]),
             Default::Text("auto"),
-            "what rules objects out; auto takes simplex where it pays and none elsewhere",
+            "what rules objects out; auto takes what pays by a sample, and none where a scan is faster",
         ),
         Parameter::new(
             "k",
@@ -90,6 +96,12 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "objects left that are kept in memory; where there are more, all are bounded twice",
         )
         .unit("objects"),
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("auto"),
+            "where to bound: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+        ),
     ],
     inputs: &[Input::side("queries", columns::queries, "the queries")],
     outputs: &[Output::new("candidates", columns::candidates, "the objects that are not ruled out")],
@@ -99,9 +111,28 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
         about: "a distance that no object of the answer is beyond",
     }],
     example: "bounds: {kind: lower_bounds, pivots: table, bound: auto, k: 10}",
-    code_path: Some(|_| CodePath::detect().to_string()),
+    code_path: Some(code_path),
     ..OperatorSpec::new("lower_bounds", "Rules out objects by an index.", Kind::Stateful, make)
 };
+
+fn code_path(arguments: &Arguments) -> String {
+    let choice = match arguments.get("device") {
+        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
+        _ => DeviceChoice::Auto,
+    };
+    match pick(&choice, None, DEVICE_OBJECTS_MIN) {
+        Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
+        Ok(Picked { reason, .. }) if !["k", "range"].iter().any(|name| arguments.get(name).is_some()) => {
+            let path = CodePath::detect();
+            format!("{path} (without k and range nothing is left out, whatever {reason})")
+        }
+        Ok(Picked { devices: Some(_), reason }) if choice == DeviceChoice::Auto => {
+            format!("OpenCL, from {DEVICE_OBJECTS_MIN} objects on ({reason})")
+        }
+        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
+        Err(reason) => format!("none ({reason})"),
+    }
+}
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let bound = match bind.text("bound") {
@@ -109,8 +140,10 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         "auto" => Some(Bound::Simplex),
         name => Some(name.parse::<Bound>()?),
     };
+    let table: Arc<PivotTable> = bind.resource("pivots")?;
+    let picked = pick(&bind.device("device"), Some(table.len()), DEVICE_OBJECTS_MIN);
     Ok(Box::new(LowerBounds {
-        table: bind.resource("pivots")?,
+        table,
         evaluator: Evaluator::new(CodePath::detect()),
         bound,
         is_auto: bind.text("bound") == "auto",
@@ -118,9 +151,13 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         limit: bind.get_number("range").map_or(f32::INFINITY, above),
         remember: bind.count("remember"),
         queries: None,
+        picked: picked.map_err(BoxError::new)?.devices,
+        sizes: SIZES,
+        devices: None,
+        rest: VecDeque::new(),
         bounded: 0,
         left: Some(0),
-        sending: Sending { query: 0, place: 0 },
+        sending: None,
     }))
 }
 
@@ -135,33 +172,23 @@ struct LowerBounds {
     limit: f32,
     remember: usize,
     queries: Option<Vec<Bounded>>,
-    /// Blocks that are done.
-    bounded: usize,
+    /// The devices that may be used, and the numbers of those.
+    picked: Option<(Arc<Devices>, Arc<[usize]>)>,
+    sizes: Sizes,
+    /// What is under way there.
+    devices: Option<OnDevice>,
+    /// Blocks that the slots have yet to bound.
+    rest: VecDeque<Range<usize>>,
+    /// Objects that are done.
+    bounded: u64,
     /// Objects remembered of all queries; nothing when they were too many.
     left: Option<usize>,
-    sending: Sending,
-}
-
-/// One query, and what is known of the objects so far.
-struct Bounded {
-    number: u32,
-    query: Option<BoundQuery>,
-    /// The bits of the range as an f32: those of positive numbers are in the numbers' order. Whoever reads an old one
-    /// leaves out less.
-    range: AtomicU32,
-    found: Found,
-}
-
-/// What the bounds of some blocks say for one query.
-#[derive(std::default::Default)]
-struct Found {
-    /// The smallest upper bounds, at least k of them where there are as many.
-    uppers: Vec<f32>,
-    /// Objects not ruled out, by id, with their lower bounds.
-    left: Vec<(u64, f32)>,
+    /// How far the answers are sent, once all are known.
+    sending: Option<Sending>,
 }
 
 /// How far the answers are sent.
+#[derive(Clone, Copy, std::default::Default)]
 struct Sending {
     query: usize,
     /// An object remembered, or a block.
@@ -174,15 +201,28 @@ impl Operator for LowerBounds {
             self.prepare(cx)?;
             return Ok(Flow::More);
         }
-        if self.bounded < self.table.blocks() {
-            self.bound_blocks(cx);
-            cx.progress(self.table.ids(self.bounded - 1).end, self.table.len());
-            if self.bounded == self.table.blocks() {
-                for query in self.queries.iter().flatten() {
+        if self.sending.is_none() {
+            if cx.is_cancelled() {
+                return Ok(Flow::Done);
+            }
+            if self.devices.is_some() {
+                self.take_back(cx)?;
+            }
+            if !self.rest.is_empty() {
+                self.bound_blocks(cx);
+                return Ok(Flow::More);
+            }
+            if self.devices.is_some() {
+                return Ok(Flow::Wait);
+            }
+            for query in self.queries.iter_mut().flatten() {
+                // From devices they come in any order.
+                query.found.left.sort_unstable_by_key(|(id, _)| *id);
+                if query.query.is_some() {
                     cx.join_hint("range", query.number, f64::from(query.range()));
                 }
             }
-            return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::More });
+            self.sending = Some(Sending::default());
         }
         self.send(cx)
     }
@@ -213,85 +253,106 @@ impl LowerBounds {
                 });
             });
         }
+        let distances: Vec<Vec<f64>> = distances.into_iter().collect::<Result<_, _>>()?;
+        if self.is_auto {
+            let search = Search {
+                k: self.k,
+                range: self.limit.is_finite().then_some(f64::from(self.limit)),
+                queries: distances.len(),
+                workers: 1,
+            };
+            let probes =
+                queries.iter().zip(&distances).zip(&centroids).map(|((query, distances), (_, centroids))| {
+                    Probe { prepared: &query.prepared, distances, centroids: *centroids }
+                });
+            self.bound = cost_model::choose(&self.table, search, &probes.collect::<Vec<_>>())?;
+        }
         let mut prepared = Vec::new();
         for ((query, distances), (_, centroids)) in queries.iter().zip(distances).zip(centroids) {
-            let distances = distances?;
             let bound = self.bound.map(|bound| {
                 let made = table.query(bound, &distances, query.prepared.sigma_self(), centroids);
                 made.map_err(|error| {
                     BoxError::new(format!("query {} and `{}`: {error}", query.number, table.path().display()))
                 })
             });
-            prepared.push(Bounded {
-                number: query.number,
-                query: bound.transpose()?,
-                range: AtomicU32::new(self.limit.to_bits()),
-                found: Found::default(),
-            });
+            prepared.push(Bounded::new(query.number, bound.transpose()?, self.limit));
         }
-        if self.is_auto && !self.pays(&queries, &prepared)? {
-            prepared.iter_mut().for_each(|query| query.query = None);
-            self.bound = None;
-        }
-        if prepared.is_empty() || self.bound.is_none() {
+        let store = self.table.space().store();
+        match (self.bound, &self.picked) {
             // Nothing to bound: whatever is sent is bounded then, by nothing.
-            self.bounded = self.table.blocks();
-            self.left = None;
+            (None, _) => self.left = None,
+            _ if prepared.is_empty() => self.left = None,
+            // Where nothing is left out, all would come back; and devices do not know which objects were removed.
+            (Some(bound), Some((devices, allowed)))
+                if (self.k.is_some() || self.limit.is_finite()) && store.objects() == store.len() =>
+            {
+                let (table, k) = (&self.table, self.k);
+                let places = (devices, &**allowed);
+                let on_device = OnDevice::new(table, bound, &prepared, k, places, self.sizes, self.remember);
+                self.devices = Some(on_device);
+            }
+            _ => self.rest.push_back(0..self.table.blocks()),
         }
         self.queries = Some(prepared);
         Ok(())
     }
 
-    /// Whether bounding all objects is faster than computing all distances, by a sample of both.
-    fn pays(&self, queries: &Queries, prepared: &[Bounded]) -> Result<bool, BoxError> {
-        let (Some(first), false) = (queries.iter().next(), prepared.is_empty()) else { return Ok(true) };
-        let (table, space) = (&self.table, self.table.space());
-        // Pivots are in memory already.
-        let ids: Vec<u64> = table.pivots().iter().copied().take(SAMPLE_DISTANCES).collect();
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_unstable_by_key(|idx| ids[*idx as usize]);
-        let mut gather = Gather::new(boxwork_kernels::sqfd::Evaluator::new(CodePath::detect()));
-        let mut distances = vec![0.0; ids.len()];
-        let mut compute = || {
-            let start = Instant::now();
-            let computed = space.store().read::<_, BoxError>(|objects| {
-                gather.distances(space, objects, &first.prepared, &order, &ids, &mut distances)
-            });
-            computed.map(|()| start.elapsed().as_nanos() as f64 / ids.len() as f64)
-        };
-        // The first time pays for what is done once.
-        let distance_ns = compute()?.min(compute()?);
-        let step = table.blocks().div_ceil(SAMPLE_BLOCKS);
-        let (mut bounds, mut seconds, mut bounded, mut left) = (Bounds::default(), 0.0, 0, 0.0);
-        for query in prepared {
-            let (mut lowers, mut uppers) = (Vec::new(), Vec::new());
-            for block in (0..table.blocks()).step_by(step) {
-                let Some(query) = &query.query else { continue };
-                let rows = table.ids(block).count();
-                let start = Instant::now();
-                self.evaluator.bounds(query, table.block(block), &mut bounds);
-                seconds += start.elapsed().as_secs_f64();
-                bounded += rows;
-                lowers.extend_from_slice(&bounds.lower[..rows]);
-                uppers.extend_from_slice(&bounds.upper[..rows]);
-            }
-            left += match self.k {
-                Some(k) => share_left(&lowers, &mut uppers, k, table.len()),
-                None => {
-                    let within = lowers.iter().filter(|lower| **lower <= self.limit).count();
-                    within as f64 / lowers.len().max(1) as f64
+    /// Takes what devices have bounded, and hands over what they are to bound.
+    fn take_back(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        let (Some(devices), Some(queries)) = (&mut self.devices, &mut self.queries) else { return Ok(()) };
+        for came in devices.process(cx, queries)? {
+            match came {
+                Came::Failed(blocks) => {
+                    self.rest.push_back(blocks);
+                    continue;
                 }
-            };
+                Came::TooMany(scan) => {
+                    self.bounded += scan.objects();
+                    self.left = None;
+                }
+                Came::Left(scan) => {
+                    self.bounded += scan.objects();
+                    for (query, entries) in queries.iter_mut().zip(&scan.entries) {
+                        let range = query.range();
+                        let uppers = entries.iter().map(|entry| entry.upper);
+                        query.found.uppers.extend(uppers.filter(|upper| *upper <= range));
+                        query.found.left.extend(entries.iter().map(|entry| (entry.id, entry.lower)));
+                    }
+                }
+            }
+            cx.progress(self.bounded, self.table.len());
         }
-        let bound_ns = seconds * 1e9 / bounded.max(1) as f64;
-        Ok(Sample { bound_ns, distance_ns, left: left / prepared.len() as f64 }.pays())
+        if devices.is_over() {
+            self.devices = None;
+        }
+        self.narrow();
+        Ok(())
+    }
+
+    /// Forgets what the upper bounds seen rule out, and everything where too much is left.
+    fn narrow(&mut self) {
+        let Some(queries) = &mut self.queries else { return };
+        let mut left = 0;
+        for query in queries.iter_mut() {
+            query.narrow(self.k);
+            left += query.found.left.len();
+        }
+        self.left = self.left.map(|_| left).filter(|left| *left <= self.remember);
+        if self.left.is_none() {
+            queries.iter_mut().for_each(|query| query.found.left = Vec::new());
+        }
     }
 
     /// Bounds the next blocks for all queries.
     fn bound_blocks(&mut self, cx: &mut Context<'_>) {
         let Some(queries) = &mut self.queries else { return };
+        let Some(rest) = self.rest.front_mut() else { return };
         let count = (BLOCKS_PER_FIRING / queries.len()).max(BLOCKS_PER_CHUNK);
-        let blocks = self.bounded..self.table.blocks().min(self.bounded + count);
+        let blocks = rest.start..rest.end.min(rest.start + count);
+        rest.start = blocks.end;
+        if rest.start == rest.end {
+            self.rest.pop_front();
+        }
         let chunks = blocks.len().div_ceil(BLOCKS_PER_CHUNK);
         let mut parts: Vec<Vec<Found>> = (0..chunks).map(|_| Vec::new()).collect();
         let (table, evaluator, k, keeps) = (&self.table, &self.evaluator, self.k, self.left.is_some());
@@ -306,42 +367,39 @@ impl LowerBounds {
                     for (query, found) in shared.iter().zip(&mut found) {
                         let Some(prepared) = &query.query else { continue };
                         evaluator.bounds(prepared, table.block(block), &mut bounds);
+                        table.hide_removed(block, &mut bounds);
                         query.see(table.ids(block), &bounds, k, keeps, found);
                     }
                 }
                 part[0] = found;
             });
         });
-        let mut left = 0;
         for part in parts {
             for (query, found) in queries.iter_mut().zip(part) {
                 query.found.uppers.extend(found.uppers);
                 query.found.left.extend(found.left);
             }
         }
-        for query in queries.iter_mut() {
-            query.narrow(k);
-            left += query.found.left.len();
-        }
-        self.bounded = blocks.end;
-        self.left = self.left.map(|_| left).filter(|left| *left <= self.remember);
-        if self.left.is_none() {
-            queries.iter_mut().for_each(|query| query.found.left = Vec::new());
-        }
+        self.narrow();
+        self.bounded += self.table.ids(blocks.end - 1).end - self.table.ids(blocks.start).start;
+        cx.progress(self.bounded, self.table.len());
     }
 
     /// Sends what is left, query after query.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(queries) = &self.queries else { return Ok(Flow::Done) };
+        let (Some(queries), Some(sending)) = (&self.queries, &mut self.sending) else {
+            return Ok(Flow::Done);
+        };
+        let store = self.table.space().store();
         let mut bounds = Bounds::default();
-        while let Some(query) = queries.get(self.sending.query) {
+        while let Some(query) = queries.get(sending.query) {
             if !cx.has_room("candidates") {
                 return Ok(Flow::Wait);
             }
             let range = query.range();
             let (mut ids, mut lowers) = (Vec::new(), Vec::new());
             if self.left.is_some() {
-                let rest = &query.found.left[self.sending.place..];
+                let rest = &query.found.left[sending.place..];
                 let mut seen = 0;
                 for (id, lower) in rest {
                     seen += 1;
@@ -353,25 +411,25 @@ impl LowerBounds {
                         break;
                     }
                 }
-                self.sending.place += seen;
-                if self.sending.place == query.found.left.len() {
-                    self.sending = Sending { query: self.sending.query + 1, place: 0 };
+                sending.place += seen;
+                if sending.place == query.found.left.len() {
+                    *sending = Sending { query: sending.query + 1, place: 0 };
                 }
             } else {
-                while ids.len() < ENVELOPE_ROWS && self.sending.place < self.table.blocks() {
+                while ids.len() < ENVELOPE_ROWS && sending.place < self.table.blocks() {
                     if let Some(prepared) = &query.query {
-                        self.evaluator.bounds(prepared, self.table.block(self.sending.place), &mut bounds);
+                        self.evaluator.bounds(prepared, self.table.block(sending.place), &mut bounds);
                     }
-                    for (id, lower) in self.table.ids(self.sending.place).zip(bounds.lower.iter().copied()) {
-                        if lower <= range {
+                    for (id, lower) in self.table.ids(sending.place).zip(bounds.lower.iter().copied()) {
+                        if lower <= range && store.has(id) {
                             ids.push(id);
                             lowers.push(f64::from(lower));
                         }
                     }
-                    self.sending.place += 1;
+                    sending.place += 1;
                 }
-                if self.sending.place == self.table.blocks() {
-                    self.sending = Sending { query: self.sending.query + 1, place: 0 };
+                if sending.place == self.table.blocks() {
+                    *sending = Sending { query: sending.query + 1, place: 0 };
                 }
             }
             if ids.is_empty() {
@@ -390,187 +448,5 @@ impl LowerBounds {
     }
 }
 
-impl Bounded {
-    fn range(&self) -> f32 {
-        f32::from_bits(self.range.load(Ordering::Relaxed))
-    }
-
-    /// Takes the bounds of a block's objects into account; called by many threads, each with its own `found`.
-    fn see(
-        &self,
-        ids: std::ops::Range<u64>,
-        bounds: &Bounds,
-        k: Option<usize>,
-        keeps: bool,
-        found: &mut Found,
-    ) {
-        let rows = (ids.end - ids.start) as usize;
-        if let Some(k) = k {
-            let range = self.range();
-            found.uppers.extend(bounds.upper[..rows].iter().copied().filter(|upper| *upper <= range));
-            if found.uppers.len() >= 2 * k + bounds.upper.len()
-                && let Some(kth) = cut(&mut found.uppers, k)
-            {
-                self.range.fetch_min(kth.to_bits(), Ordering::Relaxed);
-            }
-        }
-        if keeps {
-            let range = self.range();
-            let left = ids.zip(bounds.lower.iter().copied()).filter(|(_, lower)| *lower <= range);
-            found.left.extend(left);
-        }
-    }
-
-    /// Learns the k-th smallest upper bound of all seen, and forgets what it rules out.
-    fn narrow(&mut self, k: Option<usize>) {
-        if let Some(kth) = k.and_then(|k| cut(&mut self.found.uppers, k)) {
-            self.range.fetch_min(kth.to_bits(), Ordering::Relaxed);
-        }
-        let range = self.range();
-        self.found.left.retain(|(_, lower)| *lower <= range);
-    }
-}
-
-/// Keeps the k smallest and gives the largest of them, where there are as many.
-fn cut(uppers: &mut Vec<f32>, k: usize) -> Option<f32> {
-    if uppers.len() < k {
-        return None;
-    }
-    let (_, kth, _) = uppers.select_nth_unstable_by(k - 1, f32::total_cmp);
-    let kth = *kth;
-    uppers.truncate(k);
-    Some(kth)
-}
-
-/// The f32 at or above a number that is not negative.
-fn above(number: f64) -> f32 {
-    let near = number as f32;
-    if f64::from(near) < number { near.next_up() } else { near }
-}
-
 #[cfg(test)]
-mod tests {
-    use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::Resource;
-    use boxwork_runtime::parameter::Value;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::domain::signature_store::StoreInfo;
-    use crate::domain::space::SqfdSpace;
-    use crate::testing;
-
-    /// Objects of these seeds, bounded for queries; what is left must hold all answers and what the hint says too.
-    fn check(seeds: &[u64], pivots: &[u64], bound: &str, k: Option<usize>, range: Option<f64>) -> usize {
-        let folder = tempfile::tempdir().unwrap();
-        let names: Vec<String> = (0..seeds.len()).map(|idx| idx.to_string()).collect();
-        let objects: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(seeds.iter().copied()).collect();
-        let space = testing::space(testing::store_of(folder.path(), &objects, &StoreInfo::default()));
-        let table = testing::pivot_table(&space, pivots, folder.path());
-        let side = testing::queries(&[("q0", seeds[0]), ("q1", 7777), ("q2", seeds[seeds.len() / 2])]);
-        check_on(&space, &table, side, bound, k, range)
-    }
-
-    fn check_on(
-        space: &Arc<SqfdSpace>,
-        table: &Arc<PivotTable>,
-        side: Envelope,
-        bound: &str,
-        k: Option<usize>,
-        range: Option<f64>,
-    ) -> usize {
-        let resource: Resource = Arc::clone(table) as Resource;
-        let mut given = vec![("pivots", Value::Text("t".into())), ("bound", Value::Text(bound.into()))];
-        given.extend(k.map(|k| ("k", Value::Integer(k as i64))));
-        given.extend(range.map(|range| ("range", Value::Number(range))));
-        let mut harness = Harness::with_resources(&LOWER_BOUNDS, given, [("t", resource)]).unwrap();
-        harness.give("queries", side.clone());
-        harness.room(1);
-        let mut left = vec![Vec::new(); 3];
-        while !harness.is_done() {
-            harness.run().unwrap();
-            for envelope in harness.taken("candidates") {
-                let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
-                for (row, lower) in envelope.f64s("lower").unwrap().iter().enumerate() {
-                    left[numbers[row] as usize].push((ids[row], *lower));
-                }
-            }
-        }
-        let queries = Queries::new(std::slice::from_ref(&side), space).unwrap();
-        let all: Vec<u64> = (0..space.store().len()).collect();
-        for (query, left) in queries.iter().zip(&left) {
-            assert!(left.is_sorted_by(|a, b| a.0 < b.0));
-            let exact = query.exact(space, &all).unwrap();
-            assert!(left.iter().all(|(id, lower)| *lower <= exact[*id as usize]));
-            let mut ranked: Vec<f64> = exact.clone();
-            ranked.sort_by(f64::total_cmp);
-            let kth = k.filter(|k| *k <= ranked.len()).map_or(f64::INFINITY, |k| ranked[k - 1]);
-            let farthest = kth.min(range.unwrap_or(f64::INFINITY));
-            if !["auto", "none"].contains(&bound) {
-                assert!(harness.hint("range", query.number) >= farthest);
-            }
-            for (id, distance) in exact.iter().enumerate() {
-                let is_left = left.binary_search_by_key(&(id as u64), |left| left.0).is_ok();
-                assert!(is_left || *distance > farthest, "object {id} at {distance} of {farthest} is lost");
-            }
-        }
-        left.iter().map(Vec::len).sum()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-        #[test]
-        fn no_answer_is_ruled_out(
-            // Few seeds, so that many objects are alike.
-            seeds in prop::collection::vec(0u64..60, 1..400),
-            pivots in prop::collection::vec(0usize..1000, 1..7),
-            bound in prop::sample::select(vec!["auto", "triangular", "ptolemaic", "combined", "simplex"]),
-            k in prop::option::of(1usize..50),
-            range in prop::option::of(0.0f64..1.0),
-        ) {
-            let pivots: Vec<u64> = pivots.into_iter().map(|pivot| (pivot % seeds.len()) as u64).collect();
-            if pivots.len() <= seeds.len() {
-                check(&seeds, &pivots, bound, k, range);
-            }
-        }
-    }
-
-    #[test]
-    fn a_bound_rules_out_and_none_does_not() {
-        let seeds: Vec<u64> = (0..2000).collect();
-        let pivots = [1, 30, 200, 999, 1500, 77, 5, 1234];
-        assert_eq!(check(&seeds, &pivots, "none", Some(5), None), 6000);
-        let [triangular, combined, simplex] =
-            ["triangular", "combined", "simplex"].map(|bound| check(&seeds, &pivots, bound, Some(5), None));
-        assert!(simplex < combined && combined <= triangular && triangular < 6000);
-        assert!(simplex < 2000, "{simplex} of 6000 are left");
-    }
-
-    #[test]
-    fn what_is_too_much_to_remember_is_bounded_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let space = testing::space(testing::store(folder.path(), 700));
-        let table = testing::pivot_table(&space, &[3, 9, 500], folder.path());
-        let rows = |remember: i64| {
-            let resource: Resource = Arc::clone(&table) as Resource;
-            let given = [
-                ("pivots", Value::Text("t".into())),
-                ("k", Value::Integer(9)),
-                ("remember", Value::Integer(remember)),
-            ];
-            let mut harness = Harness::with_resources(&LOWER_BOUNDS, given, [("t", resource)]).unwrap();
-            harness.give("queries", testing::queries(&[("q0", 4), ("q1", 5000)]));
-            harness.run().unwrap();
-            assert!(harness.is_done());
-            let rows = |envelope: &Envelope| -> Vec<(u32, u64, f64)> {
-                let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
-                let lowers = envelope.f64s("lower").unwrap().iter();
-                lowers.enumerate().map(|(row, lower)| (numbers[row], ids[row], *lower)).collect()
-            };
-            harness.taken("candidates").iter().flat_map(rows).collect::<Vec<_>>()
-        };
-        let remembered = rows(1 << 20);
-        assert!(!remembered.is_empty());
-        assert_eq!(rows(0), remembered);
-    }
-}
+mod tests;

@@ -131,7 +131,10 @@ impl MixSignatures {
     /// Makes one object and gives its name.
     fn push(&self, objects: Objects<'_>, number: u64, to: &mut SignatureBuilder) -> Result<String, BoxError> {
         let mut random = Random::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
-        let (a, b) = (random.below(self.store.len()), random.below(self.store.len()));
+        let (a, b) = (
+            self.store.nth(random.below(self.store.objects())),
+            self.store.nth(random.below(self.store.objects())),
+        );
         let (first, second) = (objects.signature(a)?, objects.signature(b)?);
         let share = self.mix * random.unit();
         let dimensions = first.dimensions();
@@ -158,8 +161,8 @@ impl MixSignatures {
 fn deviations(objects: Objects<'_>) -> Result<Vec<f32>, BoxError> {
     let store = objects.store();
     let mut sums = vec![[0.0_f64; 3]; store.dimensions()];
-    for id in Random::new(0).distinct(store.len(), DEVIATION_SAMPLE) {
-        let signature = objects.signature(id)?;
+    for nth in Random::new(0).distinct(store.objects(), DEVIATION_SAMPLE) {
+        let signature = objects.signature(store.nth(nth))?;
         for (coordinate, [count, sum, squares]) in sums.iter_mut().enumerate() {
             for x in signature.coordinate(coordinate) {
                 let x = f64::from(*x);

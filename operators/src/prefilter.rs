@@ -3,7 +3,7 @@
 //! Invariants: a candidate is dropped only when its lower bound is above the range at that moment, strictly; every
 //! other one goes out once. The range only falls, and may be old: then more goes out than need be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
@@ -15,15 +15,26 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
 
-/// Candidates that are sorted at a time; twice as many the next time.
-const SORTED_FIRST: usize = 4096;
+/// The most promising candidates, which go out in the order of their bounds. By their distances the range has fallen to
+/// about where it will end.
+const SORTED: usize = 4096;
+/// How many times as many the next part of the candidates is; within it they go out in the order of storage.
+const PART_GROWTH: usize = 16;
+/// Rows that go out at a time of candidates about which nothing is known, as from `scan`.
+const UNKNOWN_ROWS: usize = 1024;
 
 /// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
 ///
 /// `best_first` waits for all candidates and sends those of the least lower bound first; a query is over when the
-/// next one's is above the range. Candidates whose bounds are all 0 are not waited with. `storage` sends them as they come, without those above the range (Algorithm 4.8 of
-/// the source, which loses its last block; this one does not). Blocks grow from `first` rows to `most` by doubling:
-/// the first ones soon bring a range, the later ones keep all workers busy. Queries take turns, block by block.
+/// next one's is above the range. Where many are left, the first few thousand have brought the range down, and nothing
+/// is gained by the order of the others: they follow in parts that grow, the nearer part first, each in the order in
+/// which objects are stored, as neighbours are computed faster than objects picked out one by one. So a search whose
+/// index rules out little goes on as a scan of what is left. Candidates whose bounds are all 0 are not waited with.
+/// `storage` sends candidates as they come, without those above the range (Algorithm 4.8 of the source, which loses
+/// its last block; this one does not).
+///
+/// Blocks grow from `first` rows to `most`, by the share `growth` from one to the next: small ones soon bring a range
+/// and waste little when it has come, large ones cost less to hand over. Queries take turns, block by block.
 ///
 /// # Inputs
 /// `candidates`: objects with their lower bounds, no object twice for one query.
@@ -35,8 +46,9 @@ const SORTED_FIRST: usize = 4096;
 /// `range`, read: a distance that no object of the answer is beyond.
 ///
 /// # Parameters
-/// `order`: as above. `first`, `most`: rows of the first block of a query and of the largest. `hold`: candidates that
-/// `best_first` keeps at most; when more come it sends on what it has.
+/// `order`: as above. `first`, `most`: rows of the first block of a query and of the largest. `growth`: by how much of
+/// itself a block is surpassed by the next; 1 doubles them. `hold`: candidates that `best_first` keeps at most; when
+/// more come it sends on what it has.
 pub static PREFILTER: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -59,6 +71,12 @@ pub static PREFILTER: OperatorSpec = OperatorSpec {
             "the largest block of a query",
         )
         .unit("rows"),
+        Parameter::new(
+            "growth",
+            ParameterType::Number { minimum: 0.0, maximum: 16.0 },
+            Default::Number(1.0),
+            "how much larger each block of a query is than the one before, as a share of it",
+        ),
         Parameter::new(
             "hold",
             ParameterType::Integer { minimum: 1, maximum: 1 << 32 },
@@ -84,11 +102,14 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         best_first: bind.text("order") == "best_first",
         first,
         most: most.max(first),
+        growth: bind.number("growth"),
         hold: bind.count("hold"),
         held: 0,
         queries: BTreeMap::new(),
+        unknown: VecDeque::new(),
         turn: 0,
         sends: false,
+        drains: false,
     }))
 }
 
@@ -96,24 +117,35 @@ struct Prefilter {
     best_first: bool,
     first: usize,
     most: usize,
+    growth: f64,
     hold: usize,
     /// Candidates kept, of all queries.
     held: usize,
     queries: BTreeMap<u32, Waiting>,
+    /// Candidates with bounds of 0, which go out before all others.
+    unknown: VecDeque<Envelope>,
     /// The query whose turn it is, or the next one after it.
     turn: u32,
-    /// Whether what is kept goes out before more is taken.
+    /// Whether blocks go out before more is taken.
     sends: bool,
+    /// Whether they go out until nothing is kept that has a block.
+    drains: bool,
 }
 
 /// The candidates of one query that wait.
 struct Waiting {
-    /// In the order of storage; or the least last, from `sorted` on, and all before it no less.
+    /// As they came.
     candidates: Vec<(f64, u64)>,
-    sorted: usize,
-    sorted_next: usize,
+    /// Of `best_first`: those that come next, the last of them first.
+    part: Vec<(f64, u64)>,
+    /// Whether they are in the order of bounds, so that none is within the range once the next is not.
+    is_sorted: bool,
+    /// How many the first part is to have, or the one after this.
+    part_next: usize,
+    /// Parts so far.
+    parts: usize,
     /// Rows of the next block.
-    block: usize,
+    block: f64,
 }
 
 impl Operator for Prefilter {
@@ -124,21 +156,37 @@ impl Operator for Prefilter {
                     if !cx.is_ended("candidates") {
                         return Ok(Flow::Wait);
                     }
-                    self.sends = true;
+                    (self.sends, self.drains) = (true, true);
                     break;
                 };
+                // No bound is less than 0: where nothing is known, nothing better can come.
+                if self.best_first && envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0) {
+                    self.pass_on(&envelope)?;
+                    self.sends = true;
+                    break;
+                }
                 self.take(&envelope, cx)?;
-                let has_block = |waiting: &Waiting| waiting.candidates.len() >= waiting.block;
-                self.sends = match self.best_first {
-                    // No bound is less than 0: where nothing is known, nothing better can come.
-                    true => {
-                        self.held >= self.hold || envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0)
-                    }
+                let has_block = |waiting: &Waiting| waiting.candidates.len() >= waiting.rows();
+                self.drains = match self.best_first {
+                    true => self.held >= self.hold,
                     false => self.queries.values().any(has_block),
                 };
+                self.sends = self.drains;
+            }
+            while let Some(envelope) = self.unknown.front() {
+                if !cx.has_room("candidates") {
+                    return Ok(Flow::Wait);
+                }
+                if cx.push("candidates", envelope.clone())? == Pushed::Closed {
+                    return Ok(Flow::Done);
+                }
+                self.unknown.pop_front();
             }
             let ends = cx.is_ended("candidates");
-            while let Some(number) = self.next_turn(ends) {
+            self.drains |= ends;
+            while self.drains
+                && let Some(number) = self.next_turn(ends)
+            {
                 if !cx.has_room("candidates") {
                     return Ok(Flow::Wait);
                 }
@@ -152,12 +200,25 @@ impl Operator for Prefilter {
             if ends {
                 return Ok(Flow::Done);
             }
-            self.sends = false;
+            (self.sends, self.drains) = (false, false);
         }
     }
 }
 
 impl Prefilter {
+    /// Cuts candidates about which nothing is known into blocks, a query a block.
+    fn pass_on(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
+        let rows_max = self.most.min(UNKNOWN_ROWS);
+        let mut first = 0;
+        for run in envelope.u32s("query")?.chunk_by(|a, b| a == b) {
+            for block in run.chunks(rows_max) {
+                self.unknown.push_back(Envelope::new(envelope.batch().slice(first, block.len()))?);
+                first += block.len();
+            }
+        }
+        Ok(())
+    }
+
     /// Sorts the rows of an envelope to their queries, without those that are out of range already.
     fn take(&mut self, envelope: &Envelope, cx: &Context<'_>) -> Result<(), BoxError> {
         let (numbers, ids, lowers) = (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("lower")?);
@@ -166,18 +227,18 @@ impl Prefilter {
             let rows = first..first + run.len();
             first = rows.end;
             let range = cx.hint("range", run[0]);
-            let block = self.first;
+            let block = self.first as f64;
             let waiting = self.queries.entry(run[0]).or_insert_with(|| Waiting {
                 candidates: Vec::new(),
-                sorted: 0,
-                sorted_next: SORTED_FIRST,
+                part: Vec::new(),
+                is_sorted: false,
+                part_next: SORTED.max(self.first),
+                parts: 0,
                 block,
             });
             let before = waiting.candidates.len();
             let rows = lowers[rows.clone()].iter().copied().zip(ids[rows].iter().copied());
             waiting.candidates.extend(rows.filter(|(lower, _)| *lower <= range));
-            // What came is not in order.
-            waiting.sorted = waiting.candidates.len();
             self.held += waiting.candidates.len() - before;
         }
         Ok(())
@@ -186,8 +247,8 @@ impl Prefilter {
     /// The next query that has a block to send, in turn.
     fn next_turn(&self, ends: bool) -> Option<u32> {
         let has_block = |(_, waiting): &(&u32, &Waiting)| {
-            let rows = waiting.candidates.len();
-            rows > 0 && (ends || self.best_first || rows >= waiting.block)
+            let rows = waiting.len();
+            rows > 0 && (ends || self.best_first || rows >= waiting.rows())
         };
         let after = self.queries.range(self.turn..).find(has_block);
         after.or_else(|| self.queries.range(..self.turn).find(has_block)).map(|(number, _)| *number)
@@ -197,13 +258,13 @@ impl Prefilter {
     fn block(&mut self, number: u32, range: f64) -> Result<Option<Envelope>, BoxError> {
         self.turn = number.wrapping_add(1);
         let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
-        let before = waiting.candidates.len();
+        let before = waiting.len();
         let rows = if self.best_first { waiting.nearest(range) } else { waiting.oldest(range) };
-        self.held -= before - waiting.candidates.len();
+        self.held -= before - waiting.len();
         if rows.is_empty() {
             return Ok(None);
         }
-        waiting.block = (2 * waiting.block).min(self.most);
+        waiting.block = (waiting.block * (1.0 + self.growth)).min(self.most as f64);
         let (lowers, ids): (Vec<f64>, Vec<u64>) = rows.into_iter().unzip();
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::new(UInt32Array::from(vec![number; ids.len()]))),
@@ -215,45 +276,63 @@ impl Prefilter {
 }
 
 impl Waiting {
-    /// The next block in the order of bounds. Drops all when the next is out of range.
+    fn len(&self) -> usize {
+        self.candidates.len() + self.part.len()
+    }
+
+    /// Rows of the next block.
+    fn rows(&self) -> usize {
+        self.block as usize
+    }
+
+    /// The next block of the most promising part. Drops all when nothing is within the range.
     fn nearest(&mut self, range: f64) -> Vec<(f64, u64)> {
-        let mut rows = Vec::with_capacity(self.block.min(self.candidates.len()));
-        while rows.len() < self.block {
-            if self.sorted == self.candidates.len() {
-                self.sort();
-            }
-            match self.candidates.pop() {
+        let mut rows = Vec::with_capacity(self.rows().min(self.len()));
+        while rows.len() < self.rows() {
+            match self.part.pop() {
                 Some(candidate) if candidate.0 <= range => rows.push(candidate),
-                _ => {
+                Some(_) if self.is_sorted => {
                     // Those left have no smaller bounds, and the range does not rise.
                     self.candidates.clear();
-                    self.sorted = 0;
-                    break;
+                    self.part.clear();
                 }
+                Some(_) => {}
+                None if self.candidates.is_empty() => break,
+                None => self.choose_part(range),
             }
         }
         rows
     }
 
-    /// Brings the next ones into order, at the end: no more than may be needed, as all are many.
-    fn sort(&mut self) {
-        let backwards = |a: &(f64, u64), b: &(f64, u64)| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1));
-        let count = self.sorted_next.min(self.candidates.len());
-        let from = self.candidates.len() - count;
-        if from > 0 {
-            self.candidates.select_nth_unstable_by(from, backwards);
+    /// Takes the next part out of the candidates: those of the least bounds.
+    fn choose_part(&mut self, range: f64) {
+        self.candidates.retain(|candidate| candidate.0 <= range);
+        let mut bounds: Vec<f64> = self.candidates.iter().map(|candidate| candidate.0).collect();
+        let count = self.part_next.min(bounds.len());
+        if count < bounds.len() {
+            let (_, most, _) = bounds.select_nth_unstable_by(count, f64::total_cmp);
+            let most = *most;
+            // Those of one bound are not parted: a part may be larger than it was to be.
+            self.part.extend(self.candidates.extract_if(.., |candidate| candidate.0 <= most));
+        } else {
+            self.part.append(&mut self.candidates);
         }
-        self.candidates[from..].sort_unstable_by(backwards);
-        self.sorted = from;
-        self.sorted_next *= 2;
+        self.is_sorted = self.parts == 0;
+        self.parts += 1;
+        if self.is_sorted {
+            self.part.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        } else {
+            self.part.reverse();
+        }
+        self.part_next = self.part_next.saturating_mul(PART_GROWTH);
     }
 
     /// The next block in the order of storage, of those within the range.
     fn oldest(&mut self, range: f64) -> Vec<(f64, u64)> {
         let mut taken = 0;
-        let mut rows = Vec::with_capacity(self.block.min(self.candidates.len()));
+        let mut rows = Vec::with_capacity(self.rows().min(self.candidates.len()));
         for candidate in &self.candidates {
-            if rows.len() == self.block {
+            if rows.len() == self.rows() {
                 break;
             }
             taken += 1;
@@ -326,6 +405,50 @@ mod tests {
         assert_eq!(blocks, [2, 4, 8, 5]);
         // The bound that equals the range is still in it.
         assert_eq!(lowers, (0..19).map(f64::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn after_the_most_promising_ones_the_others_follow_as_they_are_stored() {
+        let mut harness = harness("best_first", 1000, 1000, 1 << 20);
+        let count = 4 * SORTED as u64;
+        let lower = |id: u64| (id * 7919 % count) as f64;
+        let all: Vec<(u32, u64, f64)> = (0..count).map(|id| (3, id, lower(id))).collect();
+        harness.give("candidates", envelope(&all));
+        harness.end("candidates");
+        harness.room(1);
+        let mut found: Vec<(u32, u64, f64)> = Vec::new();
+        while !harness.is_done() {
+            harness.run().unwrap();
+            found.extend(harness.taken("candidates").iter().flat_map(rows));
+            if found.len() > 2 * SORTED {
+                harness.set_hint("range", 3, 3.0 * SORTED as f64);
+            }
+        }
+        let (nearest, others) = found.split_at(SORTED + 1);
+        assert!(nearest.iter().enumerate().all(|(place, row)| row.2 == place as f64), "by their bounds");
+        assert!(others.is_sorted_by_key(|row| row.1), "as they are stored");
+        let late = others.iter().skip(SORTED + 1000);
+        assert!(late.clone().count() > 0 && late.clone().all(|row| row.2 <= 3.0 * SORTED as f64));
+    }
+
+    #[test]
+    fn what_is_not_known_goes_out_at_once_and_what_is_known_waits() {
+        let mut harness = harness("best_first", 4, 64, 1000);
+        let known = [(0, 1, 0.5), (0, 2, 0.25)];
+        let unknown: Vec<(u32, u64, f64)> = (0..100).map(|id| (u32::from(id >= 70), 10 + id, 0.0)).collect();
+        harness.give("candidates", envelope(&known));
+        harness.give("candidates", envelope(&unknown));
+        harness.run().unwrap();
+        let taken = harness.taken("candidates");
+        assert_eq!(taken.iter().map(Envelope::rows).collect::<Vec<_>>(), [64, 6, 30], "a query an envelope");
+        assert_eq!(taken.iter().flat_map(rows).collect::<Vec<_>>(), unknown);
+        harness.end("candidates");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(
+            harness.taken("candidates").iter().flat_map(rows).collect::<Vec<_>>(),
+            [known[1], known[0]]
+        );
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn look_up_ends(
         for batch in 0..store.batches() {
             for (name, id) in objects.names(batch)?.zip(store.ids(batch)) {
                 for (idx, end) in &missing {
-                    if ends[*idx].len() < 2 && name.ends_with(end) {
+                    if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {
                         ends[*idx].push(id);
                     }
                 }
@@ -219,13 +219,22 @@ fn look_up_ends(
 
 /// The error for a query that is nothing, with the name that may be meant.
 fn not_found(query: &str, store: &SignatureStore) -> Result<BoxError, BoxError> {
-    let near = store.read::<_, BoxError>(|objects| {
-        let mut names = Vec::new();
+    let (near, was_removed) = store.read::<_, BoxError>(|objects| {
+        let (mut names, mut was_removed) = (Vec::new(), false);
         for batch in 0..store.batches() {
-            names.extend(objects.names(batch)?.take(SUGGESTIONS_FROM - names.len()));
+            let left = SUGGESTIONS_FROM - names.len();
+            let named = || Ok::<_, BoxError>(objects.names(batch)?.zip(store.ids(batch)));
+            names.extend(named()?.filter(|(_, id)| store.has(*id)).map(|(name, _)| name).take(left));
+            was_removed = was_removed || named()?.any(|(name, id)| name == query && !store.has(id));
         }
-        Ok(did_you_mean(query, names))
+        Ok((did_you_mean(query, names), was_removed))
     })?;
+    if was_removed {
+        return Ok(BoxError::new(format!(
+            "`{query}` was removed from `{}`: ask for an object that is there, or add it again with `boxwork add`",
+            store.path().display()
+        )));
+    }
     Ok(BoxError::new(format!(
         "`{query}` is neither the name of an object in `{}` nor an image file{near}",
         store.path().display()

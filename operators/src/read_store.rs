@@ -10,11 +10,12 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
 use crate::domain::signature_store::SignatureStore;
+use crate::extract::PARAMETERS_NOTE;
 
 /// Rows of an envelope: a few megabytes at the usual number of centroids, so that some fit an edge.
 const ROWS: usize = 1024;
 
-/// Gives all objects of a store, in their order.
+/// Gives all objects of a store, in their order, with a note of how they were extracted.
 ///
 /// The columns are copied from the file: who reads them later cannot ask whether the file is still whole.
 ///
@@ -57,11 +58,26 @@ impl Operator for ReadStore {
             if !self.store.is_checked(batch) {
                 cx.detached("disk", || self.store.bring_in([self.sent]))??;
             }
-            let rows = ROWS.min((self.store.ids(batch).end - self.sent) as usize);
+            // A run of objects, without those that were removed.
+            let most = self.store.ids(batch).end.min(self.sent + ROWS as u64);
+            let next = |is_there: bool| {
+                let mut ids = self.sent..most;
+                ids.find(|id| self.store.has(*id) == is_there).unwrap_or(most)
+            };
+            let (first, end) = (next(true), next(false));
+            if first > self.sent {
+                self.sent = first;
+                continue;
+            }
+            let rows = (end - self.sent) as usize;
             let table = self.store.read(|objects| objects.copied(batch, row..row + rows))?;
-            let pushed = cx.push("signatures", Envelope::new(table)?)?;
-            self.sent += rows as u64;
-            cx.progress(self.sent, self.store.len());
+            let mut envelope = Envelope::new(table)?;
+            if let Some(parameters) = self.store.parameters() {
+                envelope = envelope.with_note(PARAMETERS_NOTE, parameters);
+            }
+            let pushed = cx.push("signatures", envelope)?;
+            self.sent = end;
+            cx.progress(self.store.count(0..self.sent), self.store.objects());
             if pushed == Pushed::Closed {
                 break;
             }

@@ -117,12 +117,16 @@ impl Operator for Scan {
             }
             let end = self.store.ids(batch).end;
             let upto = end.min(part.next + ids_per_envelope);
-            let envelope = candidates(&mut self.shared, &queries, part.next..upto)?;
-            self.done += upto - part.next;
+            let ids = self.store.among(part.next..upto);
+            let envelope = candidates(&mut self.shared, &queries, ids)?;
+            self.done += self.store.count(part.next..upto);
             part.next = upto;
             part.batches.start += usize::from(upto == end);
             self.turn = nth + 1;
-            cx.progress(self.done, self.store.len());
+            cx.progress(self.done, self.store.objects());
+            if envelope.rows() == 0 {
+                continue;
+            }
             let pushed = match part.node {
                 Some(node) => cx.push_near("candidates", envelope, node)?,
                 None => cx.push("candidates", envelope)?,
@@ -136,8 +140,12 @@ impl Operator for Scan {
 }
 
 /// Objects for all queries.
-fn candidates(shared: &mut SharedColumns, queries: &[u32], ids: Range<u64>) -> Result<Envelope, BoxError> {
-    let count = ids.end - ids.start;
+fn candidates(
+    shared: &mut SharedColumns,
+    queries: &[u32],
+    ids: impl Iterator<Item = u64> + Clone,
+) -> Result<Envelope, BoxError> {
+    let count = ids.clone().count() as u64;
     let (numbers, bounds) = match shared {
         Some((length, numbers, bounds)) if *length == count => (Arc::clone(numbers), Arc::clone(bounds)),
         _ => {

@@ -83,7 +83,7 @@ enum Select {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space: Arc<SqfdSpace> = bind.resource("space")?;
     let count = bind.count("count");
-    let objects = space.store().len();
+    let objects = space.store().objects();
     if count as u64 > objects {
         let store = space.store().path().to_owned();
         return Err(IndexError::TooManyPivots { store, pivots: count, objects }.into());
@@ -99,8 +99,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         Select::Random => 4 * count + 64,
         _ => bind.count("sample").max(4 * count),
     };
-    let sample = random.distinct(objects, sample);
-    let pairs = (0..PAIRS).map(|_| [random.below(objects), random.below(objects)]).collect();
+    let nth = |place| space.store().nth(place);
+    let sample: Vec<u64> = random.distinct(objects, sample).into_iter().map(nth).collect();
+    let pairs = (0..PAIRS).map(|_| [random.below(objects), random.below(objects)].map(nth)).collect();
     let nearest = vec![f64::INFINITY; sample.len()];
     Ok(Box::new(SelectPivots {
         space,

@@ -136,15 +136,25 @@ impl WritePivots {
                 )));
             };
             let rows = place / self.pivots + 1;
-            if self.table.len() < rows * self.pivots {
-                self.table.resize(rows * self.pivots, f64::NAN);
+            while self.table.len() < rows * self.pivots {
+                // Nothing comes of an object that was removed.
+                let id = self.first + (self.table.len() / self.pivots) as u64;
+                let (number, count) = match self.space.store().has(id) {
+                    true => (f64::NAN, 0),
+                    false => (0.0, self.pivots),
+                };
+                self.table.resize(self.table.len() + self.pivots, number);
+                self.filled += count;
             }
             self.table[place] = *distance;
             self.filled += 1;
         }
         if self.filled == self.table.len() {
             if let Some(writer) = &mut self.writer {
-                self.table.chunks_exact(self.pivots).try_for_each(|distances| writer.push(distances))?;
+                let store = self.space.store();
+                let rows = (self.first..).zip(self.table.chunks_exact(self.pivots));
+                rows.filter(|(id, _)| store.has(*id))
+                    .try_for_each(|(_, distances)| writer.push(distances))?;
             }
             self.first += (self.table.len() / self.pivots) as u64;
             self.table.clear();

@@ -32,14 +32,15 @@ use boxwork_runtime::parameter::{did_you_mean, nearest};
 use boxwork_runtime::topology::Topology;
 
 use self::case::{Case, PART};
-use self::machine::Machine;
 use self::results::{MeasuredCase, MeasuredWorkload};
 use self::rig::Bed;
 use self::spin::Spin;
 
 pub use self::error::Error;
+pub(crate) use self::machine::Machine;
 pub use self::results::Results;
 pub use self::serve::serve;
+pub(crate) use self::spread::Spread;
 
 /// What one round measured: figures by name, the unit last in it; the first is the workload's answer.
 type Figures = Vec<(String, f64)>;

@@ -3,17 +3,21 @@
 //! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
 //! Adding one is a file with `Arguments` and `run`, and a line in each list below.
 
+mod add;
 mod bench;
 mod boxes;
 mod check;
+mod compact;
 mod devices;
 mod evaluate;
 mod explain;
+mod experiment;
 mod export;
 mod extract;
 mod graph;
 mod import;
 mod index;
+mod remove;
 mod run;
 mod sample_images;
 mod schema;
@@ -27,8 +31,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use boxwork_operators::domain::signature_store::SignatureStore;
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::Value;
+use boxwork_runtime::parameter::{DeviceChoice, Value};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::diagnostic::{self, Diagnostic};
@@ -50,6 +55,9 @@ const EXIT_STATUS: &str = "Exit status: 0 all is well, 1 problems were found, 2 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
     Extract(extract::Arguments),
+    Add(add::Arguments),
+    Remove(remove::Arguments),
+    Compact(compact::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
     Index(index::Arguments),
@@ -66,6 +74,7 @@ enum Subcommands {
     Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
+    Experiment(experiment::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -73,6 +82,9 @@ impl Subcommands {
     fn run(&self, catalog: &Catalog) -> Exit {
         match self {
             Self::Extract(arguments) => extract::run(catalog, arguments),
+            Self::Add(arguments) => add::run(catalog, arguments),
+            Self::Remove(arguments) => remove::run(arguments),
+            Self::Compact(arguments) => compact::run(catalog, arguments),
             Self::Import(arguments) => import::run(catalog, arguments),
             Self::Export(arguments) => export::run(catalog, arguments),
             Self::Index(arguments) => index::run(catalog, arguments),
@@ -89,6 +101,7 @@ impl Subcommands {
             Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
+            Self::Experiment(arguments) => experiment::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }
@@ -133,6 +146,24 @@ impl Space {
         values.extend(self.ground.as_ref().map(|name| ("ground".to_owned(), text(name))));
         values.extend(self.alpha.map(|alpha| ("alpha".to_owned(), Value::Number(alpha))));
     }
+}
+
+/// Refuses what `device:` would.
+fn device(text: &str) -> Result<String, String> {
+    text.parse::<DeviceChoice>().map(|choice| choice.to_string())
+}
+
+/// What a store holds, for people.
+fn state_of(store: &Path) -> String {
+    let path = store.display();
+    match SignatureStore::open(store) {
+        Ok(store) => format!("{path} holds {}", objects(store.objects())),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn objects(count: u64) -> String {
+    format!("{count} object{}", if count == 1 { "" } else { "s" })
 }
 
 fn path_value(path: &Path) -> Value {

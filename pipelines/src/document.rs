@@ -35,16 +35,21 @@ pub(crate) struct Flaw {
 }
 
 impl Flaw {
-    fn error(span: Span, code: &'static str, message: impl Into<String>, label: &'static str) -> Self {
+    pub(crate) fn error(
+        span: Span,
+        code: &'static str,
+        message: impl Into<String>,
+        label: &'static str,
+    ) -> Self {
         Self { span, severity: Severity::Error, code, message: message.into(), label, help: None }
     }
 
-    fn help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    fn help_maybe(mut self, help: Option<String>) -> Self {
+    pub(crate) fn help_maybe(mut self, help: Option<String>) -> Self {
         self.help = help;
         self
     }

@@ -14,6 +14,7 @@ pub mod drawing;
 pub mod catalogue;
 pub mod schema;
 pub mod explain;
+pub mod estimate;
 pub mod topology_page;
 pub mod sample_images;
 pub mod shipped;
@@ -23,6 +24,7 @@ pub mod metrics;
 pub mod top;
 pub mod run;
 mod bench;
+pub mod experiment;
 mod command;
 
 pub use command::main_with;

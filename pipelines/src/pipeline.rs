@@ -185,7 +185,8 @@ impl Loaded {
     }
 }
 
-fn read_file(path: &Path, name: &str) -> Result<String, Box<Diagnostic>> {
+/// The text of a file, if it is one.
+pub(crate) fn read_file(path: &Path, name: &str) -> Result<String, Box<Diagnostic>> {
     let refused = |code: &'static str, message: String, help: Option<String>| {
         Box::new(Diagnostic::of_file(name, code, message, help))
     };

@@ -88,13 +88,18 @@ impl From<Exit> for std::process::ExitCode {
 /// Set by Ctrl-C; a second one ends the process at once.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-fn listen_for_interrupts() {
+pub(crate) fn listen_for_interrupts() {
     // A second run in one process finds its handler there already.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(Exit::Interrupted as i32);
         }
     });
+}
+
+/// Whether somebody pressed Ctrl-C since [`listen_for_interrupts`].
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
 }
 
 /// Prepares and runs a pipeline with the values given, and says on stderr what there is to say.

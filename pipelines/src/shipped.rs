@@ -21,12 +21,16 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(EXTRACT_ON_DEVICES, "extract_on_devices.yaml", "Images to a store, by GPUs.");
+shipped!(ADD, "add.yaml", "More images for a store.");
+shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, as a cost model has it.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
 shipped!(ADAPTIVE_BLOCKS, "adaptive_blocks.yaml", "The k nearest objects by an index, in growing blocks.");
@@ -47,14 +51,18 @@ shipped!(
 );
 
 /// All of them.
-pub const ALL: [Shipped; 17] = [
+pub const ALL: [Shipped; 21] = [
     EXTRACT,
+    EXTRACT_ON_DEVICES,
+    ADD,
+    ADD_FROM,
     IMPORT,
     EXPORT,
     SYNTHESIZE,
     SEARCH,
     RANGE,
     INDEX,
+    AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,
     ADAPTIVE_BLOCKS,

@@ -11,7 +11,8 @@
 //!   again before that command has ended;
 //! - a block comes back to its box exactly once, with its results or with an error; errors of one device send it to the
 //!   others first;
-//! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks.
+//! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks,
+//!   nor does one that does not answer in time.
 //!
 //! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
 //! `program`, `memory` (buffers), `device`, `staging`, `end_point`, `share` (who takes which block), `pool`, `blocks`,

@@ -62,10 +62,12 @@ pub(crate) struct BoxCell {
     plan_box: usize,
     /// Nothing feeds it.
     is_source: bool,
+    /// The edge of a box that takes from no other one, its side inputs left out.
+    only_stream: Option<Arc<Edge>>,
     /// An output may have been closed since the last firing looked.
     closing: AtomicBool,
     /// Whether its firings need permits of a class.
-    pub(crate) blocks: bool,
+    blocks: bool,
     /// Whether its next firing is timed.
     timed: AtomicBool,
     inputs: Box<[InputPort]>,
@@ -235,6 +237,7 @@ impl Model {
                     spec: planned.spec,
                     plan_box,
                     is_source: inputs.iter().all(|port| port.edges.is_empty()),
+                    only_stream: only_stream(&inputs),
                     blocks: planned.blocking.is_some(),
                     timed: AtomicBool::new(true),
                     closing: AtomicBool::new(false),
@@ -289,10 +292,15 @@ impl Model {
         &self.planned(cell).name
     }
 
+    /// Whether a box's firings need permits of a class.
+    #[inline]
+    pub(crate) fn blocks(&self, cell: usize) -> bool {
+        self.boxes[cell].blocks
+    }
+
     /// The blocking class whose permit a firing of a box needs.
     pub(crate) fn blocking(&self, cell: usize) -> Option<&str> {
-        // Asked for each task: most boxes have none.
-        self.boxes[cell].blocks.then(|| self.planned(cell).blocking.as_deref())?
+        self.planned(cell).blocking.as_deref()
     }
 
     /// Whether a permit was taken for the next firing of a box.
@@ -550,6 +558,14 @@ impl Model {
             format!("{}.{}", to.name, to.spec.inputs[planned.input].name),
         )
     }
+}
+
+/// The edge of a box that takes from no other one, its side inputs left out.
+fn only_stream(inputs: &[InputPort]) -> Option<Arc<Edge>> {
+    let streams = inputs.iter().filter(|port| port.mode != Mode::Side);
+    let mut edges = streams.flat_map(|port| port.edges.shared());
+    let only = edges.next()?;
+    edges.next().is_none().then(|| Arc::clone(only))
 }
 
 /// Time in the firings of all boxes.

@@ -43,7 +43,7 @@ fn program() -> ProgramSource {
             ("sums", Argument::Buffer),
         ],
     }];
-    ProgramSource { name: "add", text: ADD_TEXT, constants: Vec::new(), kernels: KERNELS }
+    ProgramSource { name: "add", text: ADD_TEXT, constants: Vec::new(), kernels: KERNELS, exact: false }
 }
 
 fn table(idx: u64) -> u64 {
@@ -432,4 +432,79 @@ fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
         drop(outside);
         wait(&request).result.unwrap();
     }
+}
+
+/// Whether something becomes true within seconds.
+fn becomes(mut what: impl FnMut() -> bool) -> bool {
+    let begun = std::time::Instant::now();
+    while !what() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends() {
+    if !has_device("a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends") {
+        return;
+    }
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    for thread_per_end_point in [true, false] {
+        // Blocks on both lanes are gone; a later one finds the device retired.
+        let plan = Plan { hangs: 3..u64::MAX, appears_as: 1, ..Plan::default() };
+        let limit = Duration::from_millis(200);
+        let options = Options { limit, thread_per_end_point, ..options() };
+        let (driver, devices) = Faulty::devices(plan, options);
+        let devices = devices.unwrap();
+        for _ in 0..2 {
+            let prepared = on_device(400, 20, &devices, &[("in_flight", int(4))]);
+            assert_eq!(run(&runtime, &prepared).unwrap(), sums(400));
+        }
+        assert!(devices.list()[0].is_retired());
+        let warnings = devices.take_warnings();
+        assert_eq!(warnings.len(), 1, "told once: {warnings:?}");
+        assert!(warnings[0].contains("did not come back within 0.2 s"), "{warnings:?}");
+        assert!(driver.hung() > 0 && devices.statistics()[0].failures > 0);
+        // They end after all: nobody is told, and all that was kept for them goes back.
+        let held = |driver: &Faulty| driver.left().iter().any(|(kind, _)| kind == "Event");
+        assert!(held(&driver), "what a lost block uses was released");
+        driver.let_go();
+        let is_read = |driver: &Faulty| {
+            // The event that filled the shared buffer stays with it.
+            driver.left().iter().all(|(kind, count)| kind != "Event" || *count == 1)
+        };
+        assert!(becomes(|| is_read(&driver)), "{:?} are left", driver.left());
+        assert_eq!(run(&runtime, &on_device(40, 20, &devices, &[])).unwrap(), sums(40));
+        drop(devices);
+        assert_eq!(driver.left(), []);
+    }
+}
+
+#[test]
+fn a_block_that_hangs_goes_to_the_other_device() {
+    if !has_device("a_block_that_hangs_goes_to_the_other_device") {
+        return;
+    }
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    let plan = Plan { hangs: 1..2, appears_as: 2, ..Plan::default() };
+    // Long enough for the other device on a busy machine.
+    let limit = Duration::from_secs(2);
+    let (driver, devices) = Faulty::devices(plan, Options { limit, end_points: 1, ..options() });
+    let devices = devices.unwrap();
+    let prepared = on_device(400, 20, &devices, &[("in_flight", int(4))]);
+    assert_eq!(run(&runtime, &prepared).unwrap(), sums(400));
+    let retired: Vec<bool> = devices.list().iter().map(|device| device.is_retired()).collect();
+    assert_eq!(retired.iter().filter(|retired| **retired).count(), 1);
+    let blocks: u64 = devices.statistics().iter().map(|device| device.blocks).sum();
+    assert_eq!((blocks, devices.take_warnings().len()), (20, 1), "every block was computed on a device");
+    // Nothing waits for a device that never answers, neither the end of its threads.
+    let begun = std::time::Instant::now();
+    drop(devices);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(!driver.left().is_empty(), "a device may still write to what was released");
+    driver.let_go();
+    assert_eq!(driver.hung(), 0);
 }

@@ -35,7 +35,7 @@ inline double seconds_since(Clock::time_point start) {
 }
 
 __attribute__((noinline)) inline std::uint32_t spin(std::uint64_t iterations, std::uint32_t x = 1) {
-    for (std::uint64_t i = 0; i < iterations; ++i) x = x * 1664525u + 1013904223u;
+    for (std::uint64_t i = 0; i < iterations; ++i) x = (x ^ x >> 15) * 1664525u + 1013904223u;
     // Without this the compiler takes calls for sums without effect, and moves them to where they are used: out of what is
     // counted as computing, and behind locks.
     asm volatile("" : "+r"(x));

@@ -27,7 +27,7 @@ type round func() figures
 func spin(iterations uint64) uint64 {
 	x := uint32(1)
 	for i := uint64(0); i < iterations; i++ {
-		x = x*1664525 + 1013904223
+		x = (x^x>>15)*1664525 + 1013904223
 	}
 	return uint64(x)
 }

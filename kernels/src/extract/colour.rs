@@ -34,6 +34,14 @@ const WHITE_Z: f64 = 1.0890;
 /// Below (6/29)^3 the cube root gives way to its tangent.
 const LINEAR_END: f64 = (6.0 / 29.0) * (6.0 / 29.0) * (6.0 / 29.0);
 const LINEAR_SLOPE: f64 = (29.0 / 6.0) * (29.0 / 6.0) / 3.0;
+const LINE_OFFSET: f64 = 4.0 / 29.0;
+
+/// What the device's kernel takes from here: the sRGB curve, the matrix row by row, then the slope and the offset of
+/// the linear branch, and where that ends.
+pub(super) fn device_numbers() -> impl Iterator<Item = f64> {
+    let line = [LINEAR_SLOPE, LINE_OFFSET, LINEAR_END];
+    LINEAR.into_iter().chain(MATRIX.into_iter().flatten()).chain(line)
+}
 
 /// XYZ over white of an sRGB pixel.
 #[inline(always)]
@@ -53,7 +61,7 @@ pub(super) fn lab([x, y, z]: [f64; 3]) -> [f64; 3] {
 fn compress(t: f64) -> f64 {
     // Both branches are computed, so that a loop over pixels vectorises; the root of max(t, 1e-6) has a normal guess.
     let root = cbrt(if t > 1e-6 { t } else { 1e-6 });
-    let line = LINEAR_SLOPE * t + 4.0 / 29.0;
+    let line = LINEAR_SLOPE * t + LINE_OFFSET;
     if t > LINEAR_END { root } else { line }
 }
 

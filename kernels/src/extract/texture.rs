@@ -66,6 +66,11 @@ impl EntropyTable {
         self.terms[count]
     }
 
+    /// All of them, by count.
+    pub(super) fn terms(&self) -> &[u64] {
+        &self.terms
+    }
+
     /// The growth of [`term`](Self::term) from `c` to `c + 1`, for each `c`.
     #[inline(always)]
     pub(super) fn gains(&self) -> &[u64; ANY_U16] {

@@ -32,6 +32,8 @@ pub struct BoundQuery {
     pub(super) slack: f32,
     /// Taken off the bounds of pairs.
     pub(super) pairs_slack: f32,
+    /// No distance of the table or the query is larger.
+    pub(super) largest: f64,
 }
 
 /// What a table says of all its objects, for the slack.
@@ -66,7 +68,9 @@ impl BoundQuery {
         }
         let largest = distances.iter().fold(errors.distance_max, |largest, distance| largest.max(*distance));
         let noise = errors.noise_squared.max(0.0).sqrt();
-        let mut query = Self { bound, numbers: Vec::new(), pairs: Vec::new(), slack: 0.0, pairs_slack: 0.0 };
+        let (numbers, pairs_of_pivots) = (Vec::new(), Vec::new());
+        let mut query =
+            Self { bound, numbers, pairs: pairs_of_pivots, slack: 0.0, pairs_slack: 0.0, largest };
         if bound == Bound::Simplex {
             let apex = simplex.apex(distances, errors.noise_squared)?;
             query.slack = up(apex_slack(&apex, simplex, errors, largest));

@@ -210,6 +210,11 @@ impl Layout {
         self.firsts[idx] as usize..self.firsts[idx + 1] as usize
     }
 
+    /// Whether every signature is one piece: then sums by piece are sums by signature.
+    pub fn is_whole(&self) -> bool {
+        self.firsts.windows(2).all(|firsts| firsts[1] == firsts[0] + 1)
+    }
+
     /// Number of signatures.
     pub fn signatures(&self) -> usize {
         self.firsts.len().saturating_sub(1)
@@ -276,5 +281,9 @@ mod tests {
         assert_eq!(layout.pieces.len(), 4);
         let sums = [1.0, 2.0, 4.0, 8.0];
         assert_eq!([0, 1, 2].map(|idx| layout.sum(idx, &sums)), [7.0, 0.0, 8.0]);
+        assert!(!layout.is_whole() && Layout::new(&shape(2), [(0, 128), (128, 1)]).is_whole());
+        assert!(
+            !Layout::new(&shape(2), [(0, 129)]).is_whole() && !Layout::new(&shape(2), [(0, 0)]).is_whole()
+        );
     }
 }

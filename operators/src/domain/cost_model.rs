@@ -1,66 +1,343 @@
-//! Whether an index pays: what bounding all objects costs, and what it leaves to be computed.
+//! What the ways to search would cost: by rates measured on this machine, and by a sample of the data.
 //!
-//! Times are those of the machine and the data at hand: measured, not assumed. Nothing that is found depends on them.
+//! Nothing that is found depends on an estimate, and a poor one costs little: bounds are given up beforehand only
+//! where they are dear, and what they leave is sent on in an order that is never much slower than a scan
+//! (`prefilter`).
 
-/// How much longer a distance takes when its object is picked out of the store than when it is the next one: a gather
-/// touches a place each coordinate.
-const GATHER: f64 = 1.5;
+mod rates;
+mod sample;
 
-/// What a sample said of a search.
+use boxwork_kernels::lower_bound::Bound;
+use boxwork_kernels::sqfd::PreparedQuery;
+use boxwork_runtime::operator::BoxError;
+
+pub use rates::Rates;
+
+use self::sample::Sample;
+use super::pivot_table::PivotTable;
+
+/// Nanoseconds to keep, order and hand over a candidate, on one core: measured once, small beside a distance.
+const CANDIDATE_NS: f64 = 30.0;
+/// Of a scan's time, the share that may be spent on bounding all objects though the sample promises nothing. A sample
+/// of some thousand does not show what lies near one object of a million.
+const WORTH_TRYING: f64 = 0.1;
+/// Objects that stand in for queries which are not known yet.
+const STAND_INS: u64 = 8;
+/// Queries that are looked at; the others of a request are taken to be like them.
+const PROBES: usize = 4;
+/// Objects that `two_phase` estimates its range from.
+const ESTIMATION: f64 = 512.0;
+/// Steps in which the fall of the range over a store is followed.
+const FALL_STEPS: u32 = 64;
+
+/// What is looked for, and by how many workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sample {
-    /// Nanoseconds to bound one object's distance.
-    pub(crate) bound_ns: f64,
-    /// Nanoseconds to compute it.
-    pub(crate) distance_ns: f64,
-    /// The share of the objects that the bounds do not rule out.
-    pub(crate) left: f64,
+pub struct Search {
+    /// How many objects a query gets; all within the range without it.
+    pub k: Option<usize>,
+    /// Only objects at most this far.
+    pub range: Option<f64>,
+    /// How many queries there are.
+    pub queries: usize,
+    /// Slots that compute.
+    pub workers: usize,
 }
 
-impl Sample {
-    /// Nanoseconds an object, with the index.
-    pub(crate) fn indexed_ns(&self) -> f64 {
-        self.bound_ns + self.left * GATHER * self.distance_ns
-    }
-
-    /// Whether the index is the faster way; a scan costs `distance_ns` an object.
-    pub(crate) fn pays(&self) -> bool {
-        self.indexed_ns() < self.distance_ns
-    }
+/// A way to search, and what it would take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// The strategy's name.
+    pub strategy: &'static str,
+    /// What rules objects out; nothing for a scan.
+    pub bound: Option<Bound>,
+    /// Nanoseconds to bound an object on one core.
+    pub bound_ns: f64,
+    /// Objects of a query that the bounds leave before any distance is known.
+    pub candidates: f64,
+    /// Distances of a query that are computed.
+    pub distances: f64,
+    /// The time of all queries, in seconds.
+    pub seconds: f64,
 }
 
-/// The share of a sample's lower bounds that are not above the range that its upper bounds promise for all objects: if
-/// `k` of all are wanted, so are the nearest of the sample in proportion, and at least one.
-pub(crate) fn share_left(lowers: &[f32], uppers: &mut [f32], k: usize, objects: u64) -> f64 {
-    if lowers.is_empty() || k as u64 >= objects {
-        return 1.0;
+/// What all ways to search would take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// What is looked for.
+    pub search: Search,
+    /// Objects of the store.
+    pub objects: u64,
+    /// Objects of them that were bounded to estimate.
+    pub sampled: usize,
+    /// What a distance takes.
+    pub rates: Rates,
+    /// About where the farthest object of the answer lies.
+    pub farthest: f64,
+    /// The scan, and then the others.
+    pub ways: Vec<Way>,
+}
+
+/// What `auto` takes, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// One of the estimate's ways.
+    pub way: Way,
+    /// A sentence.
+    pub reason: String,
+}
+
+/// A query with what is known of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    pub(crate) prepared: &'a PreparedQuery,
+    /// To the pivots, in f64.
+    pub(crate) distances: &'a [f64],
+    pub(crate) centroids: usize,
+}
+
+/// Estimates a search by some objects of the store, which stand in for its queries.
+///
+/// # Errors
+/// When the store cannot be read, or the index is of another space.
+pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError> {
+    let space = table.space();
+    let store = space.store();
+    let (count, objects) = (STAND_INS.min(store.objects()), store.objects());
+    let ids: Vec<u64> = (0..count).map(|idx| store.nth(idx * objects / count)).collect();
+    let wanted = || ids.iter().chain(table.pivots()).copied();
+    if !store.is_in(wanted()) {
+        store.bring_in(wanted())?;
     }
-    let wanted = (k as f64 * uppers.len() as f64 / objects as f64).ceil() as usize;
-    let place = wanted.clamp(1, uppers.len()) - 1;
-    let range = *uppers.select_nth_unstable_by(place, f32::total_cmp).1;
-    lowers.iter().filter(|lower| **lower <= range).count() as f64 / lowers.len() as f64
+    let mut exact_ns = Vec::new();
+    let stand_ins = store.read::<_, BoxError>(|objects| {
+        let stand_in = |id: &u64| {
+            let signature = objects.signature(*id)?;
+            space.sigma_self(objects, *id)?;
+            let (distances, ns) = rates::timed(table.pivots().len(), || {
+                table
+                    .pivots()
+                    .iter()
+                    .map(|pivot| space.between(objects, *pivot, *id))
+                    .collect::<Result<Vec<_>, _>>()
+            });
+            exact_ns.push(ns);
+            Ok((space.prepare(signature), distances?, signature.len()))
+        };
+        ids.iter().map(stand_in).collect::<Result<Vec<_>, _>>()
+    })?;
+    let probes: Vec<Probe<'_>> = stand_ins
+        .iter()
+        .map(|(prepared, distances, centroids)| Probe { prepared, distances, centroids: *centroids })
+        .collect();
+    let exact_ns = rates::median(exact_ns);
+    Estimate::of(table, search, &probes, &Bound::ALL, Some(exact_ns))
+}
+
+/// The bound by which a request's queries are best bounded; nothing where a scan is faster.
+pub(crate) fn choose(
+    table: &PivotTable,
+    search: Search,
+    probes: &[Probe<'_>],
+) -> Result<Option<Bound>, BoxError> {
+    if probes.is_empty() {
+        return Ok(Some(Bound::Simplex));
+    }
+    let probes = &probes[..probes.len().min(PROBES)];
+    // The others are looser than these two and dearer than one of them. Distances to pivots are paid for already.
+    let estimate = Estimate::of(table, search, probes, &[Bound::Triangular, Bound::Simplex], None)?;
+    Ok(estimate.choice().way.bound)
+}
+
+impl Estimate {
+    /// With what a distance in f64 takes: all ways; without it those that `auto` chooses from.
+    fn of(
+        table: &PivotTable,
+        search: Search,
+        probes: &[Probe<'_>],
+        bounds: &[Bound],
+        exact_ns: Option<f64>,
+    ) -> Result<Self, BoxError> {
+        let objects = table.space().store().objects();
+        let samples: Vec<Sample> =
+            probes.iter().map(|probe| Sample::of(table, probe, bounds)).collect::<Result<_, _>>()?;
+        let Some(first) = probes.first() else {
+            return Err(BoxError::new("there is no query to estimate by"));
+        };
+        let mut rates = rates::of_space(table.space(), table.pivots(), first.prepared, first.centroids)?;
+        rates.exact_ns = exact_ns.unwrap_or(0.0);
+        let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
+        let of = |search: &Search, sample: &Sample| {
+            let kth = search.k.map_or(f64::INFINITY, |k| sample.near(k as f64 / objects as f64));
+            kth.min(search.range.unwrap_or(f64::INFINITY))
+        };
+        let mut estimate = Self {
+            search,
+            objects,
+            sampled: samples.iter().map(Sample::len).sum(),
+            rates,
+            farthest: mean(&|sample| of(&search, sample)),
+            ways: Vec::new(),
+        };
+        estimate.ways.push(estimate.scan());
+        for (idx, bound) in bounds.iter().enumerate() {
+            let bound_ns = mean(&|sample| sample.bound_ns(idx));
+            let within = mean(&|sample| sample.share_within(idx, of(&search, sample)));
+            let promised = |sample: &Sample| match search.k {
+                Some(k) => {
+                    sample.upper(idx, k as f64 / objects as f64).min(search.range.unwrap_or(f64::INFINITY))
+                }
+                None => of(&search, sample),
+            };
+            let left = mean(&|sample| sample.share_within(idx, promised(sample))).max(within);
+            let count = objects as f64;
+            let at_least = |distances: f64| distances.max(search.k.map_or(0.0, |k| k as f64)).min(count);
+            let way = |strategy, left: f64, computed: f64| {
+                estimate.indexed(strategy, *bound, bound_ns, at_least(left * count), at_least(computed))
+            };
+            let mut ways = match search.k {
+                Some(_) => vec![way("best_first", left, within * count)],
+                None => vec![way("indexed_range", within, within * count)],
+            };
+            // To choose, what is never chosen need not be known.
+            if exact_ns.is_some() && search.k.is_some() {
+                let falling = mean(&|sample| {
+                    sample.share_while_falling(idx, search.k, search.range, objects, FALL_STEPS)
+                });
+                ways.push(way("estimated_range", left, left * count));
+                ways.push(way("two_phase", 1.0, (within * count).max(ESTIMATION)));
+                ways.push(way("fixed_blocks", 1.0, falling * count));
+            }
+            estimate.ways.extend(ways);
+        }
+        Ok(estimate)
+    }
+
+    /// Seconds of all queries at so many nanoseconds of one core for each.
+    fn seconds(&self, ns: f64, workers: usize) -> f64 {
+        ns * self.search.queries as f64 / workers.max(1) as f64 * 1e-9
+    }
+
+    fn scan(&self) -> Way {
+        let count = self.objects as f64;
+        let seconds = self.seconds(count * self.rates.scan_ns, self.search.workers);
+        Way { strategy: "scan", bound: None, bound_ns: 0.0, candidates: count, distances: count, seconds }
+    }
+
+    fn indexed(
+        &self,
+        strategy: &'static str,
+        bound: Bound,
+        bound_ns: f64,
+        candidates: f64,
+        distances: f64,
+    ) -> Way {
+        let Search { queries, workers, .. } = self.search;
+        let Rates { scan_ns, picked_ns, .. } = self.rates;
+        // Where most are left, they are neighbours.
+        let distance_ns = picked_ns + (scan_ns - picked_ns) * distances / self.objects as f64;
+        // Not divided among workers: what a query begins with, and what one box does with its candidates.
+        let seconds = self.seconds(self.certain_ns(bound_ns), workers)
+            + self.seconds(distances * distance_ns, workers)
+            + self.seconds(self.pivots_ns(), workers.min(queries))
+            + self.seconds(candidates * CANDIDATE_NS, 1);
+        Way { strategy, bound: Some(bound), bound_ns, candidates, distances, seconds }
+    }
+
+    fn certain_ns(&self, bound_ns: f64) -> f64 {
+        self.objects as f64 * bound_ns
+    }
+
+    fn pivots_ns(&self) -> f64 {
+        self.rates.exact_ns * self.rates.pivots as f64
+    }
+
+    /// The way of least time among those that `auto` knows: the scan, best first, or all within a range.
+    pub fn choice(&self) -> Choice {
+        let scan = self.ways[0];
+        let known = |way: &&Way| ["best_first", "indexed_range"].contains(&way.strategy);
+        let best = self.ways.iter().filter(known).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let Some(best) = best.copied() else {
+            return Choice { way: scan, reason: "there is nothing else".to_owned() };
+        };
+        let bounding = self.seconds(self.certain_ns(best.bound_ns), self.search.workers);
+        let ratio = scan.seconds / best.seconds;
+        if ratio > 1.0 {
+            let reason = format!("{ratio:.1} times as fast as a scan");
+            return Choice { way: best, reason };
+        }
+        if bounding <= WORTH_TRYING * scan.seconds {
+            let percent = 100.0 * bounding / scan.seconds;
+            let reason = format!(
+                "the sample promises nothing, but bounding all objects takes {percent:.1} % of a scan, and objects \
+                 nearer than any of a sample would make it pay"
+            );
+            return Choice { way: best, reason };
+        }
+        let reason = format!("bounds would take {:.2} times as long", 1.0 / ratio);
+        Choice { way: scan, reason }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
-    #[test]
-    fn an_index_pays_where_it_leaves_little_of_what_is_dear() {
-        let pays = |bound_ns, distance_ns, left| Sample { bound_ns, distance_ns, left }.pays();
-        assert!(pays(20.0, 2000.0, 0.05));
-        assert!(pays(20.0, 2000.0, 0.6));
-        assert!(!pays(20.0, 2000.0, 0.7), "two thirds picked out cost as much as all in a row");
-        assert!(!pays(20.0, 15.0, 0.0), "bounds dearer than distances");
+    fn made(objects: u64, rates: (f64, f64), ways: &[(f64, f64)]) -> Estimate {
+        let search = Search { k: Some(10), range: None, queries: 1, workers: 1 };
+        let rates = Rates { scan_ns: rates.0, picked_ns: rates.1, exact_ns: 0.0, pivots: 32 };
+        let mut estimate = Estimate { search, objects, sampled: 0, rates, farthest: 1.0, ways: Vec::new() };
+        estimate.ways.push(estimate.scan());
+        for (bound_ns, share) in ways {
+            let count = share * objects as f64;
+            estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, *bound_ns, count, count));
+        }
+        estimate
     }
 
     #[test]
-    fn a_share_of_a_sample() {
-        let (lowers, uppers) = ([0.1, 0.2, 0.3, 0.4], [0.2, 0.35, 0.5, 0.6]);
-        let share = |k, objects| share_left(&lowers, &mut uppers.clone(), k, objects);
-        assert_eq!(share(1, 1000), 0.5, "the nearest of four stands for the nearest of a thousand");
-        assert_eq!(share(500, 1000), 0.75);
-        assert_eq!(share(1000, 1000), 1.0);
-        assert_eq!(share_left(&[], &mut [], 1, 5), 1.0);
+    fn an_index_pays_where_it_leaves_little_of_what_is_dear() {
+        let bound = |rates, way| made(100_000, rates, &[way]).choice().way.bound;
+        assert_eq!(bound((2000.0, 3000.0), (20.0, 0.05)), Some(Bound::Simplex));
+        assert_eq!(bound((2000.0, 3000.0), (20.0, 0.6)), Some(Bound::Simplex));
+        assert_eq!(bound((15.0, 30.0), (20.0, 0.0)), None, "bounds dearer than distances");
+        assert_eq!(bound((100.0, 150.0), (20.0, 0.9)), None, "a fifth of a scan for nothing");
+        assert_eq!(
+            bound((2000.0, 3000.0), (20.0, 1.0)),
+            Some(Bound::Simplex),
+            "a hundredth of a scan is tried"
+        );
+    }
+
+    #[test]
+    fn the_least_of_the_ways_is_taken() {
+        let estimate = made(100_000, (1000.0, 1500.0), &[(20.0, 0.5), (40.0, 0.1), (80.0, 0.09)]);
+        assert_eq!(estimate.choice().way, estimate.ways[2]);
+        assert!(estimate.choice().reason.contains("times as fast"));
+    }
+
+    #[test]
+    fn an_estimate_of_a_store_is_near_what_its_bounds_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 3000));
+        let table = testing::pivot_table(&space, &[1, 30, 200, 999, 1500, 77, 5, 1234], folder.path());
+        let search = Search { k: Some(20), range: None, queries: 1, workers: 2 };
+        let estimate = estimate(&table, search).unwrap();
+        assert_eq!((estimate.objects, estimate.ways.len()), (3000, 1 + 4 * Bound::ALL.len()));
+        assert!(estimate.rates.scan_ns > 0.0 && estimate.rates.exact_ns > 0.0);
+        let of = |strategy: &str, bound| {
+            let found = |way: &&Way| way.strategy == strategy && way.bound == Some(bound);
+            *estimate.ways.iter().find(found).unwrap()
+        };
+        let (simplex, triangular) = (of("best_first", Bound::Simplex), of("best_first", Bound::Triangular));
+        assert!(simplex.distances >= 20.0 && simplex.distances < 1000.0, "{simplex:?}");
+        assert!(simplex.distances <= triangular.distances && triangular.distances <= 3000.0);
+        assert!(simplex.distances <= of("estimated_range", Bound::Simplex).distances);
+        assert!(simplex.distances <= of("fixed_blocks", Bound::Simplex).distances);
+        // All objects, or those within the range and no more.
+        let all = super::estimate(&table, Search { k: Some(3000), ..search }).unwrap();
+        assert!(all.ways.iter().all(|way| way.distances == 3000.0));
+        let within = super::estimate(&table, Search { k: None, range: Some(0.0), ..search }).unwrap();
+        assert!(within.ways.iter().skip(1).all(|way| way.distances < 300.0), "{within:?}");
     }
 }

@@ -174,8 +174,16 @@ impl MetricSpace {
     /// A distance over a store of signatures, all of which are looked at once. Blocks on the disk.
     ///
     /// # Errors
-    /// When the store cannot be read, or holds a signature that the distance is not defined for.
+    /// When the store cannot be read, has objects that were removed, or holds a signature that the distance is not
+    /// defined for.
     pub fn of_store(measure: MetricMeasure, store: Arc<SignatureStore>) -> Result<Self, BoxError> {
+        if store.objects() != store.len() {
+            let path = store.path().display();
+            return Err(BoxError::new(format!(
+                "objects were removed from `{path}`, and these indexes know objects by their places: `boxwork compact \
+                 --store {path}` first"
+            )));
+        }
         let sqfd = match measure.distance {
             Named::Sqfd(of) => Some(SqfdSpace::new(Arc::clone(&store), of)),
             _ => None,

@@ -10,13 +10,17 @@
 
 mod error;
 mod layout;
+mod file;
 mod reader;
-mod resource;
 mod writer;
+mod chain;
+mod resource;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use chain::settle;
+pub use chain::{SideBySide, in_threads};
 pub use error::IndexError;
 pub use resource::PIVOT_TABLE;
 pub use writer::PivotTableWriter;
@@ -24,9 +28,10 @@ pub use writer::PivotTableWriter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use boxwork_kernels::lower_bound::{
-    Block, Bound, BoundError, BoundQuery, PACKED_OBJECTS, Simplex, TableErrors,
+    Block, Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, Simplex, TableErrors,
 };
 use boxwork_kernels::sqfd::reference;
 
@@ -36,6 +41,7 @@ use super::space::SqfdSpace;
 #[derive(Debug)]
 pub struct PivotTable {
     path: PathBuf,
+    number: u64,
     space: Arc<SqfdSpace>,
     pivots: Vec<u64>,
     between: Vec<f64>,
@@ -44,7 +50,18 @@ pub struct PivotTable {
     len: u64,
     distances: Vec<f32>,
     apexes: Vec<f32>,
+    last: Last,
 }
+
+/// The last file of a table.
+#[derive(Debug)]
+struct Last {
+    /// 0 for the one that nothing follows.
+    part: u64,
+    fingerprint: String,
+}
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// What is largest among a table's objects: it decides how far rounding can have gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,12 +83,17 @@ impl PivotTable {
     /// When the file cannot be read, is no index, is cut short, damaged, of another version, of another store or of
     /// another measure.
     pub fn open(path: impl AsRef<Path>, space: Arc<SqfdSpace>) -> Result<Self, IndexError> {
-        reader::read(path.as_ref(), space)
+        chain::read(path.as_ref(), space, chain::Depth::All)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A number that no other open table of this process has, or had.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The measure and the store.
@@ -94,7 +116,7 @@ impl PivotTable {
         &self.simplex
     }
 
-    /// Number of objects, at least 1.
+    /// Number of ids, at least 1; of those of objects that were removed, the table says nothing.
     #[expect(clippy::len_without_is_empty, reason = "a table is never empty")]
     pub fn len(&self) -> u64 {
         self.len
@@ -120,6 +142,18 @@ impl PivotTable {
         Block {
             distances: &self.distances[of(self.pivots.len())],
             apexes: &self.apexes[of(self.simplex.dimensions())],
+        }
+    }
+
+    /// Takes the objects of a block that were removed out of its bounds: they are no numbers then, which nothing is
+    /// smaller than.
+    pub fn hide_removed(&self, block: usize, bounds: &mut Bounds) {
+        let (ids, store) = (self.ids(block), self.space.store());
+        if store.count(ids.clone()) == ids.end - ids.start {
+            return;
+        }
+        for (row, _) in ids.enumerate().filter(|(_, id)| !store.has(*id)) {
+            (bounds.lower[row], bounds.upper[row]) = (f32::NAN, f32::NAN);
         }
     }
 

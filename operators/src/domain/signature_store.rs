@@ -16,48 +16,52 @@ mod writer;
 mod bus_error;
 mod map;
 mod batch;
+mod manifest;
+mod part;
+mod removed;
 mod objects;
+mod lock;
+mod change;
+mod compact;
 mod resource;
 
 pub use batch::StoreBatch;
+pub use change::{PendingChange, StoreChange};
+pub use compact::{Compaction, copy};
 pub use error::StoreError;
 pub(crate) use error::way_out;
+pub(crate) use lock::StoreLock;
 pub use objects::Objects;
 pub use resource::SIGNATURE_STORE;
 pub(crate) use temporary::TemporaryFile;
 pub use writer::{StoreInfo, StoreWriter};
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_array::StringArray;
 use arrow_buffer::Buffer;
-use arrow_ipc::convert::try_fb_to_schema;
-use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
-use arrow_ipc::{Block, MetadataVersion};
-use arrow_schema::SchemaRef;
 use boxwork_runtime::topology::Topology;
 
-use super::signature::coordinate_names;
-use layout::BatchEntry;
-use map::Map;
+use manifest::{Manifest, PartKind};
+use part::Part;
+use removed::Removed;
 
-/// The objects of a file, by id and by name.
+/// The objects of a store, by id and by name.
 pub struct SignatureStore {
     path: PathBuf,
-    map: Arc<Map>,
-    schema: SchemaRef,
-    coordinates: Vec<String>,
-    info: StoreInfo,
-    fingerprint: String,
-    number: u64,
+    /// The file, or where it was changed the base and what was added to it, in the order of the ids.
+    parts: Vec<Part>,
     batches: Vec<Batch>,
     len: u64,
+    removed: Removed,
+    /// The fingerprints that the store had, from the base's to its own, and the ids that there were.
+    history: Vec<(String, u64)>,
+    number: u64,
     by_name: OnceLock<Vec<(u64, u64)>>,
     /// The machine that batches are copied to the nodes of.
     machine: Option<Topology>,
@@ -66,120 +70,115 @@ pub struct SignatureStore {
 /// Numbers the stores that this process opens.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A batch in the file, and what has been checked of it.
+/// A batch of a part, and what has been checked of it.
 struct Batch {
-    block: Block,
-    entry: BatchEntry,
+    part: usize,
+    /// Its place in the part.
+    idx: usize,
     first: u64,
+    rows: u64,
     names: OnceLock<StringArray>,
     whole: OnceLock<StoreBatch>,
 }
 
 impl SignatureStore {
-    /// Opens a store: checks its head and tail, and maps the rest.
+    /// Opens a store: checks its head and tail, and maps the rest. One that was changed is opened with all its parts,
+    /// as it is at one moment.
     ///
     /// # Errors
     /// When the file cannot be read, is no store, is cut short, damaged, or of another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
-        let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
-        let file = File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
-            return Err(not("it is no regular file"));
-        }
-        let map = Arc::new(Map::new(file).map_err(io)?);
-        let store = Self::read_ends(path, Arc::clone(&map));
-        match map.is_whole() {
-            true => store,
-            false => Err(StoreError::Changed { path: path.to_owned() }),
+        let mut before: Option<Manifest> = None;
+        loop {
+            let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
+            let file = File::open(path).map_err(io)?;
+            if !file.metadata().map_err(io)?.is_file() {
+                let reason = "it is no regular file".to_owned();
+                return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+            }
+            let Some(manifest) = Manifest::of_file(path, &file)? else {
+                let part = Part::of_file(path, file)?;
+                let history = vec![(part.fingerprint.clone(), part.len)];
+                return Ok(Self::of_parts(path, vec![part], Removed::default(), history));
+            };
+            match Self::of_manifest(path, &manifest) {
+                // A part may be missing since the store was compacted at this moment: what it is now is read then.
+                Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
+                Err(_) => before = Some(manifest),
+                opened => return opened,
+            }
         }
     }
 
-    /// Checks the head and the tail.
-    fn read_ends(path: &Path, map: Arc<Map>) -> Result<Self, StoreError> {
-        let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
-        let damaged = |place: &str, reason: String| StoreError::Damaged {
-            path: path.to_owned(),
-            place: place.to_owned(),
-            reason,
-        };
-        let bytes = map.bytes();
-        if !bytes.starts_with(layout::MAGIC) {
-            return Err(not("it does not begin as an Arrow file"));
+    /// The store that a record of changes tells of, whether it is in force or not.
+    fn of_manifest(path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
+        let (mut parts, mut removed): (Vec<Part>, _) = (Vec::new(), Removed::default());
+        let mut rows = 0;
+        for line in manifest.lines() {
+            let file = path.with_file_name(&line.file);
+            let (fingerprint, count) = match line.kind {
+                PartKind::Removed => {
+                    let (fingerprint, ids) = removed::read(&file)?;
+                    let count = ids.len() as u64;
+                    if !removed.add(ids, rows) {
+                        return Err(StoreError::Damaged {
+                            path: file,
+                            place: "its numbers".to_owned(),
+                            reason: "they are not those of objects that were there".to_owned(),
+                        });
+                    }
+                    (fingerprint, count)
+                }
+                PartKind::Base | PartKind::Added => {
+                    let part = Part::open(&file)?;
+                    if let Some(first) = parts.first()
+                        && first.coordinates != part.coordinates
+                    {
+                        let (found, wanted) = (part.coordinates, first.coordinates.clone());
+                        return Err(StoreError::Coordinates { path: file, found, wanted });
+                    }
+                    let found = (part.fingerprint.clone(), part.len);
+                    rows += part.len;
+                    parts.push(part);
+                    found
+                }
+            };
+            if (fingerprint.as_str(), count) != (line.fingerprint.as_str(), line.count) {
+                return Err(StoreError::OtherPart { path: file, store: path.to_owned() });
+            }
         }
-        let truncated = || StoreError::Truncated { path: path.to_owned() };
-        let trailer = bytes.last_chunk::<{ layout::TRAILER_BYTES }>().ok_or_else(truncated)?;
-        if !trailer.ends_with(layout::MAGIC) {
-            return Err(truncated());
+        if removed.len() == rows {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                place: "its record of changes".to_owned(),
+                reason: "no object is left".to_owned(),
+            });
         }
-        let footer_bytes =
-            read_footer_length(*trailer).map_err(|error| damaged("its tail", error.to_string()))?;
-        let footer_end = bytes.len() - layout::TRAILER_BYTES;
-        let tail_start = footer_end
-            .checked_sub(footer_bytes)
-            .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
-            .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
+        Ok(Self::of_parts(path, parts, removed, manifest.history()))
+    }
 
-        // Copied, since the footer is parsed by what stands in it: it must not change when it has been judged.
-        let tail = bytes[tail_start..].to_vec();
-        let digits = layout::tail_digits(&tail).ok_or_else(|| not("it carries no checksum of Boxwork's"))?;
-        let checksum = layout::tail_checksum(&tail, &digits);
-        if tail[digits] != *checksum.as_bytes() {
-            return Err(damaged("its tail", CHECKSUM_DIFFERS.to_owned()));
+    fn of_parts(path: &Path, parts: Vec<Part>, removed: Removed, history: Vec<(String, u64)>) -> Self {
+        let (mut batches, mut first) = (Vec::new(), 0);
+        for (part, opened) in parts.iter().enumerate() {
+            for (idx, batch) in opened.batches.iter().enumerate() {
+                let rows = batch.entry.rows as u64;
+                let (names, whole) = (OnceLock::new(), OnceLock::new());
+                batches.push(Batch { part, idx, first, rows, names, whole });
+                first += rows;
+            }
         }
-        let footer = arrow_ipc::root_as_footer(&tail[layout::END_OF_STREAM_BYTES..][..footer_bytes])
-            .map_err(|error| damaged("its footer", error.to_string()))?;
-        let schema = footer.schema().ok_or_else(|| not("it has no schema"))?;
-        let schema = try_fb_to_schema(schema).map_err(|error| damaged("its schema", error.to_string()))?;
-        let said = |key: &str| schema.metadata().get(key).cloned();
-        if said(layout::FORMAT_KEY).as_deref() != Some(layout::FORMAT) {
-            return Err(not("its metadata does not say `boxwork.format = signatures`"));
-        }
-        match said(layout::VERSION_KEY).unwrap_or_default() {
-            version if version == layout::VERSION => {}
-            found => return Err(StoreError::Version { path: path.to_owned(), found }),
-        }
-        let coordinates =
-            schema.field_with_name("signature").ok().and_then(|f| coordinate_names(f.data_type()));
-        let coordinates = coordinates.ok_or_else(|| not("it has no column of signatures"))?;
-        if schema.fields() != layout::schema(&coordinates, Default::default()).fields() {
-            return Err(not("its columns are not id, name, signature, width and height"));
-        }
-
-        let checksums = footer.custom_metadata().and_then(|metadata| {
-            (0..metadata.len())
-                .map(|idx| metadata.get(idx))
-                .find(|entry| entry.key() == Some(layout::CHECKSUMS_KEY))
-                .and_then(|entry| entry.value())
-        });
-        let (head, entries) = checksums
-            .and_then(layout::read_checksums)
-            .ok_or_else(|| damaged("its footer", "the checksums cannot be read".to_owned()))?;
-        let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
-        let (batches, head_end, len) = lay_out(&blocks, &entries, tail_start)
-            .ok_or_else(|| damaged("its footer", "the batches do not fill the file".to_owned()))?;
-        if crc32fast::hash(&bytes[..head_end]) != head {
-            return Err(damaged("its head", CHECKSUM_DIFFERS.to_owned()));
-        }
-        let info = StoreInfo {
-            parameters: said(layout::PARAMETERS_KEY),
-            source: said(layout::SOURCE_KEY).map(PathBuf::from),
-        };
-        Ok(Self {
+        Self {
             path: path.to_owned(),
-            schema: SchemaRef::new(schema),
-            coordinates,
-            info,
-            // The tail holds all other checksums.
-            fingerprint: format!("{:x}-{checksum}", bytes.len()),
-            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
-            map,
+            parts,
             batches,
-            len,
+            len: first,
+            removed,
+            history,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             by_name: OnceLock::new(),
             machine: None,
-        })
+        }
     }
 
     /// The same with each batch copied, when it is first used, to a node of a machine: the first batches to the first
@@ -205,35 +204,84 @@ impl SignatureStore {
         &self.path
     }
 
-    /// Number of objects, at least 1.
+    /// Number of ids, at least 1: objects are numbered below it. As many objects as that only where none was removed:
+    /// see [`SignatureStore::objects`].
     #[expect(clippy::len_without_is_empty, reason = "a store is never empty")]
     pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// Number of objects, at least 1.
+    pub fn objects(&self) -> u64 {
+        self.len - self.removed.len()
+    }
+
+    /// Whether there is an object of an id: not so when it was removed.
+    #[inline]
+    pub fn has(&self, id: u64) -> bool {
+        id < self.len && !self.removed.contains(id)
+    }
+
+    /// The id of the `nth` object, counted from 0 without those that were removed.
+    ///
+    /// # Panics
+    /// When there are no more than `nth` objects.
+    pub fn nth(&self, nth: u64) -> u64 {
+        assert!(nth < self.objects(), "object {nth} of {}", self.objects());
+        self.removed.nth_kept(nth)
+    }
+
+    /// How many objects come before an id: what [`SignatureStore::nth`] is given for it.
+    pub fn rank(&self, id: u64) -> u64 {
+        id - self.removed.before(id)
+    }
+
+    /// The ids of a range that there are objects of.
+    pub fn among(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
+        let has_all = self.removed.is_empty();
+        ids.filter(move |id| has_all || !self.removed.contains(*id))
+    }
+
+    /// How many objects of a range of ids there are.
+    pub fn count(&self, ids: Range<u64>) -> u64 {
+        self.rank(ids.end) - self.rank(ids.start)
+    }
+
     /// Number of coordinates of a centroid.
     pub fn dimensions(&self) -> usize {
-        self.coordinates.len()
+        self.coordinates().len()
     }
 
     /// Names of the coordinates, in their order.
     pub fn coordinates(&self) -> &[String] {
-        &self.coordinates
+        &self.parts[0].coordinates
     }
 
     /// The parameters of the extraction, as JSON, where they are known.
     pub fn parameters(&self) -> Option<&str> {
-        self.info.parameters.as_deref()
+        self.parts[0].info.parameters.as_deref()
     }
 
     /// The folder that the names are paths in, where there are images.
     pub fn source(&self) -> Option<&Path> {
-        self.info.source.as_deref()
+        self.parts[0].info.source.as_deref()
     }
 
     /// A text that another content does not have: an index keeps it to know its store again.
     pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+        &self.history[self.history.len() - 1].0
+    }
+
+    /// How many ids the store had when its fingerprint was this one; nothing when it never was, as far as the store
+    /// knows: what came before it was compacted is forgotten.
+    pub fn ids_at(&self, fingerprint: &str) -> Option<u64> {
+        // The latest first: that is what is asked for.
+        self.history.iter().rev().find(|(known, _)| known == fingerprint).map(|(_, ids)| *ids)
+    }
+
+    /// Whether objects were added or removed since the store was made or compacted.
+    pub fn is_changed(&self) -> bool {
+        self.history.len() > 1
     }
 
     /// Refuses signatures of other coordinates than the store's.
@@ -241,12 +289,12 @@ impl SignatureStore {
     /// # Errors
     /// Names both.
     pub fn check_coordinates<S: AsRef<str>>(&self, wanted: &[S]) -> Result<(), StoreError> {
-        if self.coordinates.iter().map(String::as_str).eq(wanted.iter().map(AsRef::as_ref)) {
+        if self.coordinates().iter().map(String::as_str).eq(wanted.iter().map(AsRef::as_ref)) {
             return Ok(());
         }
         Err(StoreError::Coordinates {
             path: self.path.clone(),
-            found: self.coordinates.clone(),
+            found: self.coordinates().to_vec(),
             wanted: wanted.iter().map(|name| name.as_ref().to_owned()).collect(),
         })
     }
@@ -262,7 +310,7 @@ impl SignatureStore {
     /// When there is no such batch.
     pub fn ids(&self, batch: usize) -> Range<u64> {
         let batch = &self.batches[batch];
-        batch.first..batch.first + batch.entry.rows as u64
+        batch.first..batch.first + batch.rows
     }
 
     /// How many bytes a batch has in the file.
@@ -270,7 +318,8 @@ impl SignatureStore {
     /// # Panics
     /// When there is no such batch.
     pub fn batch_bytes(&self, batch: usize) -> usize {
-        block_bytes(&self.batches[batch].block)
+        let batch = &self.batches[batch];
+        part::block_bytes(&self.parts[batch.part].batches[batch.idx].block)
     }
 
     /// A number that no other open store of this process has, or had.
@@ -309,7 +358,7 @@ impl SignatureStore {
 
     /// Whether the file is still the one that was opened. Once false, it stays so.
     pub fn is_whole(&self) -> bool {
-        self.map.is_whole()
+        self.parts.iter().all(|part| part.map.is_whole())
     }
 
     /// Whether a batch was used already, so that a further use blocks on nothing.
@@ -360,7 +409,8 @@ impl SignatureStore {
                 None => {
                     let mut hashes = Vec::with_capacity(self.len as usize);
                     for batch in 0..self.batches() {
-                        hashes.extend(objects.names(batch)?.map(hash).zip(self.ids(batch)));
+                        let named = objects.names(batch)?.map(hash).zip(self.ids(batch));
+                        hashes.extend(named.filter(|(_, id)| self.has(*id)));
                     }
                     hashes.sort_unstable();
                     self.by_name.get_or_init(|| hashes)
@@ -393,78 +443,23 @@ impl SignatureStore {
     }
 
     fn check_names(&self, idx: usize) -> Result<&StringArray, StoreError> {
-        /// The columns id and name.
-        const FRONT: [usize; 2] = [0, 1];
-        let (batch, block) = (&self.batches[idx], self.block(idx));
-        let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
-        let damaged = |reason| self.damaged(idx, reason);
-        batch::check_ids(&table, batch.first).map_err(damaged)?;
-        let names = batch::typed(&table, "name").and_then(batch::own_names).map_err(damaged)?;
-        if names.len() != batch.entry.rows {
-            return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
-        }
+        let batch = &self.batches[idx];
+        let names = self.parts[batch.part].names(batch.idx)?;
         Ok(batch.names.get_or_init(|| names))
     }
 
     // Apart from `batch`, which every distance passes through. Two threads may both check; one result is kept.
     #[cold]
     fn check_whole(&self, idx: usize) -> Result<&StoreBatch, StoreError> {
-        let (batch, block) = (&self.batches[idx], self.placed(idx)?);
-        let header = self.check_front(&block, idx)?;
-        if crc32fast::hash(&block[batch.entry.front_bytes..]) != batch.entry.rest {
-            return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
-        }
-        let table = self.decode(&block, &header, idx, None)?;
-        if table.num_rows() != batch.entry.rows {
-            return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
-        }
-        let whole = StoreBatch::new(&table, batch.first).map_err(|reason| self.damaged(idx, reason))?;
-        Ok(batch.whole.get_or_init(|| whole))
-    }
-
-    /// Checks what comes before the centroids, and gives the header: a copy, since the batch is read by what stands
-    /// in it, and it must not change when it has been judged.
-    fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
         let batch = &self.batches[idx];
-        let header = block[..batch.block.metaDataLength() as usize].to_vec();
-        let mut front = crc32fast::Hasher::new();
-        front.update(&header);
-        front.update(&block[header.len()..batch.entry.front_bytes]);
-        if front.finalize() != batch.entry.front {
-            return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
-        }
-        if layout::front_bytes(&header, block.len() - header.len()) != Some(batch.entry.front_bytes) {
-            return Err(self.damaged(idx, "its header is not that of a batch of signatures".to_owned()));
-        }
-        Ok(header)
-    }
-
-    fn decode(
-        &self,
-        block: &Buffer,
-        header: &[u8],
-        idx: usize,
-        columns: Option<&[usize]>,
-    ) -> Result<RecordBatch, StoreError> {
-        let body = block.slice(header.len());
-        let batch = layout::read_header(header)
-            .ok_or_else(|| self.damaged(idx, "its header is not that of a batch".to_owned()))?;
-        let (schema, no_dictionaries) = (SchemaRef::clone(&self.schema), HashMap::new());
-        RecordBatchDecoder::try_new(&body, batch, schema, &no_dictionaries, &MetadataVersion::V5)
-            .and_then(|decoder| {
-                decoder.with_projection(columns).with_require_alignment(true).read_record_batch()
-            })
-            .map_err(|error| self.damaged(idx, error.to_string()))
-    }
-
-    fn block(&self, idx: usize) -> Buffer {
-        let block = &self.batches[idx].block;
-        self.map.bytes().slice_with_length(block.offset() as usize, block_bytes(block))
+        let whole = self.parts[batch.part].whole(batch.idx, &self.placed(idx)?)?;
+        Ok(batch.whole.get_or_init(|| whole))
     }
 
     /// A batch's bytes where they are to be used: copied to its node, or mapped.
     fn placed(&self, idx: usize) -> Result<Buffer, StoreError> {
-        let block = self.block(idx);
+        let batch = &self.batches[idx];
+        let block = self.parts[batch.part].block(batch.idx);
         let (Some(machine), Some(node)) = (&self.machine, self.node(idx)) else { return Ok(block) };
         let copied = machine.copy_to(node, &block);
         let io = |source| StoreError::Io { path: self.path.clone(), action: "copy into memory", source };
@@ -472,8 +467,8 @@ impl SignatureStore {
     }
 
     fn damaged(&self, idx: usize, reason: String) -> StoreError {
-        let place = format!("batch {} of {}", idx + 1, self.batches());
-        StoreError::Damaged { path: self.path.clone(), place, reason }
+        let batch = &self.batches[idx];
+        self.parts[batch.part].damaged(batch.idx, reason)
     }
 }
 
@@ -484,49 +479,6 @@ impl std::fmt::Debug for SignatureStore {
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
-}
-
-const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
-
-/// The batches, where the first begins, and the number of objects; nothing unless the blocks fill the file from the
-/// head to the tail without a gap and each has its entry.
-fn lay_out(blocks: &[Block], entries: &[BatchEntry], tail_start: usize) -> Option<(Vec<Batch>, usize, u64)> {
-    if blocks.is_empty() || blocks.len() != entries.len() {
-        return None;
-    }
-    let head_end = usize::try_from(blocks[0].offset()).ok()?;
-    let (mut end, mut first) = (head_end, 0u64);
-    let mut batches = Vec::with_capacity(blocks.len());
-    for (block, entry) in blocks.iter().zip(entries) {
-        let header_bytes = usize::try_from(block.metaDataLength()).ok()?;
-        let body_bytes = usize::try_from(block.bodyLength()).ok()?;
-        let bytes = header_bytes.checked_add(body_bytes)?;
-        // Eight bytes precede the header's own table.
-        if usize::try_from(block.offset()).ok()? != end
-            || header_bytes <= 8
-            || !end.is_multiple_of(layout::ALIGNMENT_MIN_BYTES)
-            || !(header_bytes..=bytes).contains(&entry.front_bytes)
-            || entry.rows == 0
-            // Memory is asked for by their number: each has an id of eight bytes in the file.
-            || entry.rows > body_bytes / size_of::<u64>()
-        {
-            return None;
-        }
-        batches.push(Batch {
-            block: *block,
-            entry: *entry,
-            first,
-            names: OnceLock::new(),
-            whole: OnceLock::new(),
-        });
-        end = end.checked_add(bytes)?;
-        first = first.checked_add(entry.rows as u64)?;
-    }
-    (end == tail_start).then_some((batches, head_end, first))
-}
-
-fn block_bytes(block: &Block) -> usize {
-    block.metaDataLength() as usize + block.bodyLength() as usize
 }
 
 fn hash(name: &str) -> u64 {

@@ -28,7 +28,9 @@ pub struct SqfdSpace {
     is_kept: AtomicBool,
 }
 
-/// A not-a-number, which no sigma is.
+/// What a sidecar begins with, before the fingerprints of the store and the measure.
+const SIDECAR: &str = "boxwork sigma 2 ";
+/// A not-a-number, which no sigma is; in a sidecar, that of an object that was removed.
 const UNKNOWN: u64 = u64::MAX;
 
 impl SqfdSpace {
@@ -37,10 +39,10 @@ impl SqfdSpace {
         let mut space = Self { store, measure, sigma_self: Vec::new(), is_kept: AtomicBool::new(false) };
         // A sidecar that is absent, stale or damaged costs time and nothing else.
         let kept = fs::read(space.sidecar_path()).ok().and_then(|bytes| space.read_sidecar(&bytes));
-        space.is_kept = AtomicBool::new(kept.is_some());
-        space.sigma_self = kept.unwrap_or_else(|| {
-            std::iter::repeat_with(|| AtomicU64::new(UNKNOWN)).take(space.store.len() as usize).collect()
-        });
+        space.sigma_self = kept.unwrap_or_default();
+        let ids = space.store.len() as usize;
+        space.is_kept = AtomicBool::new(space.sigma_self.len() == ids);
+        space.sigma_self.resize_with(ids, || AtomicU64::new(UNKNOWN));
         space
     }
 
@@ -137,7 +139,8 @@ impl SqfdSpace {
 
     /// Whether every object's similarity to itself is known.
     pub fn is_complete(&self) -> bool {
-        self.sigma_self.iter().all(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)
+        let mut ids = self.store.among(0..self.store.len());
+        ids.all(|id| self.sigma_self[id as usize].load(Ordering::Relaxed) != UNKNOWN)
     }
 
     /// Writes the sidecar, when every similarity is known; says whether one is there now.
@@ -164,7 +167,7 @@ impl SqfdSpace {
     }
 
     fn sidecar_head(&self) -> Vec<u8> {
-        format!("boxwork sigma 2 {}\n", self.fingerprint()).into_bytes()
+        format!("{SIDECAR}{}\n", self.fingerprint()).into_bytes()
     }
 
     fn write_sidecar(&self) -> io::Result<()> {
@@ -180,11 +183,16 @@ impl SqfdSpace {
         file.keep()
     }
 
+    /// The similarities of the objects that the store had when they were kept: of all, or of the first.
     fn read_sidecar(&self, bytes: &[u8]) -> Option<Vec<AtomicU64>> {
         let (content, checksum) = bytes.split_last_chunk::<4>()?;
-        let (sigmas, rest) = content.strip_prefix(self.sidecar_head().as_slice())?.as_chunks::<8>();
+        let head_end = content.iter().position(|byte| *byte == b'\n')?;
+        let said = std::str::from_utf8(&content[..head_end]).ok()?.strip_prefix(SIDECAR)?;
+        let (store, measure) = said.split_once(' ')?;
+        let (sigmas, rest) = content[head_end + 1..].as_chunks::<8>();
         let fits = rest.is_empty()
-            && sigmas.len() as u64 == self.store.len()
+            && measure == self.measure_text()
+            && self.store.ids_at(store) == Some(sigmas.len() as u64)
             && crc32fast::hash(content) == u32::from_le_bytes(*checksum);
         fits.then(|| sigmas.iter().map(|sigma| AtomicU64::new(u64::from_le_bytes(*sigma))).collect())
     }

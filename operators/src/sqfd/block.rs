@@ -1,8 +1,9 @@
 //! A block of candidates on its way to a device and back.
 //!
-//! Invariants: `crosses` has a number for each row of the envelopes, in their order, once the block has come back; what
-//! each is depends on the row alone, up to the error that its query declares. Objects of chunks that lie on the device
-//! are read there, others are gathered; which is which may differ from device to device, and the numbers hold.
+//! Invariants: `crosses` has a number for each row of the envelopes, in their order, once the block has come back;
+//! what each is depends on the row alone, up to the error that its query declares. Objects of chunks that lie on the
+//! device are read there, others are gathered; which is which may differ from device to device, and the numbers hold.
+//! Where what follows keeps the nearest only, a block may leave out rows that bounds rule out (`select.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use boxwork_runtime::feeding::{
 };
 
 use super::chunks::{Chunks, Gathered};
+use super::select::{Keeps, Kept, Part, Select};
 use crate::domain::signature_store::{Objects, StoreError};
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
@@ -58,6 +60,8 @@ pub(super) struct Common {
     row_offsets: Vec<u32>,
     centres: Vec<f32>,
     factor: f32,
+    /// What rows are left out by, where any may be.
+    select: Option<Select>,
     /// No other queries of the process have it.
     version: u64,
 }
@@ -65,7 +69,13 @@ pub(super) struct Common {
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
 impl Common {
-    pub(super) fn new(space: &Arc<SqfdSpace>, chunks: Chunks, resident: bool, queries: &Queries) -> Self {
+    pub(super) fn new(
+        space: &Arc<SqfdSpace>,
+        chunks: Chunks,
+        resident: bool,
+        queries: &Queries,
+        keeps: Keeps,
+    ) -> Self {
         let shape = Shape::new(&space.measure(), space.store().dimensions());
         let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
         for query in queries.iter() {
@@ -75,7 +85,13 @@ impl Common {
             centres.extend_from_slice(centre);
             factor = scale;
         }
-        let program = |constants| ProgramSource { name: "sqfd", text: TEXT, constants, kernels: &KERNELS };
+        let program = |constants| ProgramSource {
+            name: "sqfd",
+            text: TEXT,
+            constants,
+            kernels: &KERNELS,
+            exact: false,
+        };
         let program_near = program(shape.clone().apart(true).constants());
         let program = program(shape.constants());
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
@@ -90,6 +106,7 @@ impl Common {
             row_offsets,
             centres,
             factor,
+            select: Select::new(queries, keeps),
             version,
             program_near,
         }
@@ -102,8 +119,16 @@ pub(super) struct SqfdBlock {
     pub(super) envelopes: Vec<Envelope>,
     /// The rows of all envelopes as (query's place, id), one envelope after the other.
     wanted: Vec<(u32, u64)>,
-    /// Weighted similarities, by row.
+    /// Weighted similarities, by row; of rows that are kept, where some are left out.
     pub(super) crosses: Vec<f64>,
+    /// Which rows these are, in order; nothing when it is all of them.
+    pub(super) kept: Option<Vec<u32>>,
+    /// Rows may be left out.
+    may_select: bool,
+    /// Some are.
+    selects: bool,
+    /// Whether it brought anything to a device that stays there.
+    pub(super) brings: bool,
     /// What was launched: where each row's sums are.
     launches: Vec<Launch>,
 }
@@ -142,7 +167,40 @@ fn block_error(error: StoreError) -> DeviceError {
 impl SqfdBlock {
     /// A block of the rows of some envelopes; `wanted` has them all.
     pub(super) fn new(common: &Arc<Common>, envelopes: Vec<Envelope>, wanted: Vec<(u32, u64)>) -> Self {
-        Self { common: Arc::clone(common), envelopes, wanted, crosses: Vec::new(), launches: Vec::new() }
+        let (crosses, launches) = (Vec::new(), Vec::new());
+        let common = Arc::clone(common);
+        Self {
+            common,
+            envelopes,
+            wanted,
+            crosses,
+            kept: None,
+            may_select: true,
+            selects: false,
+            brings: false,
+            launches,
+        }
+    }
+
+    /// The query's place and the object of a row.
+    pub(super) fn row(&self, row: u32) -> (u32, u64) {
+        self.wanted[row as usize]
+    }
+
+    /// Whether more rows were left than there was room for: it is to be computed again, as a whole.
+    pub(super) fn is_missing(&mut self) -> bool {
+        let is_missing = self.selects && self.kept.is_none();
+        self.may_select &= !is_missing;
+        is_missing
+    }
+
+    /// What rows are left out by in this block: only where every signature is one piece, and there is much to leave
+    /// out.
+    fn select(&self) -> Option<&Select> {
+        let select = self.common.select.as_ref().filter(|_| self.may_select)?;
+        let is_worth =
+            |launch: &Launch| launch.layout.is_whole() && select.is_worth(launch.layout.signatures());
+        (!self.launches.is_empty() && self.launches.iter().all(is_worth)).then_some(select)
     }
 
     /// The rows by query and object; queries that want the same objects (those of a scan) stand together.
@@ -175,6 +233,7 @@ impl SqfdBlock {
     /// Splits the rows by where their objects are read, and lays them out.
     fn plan(&mut self, objects: Objects<'_>, feed: &Feed<'_>) -> Result<(), StoreError> {
         self.launches.clear();
+        self.brings = false;
         let (common, mut launches) = (Arc::clone(&self.common), Vec::new());
         let (chunks, store) = (&common.chunks, objects.store());
         for wanted in self.group() {
@@ -184,7 +243,9 @@ impl SqfdBlock {
                 let all = chunks.ids(store, chunk);
                 let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
                 let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
-                if common.resident && (feed.device().holds(common.key(chunk)) || dense) {
+                let is_held = feed.device().holds(common.key(chunk));
+                if common.resident && (is_held || dense) {
+                    self.brings |= !is_held;
                     let lies = chunks.chunk(objects, chunk)?;
                     let places = wanted.ids[from..end].iter().map(|id| lies.place(objects, *id));
                     let layout = Layout::new(&common.shape, places.collect::<Result<Vec<_>, _>>()?);
@@ -284,7 +345,36 @@ impl SqfdBlock {
             let program = if is_near { &common.program_near } else { &common.program };
             feed.launch(program, "sqfd", groups, common.shape.items(), &values)?;
         }
-        if sums > 0 { feed.read::<f32>("sums", sums) } else { Ok(()) }
+        let select = self.select();
+        let selects = select.is_some();
+        if let Some(select) = select {
+            let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
+            select.enqueue(feed, &parts, sums, |to| {
+                let ids = self.launches.iter().flat_map(|launch| {
+                    let rows = &launch.rows[..launch.layout.signatures()];
+                    rows.iter().map(|row| self.wanted[*row as usize].1)
+                });
+                for (to, id) in to.iter_mut().zip(ids) {
+                    *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
+                }
+                Ok(())
+            })?;
+        } else if sums > 0 {
+            feed.read::<f32>("sums", sums)?;
+        }
+        self.selects = selects;
+        Ok(())
+    }
+}
+
+impl Launch {
+    fn part(&self) -> Part {
+        Part {
+            objects: self.layout.signatures(),
+            sums_first: self.sums_first,
+            queries_first: self.queries_first,
+            queries_count: self.queries_count,
+        }
     }
 }
 
@@ -310,7 +400,7 @@ impl Wanted {
 }
 
 impl Common {
-    fn key(&self, chunk: usize) -> SharedKey {
+    pub(super) fn key(&self, chunk: usize) -> SharedKey {
         SharedKey { resource: self.space.store().number(), form: 0, part: chunk as u64 }
     }
 }
@@ -335,6 +425,21 @@ impl Block for SqfdBlock {
     }
 
     fn collect(&mut self, back: &Back<'_>) {
+        (self.crosses, self.kept) = (Vec::new(), None);
+        if let Some(select) = self.common.select.as_ref().filter(|_| self.selects) {
+            let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
+            let kept = select.collect(back, &parts, |part, query, object| {
+                let launch = &self.launches[part];
+                launch.rows[query * launch.layout.signatures() + object]
+            });
+            if let Some(mut kept) = kept {
+                kept.sort_unstable_by_key(|kept| kept.row);
+                self.crosses = kept.iter().map(|kept| f64::from(kept.cross)).collect();
+                self.kept = Some(kept.iter().map(|Kept { row, .. }| *row).collect());
+            }
+            self.launches.clear();
+            return;
+        }
         self.crosses = vec![0.0; self.wanted.len()];
         let any = self.launches.iter().any(|launch| !launch.layout.pieces.is_empty());
         let sums: &[f32] = if any { back.numbers("sums") } else { &[] };

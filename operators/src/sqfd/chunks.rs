@@ -32,6 +32,11 @@ impl Chunks {
         Self { batches_per_chunk: (CHUNK_BYTES / largest.max(1)).max(1) }
     }
 
+    /// Number of chunks.
+    pub(super) fn count(&self, store: &SignatureStore) -> usize {
+        store.batches().div_ceil(self.batches_per_chunk)
+    }
+
     /// The chunk that an object lies in.
     pub(super) fn of(&self, store: &SignatureStore, id: u64) -> Result<usize, StoreError> {
         Ok(store.locate(id)?.0 / self.batches_per_chunk)
@@ -65,8 +70,8 @@ impl Chunks {
 }
 
 impl Chunk {
-    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of `most`,
-    /// both multiplied by a factor. Judged by the box that the chunk lies in.
+    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of
+    /// `most`, both multiplied by a factor. Judged by the box that the chunk lies in.
     pub(super) fn is_near(
         &self,
         objects: Objects<'_>,

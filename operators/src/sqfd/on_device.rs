@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Blocks, Devices};
@@ -12,6 +13,7 @@ use boxwork_runtime::operator::{BoxError, Context, Flow, Pushed};
 
 use super::block::{Common, SqfdBlock};
 use super::chunks::Chunks;
+use super::select::Keeps;
 use super::with_distances;
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
@@ -30,6 +32,7 @@ pub(super) struct OnDevice {
     blocks_max: usize,
     chunks: Chunks,
     resident: bool,
+    keeps: Keeps,
     common: Option<Arc<Common>>,
     /// Candidates that are not under way yet.
     waiting: Vec<Envelope>,
@@ -39,7 +42,12 @@ pub(super) struct OnDevice {
 }
 
 impl OnDevice {
-    pub(super) fn new(space: &Arc<SqfdSpace>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+    pub(super) fn new(
+        space: &Arc<SqfdSpace>,
+        devices: Arc<Devices>,
+        allowed: Arc<[usize]>,
+        keeps: Keeps,
+    ) -> Self {
         let store = space.store();
         let bytes: u64 = (0..store.batches()).map(|batch| store.batch_bytes(batch) as u64).sum();
         let budgets = allowed.iter().map(|idx| devices.list()[*idx].memory_budget_bytes());
@@ -49,6 +57,7 @@ impl OnDevice {
             blocks: Blocks::new(devices, allowed),
             chunks: Chunks::new(store),
             resident: bytes as f64 <= least as f64 * RESIDENT_SHARE,
+            keeps,
             common: None,
             waiting: Vec::new(),
             waiting_rows: 0,
@@ -86,7 +95,16 @@ impl OnDevice {
             }
             match self.blocks.take() {
                 None => break,
-                Some((block, Ok(()))) => self.made.extend(distances(block, space, queries)?),
+                Some((mut block, Ok(()))) => {
+                    if block.is_missing() {
+                        self.blocks.submit(block, cx.outside());
+                        continue;
+                    }
+                    if block.brings {
+                        cx.progress(self.held(space), space.store().len());
+                    }
+                    self.made.extend(distances(block, space, queries)?);
+                }
                 Some((block, Err(error))) if error.is_of_device() => left.extend(block.envelopes),
                 Some((_, Err(error))) => return Err(error.into()),
             }
@@ -102,6 +120,18 @@ impl OnDevice {
         self.hand_over(cx, space, queries)?;
         let over = self.made.is_empty() && self.waiting.is_empty() && self.in_flight() == 0;
         Ok(if over && cx.is_ended("candidates") { Flow::Done } else { Flow::Wait })
+    }
+
+    /// Objects of the store that lie on the device that has most of them.
+    fn held(&self, space: &SqfdSpace) -> u64 {
+        let (Some(common), store) = (&self.common, space.store()) else { return 0 };
+        let count = self.chunks.count(store);
+        let devices = self.blocks.allowed().iter().map(|idx| &self.blocks.devices().list()[*idx]);
+        let held = devices.map(|device| {
+            let chunks = (0..count).filter(|chunk| device.holds(common.key(*chunk)));
+            chunks.map(|chunk| self.chunks.ids(store, chunk)).map(|ids| ids.end - ids.start).sum()
+        });
+        held.max().unwrap_or(0)
     }
 
     fn hand_over(
@@ -121,10 +151,10 @@ impl OnDevice {
             if self.waiting.is_empty() || !is_enough {
                 break;
             }
-            let (resident, chunks) = (self.resident, &self.chunks);
-            let common = self
-                .common
-                .get_or_insert_with(|| Arc::new(Common::new(space, chunks.clone(), resident, queries)));
+            let (resident, chunks, keeps) = (self.resident, &self.chunks, self.keeps);
+            let common = self.common.get_or_insert_with(|| {
+                Arc::new(Common::new(space, chunks.clone(), resident, queries, keeps))
+            });
             let common = Arc::clone(common);
             let envelopes = std::mem::take(&mut self.waiting);
             let mut wanted = Vec::with_capacity(self.waiting_rows);
@@ -138,6 +168,13 @@ impl OnDevice {
                 }
             }
             self.bring_in(cx, space, &wanted)?;
+            if self.keeps.k.is_some() || self.keeps.range.is_some() {
+                // What the block asks for takes long the first time: many slots do it sooner than a feeding thread.
+                space.store().read::<_, BoxError>(|objects| {
+                    wanted.iter().try_for_each(|(_, id)| space.sigma_self(objects, *id).map(drop))?;
+                    Ok(())
+                })?;
+            }
             self.blocks.submit(SqfdBlock::new(&common, envelopes, wanted), cx.outside());
         }
         Ok(())
@@ -172,8 +209,11 @@ impl OnDevice {
     }
 }
 
-/// The distances of a block that came back, by envelope.
+/// The distances of a block that came back, by envelope; without the rows that it has left out.
 fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<Vec<Envelope>, BoxError> {
+    if let Some(kept) = &block.kept {
+        return left(&block, kept, space, queries);
+    }
     let mut crosses = block.crosses.iter();
     let mut made = Vec::with_capacity(block.envelopes.len());
     for candidates in &block.envelopes {
@@ -192,4 +232,35 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
         made.push(with_distances(candidates, distances)?);
     }
     Ok(made)
+}
+
+/// The rows of a block that are left, in one envelope if any are.
+fn left(
+    block: &SqfdBlock,
+    kept: &[u32],
+    space: &SqfdSpace,
+    queries: &Queries,
+) -> Result<Vec<Envelope>, BoxError> {
+    let (mut numbers, mut ids, mut distances) = (Vec::new(), Vec::new(), Vec::new());
+    space.store().read::<_, BoxError>(|objects| {
+        (numbers, ids, distances) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, cross) in kept.iter().zip(&block.crosses) {
+            let (query, id) = block.row(*row);
+            let query = queries.at(query as usize);
+            let sigma_self = space.sigma_self(objects, id)?;
+            numbers.push(query.number);
+            ids.push(id);
+            distances.push(reference::distance(query.prepared.sigma_self(), sigma_self, *cross));
+        }
+        Ok(())
+    })?;
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from(numbers))),
+        ("id", Arc::new(UInt64Array::from(ids))),
+        ("distance", Arc::new(Float64Array::from(distances))),
+    ];
+    Ok(vec![Envelope::from_columns(columns)?])
 }

@@ -1,4 +1,4 @@
-//! `boxwork explain`: the plan of a pipeline, without running it or opening a file.
+//! `boxwork explain`: the plan of a pipeline, without running it; without opening a file, unless an estimate is wanted.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use boxwork_runtime::topology::Topology;
 
 use super::{Format, data, data_json, print_diagnostics, read_with_values, talk};
 use crate::run::Exit;
-use crate::{explain, given};
+use crate::{estimate, explain, given};
 
 /// Shows what a pipeline would do: boxes, copies, columns of every edge, limits, what is bound when
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,9 @@ pub struct Arguments {
     /// A machine made up from levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
     #[arg(long, value_name = "LEVELS")]
     topology: Option<String>,
+    /// Also open the store and its index, and estimate what every strategy and bound would take
+    #[arg(long)]
+    estimate: bool,
     /// The form of the answer
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -48,8 +51,34 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let Some(plan) = plan else { return Exit::Problems };
     let explained =
         explain::Explained { about: &loaded.about, plan: &plan, values: &values, topology: &topology };
+    let estimated = match arguments.estimate {
+        true => estimate::estimate(&plan, &values, topology.slots_count()),
+        false => Ok(None),
+    };
+    let estimated = match estimated {
+        Ok(None) if arguments.estimate => {
+            talk(
+                "error: there is nothing to estimate: no box of kind lower_bounds whose store, space and index are \
+                 known; give them by --set\n",
+            );
+            return Exit::Usage;
+        }
+        Ok(estimated) => estimated,
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            return Exit::Failed;
+        }
+    };
     match arguments.format {
-        Format::Text => data(&explained.text()),
-        Format::Json => data_json(&explained.json()),
+        Format::Text => {
+            data(&(explained.text() + &estimated.as_ref().map(estimate::text_of).unwrap_or_default()))
+        }
+        Format::Json => {
+            let mut json = explained.json();
+            if let (Some(estimated), Some(page)) = (&estimated, json.as_object_mut()) {
+                page.insert("estimate".to_owned(), estimate::json_of(estimated));
+            }
+            data_json(&json)
+        }
     }
 }

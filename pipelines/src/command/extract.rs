@@ -1,12 +1,14 @@
-//! `boxwork extract`: images to a signature store, by `pipelines/extract.yaml`.
+//! `boxwork extract`: images to a signature store, by `pipelines/extract.yaml`, or `extract_on_devices.yaml` where there
+//! are GPUs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use boxwork_runtime::feeding::pick;
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::Value;
+use boxwork_runtime::parameter::{DeviceChoice, Value};
 
-use super::{path_value, whole};
+use super::{device, path_value, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -64,6 +66,9 @@ pub struct Arguments {
     /// Centroids of a signature at most
     #[arg(long, default_value_t = 768)]
     cap: u32,
+    /// Where to extract: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     #[command(flatten)]
     options: Options,
 }
@@ -105,9 +110,26 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let exit = run::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
+    let pipeline = match on_devices(&arguments.device) {
+        Ok(false) => shipped::EXTRACT,
+        Ok(true) => {
+            values.insert("device".to_owned(), Value::Text(arguments.device.clone()));
+            shipped::EXTRACT_ON_DEVICES
+        }
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            return Exit::Usage;
+        }
+    };
+    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
+}
+
+/// Whether devices extract, by what a person wrote for `--device`.
+fn on_devices(device: &str) -> Result<bool, String> {
+    let choice = device.parse::<DeviceChoice>()?;
+    Ok(pick(&choice, None, 0)?.devices.is_some())
 }

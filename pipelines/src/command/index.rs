@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Space, path_value, whole};
+use boxwork_operators::domain::pivot_table::in_threads;
+use boxwork_operators::domain::upkeep;
+
+use super::{Space, objects, path_value, talk, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
-/// Makes the index of a store, by which searches leave out most distances
+/// Makes the index of a store, by which searches leave out most distances, or brings it up to a store that has grown
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store to index
@@ -19,6 +22,9 @@ pub struct Arguments {
     /// The index to write, such as photos.pivots.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Bring the index up to the store: only objects that were added since are measured
+    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "similarity", "ground", "alpha"])]
+    append: bool,
     /// How many objects all others are measured against
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
     pivots: u32,
@@ -36,6 +42,9 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if arguments.append {
+        return append(arguments);
+    }
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
@@ -49,4 +58,17 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
+}
+
+fn append(arguments: &Arguments) -> Exit {
+    let (store, index) = (&arguments.store, &arguments.out);
+    match upkeep::bring_up(store, index, &mut in_threads) {
+        Ok(0) => talk(&format!("{} tells of all objects of {}\n", index.display(), store.display())),
+        Ok(count) => talk(&format!("{} tells of {} more\n", index.display(), objects(count))),
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            return Exit::Failed;
+        }
+    }
+    Exit::Ok
 }

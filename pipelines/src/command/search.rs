@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::{DeviceChoice, Value};
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::topology::Topology;
 
-use super::{Space, path_value, whole};
+use super::{Space, data, data_json, device, path_value, print_diagnostics, talk, whole};
+use crate::pipeline::Loaded;
 use crate::run::{Exit, Options};
 use crate::shipped::Shipped;
-use crate::{run, shipped};
+use crate::{estimate, run, shipped};
 
 /// The strategies by their names: each is a pipeline.
-const STRATEGIES: [(&str, Shipped); 6] = [
+const STRATEGIES: [(&str, Shipped); 7] = [
+    ("auto", shipped::AUTO),
     ("best_first", shipped::BEST_FIRST),
     ("estimated_range", shipped::ESTIMATED_RANGE),
     ("fixed_blocks", shipped::FIXED_BLOCKS),
@@ -40,15 +43,18 @@ pub struct Arguments {
     /// The store's index for this similarity and alpha, made by `boxwork index`: most distances are left out
     #[arg(long, value_name = "FILE")]
     pivots: Option<PathBuf>,
-    /// What rules objects out, with an index [default: auto, simplex where it pays]
+    /// What rules objects out, with an index [default: auto, what pays by a sample; of other strategies simplex]
     #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
     bound: Option<String>,
-    /// How objects are looked through, with an index [default: best_first]
+    /// How objects are looked through, with an index [default: auto, by a cost model: best first, or a scan]
     #[arg(long, requires = "pivots", value_parser = STRATEGIES.map(|(name, _)| name))]
     strategy: Option<String>,
+    /// Search nothing: show what every strategy and bound would take, by a sample of the store, and what auto takes
+    #[arg(long, requires = "pivots")]
+    explain: bool,
     #[command(flatten)]
     space: Space,
-    /// Where to compute distances: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     /// What the results look like
@@ -59,11 +65,6 @@ pub struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     options: Options,
-}
-
-/// Refuses what `device:` would.
-fn device(text: &str) -> Result<String, String> {
-    text.parse::<DeviceChoice>().map(|choice| choice.to_string())
 }
 
 /// Runs the subcommand.
@@ -85,7 +86,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let pipeline = match &arguments.strategy {
         _ if arguments.pivots.is_none() && is_range_query => shipped::RANGE,
         _ if arguments.pivots.is_none() => shipped::SEARCH,
-        Some(name) if is_range_query && name != "scan" => {
+        Some(name) if is_range_query && !["auto", "scan"].contains(&name.as_str()) => {
             eprintln!("error: --strategy {name} finds the nearest objects: give -k, or leave --strategy out");
             return Exit::Usage;
         }
@@ -96,19 +97,52 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
                 shipped::SEARCH
             }
         }
-        None if is_range_query => shipped::INDEXED_RANGE,
+        _ if is_range_query => shipped::INDEXED_RANGE,
         name => {
             let named = STRATEGIES.into_iter().find(|strategy| Some(strategy.0) == name.as_deref());
-            named.map_or(shipped::BEST_FIRST, |(_, pipeline)| pipeline)
+            named.map_or(shipped::AUTO, |(_, pipeline)| pipeline)
         }
     };
     if arguments.strategy.as_deref() != Some("scan") {
         values.extend(arguments.pivots.as_ref().map(|path| ("pivots".to_owned(), path_value(path))));
         values.extend(arguments.bound.as_ref().map(|bound| ("bound".to_owned(), Value::Text(bound.clone()))));
     }
+    if arguments.explain {
+        let by_index = if is_range_query { shipped::INDEXED_RANGE } else { shipped::AUTO };
+        values.extend(arguments.pivots.as_ref().map(|path| ("pivots".to_owned(), path_value(path))));
+        return explain(catalog, &by_index.load(), &values, arguments);
+    }
     let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
+}
+
+/// Shows the estimate that a search would begin with.
+fn explain(
+    catalog: &Catalog,
+    loaded: &Loaded,
+    given: &BTreeMap<String, Value>,
+    arguments: &Arguments,
+) -> Exit {
+    let mut values = loaded.declaration.defaults();
+    values.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let (plan, diagnostics) = loaded.check(catalog, &values);
+    print_diagnostics(&diagnostics);
+    let Some(plan) = plan else { return Exit::Usage };
+    let workers = arguments.options.workers.map(|count| count as usize);
+    let workers = workers.unwrap_or_else(|| Topology::detect().slots_count());
+    match estimate::estimate(&plan, &values, workers) {
+        Ok(Some(estimate)) if arguments.format == "json" => data_json(&estimate::json_of(&estimate)),
+        Ok(Some(estimate)) => data(&estimate::text_of(&estimate)),
+        Ok(None) => {
+            talk("error: there is nothing to estimate\n");
+            Exit::Failed
+        }
+        Err(error) => {
+            talk(&format!("error: {error}\n"));
+            Exit::Failed
+        }
+    }
 }

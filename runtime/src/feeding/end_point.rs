@@ -2,10 +2,13 @@
 //!
 //! A lane is what one block uses: its staging memory, its buffers, its commands. Invariants: a lane is given to the
 //! next block only when all commands of the last one have ended; commands of one end point run in the order in which
-//! they were enqueued, so a replicated buffer may be written anew while an earlier block still reads it.
+//! they were enqueued, so a replicated buffer may be written anew while an earlier block still reads it. A lane whose
+//! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have
+//! ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::device::Device;
 use super::driver::{Handle, Kind, OnComplete, Set};
@@ -21,6 +24,9 @@ pub(super) const LANES: usize = 2;
 
 /// A driver that fails to say that it has finished is asked once more before its memory is given up.
 const FINISH_TRIES: usize = 2;
+
+/// How often it is looked whether the commands of a block that failed have ended.
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 /// A kernel's argument that is no buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +47,8 @@ pub(super) struct EndPoint {
     replicated: HashMap<&'static str, (u64, Buffer)>,
     queue: Arc<Object>,
     device: Arc<Device>,
+    /// How long commands may take.
+    limit: Duration,
 }
 
 struct Kernel {
@@ -53,6 +61,8 @@ struct Kernel {
 struct Lane {
     staging: Staging,
     busy: bool,
+    /// Its commands have not ended in time.
+    lost: bool,
     /// The last command; its event is among those kept here.
     last: Option<Handle>,
     events: Vec<Object>,
@@ -64,11 +74,12 @@ struct Lane {
 }
 
 impl EndPoint {
-    pub(super) fn new(device: &Arc<Device>) -> Result<Self, DeviceError> {
+    pub(super) fn new(device: &Arc<Device>, limit: Duration) -> Result<Self, DeviceError> {
         let queue = Arc::new(device.queue()?);
         let lane = || Lane {
             staging: Staging::new(device.driver(), device.context(), &queue),
             busy: false,
+            lost: false,
             last: None,
             events: Vec::new(),
             launches: Vec::new(),
@@ -77,7 +88,7 @@ impl EndPoint {
             reads: Vec::new(),
         };
         let (lanes, kernels, replicated) = ([lane(), lane()], HashMap::new(), HashMap::new());
-        Ok(Self { lanes, kernels, replicated, queue, device: Arc::clone(device) })
+        Ok(Self { lanes, kernels, replicated, queue, device: Arc::clone(device), limit })
     }
 
     /// A lane with no block.
@@ -145,18 +156,66 @@ impl EndPoint {
         times.flatten().map(|(begun, ended)| ended.saturating_sub(begun)).sum()
     }
 
-    /// Waits for what a lane has enqueued, and takes it back.
+    /// Waits for what a lane has enqueued, and takes it back; a lane whose commands do not end is lost.
     fn clear(&mut self, lane: usize) {
-        let finish = || self.device.driver().finish(self.queue.handle()).is_ok();
-        let finished = self.lanes[lane].last.is_none() || (0..FINISH_TRIES).any(|_| finish());
+        let finished = self.lanes[lane].last.map_or(Some(true), |last| self.finishes(last));
         let lane = &mut self.lanes[lane];
-        if finished {
-            lane.release(&self.device);
-        } else {
-            // Commands may still be under way, and no buffer of theirs may serve others.
-            lane.staging.leak();
-            lane.buffers.clear();
-            lane.release(&self.device);
+        match finished {
+            Some(true) => lane.release(&self.device),
+            Some(false) => {
+                // Commands may still be under way, and no buffer of theirs may serve others.
+                lane.staging.leak();
+                lane.buffers.clear();
+                lane.release(&self.device);
+            }
+            None => lane.lost = true,
+        }
+    }
+
+    /// Whether a command ends, by what the driver says; nothing when it has not in time.
+    fn finishes(&self, last: Handle) -> Option<bool> {
+        let driver = self.device.driver();
+        // The driver's own wait knows no limit: it is for drivers that cannot say.
+        let waits = || (0..FINISH_TRIES).any(|_| driver.finish(self.queue.handle()).is_ok());
+        if driver.flush(self.queue.handle()).is_err() {
+            return Some(waits());
+        }
+        let begun = Instant::now();
+        loop {
+            match driver.status(last) {
+                Ok(Some(_)) => return Some(true),
+                Ok(None) if begun.elapsed() >= self.limit => return None,
+                Ok(None) => std::thread::sleep(LOOK_PAUSE),
+                Err(_) => return Some(waits()),
+            }
+        }
+    }
+
+    /// Gives a lane up whose commands do not end. What they use stays as it is.
+    pub(super) fn lose(&mut self, lane: usize) {
+        self.lanes[lane].lost = true;
+    }
+
+    /// Whether the commands of any lane have not ended in time, nor since.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.lost)
+    }
+
+    /// Takes lost lanes back whose commands have ended at last.
+    pub(super) fn recover(&mut self) {
+        for idx in 0..LANES {
+            if self.lanes[idx].lost && self.status(idx).is_some() {
+                self.lanes[idx].release(&self.device);
+            }
+        }
+    }
+
+    /// Ends it. Nothing of it is released while commands that have not ended may use it, nor is the driver asked to
+    /// wait for them: that would never end either.
+    pub(super) fn close(mut self) {
+        self.recover();
+        if self.is_lost() {
+            std::mem::forget(self);
         }
     }
 
@@ -173,7 +232,7 @@ impl EndPoint {
 
 impl Drop for EndPoint {
     fn drop(&mut self) {
-        // No lane has a block any more; what is left is the driver's own business.
+        // No lane has a block any more, or is lost; what is left is the driver's own business.
         let _ = self.device.driver().finish(self.queue.handle());
     }
 }
@@ -182,6 +241,7 @@ impl Lane {
     /// Everything goes back; no command uses it.
     fn release(&mut self, device: &Device) {
         self.busy = false;
+        self.lost = false;
         self.last = None;
         self.events.clear();
         self.launches.clear();

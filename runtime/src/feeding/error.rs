@@ -3,7 +3,7 @@
 use super::driver::DriverError;
 
 /// Why a block came back without results.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// A call of the driver failed.
@@ -45,15 +45,25 @@ pub enum DeviceError {
     /// The block's code panicked on a feeding thread.
     #[error("a block panicked: {0}; this is a bug in its operator")]
     Panicked(String),
+    /// The device has not said for too long that the block is over.
+    #[error("a block did not come back within {seconds} s")]
+    Hung {
+        /// The limit.
+        seconds: f64,
+    },
     /// Every device that the block may use has failed, or there is none.
     #[error("no device is left")]
     NoneLeft,
 }
 
 impl DeviceError {
-    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block is.
+    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block
+    /// is.
     pub fn is_of_device(&self) -> bool {
-        matches!(self, Self::Driver(_) | Self::Build { .. } | Self::Memory { .. } | Self::NoneLeft)
+        matches!(
+            self,
+            Self::Driver(_) | Self::Build { .. } | Self::Memory { .. } | Self::Hung { .. } | Self::NoneLeft
+        )
     }
 }
 

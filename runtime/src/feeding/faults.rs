@@ -1,12 +1,15 @@
 //! Drivers that fail, for tests: each call of the driver is counted, and any of them can be made to fail.
 //!
 //! The fault is injected before the call, which is then not made. What the driver has given out and not taken back is
-//! counted too, so that a test can say that nothing leaks.
+//! counted too, so that a test can say that nothing leaks. Blocks can be made to hang: their commands end, and the
+//! driver does not say so until it is let.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -52,7 +55,13 @@ pub struct Plan {
     pub buffer_bytes_max: Option<usize>,
     /// As how many devices the first one appears; 0 leaves all as they are.
     pub appears_as: usize,
+    /// Blocks that never end, counted from 1 in the order in which they are sent off, and with each all that is
+    /// enqueued behind it, until [`Faulty::let_go`].
+    pub hangs: Range<u64>,
 }
+
+/// How long a wait for a queue that hangs takes before it fails, where it should have had no end: a test does.
+const HUNG_WAIT: Duration = Duration::from_secs(20);
 
 /// The system's driver with faults.
 pub struct Faulty {
@@ -62,6 +71,17 @@ pub struct Faulty {
     /// The first device, where it appears as several.
     real: Mutex<Option<Handle>>,
     live: Mutex<BTreeMap<Kind, i64>>,
+    blocks: AtomicU64,
+    /// The queue of each event, where blocks may hang.
+    queues: Mutex<HashMap<Handle, Handle>>,
+    hung: Mutex<Hung>,
+}
+
+#[derive(Default)]
+struct Hung {
+    queues: HashSet<Handle>,
+    /// Who is to be told in the end.
+    waiting: Vec<(Handle, OnComplete)>,
 }
 
 impl Faulty {
@@ -76,6 +96,9 @@ impl Faulty {
             calls: AtomicU64::new(0),
             real: Mutex::default(),
             live: Mutex::default(),
+            blocks: AtomicU64::new(0),
+            queues: Mutex::default(),
+            hung: Mutex::default(),
         });
         let devices = Devices::open_on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
         (faulty, devices)
@@ -89,6 +112,33 @@ impl Faulty {
     /// Whether the call that was to fail has come.
     pub fn has_failed(&self) -> bool {
         self.plan.call > 0 && self.calls() >= self.plan.call
+    }
+
+    /// Blocks that hang.
+    pub fn hung(&self) -> usize {
+        self.hung.lock().waiting.len()
+    }
+
+    /// Lets all that hangs end.
+    pub fn let_go(&self) {
+        let Hung { waiting, .. } = std::mem::take(&mut *self.hung.lock());
+        for (event, f) in waiting {
+            // A driver that does not take the call leaves the block to whoever looks for itself.
+            let _ = self.driver.on_complete(event, f);
+        }
+    }
+
+    /// Notes the queue of an event.
+    fn enqueued(&self, queue: Handle, made: Called<Handle>) -> Called<Handle> {
+        if let (Ok(event), false) = (&made, self.plan.hangs.is_empty()) {
+            self.queues.lock().insert(*event, queue);
+        }
+        self.made(Kind::Event, made)
+    }
+
+    fn hangs(&self, event: Handle) -> bool {
+        let queue = self.queues.lock().get(&event).copied();
+        queue.is_some_and(|queue| self.hung.lock().queues.contains(&queue))
     }
 
     /// Objects that were made and not released, by kind.
@@ -230,14 +280,14 @@ impl Driver for Faulty {
     unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle> {
         self.call("clEnqueueWriteBuffer")?;
         // SAFETY: the caller's contract.
-        self.made(Kind::Event, unsafe { self.driver.write(queue, buffer, from, bytes) })
+        self.enqueued(queue, unsafe { self.driver.write(queue, buffer, from, bytes) })
     }
 
     #[expect(unsafe_code, reason = "handed on")]
     unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle> {
         self.call("clEnqueueReadBuffer")?;
         // SAFETY: the caller's contract.
-        self.made(Kind::Event, unsafe { self.driver.read(queue, buffer, to, bytes) })
+        self.enqueued(queue, unsafe { self.driver.read(queue, buffer, to, bytes) })
     }
 
     fn launch(
@@ -249,7 +299,7 @@ impl Driver for Faulty {
         after: &[Handle],
     ) -> Called<Handle> {
         self.call("clEnqueueNDRangeKernel")?;
-        self.made(Kind::Event, self.driver.launch(queue, kernel, items, group, after))
+        self.enqueued(queue, self.driver.launch(queue, kernel, items, group, after))
     }
 
     fn flush(&self, queue: Handle) -> Called<()> {
@@ -259,17 +309,34 @@ impl Driver for Faulty {
 
     fn finish(&self, queue: Handle) -> Called<()> {
         self.call("clFinish")?;
+        let begun = Instant::now();
+        while self.hung.lock().queues.contains(&queue) {
+            if begun.elapsed() > HUNG_WAIT {
+                return Err(DriverError { call: "clFinish", code: INJECTED });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.driver.finish(queue)
     }
 
     fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()> {
         self.call("clSetEventCallback")?;
+        let block = self.blocks.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.plan.hangs.contains(&block)
+            && let Some(queue) = self.queues.lock().get(&event)
+        {
+            self.hung.lock().queues.insert(*queue);
+        }
+        if self.hangs(event) {
+            self.hung.lock().waiting.push((event, f));
+            return Ok(());
+        }
         self.driver.on_complete(event, f)
     }
 
     fn status(&self, event: Handle) -> Called<Option<i32>> {
         self.call("clGetEventInfo")?;
-        self.driver.status(event)
+        if self.hangs(event) { Ok(None) } else { self.driver.status(event) }
     }
 
     fn times(&self, event: Handle) -> Called<(u64, u64)> {

@@ -1,9 +1,12 @@
 //! The feeding pool: the queue of blocks, and the threads that feed end points from it.
 //!
-//! A feeding thread sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's commands
-//! have ended; such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's tells every
-//! 20 ms), so a thread that has blocks in flight also looks for itself, soon at first and then ever later. Invariants: a block that was submitted ends exactly once;
-//! it never waits for a device that will not come to it, as whoever retires a device looks at all that wait.
+//! A feeding thread sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's
+//! commands have ended; such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's
+//! tells every 20 ms), so a thread that has blocks in flight also looks for itself, soon at first and then ever later.
+//! Invariants: a block that was submitted ends exactly once; it never waits for a device that will not come to it, as
+//! whoever retires a device looks at all that wait; nor for longer than the limit for one that does not answer, which
+//! is retired then. What such a device may yet write to is kept until it has, by the feeding thread, and for good
+//! where that ends first.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,18 +39,36 @@ pub struct Options {
     pub memory_bytes: Option<u64>,
     /// The folder where compiled programs are kept; nothing means that each run compiles anew.
     pub cache: Option<PathBuf>,
+    /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
+    /// that takes longer is held to be hung, and gets no more blocks.
+    pub limit: Duration,
 }
+
+/// More than any block takes on a device that works, a slow one that others use too included.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The limit in seconds, of the devices of the process.
+const LIMIT_NAME: &str = "BOXWORK_DEVICE_SECONDS";
 
 impl Default for Options {
     fn default() -> Self {
-        Self { end_points: 2, thread_per_end_point: true, memory_bytes: None, cache: cache_folder() }
+        Self {
+            end_points: 2,
+            thread_per_end_point: true,
+            memory_bytes: None,
+            cache: cache_folder(),
+            limit: LIMIT,
+        }
     }
 }
 
-/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a tenth
-/// of a millisecond or more, and a look a microsecond.
+/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a
+/// tenth of a millisecond or more, and a look a microsecond.
 const LOOK_PAUSE_MIN: Duration = Duration::from_micros(50);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(2);
+
+/// How often it is looked whether a device that was given up has come to an end after all.
+const LOST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A block, whatever its type.
 pub(super) trait Work: Send {
@@ -138,7 +159,14 @@ impl Devices {
     /// # Errors
     /// As [`Devices::open`].
     pub fn of_process() -> Result<Arc<Self>, NoDevices> {
-        OF_PROCESS.get_or_init(|| Self::open(Options::default())).clone()
+        let open = || {
+            let given = std::env::var(LIMIT_NAME).ok();
+            let (limit, warning) = limit_of(given.as_deref());
+            let devices = Self::open(Options { limit, ..Options::default() })?;
+            devices.hall.desk.state.lock().warnings.extend(warning);
+            Ok(devices)
+        };
+        OF_PROCESS.get_or_init(open).clone()
     }
 
     /// As [`Devices::take_warnings`], of the process's devices; opens none.
@@ -250,7 +278,7 @@ impl Parcel {
 impl Hall {
     /// Starts the feeding threads. A device for which the system refuses all of them is retired.
     fn start(self: &Arc<Self>, options: &Options) -> Vec<JoinHandle<()>> {
-        let mut threads = Vec::new();
+        let (mut threads, limit) = (Vec::new(), options.limit);
         for device in &self.devices {
             let (count, end_points) = match options.thread_per_end_point {
                 true => (options.end_points.max(1), 1),
@@ -266,7 +294,7 @@ impl Hall {
                 let (hall, of_thread) = (Arc::clone(self), Arc::clone(device));
                 let thread = std::thread::Builder::new()
                     .name(format!("feed-{}-{number}", device.idx()))
-                    .spawn(move || Feeder::new(hall, of_thread, number).run(end_points));
+                    .spawn(move || Feeder::new(hall, of_thread, number, limit).run(end_points));
                 match thread {
                     Ok(thread) => threads.push(thread),
                     Err(error) => self.lose_thread(device, &error.to_string()),
@@ -341,12 +369,18 @@ struct Flight {
     number: u64,
     parcel: Parcel,
     begun: Instant,
+    /// When all its commands were enqueued.
+    fed: Instant,
 }
 
 /// What a feeding thread does next.
 enum Next {
     Collect(Place, i32),
     Feed(Parcel, Place),
+    /// The blocks of an end point that do not come back.
+    GiveUp(usize),
+    /// A look at what was given up.
+    Recover,
     End,
 }
 
@@ -360,10 +394,13 @@ struct Feeder {
     flights_count: u64,
     /// When the last block came back: blocks overlap, and each counts from there.
     last_back: Option<Instant>,
+    /// The same by end point.
+    heard: Vec<Option<Instant>>,
+    limit: Duration,
 }
 
 impl Feeder {
-    fn new(hall: Arc<Hall>, device: Arc<Device>, number: usize) -> Self {
+    fn new(hall: Arc<Hall>, device: Arc<Device>, number: usize, limit: Duration) -> Self {
         Self {
             hall,
             device,
@@ -372,13 +409,18 @@ impl Feeder {
             flights: HashMap::new(),
             flights_count: 0,
             last_back: None,
+            heard: Vec::new(),
+            limit,
         }
     }
 
     fn run(mut self, end_points: usize) {
         for _ in 0..end_points {
-            match EndPoint::new(&self.device) {
-                Ok(end_point) => self.end_points.push(end_point),
+            match EndPoint::new(&self.device, self.limit) {
+                Ok(end_point) => {
+                    self.end_points.push(end_point);
+                    self.heard.push(None);
+                }
                 Err(error) => {
                     self.hall.count_failure(&self.device, &error);
                     if self.end_points.is_empty() {
@@ -392,9 +434,12 @@ impl Feeder {
             match self.next() {
                 Next::Collect(place, status) => self.collect(place, status),
                 Next::Feed(parcel, place) => self.feed(parcel, place),
-                Next::End => return,
+                Next::GiveUp(end_point) => self.give_up(end_point),
+                Next::Recover => self.end_points.iter_mut().for_each(EndPoint::recover),
+                Next::End => break,
             }
         }
+        self.end_points.into_iter().for_each(EndPoint::close);
     }
 
     /// Waits for something to do.
@@ -421,14 +466,30 @@ impl Feeder {
                 return Next::Feed(parcel, place);
             }
             if self.flights.is_empty() {
-                desk.changed.wait(&mut state);
+                if !self.end_points.iter().any(EndPoint::is_lost) {
+                    desk.changed.wait(&mut state);
+                } else if desk.changed.wait_for(&mut state, LOST_PAUSE).timed_out() {
+                    return Next::Recover;
+                }
             } else if desk.changed.wait_for(&mut state, pause).timed_out() {
                 pause = (pause * 2).min(LOOK_PAUSE_MAX);
                 if let Some((place, status)) = self.look() {
                     return Next::Collect(place, status);
                 }
+                if let Some(end_point) = self.overdue() {
+                    return Next::GiveUp(end_point);
+                }
             }
         }
+    }
+
+    /// An end point whose blocks should have come back.
+    fn overdue(&self) -> Option<usize> {
+        let now = Instant::now();
+        self.flights.iter().find_map(|((end_point, _), flight)| {
+            let from = self.heard[*end_point].map_or(flight.fed, |heard| heard.max(flight.fed));
+            (now.duration_since(from) >= self.limit).then_some(*end_point)
+        })
     }
 
     /// A lane whose commands have ended, though the driver has not told yet.
@@ -471,8 +532,13 @@ impl Feeder {
         let feed_ns = begun.elapsed().as_nanos() as u64;
         self.hall.desk.state.lock().statistics[self.device.idx()].feed_ns += feed_ns;
         match fed {
-            Ok(()) => drop(self.flights.insert(place, Flight { number: flight, parcel, begun })),
-            Err(error) => self.fail(parcel, error),
+            Ok(()) => drop(
+                self.flights.insert(place, Flight { number: flight, parcel, begun, fed: Instant::now() }),
+            ),
+            Err(error) => {
+                self.judge(place.0);
+                self.fail(parcel, error);
+            }
         }
     }
 
@@ -488,6 +554,7 @@ impl Feeder {
                 .map_err(|cause| DeviceError::Panicked(panic_message(cause.as_ref())))
         });
         drop(computing);
+        self.heard[place.0] = Some(Instant::now());
         match collected.and_then(|collected| collected) {
             Ok(kernel_ns) => {
                 self.device.succeeded();
@@ -505,7 +572,40 @@ impl Feeder {
                 }
                 parcel.work.end(Ok(()));
             }
-            Err(error) => self.fail(parcel, error),
+            Err(error) => {
+                self.judge(place.0);
+                self.fail(parcel, error);
+            }
+        }
+    }
+
+    /// The blocks of an end point do not come back: they go elsewhere, and nothing of it is touched any more.
+    fn give_up(&mut self, end_point: usize) {
+        let places: Vec<Place> = self.flights.keys().filter(|place| place.0 == end_point).copied().collect();
+        for (_, lane) in &places {
+            self.end_points[end_point].lose(*lane);
+        }
+        self.judge(end_point);
+        for place in places {
+            let Some(Flight { mut parcel, .. }) = self.flights.remove(&place) else { continue };
+            self.hall.desk.state.lock().statistics[self.device.idx()].failures += 1;
+            parcel.failed.push(self.device.idx());
+            parcel.error = Some(self.hung());
+            if let Some(parcel) = self.hall.put(parcel) {
+                parcel.give_up();
+            }
+        }
+    }
+
+    fn hung(&self) -> DeviceError {
+        DeviceError::Hung { seconds: self.limit.as_secs_f64() }
+    }
+
+    /// A device of which an end point is lost gets no more blocks.
+    fn judge(&self, end_point: usize) {
+        if self.end_points[end_point].is_lost() && self.device.retire() {
+            let reason = format!("{}; it is computed elsewhere, with the same result", self.hung());
+            self.hall.retire(&self.device, &reason);
         }
     }
 
@@ -523,6 +623,35 @@ impl Feeder {
             }
         } else {
             parcel.work.end(Err(error));
+        }
+    }
+}
+
+/// The limit that a person has set, or the usual one and what is wrong with the one that is set.
+fn limit_of(given: Option<&str>) -> (Duration, Option<String>) {
+    let Some(given) = given else { return (LIMIT, None) };
+    let limit = given.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match limit.filter(|limit| !limit.is_zero()) {
+        Some(limit) => (limit, None),
+        None => {
+            let usual = LIMIT.as_secs();
+            (LIMIT, Some(format!("{LIMIT_NAME}={given} is no number of seconds above 0; {usual} are taken")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_of_seconds() {
+        assert_eq!(limit_of(None), (LIMIT, None));
+        assert_eq!(limit_of(Some("2.5")), (Duration::from_millis(2500), None));
+        for wrong in ["", "soon", "0", "-1", "NaN", "1e300"] {
+            let (limit, warning) = limit_of(Some(wrong));
+            assert_eq!(limit, LIMIT);
+            assert!(warning.is_some_and(|warning| warning.contains("seconds above 0")), "{wrong}");
         }
     }
 }

@@ -24,6 +24,9 @@ pub struct ProgramSource {
     pub constants: Vec<(&'static str, String)>,
     /// Its kernels.
     pub kernels: &'static [KernelSpec],
+    /// Whether its arithmetic is that of the text: no products are joined with additions unasked, and numbers below the
+    /// normal ones are kept.
+    pub exact: bool,
 }
 
 /// A kernel and its arguments, in the order of the text.
@@ -46,15 +49,21 @@ pub enum Argument {
     Value(usize),
 }
 
-/// Arguments are bound by name, and what is below the normal numbers may count as zero: the hardware's exponential has
+/// Arguments are bound by name.
+const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info";
+
+/// Where arithmetic need not be exact what is below the normal numbers may count as zero: the hardware's exponential has
 /// a mode for that, and none without it that is as fast.
-const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info -cl-denorms-are-zero -cl-mad-enable";
+const FAST_OPTIONS: &str = " -cl-denorms-are-zero -cl-mad-enable";
 
 const FILE_HEAD: &str = "boxwork program 1\n";
 
 impl ProgramSource {
     fn options(&self) -> String {
         let mut options = OPTIONS.to_owned();
+        if !self.exact {
+            options += FAST_OPTIONS;
+        }
         for (name, value) in &self.constants {
             let _ = write!(options, " -D {name}={value}");
         }

@@ -41,6 +41,7 @@ fn program() -> ProgramSource {
         text: TEXT,
         constants: vec![("GROUP", GROUP.to_string())],
         kernels: KERNELS,
+        exact: false,
     }
 }
 

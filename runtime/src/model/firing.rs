@@ -15,7 +15,7 @@ use super::clock::Sampled;
 use super::edge::{Closing, Edge, Offered, Told};
 use super::host::Firing;
 use super::port::PortEdges;
-use super::{Model, add};
+use super::{BoxCell, Model, add};
 use crate::envelope::Envelope;
 use crate::inside::Lane;
 use crate::operator::{Cancelled, Context, Flow, Mode, Operator, Outside};
@@ -58,15 +58,18 @@ impl Woken {
     /// Takes the first box that was told of an input and fits.
     #[inline]
     pub(crate) fn take_first_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        // A box that hands something on tells one other, most often.
-        if let [(only, WokenBy::Input)] = self.list[..]
-            && fits(only)
-        {
-            self.list.clear();
-            return Some(only);
-        }
         let place = self.list.iter().position(|(cell, by)| *by == WokenBy::Input && fits(*cell))?;
         Some(self.list.remove(place).0)
+    }
+
+    /// Takes the only box that was told, when that was of an input and it fits.
+    #[inline]
+    pub(crate) fn take_only_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let [(only, WokenBy::Input)] = self.list[..] else { return None };
+        fits(only).then(|| {
+            self.list.clear();
+            only
+        })
     }
 
     pub(crate) fn drain(
@@ -286,7 +289,7 @@ impl Model {
         let mut context = Context::new(cell.spec, &mut firing);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
         firing.tell();
-        let progressed = firing.progressed;
+        let (progressed, drained) = (firing.progressed, firing.drained);
         let name = || self.box_name(cell_idx).to_owned();
         let flow = match flow {
             Ok(Ok(flow)) => flow,
@@ -327,16 +330,25 @@ impl Model {
             }
             _ if !running.kept.staged.is_empty() => Step::Idle,
             Flow::More => Step::Again,
-            Flow::Wait if progressed && self.has_more(cell_idx, running) => Step::Again,
+            Flow::Wait if progressed && self.has_more(cell, running, drained) => Step::Again,
             Flow::Wait => Step::Idle,
         }
     }
 
-    /// Whether a box that waits could do something at once: it took or made something, and more is there.
+    /// Whether a box that waits could do something at once: it took or made something, and more is there. `drained`: it
+    /// found its only stream empty last; of what has come since, it has been told.
     #[inline]
-    fn has_more(&self, cell_idx: usize, running: &Running) -> bool {
+    fn has_more(&self, cell: &BoxCell, running: &Running, drained: bool) -> bool {
+        match &cell.only_stream {
+            Some(edge) if drained => edge.has_end(),
+            _ => self.has_more_anywhere(cell, running),
+        }
+    }
+
+    #[inline(never)]
+    fn has_more_anywhere(&self, cell: &BoxCell, running: &Running) -> bool {
         let mut connected = false;
-        for (port, closed) in self.boxes[cell_idx].inputs.iter().zip(&running.kept.closed_inputs) {
+        for (port, closed) in cell.inputs.iter().zip(&running.kept.closed_inputs) {
             if port.mode == Mode::Side {
                 continue;
             }

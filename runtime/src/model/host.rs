@@ -29,6 +29,8 @@ pub(super) struct Firing<'a> {
     node: usize,
     /// Whether it took or made anything.
     pub(super) progressed: bool,
+    /// Whether the stream that it looked at last was empty, and has not been closed since.
+    pub(super) drained: bool,
     /// A box that has been given something and not been told yet.
     untold: Option<usize>,
 }
@@ -42,7 +44,18 @@ impl<'a> Firing<'a> {
         kept: &'a mut Kept,
     ) -> Self {
         let (cell, node) = (&model.boxes[cell_idx], detacher.node());
-        Self { model, cell, cell_idx, detacher, woken, kept, node, progressed: false, untold: None }
+        Self {
+            model,
+            cell,
+            cell_idx,
+            detacher,
+            woken,
+            kept,
+            node,
+            progressed: false,
+            drained: false,
+            untold: None,
+        }
     }
 
     #[inline(never)]
@@ -70,7 +83,9 @@ impl<'a> Firing<'a> {
 
     #[inline(always)]
     fn take_single(&mut self, edge: &Edge, single: &Single) -> Option<Envelope> {
-        let (_, envelope) = single.take()?;
+        let taken = single.take();
+        self.drained = taken.is_none();
+        let (_, envelope) = taken?;
         self.has_taken(edge, &envelope, None);
         if self.model.ledger.is_limited() && self.model.ledger.release(&envelope) {
             self.model.notify_budget(self.woken);
@@ -246,6 +261,7 @@ impl Host for Firing<'_> {
     fn close(&mut self, input: usize) {
         if !std::mem::replace(&mut self.kept.closed_inputs[input], true) {
             self.progressed = true;
+            self.drained = false;
             self.kept.sides[input].clear();
             self.model.close_edges(self.cell_idx, input, self.woken);
         }

@@ -40,7 +40,12 @@ impl PortEdges {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Edge> {
-        self.first().into_iter().chain(self.rest.iter().map(Arc::as_ref))
+        self.shared().map(Arc::as_ref)
+    }
+
+    /// The edges, to be kept.
+    pub(super) fn shared(&self) -> impl Iterator<Item = &Arc<Edge>> {
+        self.first.iter().chain(&self.rest)
     }
 
     /// The edges from a place on, in turn, with their places.

@@ -208,9 +208,15 @@ impl Crew {
     /// At a task's end: the slot goes to whoever waits to attach, if anybody does, and the caller is a backup.
     #[inline]
     pub(crate) fn pass_to_attaching(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
-        if self.attaching.load(Ordering::Acquire) > 0 {
+        if self.is_awaited() {
             self.pass(slot, own, any_work);
         }
+    }
+
+    /// Whether somebody waits to attach.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.attaching.load(Ordering::Acquire) > 0
     }
 
     fn pass(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {

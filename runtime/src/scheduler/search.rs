@@ -31,7 +31,7 @@ impl Scheduler {
     /// The next task of a slot, or nothing when every place was empty.
     #[inline]
     pub(super) fn next(self: &Arc<Self>, slot: &mut Slot) -> Option<Found> {
-        let fair = slot.ticks >= TICKS_PER_FAIR_LOOK;
+        let fair = self.is_due(slot);
         slot.ticks = if fair { 0 } else { slot.ticks + 1 };
         if !fair && let Some(task) = slot.next.take() {
             return Some(Found::Task(task));
@@ -40,6 +40,12 @@ impl Scheduler {
         let found = self.look(slot, fair)?;
         self.crew.end_search(slot, || self.any_work());
         Some(found)
+    }
+
+    /// Whether a slot looks at the request queues before its own deque next.
+    #[inline]
+    pub(super) fn is_due(&self, slot: &Slot) -> bool {
+        slot.ticks >= TICKS_PER_FAIR_LOOK
     }
 
     fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Found> {

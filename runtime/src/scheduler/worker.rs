@@ -105,6 +105,41 @@ impl Worker {
 
     #[inline]
     fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
+        if task.model.blocks(task.cell) || scheduler.traced {
+            return self.run_admitted(scheduler, task, woken);
+        }
+        let was_stopping = task.model.is_stopping();
+        let after = loop {
+            if let Some(slot) = &self.slot {
+                count_own(&scheduler.slots[slot.idx].counters.tasks);
+            }
+            self.desk.begin(task.model.id(), task.cell);
+            let after = self.fire(&task, woken);
+            // A box that has given something to one other, and has no task of its own left, hands its token on: what
+            // `plan_after` and `next` would come to, without going there.
+            let Some(slot) = self.slot.as_mut().filter(|_| after == After::Ended) else { break after };
+            let goes_on =
+                |cell: usize| !task.model.blocks(cell) && scheduler.stays(&task.model, cell, slot.node);
+            if scheduler.is_due(slot) || scheduler.crew.is_awaited() {
+                break after;
+            }
+            let Some(cell) = woken.take_only_input(goes_on) else { break after };
+            slot.ticks += 1;
+            task.cell = cell;
+            interleave();
+        };
+        self.desk.end();
+        let stopped = (!was_stopping && task.model.is_stopping()).then(|| Arc::clone(&task.model));
+        if let Some(slot) = &mut self.slot {
+            scheduler.plan_after(slot, task, after, woken);
+        }
+        if let Some(model) = stopped {
+            scheduler.drain_waiters(&model);
+        }
+    }
+
+    /// The same for a box that needs a permit, or where a trace is asked for.
+    fn run_admitted(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
         let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)

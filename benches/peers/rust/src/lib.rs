@@ -30,7 +30,7 @@ pub fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
 pub fn spin(iterations: u64) -> u64 {
     let mut x = black_box(1_u32);
     for _ in 0..iterations {
-        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        x = (x ^ x >> 15).wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     }
     u64::from(x)
 }

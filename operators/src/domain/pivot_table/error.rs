@@ -55,6 +55,18 @@ pub enum IndexError {
         /// The store that it was to serve.
         store: PathBuf,
     },
+    /// The store has grown since.
+    #[error("`{}` tells of {found} of the {objects} objects that `{}` ever held, which has grown since: run `boxwork index --append --store {1} --out {0}`", path.display(), store.display())]
+    Behind {
+        /// The index.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+        /// The ids that the index tells of.
+        found: u64,
+        /// The ids of the store.
+        objects: u64,
+    },
     /// The index was made for another measure.
     #[error("`{}` is an index for {found}, and the search is for {wanted}: search with {found}, or make another index", path.display())]
     OtherMeasure {

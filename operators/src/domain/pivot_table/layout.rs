@@ -6,7 +6,11 @@
 //! tail    end of stream, footer: the extremes, all checksums; footer length, magic
 //! ```
 //!
-//! A row is an object, in the order of the store. The checksums are those of `arrow_file`: one for the head, one a
+//! A store that has grown is followed by files `NAME.part-1`, `NAME.part-2`, ... of the same columns, of the objects
+//! that came. Each names the file that it follows and the store that it was written for by their fingerprints; its
+//! extremes are those of all objects so far. `NAME.next` is the index of a store that is being compacted.
+//!
+//! A row is an object, in the order of the store, or zeros where it was removed. The checksums are those of `arrow_file`: one for the head, one a
 //! batch, one for the tail.
 
 use std::fmt::Write;
@@ -23,12 +27,16 @@ pub(super) use super::super::arrow_file::{
 pub(super) const VERSION: &str = "1";
 /// The value of [`FORMAT_KEY`].
 pub(super) const FORMAT: &str = "pivots";
+/// The same of a file that follows an index.
+pub(super) const PART_FORMAT: &str = "pivots.part";
 /// The key in the schema's metadata that says what the file is.
 pub(super) const FORMAT_KEY: &str = "boxwork.format";
 /// The key of the layout's version.
 pub(super) const VERSION_KEY: &str = "boxwork.version";
 /// The key of the store's fingerprint.
 pub(super) const STORE_KEY: &str = "boxwork.store";
+/// The key of the fingerprint of the file that a part follows.
+pub(super) const FOLLOWS_KEY: &str = "boxwork.follows";
 /// The key of the measure, alpha and all.
 pub(super) const MEASURE_KEY: &str = "boxwork.measure";
 /// The key of the pivots' ids, a list in JSON.
@@ -43,6 +51,8 @@ pub(super) const ROWS_KEY: &str = "boxwork.simplex.rows";
 pub(super) const TAU_KEY: &str = "boxwork.simplex.tau";
 /// The key of the program that wrote the file.
 pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
+/// The program that writes files.
+pub(super) const CREATOR: &str = concat!("boxwork ", env!("CARGO_PKG_VERSION"));
 /// The key in the footer's metadata of the extremes: distance, spread, sigma, centroids, a list in JSON.
 pub(super) const EXTREMES_KEY: &str = "boxwork.extremes";
 /// The key of the checksums, in the footer's metadata.
@@ -51,6 +61,14 @@ pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
 /// The measure as it stands in the metadata and in messages.
 pub(super) fn measure_text(measure: &Measure) -> String {
     format!("{} similarity over {} at alpha {:?}", measure.similarity(), measure.ground(), measure.alpha())
+}
+
+/// Reads back what [`measure_text`] wrote.
+pub(super) fn read_measure(text: &str) -> Option<Measure> {
+    let (similarity, rest) = text.split_once(" similarity over ")?;
+    let (ground, alpha) = rest.split_once(" at alpha ")?;
+    let (similarity, ground) = (similarity.parse().ok()?, ground.parse().ok()?);
+    Measure::new(similarity, ground, alpha.parse().ok()?).ok()
 }
 
 /// The columns of an index.

@@ -1,38 +1,63 @@
-//! Reads an index: judges every part by its checksum before it is used, and copies the columns into packed blocks.
+//! Reads an index file: judges every part by its checksum before it is used.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use arrow_ipc::Block;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_footer_length;
-use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
+use arrow_schema::Schema;
+use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
-use super::super::space::SqfdSpace;
 use super::error::IndexError;
 use super::{Extremes, PivotTable, layout};
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
-/// A file, and the errors that name it.
-struct Reader<'a> {
-    path: &'a Path,
+/// An index file whose tail is read: what it says of itself, and where its blocks are.
+pub(super) struct IndexFile {
+    path: PathBuf,
     file: File,
+    schema: Schema,
+    /// The metadata of the footer.
+    footer: HashMap<String, String>,
+    blocks: Vec<Block>,
+    tail_start: u64,
+    /// A text that another content does not have.
+    pub(super) fingerprint: String,
 }
 
-pub(super) fn read(path: &Path, space: Arc<SqfdSpace>) -> Result<PivotTable, IndexError> {
-    let file = File::open(path).map_err(|source| IndexError::Io {
-        path: path.to_owned(),
-        action: "open",
-        source,
-    })?;
-    Reader { path, file }.table(space)
-}
+impl IndexFile {
+    /// Opens a file of a format, and judges its tail.
+    pub(super) fn open(path: &Path, format: &str) -> Result<Self, IndexError> {
+        let file = File::open(path).map_err(|source| IndexError::Io {
+            path: path.to_owned(),
+            action: "open",
+            source,
+        })?;
+        let mut index = Self {
+            path: path.to_owned(),
+            file,
+            schema: Schema::empty(),
+            footer: HashMap::new(),
+            blocks: Vec::new(),
+            tail_start: 0,
+            fingerprint: String::new(),
+        };
+        index.read_tail()?;
+        if index.said(layout::FORMAT_KEY) != format {
+            return Err(index.not(&format!("its metadata does not say `boxwork.format = {format}`")));
+        }
+        if index.said(layout::VERSION_KEY) != layout::VERSION {
+            let found = index.said(layout::VERSION_KEY).to_owned();
+            return Err(IndexError::Version { path: path.to_owned(), found });
+        }
+        Ok(index)
+    }
 
-impl Reader<'_> {
-    fn table(mut self, space: Arc<SqfdSpace>) -> Result<PivotTable, IndexError> {
+    fn read_tail(&mut self) -> Result<(), IndexError> {
         let length = self.file.seek(SeekFrom::End(0)).map_err(|source| self.io(source))?;
         let magic = self.bytes(0, (layout::MAGIC.len() as u64).min(length))?;
         if magic != layout::MAGIC || length < (layout::MAGIC.len() + layout::TRAILER_BYTES) as u64 {
@@ -46,167 +71,156 @@ impl Reader<'_> {
         let footer_bytes =
             read_footer_length(trailer).map_err(|error| self.damaged("its tail", &error.to_string()))?;
         let tail_bytes = footer_bytes + layout::END_OF_STREAM_BYTES + layout::TRAILER_BYTES;
-        let tail_start = length
+        self.tail_start = length
             .checked_sub(tail_bytes as u64)
             .ok_or_else(|| self.damaged("its tail", "the footer is longer than the file"))?;
-        let tail = self.bytes(tail_start, tail_bytes as u64)?;
+        let tail = self.bytes(self.tail_start, tail_bytes as u64)?;
         let digits =
             layout::tail_digits(&tail).ok_or_else(|| self.not("it carries no checksum of Boxwork's"))?;
-        if tail[digits.clone()] != *layout::tail_checksum(&tail, &digits).as_bytes() {
+        let checksum = layout::tail_checksum(&tail, &digits);
+        if tail[digits] != *checksum.as_bytes() {
             return Err(self.damaged("its tail", CHECKSUM_DIFFERS));
         }
+        self.fingerprint = format!("{length:x}-{checksum}");
         let footer = arrow_ipc::root_as_footer(&tail[layout::END_OF_STREAM_BYTES..][..footer_bytes])
             .map_err(|error| self.damaged("its footer", &error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| self.not("it has no schema"))?;
-        let schema =
+        self.schema =
             try_fb_to_schema(schema).map_err(|error| self.damaged("its schema", &error.to_string()))?;
-        let said = |key: &str| schema.metadata().get(key).map_or("", String::as_str);
-        if said(layout::FORMAT_KEY) != layout::FORMAT {
-            return Err(self.not("its metadata does not say `boxwork.format = pivots`"));
+        self.blocks = footer.recordBatches().into_iter().flatten().copied().collect();
+        if let Some(metadata) = footer.custom_metadata() {
+            let entries = (0..metadata.len()).map(|idx| metadata.get(idx));
+            let texts = entries.filter_map(|entry| Some((entry.key()?, entry.value()?)));
+            self.footer = texts.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         }
-        if said(layout::VERSION_KEY) != layout::VERSION {
-            let found = said(layout::VERSION_KEY).to_owned();
-            return Err(IndexError::Version { path: self.path.to_owned(), found });
-        }
-        // Before all else that the file says: an index of something else may well be sound.
-        let store = space.store();
-        if said(layout::STORE_KEY) != store.fingerprint() {
-            let store = store.path().to_owned();
-            return Err(IndexError::OtherStore { path: self.path.to_owned(), store });
-        }
-        let (found, wanted) = (said(layout::MEASURE_KEY), layout::measure_text(&space.measure()));
-        if found != wanted {
-            let found = found.to_owned();
-            return Err(IndexError::OtherMeasure { path: self.path.to_owned(), found, wanted });
-        }
+        Ok(())
+    }
 
-        let pivots = self.counts(said(layout::PIVOTS_KEY))?;
-        let kept: Vec<usize> =
-            self.counts(said(layout::KEPT_KEY))?.into_iter().map(|pivot| pivot as usize).collect();
-        let (between, rows) =
-            (self.numbers(said(layout::BETWEEN_KEY))?, self.numbers(said(layout::ROWS_KEY))?);
-        let tau = self.numbers(said(layout::TAU_KEY))?;
-        let unclear = || self.damaged("its metadata", "the pivots do not fit together");
-        if !(1..=PIVOTS_MAX).contains(&pivots.len()) || pivots.iter().any(|pivot| *pivot >= store.len()) {
-            return Err(unclear());
-        }
-        let tau = tau.first().copied().ok_or_else(unclear)?;
-        let simplex = Simplex::from_parts(kept, rows, &between, pivots.len(), tau).ok_or_else(unclear)?;
-        if *schema.fields()
-            != *layout::schema(pivots.len(), simplex.dimensions(), Default::default()).fields()
-        {
-            return Err(self.not("its columns are not those of its pivots"));
-        }
+    /// What the head says, or nothing.
+    pub(super) fn said(&self, key: &str) -> &str {
+        self.schema.metadata().get(key).map_or("", String::as_str)
+    }
 
-        let in_footer = |key: &str| {
-            let metadata = footer.custom_metadata()?;
-            let entry =
-                (0..metadata.len()).map(|idx| metadata.get(idx)).find(|entry| entry.key() == Some(key));
-            entry.and_then(|entry| entry.value())
-        };
-        let extremes = self.numbers(in_footer(layout::EXTREMES_KEY).unwrap_or_default())?;
+    /// Whether the columns are those of so many pivots and coordinates.
+    pub(super) fn has_columns(&self, pivots: usize, dimensions: usize) -> bool {
+        *self.schema.fields() == *layout::schema(pivots, dimensions, Default::default()).fields()
+    }
+
+    /// What is largest among the objects so far.
+    pub(super) fn extremes(&self) -> Result<Extremes, IndexError> {
+        let extremes = self.numbers(self.footer.get(layout::EXTREMES_KEY).map_or("", String::as_str))?;
         let [distance_max, spread_max, sigma_max, centroids_max] = extremes[..] else {
-            return Err(unclear());
+            return Err(self.unclear());
         };
-        let extremes =
-            Extremes { distance_max, spread_max, sigma_max, centroids_max: centroids_max as usize };
-        let (head, batches) = in_footer(layout::CHECKSUMS_KEY)
-            .and_then(layout::read_checksums)
+        Ok(Extremes { distance_max, spread_max, sigma_max, centroids_max: centroids_max as usize })
+    }
+
+    /// The batches' rows and checksums, and the head's checksum; all batches but the last are full.
+    pub(super) fn batches(&self) -> Result<(u32, Vec<(usize, u32)>), IndexError> {
+        let (head, batches) = self
+            .footer
+            .get(layout::CHECKSUMS_KEY)
+            .and_then(|text| layout::read_checksums(text))
             .ok_or_else(|| self.damaged("its footer", "the checksums cannot be read"))?;
-        let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
-        let objects: u64 = batches.iter().map(|(rows, _)| *rows as u64).sum();
         let (last, full) = batches.split_last().ok_or_else(|| self.not("it holds no objects"))?;
         let packed = full.iter().all(|(rows, _)| *rows == PACKED_OBJECTS)
             && (1..=PACKED_OBJECTS).contains(&last.0)
-            && objects == store.len()
-            && blocks.len() == batches.len();
-        if !packed {
-            return Err(self.damaged("its footer", "its batches are not blocks of all objects"));
+            && self.blocks.len() == batches.len();
+        match packed {
+            true => Ok((head, batches)),
+            false => Err(self.not_blocks()),
         }
-        let head_end = u64::try_from(blocks[0].offset()).unwrap_or(u64::MAX).min(tail_start);
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> Result<u64, IndexError> {
+        Ok(self.batches()?.1.iter().map(|(rows, _)| *rows as u64).sum())
+    }
+
+    /// Copies all rows to a table, which has room for them, from a row on.
+    pub(super) fn fill(mut self, table: &mut PivotTable, first: u64) -> Result<(), IndexError> {
+        let (head, batches) = self.batches()?;
+        let head_end = u64::try_from(self.blocks[0].offset()).unwrap_or(u64::MAX).min(self.tail_start);
         if crc32fast::hash(&self.bytes(0, head_end)?) != head {
             return Err(self.damaged("its head", CHECKSUM_DIFFERS));
         }
-        let mut table = PivotTable {
-            path: self.path.to_owned(),
-            distances: vec![0.0; blocks.len() * pivots.len() * PACKED_OBJECTS],
-            apexes: vec![0.0; blocks.len() * simplex.dimensions() * PACKED_OBJECTS],
-            space,
-            pivots,
-            between,
-            simplex,
-            extremes,
-            len: objects,
-        };
-        let mut end = head_end;
-        for (idx, (block, (rows, checksum))) in blocks.iter().zip(&batches).enumerate() {
-            let place = format!("block {} of {}", idx + 1, blocks.len());
+        let (mut end, mut first) = (head_end, first as usize);
+        for (idx, (rows, checksum)) in batches.into_iter().enumerate() {
+            let block = self.blocks[idx];
+            let place = format!("block {} of {}", idx + 1, self.blocks.len());
             let wrong = |reason: &str| self.damaged(&place, reason);
             let header_bytes =
                 u64::try_from(block.metaDataLength()).map_err(|_| wrong("it has no header"))?;
             let bytes =
                 u64::try_from(block.bodyLength()).ok().and_then(|body| body.checked_add(header_bytes));
-            let bytes = bytes.filter(|bytes| *bytes <= tail_start.saturating_sub(end));
+            let bytes = bytes.filter(|bytes| *bytes <= self.tail_start.saturating_sub(end));
             let Some(bytes) = bytes.filter(|_| u64::try_from(block.offset()) == Ok(end)) else {
                 return Err(wrong("the blocks do not fill the file"));
             };
-            let content = Self::bytes_of(self.path, &mut self.file, end, bytes)?;
-            if crc32fast::hash(&content) != *checksum {
+            let content = self.bytes(end, bytes)?;
+            if crc32fast::hash(&content) != checksum {
                 return Err(self.damaged(&place, CHECKSUM_DIFFERS));
             }
             let (header, body) = content.split_at(header_bytes as usize);
             table
-                .fill(idx, *rows, header, body)
+                .fill(first, rows, header, body)
                 .ok_or_else(|| self.damaged(&place, "its columns are not those of a block"))?;
+            first += rows;
             end += bytes;
         }
-        if end != tail_start {
-            return Err(self.damaged("its footer", "the blocks do not fill the file"));
+        match end == self.tail_start {
+            true => Ok(()),
+            false => Err(self.damaged("its footer", "the blocks do not fill the file")),
         }
-        Ok(table)
     }
 
     fn bytes(&mut self, start: u64, count: u64) -> Result<Vec<u8>, IndexError> {
-        Self::bytes_of(self.path, &mut self.file, start, count)
-    }
-
-    fn bytes_of(path: &Path, file: &mut File, start: u64, count: u64) -> Result<Vec<u8>, IndexError> {
-        let io = |source| IndexError::Io { path: path.to_owned(), action: "read", source };
-        file.seek(SeekFrom::Start(start)).map_err(io)?;
+        let path = &self.path;
+        let io = |source| IndexError::Io { path: path.clone(), action: "read", source };
+        self.file.seek(SeekFrom::Start(start)).map_err(io)?;
         let mut bytes = Vec::with_capacity(count as usize);
-        file.take(count).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 == count {
-            return Ok(bytes);
+        (&self.file).take(count).read_to_end(&mut bytes).map_err(io)?;
+        match bytes.len() as u64 == count {
+            true => Ok(bytes),
+            false => Err(self.damaged("its end", "it was cut short while it was read")),
         }
-        let reason = "it was cut short while it was read".to_owned();
-        Err(IndexError::Damaged { path: path.to_owned(), place: "its end".to_owned(), reason })
     }
 
-    fn numbers(&self, text: &str) -> Result<Vec<f64>, IndexError> {
+    /// A list of numbers in JSON.
+    pub(super) fn numbers(&self, text: &str) -> Result<Vec<f64>, IndexError> {
         serde_json::from_str(text).map_err(|error| self.damaged("its metadata", &error.to_string()))
     }
 
-    fn counts(&self, text: &str) -> Result<Vec<u64>, IndexError> {
+    /// A list of whole numbers in JSON.
+    pub(super) fn counts(&self, text: &str) -> Result<Vec<u64>, IndexError> {
         serde_json::from_str(text).map_err(|error| self.damaged("its metadata", &error.to_string()))
     }
 
     fn io(&self, source: std::io::Error) -> IndexError {
-        IndexError::Io { path: self.path.to_owned(), action: "read", source }
+        IndexError::Io { path: self.path.clone(), action: "read", source }
     }
 
-    fn not(&self, reason: &str) -> IndexError {
-        IndexError::NotAnIndex { path: self.path.to_owned(), reason: reason.to_owned() }
+    pub(super) fn not(&self, reason: &str) -> IndexError {
+        IndexError::NotAnIndex { path: self.path.clone(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn unclear(&self) -> IndexError {
+        self.damaged("its metadata", "the pivots do not fit together")
+    }
+
+    pub(super) fn not_blocks(&self) -> IndexError {
+        self.damaged("its footer", "its batches are not blocks of all objects")
     }
 
     fn damaged(&self, place: &str, reason: &str) -> IndexError {
         let (place, reason) = (place.to_owned(), reason.to_owned());
-        IndexError::Damaged { path: self.path.to_owned(), place, reason }
+        IndexError::Damaged { path: self.path.clone(), place, reason }
     }
 }
 
 impl PivotTable {
     /// Copies the columns of a batch; nothing when they are not as many numbers as there should be.
-    fn fill(&mut self, block: usize, rows: usize, header: &[u8], body: &[u8]) -> Option<()> {
+    fn fill(&mut self, first: usize, rows: usize, header: &[u8], body: &[u8]) -> Option<()> {
         let batch = layout::read_header(header)?;
         let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
         let (pivots, dimensions) = (self.pivots.len(), self.simplex.dimensions());
@@ -215,12 +229,7 @@ impl PivotTable {
         if batch.compression().is_some() || nodes.len() != columns || buffers.len() != 2 * columns {
             return None;
         }
-        let start = block * pivots * PACKED_OBJECTS;
-        let distances =
-            self.distances[start..start + pivots * PACKED_OBJECTS].chunks_exact_mut(PACKED_OBJECTS);
-        let start = block * dimensions * PACKED_OBJECTS;
-        let apexes = self.apexes[start..start + dimensions * PACKED_OBJECTS].chunks_exact_mut(PACKED_OBJECTS);
-        for (idx, column) in distances.chain(apexes).enumerate() {
+        for idx in 0..columns {
             let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
             if usize::try_from(node.length()) != Ok(rows) || node.null_count() != 0 {
                 return None;
@@ -229,13 +238,18 @@ impl PivotTable {
                 .ok()
                 .filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
             let bytes = body.get(from..from.checked_add(4 * rows)?)?;
-            let (words, _) = bytes.as_chunks::<4>();
-            for (to, word) in column.iter_mut().zip(words) {
-                *to = f32::from_le_bytes(*word);
-            }
-            let is_sound = |number: &f32| number.is_finite() && (idx >= pivots || *number >= 0.0);
-            if !column.iter().all(is_sound) {
-                return None;
+            // Where the column of a block begins among those of its kind.
+            let (table, of_block, column) = match idx.checked_sub(pivots) {
+                None => (&mut self.distances, pivots, idx),
+                Some(coordinate) => (&mut self.apexes, dimensions, coordinate),
+            };
+            for (id, word) in (first..).zip(bytes.as_chunks::<4>().0) {
+                let number = f32::from_le_bytes(*word);
+                if !number.is_finite() || (idx < pivots && number < 0.0) {
+                    return None;
+                }
+                let (block, row) = (id / PACKED_OBJECTS, id % PACKED_OBJECTS);
+                table[(block * of_block + column) * PACKED_OBJECTS + row] = number;
             }
         }
         Some(())

@@ -1,42 +1,35 @@
-//! Writes an index, block by block, while the distances come in.
+//! Writes an index, or what follows one, block by block, while the distances come in.
 //!
 //! Nothing stands under the index's name until [`PivotTableWriter::finish`] has put all of it on disk; a writer that
 //! is dropped leaves nothing.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float32Array, RecordBatch};
-use arrow_ipc::MetadataVersion;
-use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow_schema::{ArrowError, Metadata};
+use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::sqfd::reference;
 
-use super::super::signature_store::TemporaryFile;
 use super::super::space::SqfdSpace;
+use super::chain::{self, remove_parts};
 use super::error::IndexError;
-use super::{Extremes, layout};
-
-/// Every buffer begins at a multiple of this in the file, and so in memory.
-const ALIGNMENT_BYTES: usize = 64;
+use super::file::BlockFile;
+use super::{Extremes, PivotTable, layout};
 
 /// An index under way.
 pub struct PivotTableWriter {
     path: PathBuf,
-    file: TemporaryFile,
+    file: BlockFile,
     space: Arc<SqfdSpace>,
     pivots: usize,
     simplex: Simplex,
-    // Its sink holds one part of the file at a time, whose checksum is taken before it goes to the file.
-    arrow: FileWriter<Vec<u8>>,
-    head: u32,
-    batches: Vec<(usize, u32)>,
     extremes: Extremes,
-    /// Distances of the objects of a block under way, object by object.
+    /// Distances of the objects of a block under way, object by object; zeros where one was removed.
     waiting: Vec<f64>,
-    written: u64,
+    /// The id of the first that waits.
+    first: u64,
+    /// Whether the file is one that follows an index.
+    follows: bool,
 }
 
 impl PivotTableWriter {
@@ -55,8 +48,8 @@ impl PivotTableWriter {
     ) -> Result<Self, IndexError> {
         assert!((1..=PIVOTS_MAX).contains(&pivots.len()), "1 to {PIVOTS_MAX} pivots");
         let store = space.store();
-        if pivots.len() as u64 > store.len() {
-            let (pivots, objects) = (pivots.len(), store.len());
+        if pivots.len() as u64 > store.objects() {
+            let (pivots, objects) = (pivots.len(), store.objects());
             return Err(IndexError::TooManyPivots { store: store.path().to_owned(), pivots, objects });
         }
         let distance_max = between.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
@@ -69,54 +62,52 @@ impl PivotTableWriter {
             let id = pivots[0];
             IndexError::Bounds { path: path.to_owned(), id, source }
         })?;
-
-        let list = |numbers: &[f64]| serde_json::to_string(numbers).expect("numbers are JSON");
-        let metadata = Metadata::from_iter(
-            [
-                (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
-                (layout::VERSION_KEY, layout::VERSION.to_owned()),
-                (layout::STORE_KEY, store.fingerprint().to_owned()),
-                (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
-                (layout::PIVOTS_KEY, serde_json::to_string(pivots).expect("numbers are JSON")),
-                (layout::BETWEEN_KEY, list(between)),
-                (layout::KEPT_KEY, serde_json::to_string(simplex.kept()).expect("numbers are JSON")),
-                (layout::ROWS_KEY, list(simplex.rows())),
-                (layout::TAU_KEY, list(&[simplex.tau()])),
-                (layout::CREATOR_KEY, concat!("boxwork ", env!("CARGO_PKG_VERSION")).to_owned()),
-            ]
-            .map(|(key, value)| (key.to_owned(), value)),
-        );
+        let metadata = head(store.fingerprint(), &space, pivots, between, &simplex);
         let schema = layout::schema(pivots.len(), simplex.dimensions(), metadata);
-        let options =
-            IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
-        let mut arrow =
-            FileWriter::try_new_with_options(Vec::new(), &schema, options).map_err(encoding(path))?;
-        let file = TemporaryFile::create(path).map_err(|source| IndexError::Io {
+        Ok(Self {
             path: path.to_owned(),
-            action: "write",
-            source,
-        })?;
-        let head = std::mem::take(arrow.get_mut());
-        let mut writer = Self {
-            path: path.to_owned(),
-            file,
+            file: BlockFile::create(path, &schema)?,
             space,
             pivots: pivots.len(),
             simplex,
-            arrow,
-            head: crc32fast::hash(&head),
-            batches: Vec::new(),
             extremes,
             waiting: Vec::with_capacity(PACKED_OBJECTS * pivots.len()),
-            written: 0,
-        };
-        writer.write_part(&head)?;
-        Ok(writer)
+            first: 0,
+            follows: false,
+        })
     }
 
-    /// Number of objects so far.
+    /// Starts the file that follows a table whose objects are the first of its space's.
+    pub(super) fn following(table: &PivotTable) -> Result<Self, IndexError> {
+        let (path, space) = (chain::part_path(&table.path, table.last.part + 1), &table.space);
+        let metadata = Metadata::from_iter(
+            [
+                (layout::FORMAT_KEY, layout::PART_FORMAT.to_owned()),
+                (layout::VERSION_KEY, layout::VERSION.to_owned()),
+                (layout::STORE_KEY, space.store().fingerprint().to_owned()),
+                (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
+                (layout::FOLLOWS_KEY, table.last.fingerprint.clone()),
+                (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value)),
+        );
+        let schema = layout::schema(table.pivots.len(), table.simplex.dimensions(), metadata);
+        Ok(Self {
+            file: BlockFile::create(&path, &schema)?,
+            path,
+            space: Arc::clone(space),
+            pivots: table.pivots.len(),
+            simplex: table.simplex.clone(),
+            extremes: table.extremes,
+            waiting: Vec::new(),
+            first: table.len,
+            follows: true,
+        })
+    }
+
+    /// The id that the next object's must not be below: those before it are told.
     pub fn len(&self) -> u64 {
-        self.written + (self.waiting.len() / self.pivots) as u64
+        self.first + (self.waiting.len() / self.pivots) as u64
     }
 
     /// Whether there is none yet.
@@ -124,7 +115,8 @@ impl PivotTableWriter {
         self.len() == 0
     }
 
-    /// Appends the next object of the store by its f64 distances to the pivots.
+    /// Appends the next object of the store by its f64 distances to the pivots. Ids of objects that were removed are
+    /// passed over.
     ///
     /// # Errors
     /// When they are the distances of no point, or the file cannot be written.
@@ -133,36 +125,42 @@ impl PivotTableWriter {
     /// When there is not a distance each pivot.
     pub fn push(&mut self, distances: &[f64]) -> Result<(), IndexError> {
         assert_eq!(distances.len(), self.pivots, "a distance each pivot");
+        self.pass_over_removed()?;
         self.waiting.extend_from_slice(distances);
-        if self.waiting.len() == PACKED_OBJECTS * self.pivots { self.write_block() } else { Ok(()) }
+        self.write_full_block()
     }
 
-    /// Puts the index on disk under its name and gives the number of its objects.
+    /// Puts the index on disk under its name and gives the number of its ids.
     ///
     /// # Errors
     /// When not all objects of the store have come, or the file cannot be written.
     pub fn finish(mut self) -> Result<u64, IndexError> {
+        self.pass_over_removed()?;
         self.write_block()?;
-        let (written, objects) = (self.written, self.space.store().len());
-        if written != objects {
-            return Err(IndexError::Incomplete { path: self.path, found: written, objects });
+        let (written, store) = (self.first, self.space.store());
+        if written != store.len() {
+            let (found, objects) = (store.count(0..written.min(store.len())), store.objects());
+            return Err(IndexError::Incomplete { path: self.path, found, objects });
         }
         // What was computed from a file that is being cut short must not outlive the run.
-        self.space.store().read(|_| Ok::<_, IndexError>(()))?;
-        let Extremes { distance_max, spread_max, sigma_max, centroids_max } = self.extremes;
-        let extremes = [distance_max, spread_max, sigma_max, centroids_max as f64];
-        let extremes = serde_json::to_string(&extremes).expect("numbers are JSON");
-        self.arrow.write_metadata(layout::EXTREMES_KEY, extremes);
-        self.arrow.write_metadata(layout::CHECKSUMS_KEY, layout::write_checksums(self.head, &self.batches));
-        self.arrow.finish().map_err(encoding(&self.path))?;
-        let mut tail = std::mem::take(self.arrow.get_mut());
-        let digits = layout::tail_digits(&tail).expect("no other text of an index has the marker");
-        let checksum = layout::tail_checksum(&tail, &digits);
-        tail[digits].copy_from_slice(checksum.as_bytes());
-        self.write_part(&tail)?;
-        let Self { file, path, .. } = self;
-        file.keep().map_err(|source| IndexError::Io { path, action: "write", source })?;
+        store.read(|_| Ok::<_, IndexError>(()))?;
+        self.file.finish(&self.extremes)?;
+        if !self.follows {
+            remove_parts(&self.path);
+        }
         Ok(written)
+    }
+
+    fn pass_over_removed(&mut self) -> Result<(), IndexError> {
+        while self.len() < self.space.store().len() && !self.space.store().has(self.len()) {
+            self.waiting.resize(self.waiting.len() + self.pivots, 0.0);
+            self.write_full_block()?;
+        }
+        Ok(())
+    }
+
+    fn write_full_block(&mut self) -> Result<(), IndexError> {
+        if self.waiting.len() == PACKED_OBJECTS * self.pivots { self.write_block() } else { Ok(()) }
     }
 
     fn write_block(&mut self) -> Result<(), IndexError> {
@@ -173,7 +171,11 @@ impl PivotTableWriter {
         let dimensions = self.simplex.dimensions();
         let mut columns = vec![vec![0f32; rows]; self.pivots + dimensions];
         for (row, distances) in self.waiting.chunks_exact(self.pivots).enumerate() {
-            let id = self.written + row as u64;
+            let id = self.first + row as u64;
+            // More objects than there are come only of a wrong plan, and `finish` says so.
+            if id < self.space.store().len() && !self.space.store().has(id) {
+                continue;
+            }
             self.extremes.see(&self.space, id)?;
             for (column, distance) in columns.iter_mut().zip(distances) {
                 self.extremes.distance_max = self.extremes.distance_max.max(*distance);
@@ -186,27 +188,37 @@ impl PivotTableWriter {
                 column[row] = *number as f32;
             }
         }
-        let columns: Vec<ArrayRef> =
-            columns.into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef).collect();
-        let batch =
-            RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
-        self.arrow.write(&batch).map_err(encoding(&self.path))?;
-        let block = std::mem::take(self.arrow.get_mut());
-        self.batches.push((rows, crc32fast::hash(&block)));
-        self.written += rows as u64;
+        self.file.write(columns)?;
+        self.first += rows as u64;
         self.waiting.clear();
-        self.write_part(&block)?;
-        // The memory serves the next block.
-        *self.arrow.get_mut() = block;
-        self.arrow.get_mut().clear();
         Ok(())
     }
+}
 
-    fn write_part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
-        let path = &self.path;
-        let io = |source| IndexError::Io { path: path.clone(), action: "write", source };
-        self.file.write_all(bytes).map_err(io)
-    }
+/// What the head of an index says, of a store of this fingerprint.
+pub(super) fn head(
+    store: &str,
+    space: &SqfdSpace,
+    pivots: &[u64],
+    between: &[f64],
+    simplex: &Simplex,
+) -> Metadata {
+    let list = |numbers: &[f64]| serde_json::to_string(numbers).expect("numbers are JSON");
+    Metadata::from_iter(
+        [
+            (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
+            (layout::VERSION_KEY, layout::VERSION.to_owned()),
+            (layout::STORE_KEY, store.to_owned()),
+            (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
+            (layout::PIVOTS_KEY, serde_json::to_string(pivots).expect("numbers are JSON")),
+            (layout::BETWEEN_KEY, list(between)),
+            (layout::KEPT_KEY, serde_json::to_string(simplex.kept()).expect("numbers are JSON")),
+            (layout::ROWS_KEY, list(simplex.rows())),
+            (layout::TAU_KEY, list(&[simplex.tau()])),
+            (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    )
 }
 
 impl Extremes {
@@ -224,9 +236,4 @@ impl Extremes {
         let (measure, dimensions) = (space.measure(), space.store().dimensions());
         reference::error_squared(&measure, self.sigma_max, self.distance_max, self.centroids_max, dimensions)
     }
-}
-
-fn encoding(path: &Path) -> impl FnOnce(ArrowError) -> IndexError {
-    let path = path.to_owned();
-    move |error| IndexError::NotAnIndex { path, reason: format!("it cannot be written ({error})") }
 }

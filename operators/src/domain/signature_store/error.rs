@@ -103,6 +103,46 @@ pub enum StoreError {
         /// What is wrong with its signature.
         source: SignatureError,
     },
+    /// A part of a changed store is not the one that its record names.
+    #[error("`{}` is not the part of `{}` that its record of changes names: copy both again, with all files beside them whose names begin so", path.display(), store.display())]
+    OtherPart {
+        /// The part.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// Another process changes the store.
+    #[error("another process is changing `{}`: run this again when it is done", path.display())]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// An object of that name is in the store.
+    #[error("`{name}` is in `{}` already: remove it first (`boxwork remove`), or add it with --replace", path.display())]
+    AlreadyThere {
+        /// The store.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// Nothing is added or removed.
+    #[error("there is nothing to add or to remove, so `{}` stays as it is", path.display())]
+    NoChange {
+        /// The store.
+        path: PathBuf,
+    },
+    /// All objects would be removed.
+    #[error("no object would be left in `{}`, which stays as it is: a store holds at least one object", path.display())]
+    NoneLeft {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The record of changes is full.
+    #[error("`{}` was changed {} times since it was compacted, and no more can be told: run `boxwork compact --store {0}` first", path.display(), super::manifest::CHANGES_MAX)]
+    TooManyChanges {
+        /// The store.
+        path: PathBuf,
+    },
     /// Two objects have one name.
     #[error("two objects for `{}` are named `{name}`: rename one, as objects are found by name", path.display())]
     DuplicateName {

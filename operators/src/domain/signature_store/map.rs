@@ -5,7 +5,7 @@
 )]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 #[cfg(not(miri))]
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,6 +24,12 @@ use in_memory::Watched;
 /// A whole file in memory.
 pub(super) struct Map {
     bytes: Buffer,
+    /// Nothing where the bytes are a copy, which nobody changes.
+    watched: Option<WatchedFile>,
+}
+
+/// A file that is mapped, and how it was then.
+struct WatchedFile {
     watched: Arc<Watched>,
     file: File,
     modified: Option<SystemTime>,
@@ -34,7 +40,15 @@ impl Map {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let modified = file.metadata()?.modified().ok();
         let (bytes, watched) = map(&file)?;
-        Ok(Self { bytes, watched, file, modified })
+        Ok(Self { bytes, watched: Some(WatchedFile { watched, file, modified }) })
+    }
+
+    /// Reads a file, so that it is not needed any more.
+    pub(super) fn copied(mut file: File) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        // Aligned as the columns of a store are.
+        Ok(Self { bytes: Buffer::from_slice_ref(&bytes), watched: None })
     }
 
     /// The bytes; what was read of them counts when [`Map::is_whole`] says so afterwards.
@@ -46,13 +60,14 @@ impl Map {
     pub(super) fn is_whole(&self) -> bool {
         // The end of the last page that a shortened file has is zeros without a bus error, and a file that was cut and
         // written again has pages everywhere: only its length and time tell.
-        let is_same = self.file.metadata().is_ok_and(|metadata| {
-            metadata.len() == self.bytes.len() as u64 && metadata.modified().ok() == self.modified
+        let Some(WatchedFile { watched, file, modified }) = &self.watched else { return true };
+        let is_same = file.metadata().is_ok_and(|metadata| {
+            metadata.len() == self.bytes.len() as u64 && metadata.modified().ok() == *modified
         });
         if !is_same {
-            self.watched.poison();
+            watched.poison();
         }
-        !self.watched.is_poisoned()
+        !watched.is_poisoned()
     }
 }
 

@@ -78,7 +78,7 @@ impl<'a> Objects<'a> {
         Ok((0..names.len()).map(|row| names.value(row)))
     }
 
-    /// The columns name, signature, width and height of some rows of a batch, copied.
+    /// The columns name, signature, width and height of some rows of a batch, copied, be their objects there or not.
     ///
     /// # Errors
     /// When the batch is damaged.
@@ -89,7 +89,7 @@ impl<'a> Objects<'a> {
         let damaged = |error: arrow_schema::ArrowError| self.store.damaged(batch, error.to_string());
         let mut columns: Vec<ArrayRef> = vec![copied(self.store.names(batch)?, &rows).map_err(damaged)?];
         columns.extend(self.batch(batch)?.copied(&rows).map_err(damaged)?);
-        let schema = self.store.schema.project(&[1, 2, 3, 4]).map_err(damaged)?;
+        let schema = self.store.parts[0].schema.project(&[1, 2, 3, 4]).map_err(damaged)?;
         RecordBatch::try_new(Arc::new(schema), columns).map_err(damaged)
     }
 }

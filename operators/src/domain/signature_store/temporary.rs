@@ -11,6 +11,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::domain::steps::step;
+
 /// A file under way.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
@@ -53,10 +55,17 @@ impl TemporaryFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// The name that it will have.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Puts the file on disk under its name, in place of one that is there.
     pub(crate) fn keep(mut self) -> io::Result<()> {
         self.file.sync_all()?;
+        step("file synced");
         fs::rename(&self.temporary_path, &self.path)?;
+        step("file renamed");
         self.kept = true;
         // The rename is on disk once the folder is.
         File::open(folder_of(&self.path))?.sync_all()
@@ -123,7 +132,7 @@ fn is_alive(_: u32) -> bool {
     true
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

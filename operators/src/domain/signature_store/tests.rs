@@ -2,9 +2,13 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use arrow_array::Array;
+use arrow_ipc::Block;
 use arrow_ipc::reader::FileReader;
 use proptest::prelude::*;
 
+use super::layout::BatchEntry;
+use super::part::lay_out;
 use super::*;
 use crate::domain::signature::SignatureBuilder;
 use crate::domain::signature::SignatureColumns;
@@ -124,7 +128,7 @@ fn centroids_and_names_stay_in_the_map() {
     let path = folder.path().join("s");
     write(&path, 100);
     let store = SignatureStore::open(&path).unwrap();
-    let map = store.map.bytes().as_ptr_range();
+    let map = store.parts[0].map.bytes().as_ptr_range();
     store
         .read(|objects| {
             let signature = objects.signature(42)?;
@@ -393,7 +397,7 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
     let path = folder.path().join("s");
     write(&path, 4);
     let store = SignatureStore::open(&path).unwrap();
-    let (block, batch) = (store.block(0), &store.batches[0]);
+    let (block, batch) = (store.parts[0].block(0), &store.parts[0].batches[0]);
     let header_bytes = batch.block.metaDataLength() as usize;
     assert_eq!(
         layout::front_bytes(&block[..header_bytes], block.len() - header_bytes),

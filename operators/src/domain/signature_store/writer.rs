@@ -16,10 +16,13 @@ use arrow_schema::{ArrowError, Metadata};
 use boxwork_kernels::sqfd::SignatureRef;
 use boxwork_runtime::envelope::ENVELOPE_ROWS_MAX;
 
+use super::change::remove_parts;
 use super::error::StoreError;
 use super::layout::{self, BatchEntry};
+use super::lock::StoreLock;
 use super::temporary::TemporaryFile;
 use crate::domain::signature::{CENTROIDS_MAX, SignatureBuilder};
+use crate::domain::steps::step;
 
 /// Rows of a batch: about 10 MiB at 75 centroids a signature, so that a first use checks little at a time.
 const BATCH_ROWS: usize = 4096;
@@ -56,6 +59,8 @@ pub struct StoreWriter {
     signatures: SignatureBuilder,
     sizes: Vec<(u32, u32)>,
     written: u64,
+    /// Bytes of the file so far.
+    bytes: u64,
 }
 
 impl StoreWriter {
@@ -65,6 +70,16 @@ impl StoreWriter {
     /// When the folder cannot be written to, or the coordinates are none or too many.
     pub fn create<S: AsRef<str>>(
         path: &Path,
+        coordinates: &[S],
+        info: &StoreInfo,
+    ) -> Result<Self, StoreError> {
+        Self::create_part(path, path, coordinates, info)
+    }
+
+    /// The same for a file that is a part of the store `path`.
+    pub(super) fn create_part<S: AsRef<str>>(
+        path: &Path,
+        file: &Path,
         coordinates: &[S],
         info: &StoreInfo,
     ) -> Result<Self, StoreError> {
@@ -96,8 +111,8 @@ impl StoreWriter {
             IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
         let mut arrow =
             FileWriter::try_new_with_options(Vec::new(), &schema, options).map_err(encoding(path))?;
-        let file = TemporaryFile::create(path).map_err(|source| StoreError::Io {
-            path: path.to_owned(),
+        let file = TemporaryFile::create(file).map_err(|source| StoreError::Io {
+            path: file.to_owned(),
             action: "write",
             source,
         })?;
@@ -114,6 +129,7 @@ impl StoreWriter {
             signatures,
             sizes: Vec::new(),
             written: 0,
+            bytes: 0,
         };
         writer.write_part(&head)?;
         Ok(writer)
@@ -170,11 +186,27 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Puts the store on disk under its name and gives the number of its objects.
+    /// Puts the store on disk under its name and gives the number of its objects. One of that name is replaced with
+    /// all its changes, when a change that is under way has ended.
     ///
     /// # Errors
     /// When there is no object, or the file cannot be written.
-    pub fn finish(mut self) -> Result<u64, StoreError> {
+    pub fn finish(self) -> Result<u64, StoreError> {
+        let (file, written, _) = self.finish_file()?;
+        let path = file.path().to_owned();
+        // Where there are no locks, there are no changes either.
+        let lock = StoreLock::wait(&path).ok();
+        file.keep().map_err(|source| StoreError::Io { path: path.clone(), action: "write", source })?;
+        step("store kept");
+        if lock.is_some() {
+            remove_parts(&path, None);
+        }
+        Ok(written)
+    }
+
+    /// Writes all that is left and gives the file, which has no name yet, the number of its objects and its
+    /// fingerprint.
+    pub(super) fn finish_file(mut self) -> Result<(TemporaryFile, u64, String), StoreError> {
         if self.is_empty() {
             return Err(StoreError::Empty { path: self.path });
         }
@@ -186,9 +218,7 @@ impl StoreWriter {
         let checksum = layout::tail_checksum(&tail, &digits);
         tail[digits].copy_from_slice(checksum.as_bytes());
         self.write_part(&tail)?;
-        let Self { file, path, written, .. } = self;
-        file.keep().map_err(|source| StoreError::Io { path, action: "write", source })?;
-        Ok(written)
+        Ok((self.file, self.written, format!("{:x}-{checksum}", self.bytes)))
     }
 
     fn write_batch(&mut self) -> Result<(), StoreError> {
@@ -225,12 +255,11 @@ impl StoreWriter {
     }
 
     fn write_part(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.bytes += bytes.len() as u64;
         let path = &self.path;
-        self.file.write_all(bytes).map_err(|source| StoreError::Io {
-            path: path.clone(),
-            action: "write",
-            source,
-        })
+        let written = self.file.write_all(bytes);
+        step("part of a store written");
+        written.map_err(|source| StoreError::Io { path: path.clone(), action: "write", source })
     }
 }
 

@@ -1,0 +1,333 @@
+//! `what=distances`: signature distances a second.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use super::support::Arguments;
+use super::support::signatures::{DIMENSIONS, Signatures};
+use boxwork_kernels::similarity::{Ground, Measure, Similarity};
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape, TEXT};
+use boxwork_kernels::sqfd::{PreparedQuery, StoreColumns, reference};
+use boxwork_runtime::feeding::{
+    Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, KernelSpec, ProgramSource,
+    SharedKey, Value,
+};
+use boxwork_runtime::operator::Outside;
+
+/// Objects that are compared with the reference.
+const CHECKED: usize = 64;
+/// Blocks under way at once: with one, kernels never run beside each other, and their times are their own.
+const IN_FLIGHT: usize = 6;
+
+static KERNELS: [KernelSpec; 1] = [KernelSpec {
+    name: "sqfd",
+    arguments: &[
+        ("columns", Argument::Buffer),
+        ("stride", Argument::Value(4)),
+        ("tiles", Argument::Buffer),
+        ("tiles_first", Argument::Value(4)),
+        ("pieces", Argument::Buffer),
+        ("pieces_first", Argument::Value(4)),
+        ("pieces_count", Argument::Value(4)),
+        ("rows", Argument::Buffer),
+        ("row_offsets", Argument::Buffer),
+        ("queries_first", Argument::Value(4)),
+        ("queries_count", Argument::Value(4)),
+        ("centres", Argument::Buffer),
+        ("factor", Argument::Value(4)),
+        ("alpha", Argument::Value(4)),
+        ("sums", Argument::Buffer),
+        ("sums_first", Argument::Value(4)),
+    ],
+}];
+
+/// Everything that the blocks of one line have in common.
+struct Scene {
+    signatures: Arc<Signatures>,
+    shape: Shape,
+    layout: Layout,
+    program: ProgramSource,
+    rows: Vec<f32>,
+    row_offsets: Vec<u32>,
+    centres: Vec<f32>,
+    factor: f32,
+    version: u64,
+    streams: bool,
+}
+
+struct Scan {
+    scene: Arc<Scene>,
+    /// Those of the first block are kept for checking.
+    sums: Option<Vec<f32>>,
+}
+
+impl Scan {
+    fn stride(&self) -> usize {
+        self.scene.signatures.weights.len().next_multiple_of(32)
+    }
+
+    fn fill(&self, to: &mut [f32]) -> Result<(), DeviceError> {
+        let signatures = &self.scene.signatures;
+        let columns = signatures.coordinates.iter().chain([&signatures.weights]);
+        for (from, to) in columns.zip(to.chunks_exact_mut(self.stride())) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        Ok(())
+    }
+}
+
+impl Block for Scan {
+    fn size(&self) -> u64 {
+        (self.scene.layout.signatures() * (self.scene.row_offsets.len() - 1)) as u64
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let scene = Arc::clone(&self.scene);
+        let (layout, version) = (&scene.layout, scene.version);
+        let key = |form, part| SharedKey { resource: 1, form, part };
+        let len = (DIMENSIONS + 1) * self.stride();
+        match scene.streams {
+            true => feed.write("columns", len, |to| self.fill(to))?,
+            false => feed.shared("columns", key(0, 0), len, |to| self.fill(to))?,
+        }
+        fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
+            to.copy_from_slice(from);
+            Ok(())
+        }
+        feed.shared("tiles", key(version, 1), layout.tiles.len(), |to| copy(to, &layout.tiles))?;
+        feed.shared("pieces", key(version, 2), layout.pieces.len(), |to| copy(to, &layout.pieces))?;
+        feed.replicated("rows", version, scene.rows.len(), |to| copy(to, &scene.rows))?;
+        feed.replicated("row_offsets", version, scene.row_offsets.len(), |to| copy(to, &scene.row_offsets))?;
+        feed.replicated("centres", version, scene.centres.len(), |to| copy(to, &scene.centres))?;
+        let queries = scene.row_offsets.len() - 1;
+        let sums = layout.pieces.len() * queries;
+        feed.output::<f32>("sums", sums)?;
+        let number = |value: usize| Value::U32(value as u32);
+        let values = [
+            ("stride", number(self.stride())),
+            ("tiles_first", number(0)),
+            ("pieces_first", number(0)),
+            ("pieces_count", number(layout.pieces.len())),
+            ("queries_first", number(0)),
+            ("queries_count", number(queries)),
+            ("factor", Value::F32(scene.factor)),
+            ("alpha", Value::F32(0.0)),
+            ("sums_first", number(0)),
+        ];
+        feed.launch(&scene.program, "sqfd", layout.tiles.len() * queries, scene.shape.items(), &values)?;
+        feed.read::<f32>("sums", sums)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        let sums = back.numbers::<f32>("sums");
+        if let Some(kept) = &mut self.sums {
+            kept.extend_from_slice(sums);
+        }
+    }
+}
+
+/// Hands blocks over and takes them back.
+struct Runner {
+    blocks: Blocks<Scan>,
+    tell: Sender<()>,
+    told: Receiver<()>,
+}
+
+impl Runner {
+    fn new(devices: &Arc<Devices>, device: usize) -> Self {
+        let (tell, told) = channel();
+        Self { blocks: Blocks::new(Arc::clone(devices), vec![device]), tell, told }
+    }
+
+    fn submit(&mut self, scene: &Arc<Scene>, kept: bool) {
+        let tell = self.tell.clone();
+        let outside = Outside::new(move || {
+            // The runner that would be told is there as long as its blocks are.
+            let _ = tell.send(());
+        });
+        self.blocks.submit(Scan { scene: Arc::clone(scene), sums: kept.then(Vec::new) }, outside);
+    }
+
+    fn take(&mut self) -> Scan {
+        loop {
+            self.told.recv().expect("a block comes back");
+            if let Some((block, result)) = self.blocks.take() {
+                result.unwrap_or_else(|error| panic!("the device fails: {error}"));
+                return block;
+            }
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let info = devices.list()[device].info().clone();
+    let is_gpu = info.class == DeviceClass::Gpu;
+    let (objects, blocks) =
+        (arguments.get("objects", if is_gpu { 250_000 } else { 2_000 }), arguments.get("blocks", 40));
+    let (centroids, queries) = (arguments.get("centroids", 75), arguments.get("queries", 1usize));
+    let alpha = arguments.get("alpha", 0.2);
+    println!("question    how many signature distances a second does a device compute?");
+    println!("unit        distances/s, {centroids} x {centroids} centroids, D = {DIMENSIONS}, alpha {alpha}");
+    println!("objects     {objects} on the device, {queries} queries, {blocks} blocks");
+    // Products, exponential (its issue), two additions: one instruction each for 32 pairs; four issue in a clock.
+    let pairs =
+        f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6 / (DIMENSIONS as f64 + 3.0);
+    if is_gpu {
+        let limit = pairs / (centroids * centroids) as f64;
+        println!(
+            "limit       {limit:.3e} distances/s by issue, at the driver's clock of {} MHz",
+            info.clock_mhz
+        );
+    }
+    let signatures = Arc::new(Signatures::random(1, objects, centroids..=centroids));
+    let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("alpha is positive");
+    let mut version = 0;
+    let ways: &[bool] = match arguments.text("streams") {
+        Some("yes") => &[true],
+        Some("no") => &[false],
+        _ => &[false, true],
+    };
+    for &streams in ways {
+        for split in arguments.text("split").unwrap_or("256x8").split(',') {
+            for apart in arguments.text("apart").unwrap_or("no").split(',') {
+                let (items, held) = split.split_once('x').expect("ITEMSxHELD");
+                let (items, held) = (items.parse().expect("a number"), held.parse().expect("a number"));
+                let shape = Shape::new(&measure, DIMENSIONS).split(items, held).apart(apart == "yes");
+                version += 1;
+                let scene = signatures
+                    .with(|store| scene(&signatures, store, measure, shape, queries, version, streams));
+                let name =
+                    format!("{} {split} apart={apart}", if streams { "streaming" } else { "resident " });
+                line(&name, devices, device, &Arc::new(scene), measure, blocks);
+            }
+        }
+        if !is_gpu && streams {
+            println!("a device of class CPU shares its memory with the host: streaming costs a copy there");
+        }
+    }
+}
+
+fn scene(
+    signatures: &Arc<Signatures>,
+    store: &StoreColumns<'_>,
+    measure: Measure,
+    shape: Shape,
+    queries: usize,
+    version: u64,
+    streams: bool,
+) -> Scene {
+    let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
+    for query in 0..queries {
+        let query = PreparedQuery::new(measure, store.signature(query));
+        row_offsets.push(row_offsets[row_offsets.len() - 1] + query.device_rows(&shape, &mut rows) as u32);
+        let (centre, scale) = query.device_frame();
+        centres.extend_from_slice(centre);
+        factor = scale;
+    }
+    let places = (0..store.rows()).map(|row| {
+        let (start, len) = store.range(row);
+        (start as u32, len as u32)
+    });
+    let layout = Layout::new(&shape, places);
+    let program = ProgramSource {
+        name: "sqfd",
+        text: TEXT,
+        constants: shape.constants(),
+        kernels: &KERNELS,
+        exact: false,
+    };
+    let signatures = Arc::clone(signatures);
+    Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, streams }
+}
+
+/// One way to run the kernel: checked, then timed.
+fn line(
+    name: &str,
+    devices: &Arc<Devices>,
+    device: usize,
+    scene: &Arc<Scene>,
+    measure: Measure,
+    blocks: usize,
+) {
+    let mut runner = Runner::new(devices, device);
+    runner.submit(scene, true);
+    let first = runner.take();
+    let worst = scene.signatures.with(|store| check(&first, store, measure));
+    // Both end points have everything before the clock starts.
+    (0..IN_FLIGHT).for_each(|_| runner.submit(scene, false));
+    (0..IN_FLIGHT).for_each(|_| drop(runner.take()));
+    let alone = timed(&mut runner, devices, device, scene, blocks.div_ceil(4), 1);
+    let together = timed(&mut runner, devices, device, scene, blocks, IN_FLIGHT);
+    let bytes = if scene.streams { (first.stride() * (DIMENSIONS + 1) * 4) as f64 } else { 0.0 };
+    println!(
+        "{name:28} kernel {:.3e} /s   whole {:.3e} /s, {:5.1} % of it   to the device {:5.1} GB/s   worst error {worst:.1e}",
+        alone.size / alone.kernel,
+        together.size / together.wall,
+        100.0 * together.size / together.wall * alone.kernel / alone.size,
+        bytes * blocks as f64 / together.wall / 1e9,
+    );
+}
+
+/// What some blocks took, in seconds.
+struct Timed {
+    size: f64,
+    kernel: f64,
+    wall: f64,
+}
+
+fn timed(
+    runner: &mut Runner,
+    devices: &Devices,
+    device: usize,
+    scene: &Arc<Scene>,
+    blocks: usize,
+    in_flight: usize,
+) -> Timed {
+    let before = devices.statistics()[device];
+    let begun = Instant::now();
+    let mut handed = 0;
+    for taken in 0..blocks {
+        while handed < blocks && handed < taken + in_flight {
+            runner.submit(scene, false);
+            handed += 1;
+        }
+        runner.take();
+    }
+    let wall = begun.elapsed().as_secs_f64();
+    let after = devices.statistics()[device];
+    let kernel = (after.kernel_ns - before.kernel_ns) as f64 / 1e9;
+    Timed { size: (after.size - before.size) as f64, kernel, wall }
+}
+
+/// The largest error in sigma among some objects; panics where one is beyond what the query declares.
+fn check(block: &Scan, store: &StoreColumns<'_>, measure: Measure) -> f64 {
+    let (scene, sums) = (&block.scene, block.sums.as_ref().expect("the first block keeps its sums"));
+    let pieces = scene.layout.pieces.len();
+    let scale = f64::from(scene.factor);
+    let mut worst: f64 = 0.0;
+    for query in 0..scene.row_offsets.len() - 1 {
+        let signature = store.signature(query);
+        let prepared = PreparedQuery::new(measure, signature);
+        for place in 0..CHECKED {
+            let row = place * (store.rows() - 1) / (CHECKED - 1).max(1);
+            let candidate = store.signature(row);
+            let found = scene.layout.sum(row, &sums[query * pieces..][..pieces]);
+            let exact = reference::sigma(&measure, signature, candidate);
+            let allowed = prepared.error_squared(f64::INFINITY, 0.0) / 2.0;
+            assert!((found - exact).abs() <= allowed, "row {row}: {found}, not {exact} within {allowed:e}");
+            worst = worst.max((found - exact).abs());
+            let (centre, _) = prepared.device_frame();
+            let norm = |i: usize| -> f64 {
+                (0..DIMENSIONS)
+                    .map(|d| ((f64::from(candidate.coordinate(d)[i]) - f64::from(centre[d])) * scale).powi(2))
+                    .sum()
+            };
+            assert!(
+                (0..candidate.len()).all(|i| norm(i) < f64::from(APART_NORM_MAX)),
+                "norms that may be apart"
+            );
+        }
+    }
+    worst
+}

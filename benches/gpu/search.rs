@@ -1,0 +1,98 @@
+//! `what=search`: how much of its kernels' rate a whole search on a device keeps.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use boxwork::shipped;
+use boxwork_operators::catalog;
+use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_runtime::feeding::{DeviceClass, Devices};
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
+
+use super::support::store::{name, write_store};
+use super::support::{Arguments, Spread};
+
+pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let is_gpu = devices.list()[device].info().class == DeviceClass::Gpu;
+    let objects = arguments.get("objects", if is_gpu { 1_000_000 } else { 3_000 });
+    let (k, rounds) = (arguments.get("k", 100usize), arguments.get("rounds", 21));
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let workers = arguments.get("workers", cores);
+    println!("question    how much of its kernels' rate does a whole search on a device keep?");
+    println!(
+        "unit        distances/s; {objects} signatures of 50 to 100 centroids, k = {k}, {workers} workers"
+    );
+    let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
+    let folder = tempfile::tempdir_in(parent).expect("the folder can be written to");
+    let path = folder.path().join("objects.signatures.arrow");
+    let bytes = write_store(&path, objects);
+    println!("store       {:.0} MB", bytes as f64 / 1e6);
+    let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
+
+    // Both give the same answer, to the bit.
+    let query = name(objects / 2);
+    let answers = ["cpu".to_owned(), format!("gpu:{device}")].map(|place| {
+        let out = folder.path().join("results.json");
+        request(&runtime, &prepared(&path, &out, k, &place), &query);
+        std::fs::read_to_string(out).expect("the search has written it")
+    });
+    assert_eq!(answers[0], answers[1], "the device finds what the processor finds");
+    println!("checked     the {k} nearest are those that the processor finds");
+
+    let search = prepared(&path, Path::new("/dev/null"), k, &format!("gpu:{device}"));
+    // What is brought in at the first use, and programs.
+    let first = request(&runtime, &search, &name(1));
+    println!("first       {:.1} ms, the store brought to the device where it was not there", first * 1e3);
+    let (mut seconds, mut kernels, mut feeds) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let before = devices.statistics()[device];
+        seconds.push(request(&runtime, &search, &name((7919 * (round + 1)) % objects)));
+        let after = devices.statistics()[device];
+        kernels.push((after.kernel_ns - before.kernel_ns) as f64 / 1e9);
+        feeds.push((after.feed_ns - before.feed_ns) as f64 / 1e9);
+    }
+    let rate = |seconds: &[f64]| Spread::of(seconds.iter().map(|seconds| objects as f64 / seconds));
+    println!("kernels     {:.0} distances/s", rate(&kernels));
+    println!(
+        "search      {:.0} distances/s, {:.2} ms",
+        rate(&seconds),
+        1e3 * Spread::of(seconds.iter().copied()).median
+    );
+    println!("feeding     {:.2} ms of one thread", 1e3 * Spread::of(feeds).median);
+    let shares = Spread::of(kernels.iter().zip(&seconds).map(|(kernel, whole)| kernel / whole));
+    println!("share       {shares:.3} of the kernels' rate (kernels that run beside each other count twice)");
+}
+
+/// The shipped pipeline on a device.
+fn prepared(store: &Path, out: &Path, k: usize, device: &str) -> Arc<Prepared> {
+    let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
+    let values = BTreeMap::from([
+        ("store".to_owned(), text(store)),
+        ("out".to_owned(), text(out)),
+        ("queries".to_owned(), Value::List(Vec::new())),
+        ("k".to_owned(), Value::Integer(k as i64)),
+        ("format".to_owned(), Value::Text("json".to_owned())),
+        ("device".to_owned(), Value::Text(device.to_owned())),
+    ]);
+    let prepared = Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values);
+    let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
+    let space = prepared.resource("space").expect("the pipeline has a space");
+    let space: Arc<SqfdSpace> = Arc::clone(space).downcast().expect("a space is an SqfdSpace");
+    space.store().verify().expect("a sound store");
+    Arc::new(prepared)
+}
+
+/// One request, in seconds.
+fn request(runtime: &Runtime, prepared: &Arc<Prepared>, query: &str) -> f64 {
+    let queries = Value::List(vec![Value::Text(query.to_owned())]);
+    let values = BTreeMap::from([("queries".to_owned(), queries)]);
+    let submission = Submission { values, ..Submission::default() };
+    let request = runtime.submit(prepared, &submission).unwrap_or_else(|error| panic!("{error}"));
+    let outcome = request.wait();
+    outcome.result.clone().unwrap_or_else(|error| panic!("{error}"));
+    outcome.duration.as_secs_f64()
+}

@@ -1,0 +1,116 @@
+//! The programs for devices that several places launch: their kernels' arguments, in the order of the text.
+
+use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
+use boxwork_kernels::selection::{self, Bounded};
+use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
+
+static BOUNDS: [KernelSpec; 1] = [KernelSpec {
+    name: "bounds",
+    arguments: &[
+        ("columns", Argument::Buffer),
+        ("blocks", Argument::Value(4)),
+        ("objects", Argument::Value(4)),
+        ("numbers", Argument::Buffer),
+        ("numbers_first", Argument::Value(4)),
+        ("pairs", Argument::Buffer),
+        ("pairs_first", Argument::Value(4)),
+        ("slack", Argument::Value(4)),
+        ("pairs_slack", Argument::Value(4)),
+        ("lowers", Argument::Buffer),
+        ("uppers", Argument::Buffer),
+        ("first", Argument::Value(4)),
+        ("minima", Argument::Buffer),
+        ("minima_first", Argument::Value(4)),
+        ("kept", Argument::Value(4)),
+    ],
+}];
+
+const KTH: KernelSpec = KernelSpec {
+    name: "kth",
+    arguments: &[
+        ("minima", Argument::Buffer),
+        ("minima_first", Argument::Value(4)),
+        ("minima_count", Argument::Value(4)),
+        ("wanted", Argument::Value(4)),
+        ("ranges", Argument::Buffer),
+        ("query", Argument::Value(4)),
+    ],
+};
+
+static OF_DISTANCES: [KernelSpec; 2] = [
+    KTH,
+    KernelSpec {
+        name: "winnow",
+        arguments: &[
+            ("lowers", Argument::Buffer),
+            ("uppers", Argument::Buffer),
+            ("first", Argument::Value(4)),
+            ("objects", Argument::Value(4)),
+            ("ranges", Argument::Buffer),
+            ("query", Argument::Value(4)),
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("counts", Argument::Buffer),
+        ],
+    },
+];
+
+static OF_SIMILARITIES: [KernelSpec; 3] = [
+    KTH,
+    KernelSpec {
+        name: "winnow",
+        arguments: &[
+            ("lowers", Argument::Buffer),
+            ("sums", Argument::Buffer),
+            ("first", Argument::Value(4)),
+            ("objects", Argument::Value(4)),
+            ("ranges", Argument::Buffer),
+            ("query", Argument::Value(4)),
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("counts", Argument::Buffer),
+        ],
+    },
+    KernelSpec {
+        name: "straddle",
+        arguments: &[
+            ("sums", Argument::Buffer),
+            ("sums_first", Argument::Value(4)),
+            ("objects", Argument::Value(4)),
+            ("sigmas", Argument::Buffer),
+            ("sigmas_first", Argument::Value(4)),
+            ("own", Argument::Value(4)),
+            ("error", Argument::Value(4)),
+            ("lowers", Argument::Buffer),
+            ("minima", Argument::Buffer),
+            ("minima_first", Argument::Value(4)),
+            ("kept", Argument::Value(4)),
+        ],
+    },
+];
+
+/// Bounds of distances from a pivot table (`lower_bound.cl`).
+pub fn bounds_program(shape: &Shape) -> ProgramSource {
+    ProgramSource {
+        name: "lower_bound",
+        text: bounds::TEXT,
+        constants: shape.constants(),
+        kernels: &BOUNDS,
+        exact: false,
+    }
+}
+
+/// What is left of many objects by bounds (`selection.cl`).
+pub fn selection_program(bounded: Bounded) -> ProgramSource {
+    let kernels: &[KernelSpec] = match bounded {
+        Bounded::Distances => &OF_DISTANCES,
+        Bounded::Similarities => &OF_SIMILARITIES,
+    };
+    ProgramSource {
+        name: "selection",
+        text: selection::TEXT,
+        constants: selection::constants(bounded),
+        kernels,
+        exact: false,
+    }
+}

@@ -1,0 +1,96 @@
+//! One index file on its way to the disk: blocks of columns, under checksums.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float32Array, RecordBatch};
+use arrow_ipc::MetadataVersion;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_schema::{ArrowError, Schema};
+
+use super::super::signature_store::TemporaryFile;
+use super::super::steps::step;
+use super::error::IndexError;
+use super::{Extremes, layout};
+
+/// Every buffer begins at a multiple of this in the file, and so in memory.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// A file under way; dropped, it leaves nothing.
+pub(super) struct BlockFile {
+    path: PathBuf,
+    file: TemporaryFile,
+    // Its sink holds one part of the file at a time, whose checksum is taken before it goes to the file.
+    arrow: FileWriter<Vec<u8>>,
+    head: u32,
+    batches: Vec<(usize, u32)>,
+}
+
+impl BlockFile {
+    pub(super) fn create(path: &Path, schema: &Schema) -> Result<Self, IndexError> {
+        let options =
+            IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
+        let mut arrow =
+            FileWriter::try_new_with_options(Vec::new(), schema, options).map_err(encoding(path))?;
+        let file = TemporaryFile::create(path).map_err(|source| IndexError::Io {
+            path: path.to_owned(),
+            action: "write",
+            source,
+        })?;
+        let head = std::mem::take(arrow.get_mut());
+        let checksum = crc32fast::hash(&head);
+        let mut file = Self { path: path.to_owned(), file, arrow, head: checksum, batches: Vec::new() };
+        file.write_part(&head)?;
+        Ok(file)
+    }
+
+    /// Writes a block: the distances to each pivot, and then each coordinate of the apexes.
+    pub(super) fn write(&mut self, columns: Vec<Vec<f32>>) -> Result<(), IndexError> {
+        let rows = columns.first().map_or(0, Vec::len);
+        let columns: Vec<ArrayRef> =
+            columns.into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef).collect();
+        let batch =
+            RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
+        self.arrow.write(&batch).map_err(encoding(&self.path))?;
+        let block = std::mem::take(self.arrow.get_mut());
+        self.batches.push((rows, crc32fast::hash(&block)));
+        self.write_part(&block)?;
+        // The memory serves the next block.
+        *self.arrow.get_mut() = block;
+        self.arrow.get_mut().clear();
+        Ok(())
+    }
+
+    /// Puts the file on disk under its name.
+    pub(super) fn finish(mut self, extremes: &Extremes) -> Result<(), IndexError> {
+        let Extremes { distance_max, spread_max, sigma_max, centroids_max } = *extremes;
+        let extremes = [distance_max, spread_max, sigma_max, centroids_max as f64];
+        let extremes = serde_json::to_string(&extremes).expect("numbers are JSON");
+        self.arrow.write_metadata(layout::EXTREMES_KEY, extremes);
+        self.arrow.write_metadata(layout::CHECKSUMS_KEY, layout::write_checksums(self.head, &self.batches));
+        self.arrow.finish().map_err(encoding(&self.path))?;
+        let mut tail = std::mem::take(self.arrow.get_mut());
+        let digits = layout::tail_digits(&tail).expect("no other text of an index has the marker");
+        let checksum = layout::tail_checksum(&tail, &digits);
+        tail[digits].copy_from_slice(checksum.as_bytes());
+        self.write_part(&tail)?;
+        let Self { file, path, .. } = self;
+        file.keep().map_err(|source| IndexError::Io { path, action: "write", source })?;
+        step("index file kept");
+        Ok(())
+    }
+
+    fn write_part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+        let path = &self.path;
+        let io = |source| IndexError::Io { path: path.clone(), action: "write", source };
+        self.file.write_all(bytes).map_err(io)?;
+        step("part of an index written");
+        Ok(())
+    }
+}
+
+fn encoding(path: &Path) -> impl FnOnce(ArrowError) -> IndexError {
+    let path = path.to_owned();
+    move |error| IndexError::NotAnIndex { path, reason: format!("it cannot be written ({error})") }
+}

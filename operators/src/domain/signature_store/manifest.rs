@@ -1,0 +1,244 @@
+//! The record of a store's changes: what stands under the store's name once it was changed.
+//!
+//! ```text
+//! boxwork changes 1
+//! base 4000 1f3a9c-9c2e01bd photos.signatures.arrow.part-0       objects, fingerprint, file beside this one
+//! added 12 5a08-01234567 photos.signatures.arrow.part-1
+//! removed 3 2e-89abcdef photos.signatures.arrow.part-2
+//! crc32 76543210                                                 of all lines above
+//! ```
+//!
+//! The parts are written once, and the record is replaced as a whole: the renaming is the change. A line's
+//! fingerprint is the part's own, so that a part of another store is known for one.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::StoreError;
+
+/// What a record of changes begins with, before its version.
+const MAGIC: &str = "boxwork changes ";
+/// The version of the layout; a file of another is refused.
+const VERSION: &str = "1";
+/// Changes that a record holds: a store of more is compacted first.
+pub(super) const CHANGES_MAX: usize = 1000;
+/// Bytes of a record: a name has at most 255 of them, and the rest of a line fewer.
+const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
+
+/// All that a changed store consists of, in the order of the changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    lines: Vec<Line>,
+}
+
+/// A part of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) kind: PartKind,
+    /// Objects added or removed.
+    pub(super) count: u64,
+    pub(super) fingerprint: String,
+    /// A name in the folder of the store.
+    pub(super) file: String,
+}
+
+/// What a part does to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// The store file that all changes are to.
+    Base,
+    /// A store file of more objects, whose ids follow those before.
+    Added,
+    /// Ids of objects that are there no more.
+    Removed,
+}
+
+impl PartKind {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Base, "base"), (Self::Added, "added"), (Self::Removed, "removed")];
+
+    fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+impl Manifest {
+    /// A record of a store file and no change yet.
+    pub(super) fn new(count: u64, fingerprint: &str, file: String) -> Self {
+        let fingerprint = fingerprint.to_owned();
+        Self { lines: vec![Line { kind: PartKind::Base, count, fingerprint, file }] }
+    }
+
+    /// Adds a change.
+    pub(super) fn push(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// The parts: the base and then the changes.
+    pub(super) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The fingerprints of the store from the base's on, and the ids that there were.
+    ///
+    /// Each is made of all those before it, so that a store of this history has one content.
+    pub(super) fn history(&self) -> Vec<(String, u64)> {
+        let base = &self.lines[0].fingerprint;
+        let (mut hasher, mut ids) = (crc32fast::Hasher::new(), 0);
+        let mut history = Vec::with_capacity(self.lines.len());
+        for (place, Line { kind, count, fingerprint, .. }) in self.lines.iter().enumerate() {
+            hasher.update(format!("{} {count} {fingerprint}\n", kind.word()).as_bytes());
+            ids += if *kind == PartKind::Removed { 0 } else { *count };
+            let checksum = hasher.clone().finalize();
+            history.push(match place {
+                0 => (base.clone(), ids),
+                _ => (format!("{base}+{place}-{checksum:08x}"), ids),
+            });
+        }
+        history
+    }
+
+    /// What is written to the file.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{MAGIC}{VERSION}\n");
+        for Line { kind, count, fingerprint, file } in &self.lines {
+            writeln!(text, "{} {count} {fingerprint} {file}", kind.word()).expect("a string takes any text");
+        }
+        let checksum = crc32fast::hash(text.as_bytes());
+        writeln!(text, "crc32 {checksum:08x}").expect("a string takes any text");
+        text
+    }
+
+    /// Reads a record; nothing when the file is something else, whose next reader finds it at its beginning.
+    pub(super) fn of_file(path: &Path, mut file: &File) -> Result<Option<Self>, StoreError> {
+        let io = |source| StoreError::Io { path: path.to_owned(), action: "read", source };
+        let mut bytes = Vec::new();
+        file.take(MAGIC.len() as u64).read_to_end(&mut bytes).map_err(io)?;
+        if bytes != MAGIC.as_bytes() {
+            file.seek(SeekFrom::Start(0)).map_err(io)?;
+            return Ok(None);
+        }
+        file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(io)?;
+        Self::parse(path, &bytes).map(Some)
+    }
+
+    /// Reads back what [`Manifest::text`] wrote.
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
+        let damaged = |place: &str, reason: &str| StoreError::Damaged {
+            path: path.to_owned(),
+            place: place.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let no_text = || damaged("its record of changes", "it is no text");
+        let text = std::str::from_utf8(bytes).map_err(|_| no_text())?;
+        let version = text.strip_prefix(MAGIC).and_then(|rest| rest.split('\n').next()).unwrap_or_default();
+        if version != VERSION {
+            return Err(StoreError::Version { path: path.to_owned(), found: version.to_owned() });
+        }
+        // The last line covers all before it; what is cut short has another, or none.
+        let cut = || StoreError::Truncated { path: path.to_owned() };
+        let without_end = text.strip_suffix('\n').ok_or_else(cut)?;
+        let (_, last) = without_end.rsplit_once('\n').ok_or_else(cut)?;
+        let wanted = last.strip_prefix("crc32 ").ok_or_else(cut)?;
+        let covered = &text[..text.len() - last.len() - 1];
+        if format!("{:08x}", crc32fast::hash(covered.as_bytes())) != wanted {
+            return Err(damaged("its record of changes", "the checksum differs from the one written"));
+        }
+        let lines: Option<Vec<Line>> = covered.lines().skip(1).map(read_line).collect();
+        let unclear = || damaged("its record of changes", "a line is not that of a part");
+        let lines = lines.ok_or_else(unclear)?;
+        let is_base = |line: &Line| line.kind == PartKind::Base;
+        if lines.len() > CHANGES_MAX + 1
+            || !lines.first().is_some_and(is_base)
+            || lines.iter().skip(1).any(is_base)
+        {
+            return Err(unclear());
+        }
+        // Whatever is summed up later is a number.
+        let total = lines.iter().try_fold(0u64, |total, line| total.checked_add(line.count));
+        total.filter(|total| *total <= i64::MAX as u64).ok_or_else(unclear)?;
+        Ok(Self { lines })
+    }
+}
+
+fn read_line(line: &str) -> Option<Line> {
+    let mut words = line.splitn(4, ' ');
+    let word = words.next()?;
+    let (kind, _) = PartKind::ALL.into_iter().find(|(_, known)| *known == word)?;
+    let count = words.next()?.parse().ok().filter(|count| *count > 0)?;
+    let (fingerprint, file) = (words.next()?.to_owned(), words.next()?.to_owned());
+    is_beside(&file).then_some(Line { kind, count, fingerprint, file })
+}
+
+/// Whether a name is one of a file in the same folder.
+pub(super) fn is_beside(name: &str) -> bool {
+    Path::new(name).file_name().is_some_and(|last| last == name) && !name.contains(['\n', '\r'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let mut manifest = Manifest::new(40, "1f3a-9c2e01bd", "a b.arrow.part-0".to_owned());
+        for (kind, count) in [(PartKind::Added, 2), (PartKind::Removed, 41)] {
+            let (fingerprint, file) = (format!("{count}-00000000"), format!("a b.arrow.part-{count}"));
+            manifest.push(Line { kind, count, fingerprint, file });
+        }
+        manifest
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        let manifest = manifest();
+        let text = manifest.text();
+        assert_eq!(Manifest::parse(Path::new("s"), text.as_bytes()).unwrap(), manifest);
+        let history = manifest.history();
+        assert_eq!(history[0], ("1f3a-9c2e01bd".to_owned(), 40));
+        assert_eq!(history.iter().map(|(_, ids)| *ids).collect::<Vec<_>>(), [40, 42, 42]);
+        assert!(history[2].0.starts_with("1f3a-9c2e01bd+2-"), "{history:?}");
+        assert_ne!(history[1].0, history[2].0);
+    }
+
+    #[test]
+    fn every_byte_counts() {
+        let sound = manifest().text().into_bytes();
+        for place in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[place] ^= 1;
+            assert!(Manifest::parse(Path::new("s"), &bytes).is_err(), "byte {place} went unnoticed");
+            assert!(Manifest::parse(Path::new("s"), &sound[..place]).is_err(), "{place} bytes pass");
+        }
+    }
+
+    #[test]
+    fn lines_of_nonsense_are_refused() {
+        let refused = |lines: &str| {
+            let text = format!("boxwork changes 1\n{lines}");
+            let text = format!("{text}crc32 {:08x}\n", crc32fast::hash(text.as_bytes()));
+            Manifest::parse(Path::new("s"), text.as_bytes()).unwrap_err().to_string()
+        };
+        for lines in [
+            "",
+            "added 1 a f\n",
+            "base 0 a f\n",
+            "base -1 a f\n",
+            "base 1 a ../f\n",
+            "base 1 a /f\n",
+            "base 1 a ..\n",
+            "base 1 a\n",
+            "base 1 a f\nbase 1 a g\n",
+            "base 1 a f\nmoved 1 a g\n",
+            "base 9223372036854775807 a f\nadded 1 a g\n",
+        ] {
+            let error = refused(lines);
+            assert!(error.contains("damaged in its record of changes"), "{lines}: {error}");
+        }
+        let many = "base 1 a f\n".to_owned() + &"added 1 a g\n".repeat(CHANGES_MAX + 1);
+        assert!(refused(&many).contains("damaged"));
+        let version = Manifest::parse(Path::new("s"), b"boxwork changes 2\nbase").unwrap_err();
+        assert!(matches!(version, StoreError::Version { found, .. } if found == "2"));
+    }
+}

@@ -1,0 +1,280 @@
+//! One store file: what a store that was never changed consists of, and each part of one that was.
+//!
+//! Opening checks the head and the tail; each batch is checked by its checksums when it is read.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
+use arrow_ipc::{Block, MetadataVersion};
+use arrow_schema::SchemaRef;
+
+use super::super::signature::coordinate_names;
+use super::batch::{self, StoreBatch};
+use super::layout::{self, BatchEntry};
+use super::map::Map;
+use super::{StoreError, StoreInfo};
+
+/// Parts that were added and are smaller than this are read into memory: a map and an open file each would be too
+/// many, and there is nothing to lose of them.
+const MAPPED_BYTES_MIN: u64 = 4 << 20;
+
+/// An open store file.
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    pub(super) map: Arc<Map>,
+    pub(super) schema: SchemaRef,
+    pub(super) coordinates: Vec<String>,
+    pub(super) info: StoreInfo,
+    pub(super) fingerprint: String,
+    pub(super) batches: Vec<PartBatch>,
+    /// Number of objects.
+    pub(super) len: u64,
+}
+
+/// Where a batch is in its file, and its first row there.
+#[derive(Clone, Copy)]
+pub(super) struct PartBatch {
+    pub(super) block: Block,
+    pub(super) entry: BatchEntry,
+    pub(super) first: u64,
+}
+
+impl Part {
+    /// Opens the store file of a name, of which the caller knows that it is no record of changes.
+    pub(super) fn of_file(path: &Path, file: File) -> Result<Self, StoreError> {
+        let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
+        Self::new(path, Map::new(file).map_err(io)?)
+    }
+
+    /// Opens a part of a store that was changed.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        if !metadata.is_file() {
+            let reason = "it is no regular file".to_owned();
+            return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+        }
+        let map = if metadata.len() < MAPPED_BYTES_MIN { Map::copied(file) } else { Map::new(file) };
+        Self::new(path, map.map_err(io)?)
+    }
+
+    fn new(path: &Path, map: Map) -> Result<Self, StoreError> {
+        let map = Arc::new(map);
+        let part = Self::read_ends(path, Arc::clone(&map));
+        match map.is_whole() {
+            true => part,
+            false => Err(StoreError::Changed { path: path.to_owned() }),
+        }
+    }
+
+    /// Checks the head and the tail.
+    fn read_ends(path: &Path, map: Arc<Map>) -> Result<Self, StoreError> {
+        let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
+        let damaged = |place: &str, reason: String| StoreError::Damaged {
+            path: path.to_owned(),
+            place: place.to_owned(),
+            reason,
+        };
+        let bytes = map.bytes();
+        if !bytes.starts_with(layout::MAGIC) {
+            return Err(not("it does not begin as an Arrow file"));
+        }
+        let truncated = || StoreError::Truncated { path: path.to_owned() };
+        let trailer = bytes.last_chunk::<{ layout::TRAILER_BYTES }>().ok_or_else(truncated)?;
+        if !trailer.ends_with(layout::MAGIC) {
+            return Err(truncated());
+        }
+        let footer_bytes =
+            read_footer_length(*trailer).map_err(|error| damaged("its tail", error.to_string()))?;
+        let footer_end = bytes.len() - layout::TRAILER_BYTES;
+        let tail_start = footer_end
+            .checked_sub(footer_bytes)
+            .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
+            .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
+
+        // Copied, since the footer is parsed by what stands in it: it must not change when it has been judged.
+        let tail = bytes[tail_start..].to_vec();
+        let digits = layout::tail_digits(&tail).ok_or_else(|| not("it carries no checksum of Boxwork's"))?;
+        let checksum = layout::tail_checksum(&tail, &digits);
+        if tail[digits] != *checksum.as_bytes() {
+            return Err(damaged("its tail", CHECKSUM_DIFFERS.to_owned()));
+        }
+        let footer = arrow_ipc::root_as_footer(&tail[layout::END_OF_STREAM_BYTES..][..footer_bytes])
+            .map_err(|error| damaged("its footer", error.to_string()))?;
+        let schema = footer.schema().ok_or_else(|| not("it has no schema"))?;
+        let schema = try_fb_to_schema(schema).map_err(|error| damaged("its schema", error.to_string()))?;
+        let said = |key: &str| schema.metadata().get(key).cloned();
+        if said(layout::FORMAT_KEY).as_deref() != Some(layout::FORMAT) {
+            return Err(not("its metadata does not say `boxwork.format = signatures`"));
+        }
+        match said(layout::VERSION_KEY).unwrap_or_default() {
+            version if version == layout::VERSION => {}
+            found => return Err(StoreError::Version { path: path.to_owned(), found }),
+        }
+        let coordinates =
+            schema.field_with_name("signature").ok().and_then(|f| coordinate_names(f.data_type()));
+        let coordinates = coordinates.ok_or_else(|| not("it has no column of signatures"))?;
+        if schema.fields() != layout::schema(&coordinates, Default::default()).fields() {
+            return Err(not("its columns are not id, name, signature, width and height"));
+        }
+
+        let checksums = footer.custom_metadata().and_then(|metadata| {
+            (0..metadata.len())
+                .map(|idx| metadata.get(idx))
+                .find(|entry| entry.key() == Some(layout::CHECKSUMS_KEY))
+                .and_then(|entry| entry.value())
+        });
+        let (head, entries) = checksums
+            .and_then(layout::read_checksums)
+            .ok_or_else(|| damaged("its footer", "the checksums cannot be read".to_owned()))?;
+        let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
+        let (batches, head_end, len) = lay_out(&blocks, &entries, tail_start)
+            .ok_or_else(|| damaged("its footer", "the batches do not fill the file".to_owned()))?;
+        if crc32fast::hash(&bytes[..head_end]) != head {
+            return Err(damaged("its head", CHECKSUM_DIFFERS.to_owned()));
+        }
+        let info = StoreInfo {
+            parameters: said(layout::PARAMETERS_KEY),
+            source: said(layout::SOURCE_KEY).map(PathBuf::from),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            schema: SchemaRef::new(schema),
+            coordinates,
+            info,
+            // The tail holds all other checksums.
+            fingerprint: format!("{:x}-{checksum}", bytes.len()),
+            map,
+            batches,
+            len,
+        })
+    }
+
+    /// Number of batches.
+    pub(super) fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Decodes and checks the names of a batch.
+    pub(super) fn names(&self, idx: usize) -> Result<StringArray, StoreError> {
+        /// The columns id and name.
+        const FRONT: [usize; 2] = [0, 1];
+        let (batch, block) = (&self.batches[idx], self.block(idx));
+        let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
+        let damaged = |reason| self.damaged(idx, reason);
+        batch::check_ids(&table, batch.first).map_err(damaged)?;
+        let names = batch::typed(&table, "name").and_then(batch::own_names).map_err(damaged)?;
+        if names.len() != batch.entry.rows {
+            return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
+        }
+        Ok(names)
+    }
+
+    /// Decodes and checks all of a batch, whose bytes are these: its own, or a copy.
+    pub(super) fn whole(&self, idx: usize, block: &Buffer) -> Result<StoreBatch, StoreError> {
+        let batch = &self.batches[idx];
+        let header = self.check_front(block, idx)?;
+        if crc32fast::hash(&block[batch.entry.front_bytes..]) != batch.entry.rest {
+            return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
+        }
+        let table = self.decode(block, &header, idx, None)?;
+        if table.num_rows() != batch.entry.rows {
+            return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
+        }
+        StoreBatch::new(&table, batch.first).map_err(|reason| self.damaged(idx, reason))
+    }
+
+    /// Checks what comes before the centroids, and gives the header: a copy, since the batch is read by what stands
+    /// in it, and it must not change when it has been judged.
+    fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
+        let batch = &self.batches[idx];
+        let header = block[..batch.block.metaDataLength() as usize].to_vec();
+        let mut front = crc32fast::Hasher::new();
+        front.update(&header);
+        front.update(&block[header.len()..batch.entry.front_bytes]);
+        if front.finalize() != batch.entry.front {
+            return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
+        }
+        if layout::front_bytes(&header, block.len() - header.len()) != Some(batch.entry.front_bytes) {
+            return Err(self.damaged(idx, "its header is not that of a batch of signatures".to_owned()));
+        }
+        Ok(header)
+    }
+
+    fn decode(
+        &self,
+        block: &Buffer,
+        header: &[u8],
+        idx: usize,
+        columns: Option<&[usize]>,
+    ) -> Result<RecordBatch, StoreError> {
+        let body = block.slice(header.len());
+        let batch = layout::read_header(header)
+            .ok_or_else(|| self.damaged(idx, "its header is not that of a batch".to_owned()))?;
+        let (schema, no_dictionaries) = (SchemaRef::clone(&self.schema), HashMap::new());
+        RecordBatchDecoder::try_new(&body, batch, schema, &no_dictionaries, &MetadataVersion::V5)
+            .and_then(|decoder| {
+                decoder.with_projection(columns).with_require_alignment(true).read_record_batch()
+            })
+            .map_err(|error| self.damaged(idx, error.to_string()))
+    }
+
+    /// A batch's bytes in the file.
+    pub(super) fn block(&self, idx: usize) -> Buffer {
+        let block = &self.batches[idx].block;
+        self.map.bytes().slice_with_length(block.offset() as usize, block_bytes(block))
+    }
+
+    pub(super) fn damaged(&self, idx: usize, reason: String) -> StoreError {
+        let place = format!("batch {} of {}", idx + 1, self.batches());
+        StoreError::Damaged { path: self.path.clone(), place, reason }
+    }
+}
+
+const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
+
+/// The batches, where the first begins, and the number of objects; nothing unless the blocks fill the file from the
+/// head to the tail without a gap and each has its entry.
+pub(super) fn lay_out(
+    blocks: &[Block],
+    entries: &[BatchEntry],
+    tail_start: usize,
+) -> Option<(Vec<PartBatch>, usize, u64)> {
+    if blocks.is_empty() || blocks.len() != entries.len() {
+        return None;
+    }
+    let head_end = usize::try_from(blocks[0].offset()).ok()?;
+    let (mut end, mut first) = (head_end, 0u64);
+    let mut batches = Vec::with_capacity(blocks.len());
+    for (block, entry) in blocks.iter().zip(entries) {
+        let header_bytes = usize::try_from(block.metaDataLength()).ok()?;
+        let body_bytes = usize::try_from(block.bodyLength()).ok()?;
+        let bytes = header_bytes.checked_add(body_bytes)?;
+        // Eight bytes precede the header's own table.
+        if usize::try_from(block.offset()).ok()? != end
+            || header_bytes <= 8
+            || !end.is_multiple_of(layout::ALIGNMENT_MIN_BYTES)
+            || !(header_bytes..=bytes).contains(&entry.front_bytes)
+            || entry.rows == 0
+            // Memory is asked for by their number: each has an id of eight bytes in the file.
+            || entry.rows > body_bytes / size_of::<u64>()
+        {
+            return None;
+        }
+        batches.push(PartBatch { block: *block, entry: *entry, first });
+        end = end.checked_add(bytes)?;
+        first = first.checked_add(entry.rows as u64)?;
+    }
+    (end == tail_start).then_some((batches, head_end, first))
+}
+
+pub(super) fn block_bytes(block: &Block) -> usize {
+    block.metaDataLength() as usize + block.bodyLength() as usize
+}

@@ -1,0 +1,135 @@
+//! Objects that were removed: the ids, and the files that tell them.
+//!
+//! ```text
+//! boxwork removed 1, a line feed
+//! the ids, ascending, 8 bytes each, little end first
+//! the checksum of all that, 4 bytes
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use super::StoreError;
+
+const HEAD: &[u8] = b"boxwork removed 1\n";
+
+/// The ids of objects that are there no more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Removed {
+    /// Ascending.
+    ids: Vec<u64>,
+}
+
+impl Removed {
+    /// Takes ids, ascending, of a store that has `rows`; says whether they were all of objects that were there.
+    #[must_use]
+    pub(super) fn add(&mut self, ids: Vec<u64>, rows: u64) -> bool {
+        let are_new = ids.iter().all(|id| *id < rows && !self.contains(*id));
+        if self.ids.is_empty() {
+            self.ids = ids;
+        } else {
+            self.ids.extend(ids);
+            self.ids.sort_unstable();
+        }
+        are_new
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, id: u64) -> bool {
+        !self.ids.is_empty() && self.ids.binary_search(&id).is_ok()
+    }
+
+    /// How many of them are smaller than an id.
+    pub(super) fn before(&self, id: u64) -> u64 {
+        self.ids.partition_point(|removed| *removed < id) as u64
+    }
+
+    /// The `nth` id that is not removed.
+    pub(super) fn nth_kept(&self, nth: u64) -> u64 {
+        // Before the i-th removed one, so many are kept: its id less i, which does not fall from one to the next.
+        let (mut low, mut high) = (0, self.ids.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.ids[middle] - middle as u64 <= nth {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        nth + low as u64
+    }
+}
+
+/// What a file of ids holds, and its fingerprint.
+pub(super) fn text(ids: &[u64]) -> (Vec<u8>, String) {
+    let mut bytes = HEAD.to_vec();
+    bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    let fingerprint = format!("{:x}-{checksum:08x}", bytes.len());
+    (bytes, fingerprint)
+}
+
+/// Reads the fingerprint and the ids of a file.
+pub(super) fn read(path: &Path) -> Result<(String, Vec<u64>), StoreError> {
+    let bytes = fs::read(path);
+    let bytes = bytes.map_err(|source| StoreError::Io { path: path.to_owned(), action: "open", source })?;
+    parse(&bytes).ok_or_else(|| StoreError::Damaged {
+        path: path.to_owned(),
+        place: "its numbers".to_owned(),
+        reason: "the checksum differs from the one written".to_owned(),
+    })
+}
+
+fn parse(bytes: &[u8]) -> Option<(String, Vec<u64>)> {
+    let (content, checksum) = bytes.split_last_chunk::<4>()?;
+    let checksum = u32::from_le_bytes(*checksum);
+    let (ids, rest) = content.strip_prefix(HEAD)?.as_chunks::<8>();
+    let ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
+    let is_sound = rest.is_empty()
+        && !ids.is_empty()
+        && ids.is_sorted_by(|a, b| a < b)
+        && crc32fast::hash(content) == checksum;
+    is_sound.then(|| (format!("{:x}-{checksum:08x}", bytes.len()), ids))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_is_kept() {
+        let mut removed = Removed::default();
+        assert!(removed.add(vec![3, 4, 9], 10) && removed.add(vec![0, 7], 10));
+        assert!(!removed.clone().add(vec![4], 10) && !removed.clone().add(vec![10], 10));
+        let kept: Vec<u64> = (0..20).filter(|id| !removed.contains(*id)).collect();
+        assert_eq!(kept[..5], [1, 2, 5, 6, 8]);
+        for (nth, id) in kept.iter().enumerate() {
+            assert_eq!(removed.nth_kept(nth as u64), *id);
+            assert_eq!(id - removed.before(*id), nth as u64);
+        }
+        assert_eq!((removed.len(), Removed::default().nth_kept(5)), (5, 5));
+    }
+
+    #[test]
+    fn every_byte_of_a_file_counts() {
+        let (sound, fingerprint) = text(&[2, 5, 1 << 40]);
+        assert_eq!(parse(&sound), Some((fingerprint, vec![2, 5, 1 << 40])));
+        for place in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[place] ^= 1;
+            assert_eq!(parse(&bytes), None, "byte {place} went unnoticed");
+            assert_eq!(parse(&sound[..place]), None, "{place} bytes pass");
+        }
+        for ids in [&[][..], &[2, 2], &[3, 2]] {
+            assert_eq!(parse(&text(ids).0), None);
+        }
+    }
+}

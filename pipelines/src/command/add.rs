@@ -1,0 +1,60 @@
+//! `boxwork add`: more objects for a store, by `pipelines/add.yaml` or `add_from.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+
+use super::path_value;
+use crate::run::{Exit, Options};
+use crate::{run, shipped};
+
+/// Adds images, or the objects of another store, to a store without making it again
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Folders, searched with all that is below them, or images: their signatures are made as the store's were
+    #[arg(value_name = "PATH", required_unless_present = "from", conflicts_with = "from")]
+    paths: Vec<PathBuf>,
+    /// The store to add to
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+    /// A store whose objects are added, made with the same extraction
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// An index of the store, which is brought up to it; may be given many times
+    #[arg(long, value_name = "FILE")]
+    pivots: Vec<PathBuf>,
+    /// Objects take the place of those of their names
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let list = |paths: &[PathBuf]| Value::List(paths.iter().map(|path| path_value(path)).collect());
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("replace".to_owned(), Value::Boolean(arguments.replace)),
+    ]);
+    if !arguments.pivots.is_empty() {
+        values.insert("pivots".to_owned(), list(&arguments.pivots));
+    }
+    let pipeline = match &arguments.from {
+        Some(from) => {
+            values.insert("from".to_owned(), path_value(from));
+            shipped::ADD_FROM
+        }
+        None => {
+            values.insert("paths".to_owned(), list(&arguments.paths));
+            shipped::ADD
+        }
+    };
+    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
+    if matches!(exit, Exit::Ok | Exit::Problems) {
+        eprintln!("{}", super::state_of(&arguments.store));
+    }
+    exit
+}

@@ -1,0 +1,162 @@
+//! The part of `boxwork explain` that opens files: what a search by an index would take, by every strategy and bound.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use boxwork_kernels::similarity::{Ground, Measure, Similarity};
+use boxwork_operators::domain::cost_model::{self, Estimate, Search};
+use boxwork_operators::domain::pivot_table::PivotTable;
+use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_runtime::parameter::{Arguments, Value};
+use boxwork_runtime::plan::Plan;
+use serde_json::{Value as Json, json};
+
+/// Estimates the search of a plan, for its box that bounds distances; nothing when it has none, or their values are
+/// not known.
+///
+/// # Errors
+/// A sentence: a file cannot be read, or the index is not of this store and measure.
+pub fn estimate(
+    plan: &Plan,
+    values: &BTreeMap<String, Value>,
+    workers: usize,
+) -> Result<Option<Estimate>, String> {
+    let Some(bounds) = plan.boxes.iter().find(|planned| planned.spec.name == "lower_bounds") else {
+        return Ok(None);
+    };
+    let resource = |kind: &str| {
+        let found = plan.resources.iter().find(|resource| resource.spec.name == kind);
+        found.and_then(|resource| resource.arguments.as_ref())
+    };
+    let kinds = ["signature_store", "sqfd_space", "pivot_table"].map(resource);
+    let ([Some(store), Some(space), Some(pivots)], Some(bounds)) = (kinds, bounds.arguments.as_ref()) else {
+        return Ok(None);
+    };
+    let measure = measure(space)?;
+    let (Some(store), Some(pivots)) = (text(store, "path"), text(pivots, "path")) else { return Ok(None) };
+    let store = SignatureStore::open(store).map_err(|error| error.to_string())?;
+    let space = SqfdSpace::new(Arc::new(store), measure);
+    let table = PivotTable::open(pivots, Arc::new(space)).map_err(|error| error.to_string())?;
+    let queries = match values.get("queries") {
+        Some(Value::List(queries)) => queries.len().max(1),
+        _ => 1,
+    };
+    let k = match bounds.get("k") {
+        Some(Value::Integer(k)) => usize::try_from(*k).ok(),
+        _ => None,
+    };
+    let range = match bounds.get("range") {
+        Some(Value::Number(range)) => Some(*range),
+        _ => None,
+    };
+    let search = Search { k, range, queries, workers };
+    cost_model::estimate(&table, search).map(Some).map_err(|error| error.to_string())
+}
+
+fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
+    match arguments.get(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn measure(space: &Arguments) -> Result<Measure, String> {
+    let named = |name, default| text(space, name).unwrap_or(default);
+    let similarity: Similarity = named("similarity", "gaussian").parse().map_err(error_text)?;
+    let ground: Ground = named("ground", "l2").parse().map_err(error_text)?;
+    let alpha = match space.get("alpha") {
+        Some(Value::Number(alpha)) => *alpha,
+        _ => 0.2,
+    };
+    Measure::new(similarity, ground, alpha).map_err(error_text)
+}
+
+fn error_text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The estimate for people.
+pub fn text_of(estimate: &Estimate) -> String {
+    let Search { k, range, queries, workers } = estimate.search;
+    let wanted = match (k, range) {
+        (Some(k), Some(range)) => format!("the {k} nearest within {range}"),
+        (Some(k), None) => format!("the {k} nearest"),
+        (None, range) => format!("all within {}", range.unwrap_or(f64::INFINITY)),
+    };
+    let mut page = format!(
+        "estimate: {wanted} of {} objects, for {queries} quer{} on {workers} worker{}\n",
+        estimate.objects,
+        if queries == 1 { "y" } else { "ies" },
+        if workers == 1 { "" } else { "s" },
+    );
+    let rates = &estimate.rates;
+    let _ = writeln!(
+        page,
+        "  by {} bounds of sampled objects; a distance takes {} in a scan, {} picked out, {} in f64 ({} pivots); \
+         the farthest of an answer is about {:.3} away\n",
+        estimate.sampled,
+        time(rates.scan_ns * 1e-9),
+        time(rates.picked_ns * 1e-9),
+        time(rates.exact_ns * 1e-9),
+        rates.pivots,
+        estimate.farthest,
+    );
+    let head =
+        ["strategy", "bound", "a bound", "left", "distances a query", "time of all"].map(str::to_owned);
+    let mut rows = vec![head];
+    let choice = estimate.choice();
+    for way in &estimate.ways {
+        rows.push([
+            way.strategy.to_owned(),
+            way.bound.map_or("none".to_owned(), |bound| bound.to_string()),
+            if way.bound.is_some() { format!("{:.1} ns", way.bound_ns) } else { String::new() },
+            format!("{:.0}", way.candidates),
+            format!("{:.0}", way.distances),
+            time(way.seconds) + if *way == choice.way { "  <- auto" } else { "" },
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+            0 | 1 | 5 => format!("{cell:width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let _ = writeln!(page, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    let bound = choice.way.bound.map_or("no bounds".to_owned(), |bound| format!("{bound} bounds"));
+    let _ = writeln!(page, "\nauto takes {} with {bound}: {}", choice.way.strategy, choice.reason);
+    page
+}
+
+/// The estimate for machines.
+pub fn json_of(estimate: &Estimate) -> Json {
+    let Search { k, range, queries, workers } = estimate.search;
+    let way = |way: &cost_model::Way| {
+        json!({
+            "strategy": way.strategy, "bound": way.bound.map(|bound| bound.to_string()), "bound_ns": way.bound_ns,
+            "candidates": way.candidates, "distances": way.distances, "seconds": way.seconds,
+        })
+    };
+    let choice = estimate.choice();
+    json!({
+        "objects": estimate.objects, "k": k, "range": range, "queries": queries, "workers": workers,
+        "sampled": estimate.sampled, "farthest": estimate.farthest,
+        "scan_ns": estimate.rates.scan_ns, "picked_ns": estimate.rates.picked_ns,
+        "exact_ns": estimate.rates.exact_ns, "pivots": estimate.rates.pivots,
+        "ways": estimate.ways.iter().map(way).collect::<Vec<_>>(),
+        "auto": way(&choice.way), "reason": choice.reason,
+    })
+}
+
+/// A time with a unit that suits it.
+fn time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds >= 1.0 => format!("{seconds:.2} s"),
+        _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        _ if seconds >= 1e-6 => format!("{:.2} us", seconds * 1e6),
+        _ => format!("{:.0} ns", seconds * 1e9),
+    }
+}

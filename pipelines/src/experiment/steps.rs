@@ -1,0 +1,408 @@
+//! Running the steps of a row: files that are not there yet, and then what is measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use boxwork_operators::domain::signature_store::{SignatureStore, StoreError};
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::{Outcome, Submission};
+use boxwork_runtime::topology::Topology;
+use boxwork_runtime::{Config, Runtime};
+use serde_json::Value as Json;
+
+use super::plan::{DATA, Planned, PlannedStep, Task, file};
+use super::sweep::Sweep;
+use crate::bench::Spread;
+use crate::pipeline::Loaded;
+use crate::run::is_interrupted;
+use crate::sample_images::SampleSet;
+use crate::shipped;
+
+/// How often Ctrl-C is looked for.
+const POLL: Duration = Duration::from_millis(100);
+/// The store's objects that are queries lie so far apart: a prime, so that they are spread over any store.
+const QUERY_STEP: u64 = 7919;
+/// Digits of a distance in JSON: none of the answers may be beyond the range that they give.
+const ROUNDING: f64 = 1.0 + 1e-8;
+
+type Figures = Vec<(String, f64)>;
+
+/// Why a row has no figures.
+pub(super) enum Failed {
+    Interrupted,
+    /// The step, and what it said.
+    Step(String, String),
+}
+
+/// Why a step has none.
+enum Cause {
+    Interrupted,
+    Said(String),
+}
+
+impl<E: std::fmt::Display> From<E> for Cause {
+    fn from(error: E) -> Self {
+        Self::Said(error.to_string())
+    }
+}
+
+/// Where steps are run, and what is known of those that were.
+pub(super) struct Laboratory<'a> {
+    sweep: &'a Sweep,
+    catalog: &'a Catalog,
+    data: &'a Path,
+    runtimes: BTreeMap<Option<usize>, Arc<Runtime>>,
+    /// By key: rows that differ in what a step does not use share its figures.
+    known: BTreeMap<String, Figures>,
+}
+
+impl<'a> Laboratory<'a> {
+    pub(super) fn new(sweep: &'a Sweep, catalog: &'a Catalog, data: &'a Path) -> Self {
+        Self { sweep, catalog, data, runtimes: BTreeMap::new(), known: BTreeMap::new() }
+    }
+
+    /// The figures of a row.
+    pub(super) fn measure(&mut self, row: &Planned) -> Result<Figures, Failed> {
+        let sweep = self.sweep;
+        let mut all = Figures::new();
+        for idx in &sweep.measured {
+            let name = &sweep.steps[*idx].name;
+            let failed = |step: usize, cause| match cause {
+                Cause::Interrupted => Failed::Interrupted,
+                Cause::Said(cause) => Failed::Step(sweep.steps[step].name.clone(), cause),
+            };
+            for needed in self.needed(row, *idx) {
+                self.make(row, needed).map_err(|cause| failed(needed, cause))?;
+            }
+            let planned = &row.steps[*idx];
+            let figures = match self.known.get(&planned.key) {
+                Some(figures) => figures.clone(),
+                None => {
+                    let figures = self.figures(row, *idx).map_err(|cause| failed(*idx, cause))?;
+                    self.known.insert(planned.key.clone(), figures.clone());
+                    figures
+                }
+            };
+            all.extend(figures.into_iter().map(|(figure, value)| (format!("{name}.{figure}"), value)));
+        }
+        Ok(all)
+    }
+
+    /// The steps whose files a step reads, and those that they read, the first first.
+    fn needed(&self, row: &Planned, idx: usize) -> Vec<usize> {
+        let mut needed = Vec::new();
+        for used in &row.steps[idx].uses {
+            for before in self.needed(row, *used).into_iter().chain([*used]) {
+                if !needed.contains(&before) {
+                    needed.push(before);
+                }
+            }
+        }
+        needed
+    }
+
+    fn path(&self, row: &Planned, idx: usize) -> PathBuf {
+        self.data.join(file(&self.sweep.steps[idx], &row.steps[idx]))
+    }
+
+    fn runtime(&mut self, workers: Option<usize>) -> Result<Arc<Runtime>, Cause> {
+        if let Some(runtime) = self.runtimes.get(&workers) {
+            return Ok(Arc::clone(runtime));
+        }
+        let detected = Topology::detect();
+        let topology = workers.map_or_else(|| detected.clone(), |workers| detected.first(workers));
+        let runtime = Arc::new(Runtime::start(Config::new(topology))?);
+        self.runtimes.insert(workers, Arc::clone(&runtime));
+        Ok(runtime)
+    }
+
+    /// Makes the file of a step, unless it is there.
+    fn make(&mut self, row: &Planned, idx: usize) -> Result<(), Cause> {
+        let path = self.path(row, idx);
+        if path.exists() {
+            return Ok(());
+        }
+        let planned = &row.steps[idx];
+        match &planned.task {
+            Task::Images => draw(planned, &path),
+            Task::Make(loaded) => {
+                let runtime = self.runtime(planned.workers)?;
+                let prepared = self.prepare(loaded, planned, &[("out", text(&path))])?;
+                run(&runtime, &prepared, BTreeMap::new()).map(drop)
+            }
+            _ => Err(Cause::Said("it makes no file".to_owned())),
+        }
+    }
+
+    /// A pipeline with the step's values, and with those that come from here.
+    fn prepare(
+        &self,
+        loaded: &Loaded,
+        planned: &PlannedStep,
+        ours: &[(&str, Value)],
+    ) -> Result<Arc<Prepared>, Cause> {
+        let mut values: BTreeMap<String, Value> =
+            planned.values.iter().map(|(name, value)| (name.clone(), self.on_disk(value))).collect();
+        values.extend(ours.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        let parameters = &loaded.declaration.parameters;
+        values.retain(|name, _| parameters.iter().any(|known| known.name == *name));
+        Ok(Arc::new(Prepared::new(&loaded.declaration, self.catalog, &values)?))
+    }
+
+    /// A value with the files of steps where they lie.
+    fn on_disk(&self, value: &Value) -> Value {
+        match value {
+            Value::Text(name) => match name.strip_prefix(DATA) {
+                Some(name) => text(&self.data.join(name)),
+                None => value.clone(),
+            },
+            Value::List(items) => Value::List(items.iter().map(|item| self.on_disk(item)).collect()),
+            other => other.clone(),
+        }
+    }
+
+    fn store(&self, planned: &PlannedStep) -> Result<SignatureStore, Cause> {
+        match planned.values.get("store").map(|store| self.on_disk(store)) {
+            Some(Value::Text(path)) => Ok(SignatureStore::open(path)?),
+            _ => Err(Cause::Said("it has no store".to_owned())),
+        }
+    }
+
+    fn figures(&mut self, row: &Planned, idx: usize) -> Result<Figures, Cause> {
+        let planned = &row.steps[idx];
+        match planned.task.clone() {
+            Task::Images => {
+                self.make(row, idx)?;
+                Ok(Figures::new())
+            }
+            Task::Sizes => sizes(planned, &self.store(planned)?),
+            Task::Make(loaded) => self.making(row, idx, &loaded),
+            Task::Evaluate(loaded) => self.quality(planned, &loaded),
+            Task::Ask(loaded) => self.asking(planned, &[loaded]),
+            Task::Divine => self.divine(planned),
+        }
+    }
+
+    /// The time to make a file: its objects, and how many a second.
+    fn making(&mut self, row: &Planned, idx: usize, loaded: &Loaded) -> Result<Figures, Cause> {
+        let (planned, path) = (&row.steps[idx], self.path(row, idx));
+        let runtime = self.runtime(planned.workers)?;
+        let mut seconds = Vec::new();
+        for round in 0..self.sweep.warmup + self.sweep.rounds {
+            let prepared = self.prepare(loaded, planned, &[("out", text(&path))])?;
+            let outcome = run(&runtime, &prepared, BTreeMap::new())?;
+            if round >= self.sweep.warmup {
+                seconds.push(outcome.duration.as_secs_f64());
+            }
+        }
+        let mut figures = spread("seconds", &seconds);
+        // An index is no store: it has no objects of its own.
+        if let Ok(store) = SignatureStore::open(&path) {
+            let objects = store.len() as f64;
+            let centroids = centroids(&store)?;
+            figures.push(("objects".to_owned(), objects));
+            figures.push(("per_second".to_owned(), objects / Spread::of(&seconds).median));
+            figures.push(("centroids".to_owned(), centroids.iter().sum::<f64>() / objects));
+        }
+        Ok(figures)
+    }
+
+    /// How good the order is; once, as it is the same each time.
+    fn quality(&mut self, planned: &PlannedStep, loaded: &Loaded) -> Result<Figures, Cause> {
+        let runtime = self.runtime(planned.workers)?;
+        let answers = self.data.join(format!("quality-{}.json", planned.key));
+        let ours = [("out", text(&answers)), ("format", Value::Text("json".to_owned()))];
+        let prepared = self.prepare(loaded, planned, &ours)?;
+        let outcome = run(&runtime, &prepared, BTreeMap::new())?;
+        let json: Json = serde_json::from_str(&fs::read_to_string(&answers)?)?;
+        fs::remove_file(&answers)?;
+        let mut figures = vec![("seconds".to_owned(), outcome.duration.as_secs_f64())];
+        for name in ["map", "precision_at_10", "idim"] {
+            figures.extend(json[name].as_f64().map(|figure| (name.to_owned(), figure)));
+        }
+        Ok(figures)
+    }
+
+    /// The time of a query and the distances that it computes; one pipeline for all requests, or one each.
+    fn asking(&mut self, planned: &PlannedStep, pipelines: &[Arc<Loaded>]) -> Result<Figures, Cause> {
+        let runtime = self.runtime(planned.workers)?;
+        let store = self.store(planned)?;
+        let answers = self.answers(planned);
+        let ours = self.ours(&answers);
+        let prepared: Vec<Arc<Prepared>> =
+            pipelines.iter().map(|loaded| self.prepare(loaded, planned, &ours)).collect::<Result<_, _>>()?;
+        let requests: Vec<(Arc<Prepared>, Vec<Value>)> = queries(&store, planned)?
+            .chunks(planned.batch)
+            .enumerate()
+            .map(|(idx, names)| (Arc::clone(&prepared[idx % prepared.len()]), names.to_vec()))
+            .collect();
+        let figures = self.rounds(&runtime, &requests, store.len());
+        let _ = fs::remove_file(&answers);
+        figures
+    }
+
+    fn rounds(
+        &self,
+        runtime: &Runtime,
+        requests: &[(Arc<Prepared>, Vec<Value>)],
+        objects: u64,
+    ) -> Result<Figures, Cause> {
+        let count: usize = requests.iter().map(|(_, names)| names.len()).sum();
+        let (mut times, mut distances, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..self.sweep.warmup + self.sweep.rounds {
+            let (mut seconds, mut computed, mut kept) = (0.0, 0, None);
+            for (prepared, names) in requests {
+                let values = BTreeMap::from([("queries".to_owned(), Value::List(names.clone()))]);
+                let outcome = run(runtime, prepared, values)?;
+                seconds += outcome.duration.as_secs_f64();
+                let rows = |kind: &str| {
+                    let of_kind = outcome.boxes.iter().filter(|one| one.kind == kind);
+                    of_kind.map(|one| one.rows_out).reduce(|sum, rows| sum + rows)
+                };
+                computed += rows("sqfd").unwrap_or(0);
+                kept = rows("lower_bounds").map(|rows| kept.unwrap_or(0) + rows).or(kept);
+            }
+            if round >= self.sweep.warmup {
+                times.push(seconds * 1e3 / count as f64);
+                distances.push(computed as f64 / count as f64);
+                left.extend(kept.map(|kept| kept as f64 / count as f64));
+            }
+        }
+        let mut figures = spread("ms", &times);
+        let distances = Spread::of(&distances).median;
+        figures.push(("distances".to_owned(), distances));
+        figures.push(("share".to_owned(), distances / objects as f64));
+        if !left.is_empty() {
+            figures.push(("left".to_owned(), Spread::of(&left).median / objects as f64));
+        }
+        Ok(figures)
+    }
+
+    /// A file that no other step has.
+    fn answers(&self, planned: &PlannedStep) -> PathBuf {
+        self.data.join(format!("answers-{}.json", planned.key))
+    }
+
+    fn ours(&self, answers: &Path) -> [(&'static str, Value); 3] {
+        let format = Value::Text("json".to_owned());
+        [("out", text(answers)), ("queries", Value::List(Vec::new())), ("format", format)]
+    }
+
+    /// Range queries that are told the distance of the k-th answer.
+    fn divine(&mut self, planned: &PlannedStep) -> Result<Figures, Cause> {
+        let runtime = self.runtime(planned.workers)?;
+        let store = self.store(planned)?;
+        let answers = self.answers(planned);
+        let scan = self.prepare(&shipped::SEARCH.load(), planned, &self.ours(&answers))?;
+        let loaded = shipped::INDEXED_RANGE.load();
+        let mut requests = Vec::new();
+        for name in queries(&store, planned)? {
+            let names = vec![name];
+            run(&runtime, &scan, BTreeMap::from([("queries".to_owned(), Value::List(names.clone()))]))?;
+            let json: Json = serde_json::from_str(&fs::read_to_string(&answers)?)?;
+            let results = json["queries"][0]["results"].as_array();
+            let farthest = results.and_then(|results| results.last()?["distance"].as_f64());
+            let Some(farthest) = farthest else {
+                return Err(Cause::Said("a query has no answer".to_owned()));
+            };
+            let mut ours = self.ours(&answers).to_vec();
+            ours.push(("range", Value::Number(farthest * ROUNDING)));
+            if !planned.values.contains_key("bound") {
+                ours.push(("bound", Value::Text("simplex".to_owned())));
+            }
+            requests.push((self.prepare(&loaded, planned, &ours)?, names));
+        }
+        let figures = self.rounds(&runtime, &requests, store.len());
+        let _ = fs::remove_file(&answers);
+        figures
+    }
+}
+
+/// Names of objects spread over a store: the same for each step.
+fn queries(store: &SignatureStore, planned: &PlannedStep) -> Result<Vec<Value>, Cause> {
+    let id = |number: u64| (number * QUERY_STEP + 13) % store.len().max(1);
+    (0..planned.sample as u64).map(|number| Ok(Value::Text(store.name(id(number))?))).collect()
+}
+
+/// Centroids of each object.
+fn centroids(store: &SignatureStore) -> Result<Vec<f64>, Cause> {
+    store.verify()?;
+    let sizes = store.read::<_, StoreError>(|objects| {
+        (0..store.len()).map(|id| Ok(objects.signature(id)?.len() as f64)).collect::<Result<Vec<_>, _>>()
+    });
+    Ok(sizes?)
+}
+
+/// The objects that have from so many centroids on, as many numbers of them as the width is.
+fn sizes(planned: &PlannedStep, store: &SignatureStore) -> Result<Figures, Cause> {
+    let integer = |name: &str, default: i64| match planned.values.get(name) {
+        Some(Value::Integer(value)) => *value as f64,
+        _ => default as f64,
+    };
+    let (from, width) = (integer("from", 0), integer("width", 1));
+    let sizes = centroids(store)?;
+    let within = sizes.iter().filter(|size| (from..from + width).contains(*size)).count() as f64;
+    Ok(vec![("objects".to_owned(), within), ("share".to_owned(), within / sizes.len().max(1) as f64)])
+}
+
+/// Draws the pictures of a step; a folder is there only when all are.
+fn draw(planned: &PlannedStep, path: &Path) -> Result<(), Cause> {
+    let integer = |name: &str, default: u64| match planned.values.get(name) {
+        Some(Value::Integer(value)) => u64::try_from(*value).unwrap_or(default),
+        _ => default,
+    };
+    let classes = integer("classes", crate::sample_images::CLASSES_COUNT_MAX as u64) as usize;
+    let per_class = integer("per_class", crate::sample_images::PER_CLASS_DEFAULT as u64) as usize;
+    let set = SampleSet::new(classes, per_class, integer("seed", 1))?;
+    let part = path.with_extension("part");
+    set.write(&part, &mut |_, _| {})?;
+    fs::rename(&part, path)?;
+    Ok(())
+}
+
+fn text(path: &Path) -> Value {
+    Value::Text(path.to_string_lossy().into_owned())
+}
+
+/// The median and where the middle half of the rounds lies.
+fn spread(name: &str, figures: &[f64]) -> Figures {
+    let Spread { median, low, high } = Spread::of(figures);
+    vec![(name.to_owned(), median), (format!("{name}_low"), low), (format!("{name}_high"), high)]
+}
+
+/// Runs one request to its end, or cancels it when somebody presses Ctrl-C.
+fn run(
+    runtime: &Runtime,
+    prepared: &Arc<Prepared>,
+    values: BTreeMap<String, Value>,
+) -> Result<Outcome, Cause> {
+    let begun = Instant::now();
+    let request = runtime.submit(prepared, &Submission { values, ..Submission::default() })?;
+    let outcome = loop {
+        if is_interrupted() {
+            request.cancel();
+            request.wait();
+            return Err(Cause::Interrupted);
+        }
+        if let Some(outcome) = request.wait_timeout(POLL) {
+            break outcome;
+        }
+    };
+    outcome.result.clone()?;
+    if outcome.problems_count > 0 {
+        let first =
+            outcome.problems.first().map(|problem| format!("{}: {}", problem.subject, problem.message));
+        return Err(Cause::Said(format!(
+            "{} items of its input have problems, after {:.1} s: {}",
+            outcome.problems_count,
+            begun.elapsed().as_secs_f64(),
+            first.unwrap_or_default()
+        )));
+    }
+    Ok(outcome)
+}
