@@ -5,9 +5,9 @@
 //! computed, and the number of those is what it is good for.
 //!
 //! Invariants, of every index: the answer is that of a scan, to the bit, objects at one distance by their numbers; a
-//! distance of the query is computed at most once an object; an object is left out only when a bound is above the range,
-//! strictly, after what rounding could have done to it was taken off ([`Slack`]). The distance must obey the triangle
-//! inequality.
+//! distance of the query is computed at most once an object; an object is left out only when a bound is above the
+//! range, strictly, after what rounding could have done to it was taken off ([`Slack`]). The distance must obey the
+//! triangle inequality.
 //!
 //! Modules in reading order: `search`, `objects`, then an index each.
 

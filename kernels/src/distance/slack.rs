@@ -1,9 +1,9 @@
 //! How far a computed distance may lie from the real one, and what that takes off the bounds of an index.
 //!
-//! With `d` the real distance and `x` the computed one, `|x - d| <= relative d + absolute`. Every bound here is one that
-//! the *computed* distance of query and object is not below, given *computed* distances to a third object: so an object
-//! whose bound is above the range, strictly, has a reported distance beyond the range, and of objects at one distance
-//! none is lost (decision 020).
+//! With `d` the real distance and `x` the computed one, `|x - d| <= relative d + absolute`. Every bound here is one
+//! that the *computed* distance of query and object is not below, given *computed* distances to a third object: so an
+//! object whose bound is above the range, strictly, has a reported distance beyond the range, and of objects at one
+//! distance none is lost (decision 020).
 
 /// The error of a computed distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,9 +95,9 @@ impl Slack {
         (own - other) / 2.0 - self.of(own + other + largest)
     }
 
-    /// The same where any four objects lie in a Euclidean space, by the pivots' distance `apart`: how far the query lies
-    /// beyond the plane in the middle between them (R. Connor, L. Vadicamo, F. A. Cardillo, F. Rabitti, "Supermetric
-    /// search", Information Systems 80, 2019).
+    /// The same where any four objects lie in a Euclidean space, by the pivots' distance `apart`: how far the query
+    /// lies beyond the plane in the middle between them (R. Connor, L. Vadicamo, F. A. Cardillo, F. Rabitti,
+    /// "Supermetric search", Information Systems 80, 2019).
     #[inline]
     pub fn beyond_plane(self, own: f64, other: f64, apart: f64, largest: f64) -> f64 {
         // The squares of the query's two distances, and of an object's that is as near to either pivot.

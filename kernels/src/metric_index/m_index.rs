@@ -1,13 +1,13 @@
-//! The M-index: objects in one order of keys, by which pivots are nearest to them (D. Novak, M. Batko, P. Zezula, "Metric
-//! index: an efficient and scalable solution for precise and approximate similarity search", Information Systems 36(4),
-//! 2011; section 4.2.5 of the source).
+//! The M-index: objects in one order of keys, by which pivots are nearest to them (D. Novak, M. Batko, P. Zezula,
+//! "Metric index: an efficient and scalable solution for precise and approximate similarity search", Information
+//! Systems 36(4), 2011; section 4.2.5 of the source).
 //!
-//! The objects nearest to one pivot are a cluster; a cluster that is too large is divided by the next nearest pivot, and
-//! so on. The key of an object is the pivots of its cluster and its distance to the first of them. The source writes
-//! both as one number, `c` times the cluster's number plus the distance, `c` above every distance; here they are
-//! compared one after the other, which is the same order, needs no `c` and loses no digits. All keys stand in one sorted
-//! column, clusters one after the other: what the leaves of a B+ tree hold, and the tree of clusters is what stands
-//! above them. An index that is made once needs no room for insertions, and a column is what a store can hold.
+//! The objects nearest to one pivot are a cluster; a cluster that is too large is divided by the next nearest pivot,
+//! and so on. The key of an object is the pivots of its cluster and its distance to the first of them. The source
+//! writes both as one number, `c` times the cluster's number plus the distance, `c` above every distance; here they
+//! are compared one after the other, which is the same order, needs no `c` and loses no digits. All keys stand in one
+//! sorted column, clusters one after the other: what the leaves of a B+ tree hold, and the tree of clusters is what
+//! stands above them. An index that is made once needs no room for insertions, and a column is what a store can hold.
 
 use super::search::Ranked;
 use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept};

@@ -1,6 +1,6 @@
 //! The M-tree: a balanced tree of balls (P. Ciaccia, M. Patella, P. Zezula, "M-tree: an efficient access method for
-//! similarity search in metric spaces", VLDB 1997; Algorithm 4.6 of the source, whose recursion keeps results of its own
-//! and so never prunes: here one queue and one range serve the whole search).
+//! similarity search in metric spaces", VLDB 1997; Algorithm 4.6 of the source, whose recursion keeps results of its
+//! own and so never prunes: here one queue and one range serve the whole search).
 //!
 //! Objects are put in one by one. A node that is full is split in two: of all pairs of its objects those become the
 //! centres whose larger ball is smallest (`mM_RAD`), and each entry goes to the nearer one. When all are in, each

@@ -184,6 +184,14 @@ impl MetricSpace {
                  --store {path}` first"
             )));
         }
+        // An index numbers its objects without a gap, and would find those that were removed.
+        if store.objects() != store.len() {
+            return Err(BoxError::new(format!(
+                "objects were removed from `{0}`, which a metric space cannot leave out: compact it first with `boxwork \
+                 compact --store {0}`",
+                store.path().display()
+            )));
+        }
         let sqfd = match measure.distance {
             Named::Sqfd(of) => Some(SqfdSpace::new(Arc::clone(&store), of)),
             _ => None,
