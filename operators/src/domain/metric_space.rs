@@ -498,3 +498,27 @@ pub fn planned_measure(
     let Some(Value::Text(space)) = arguments.get("space") else { return None };
     MetricMeasure::of(&resources(space)?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::signature_store::StoreChange;
+    use crate::testing;
+
+    #[test]
+    fn a_store_that_objects_were_removed_from_is_refused_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = testing::store(folder.path(), 9);
+        let given = [("store", "s"), ("distance", "emd")]
+            .map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
+        let arguments = Arguments::check(METRIC_SPACE.parameters, given).unwrap();
+        let measure = MetricMeasure::of(&arguments).unwrap();
+        assert_eq!(MetricSpace::of_store(measure, Arc::clone(&store)).unwrap().len(), 9);
+        let mut change = StoreChange::begin(store.path()).unwrap();
+        assert!(change.remove(4).unwrap());
+        change.write().unwrap().commit().unwrap();
+        let changed = Arc::new(SignatureStore::open(store.path()).unwrap());
+        let error = MetricSpace::of_store(measure, changed).unwrap_err().to_string();
+        assert!(error.contains("boxwork compact"), "{error}");
+    }
+}
