@@ -23,7 +23,8 @@ const ABREAST: usize = 3;
 
 /// Places along one side of a picture.
 enum Scale {
-    Linear(f64, f64),
+    /// With the distance of its marks.
+    Linear(f64, f64, f64),
     Log(f64, f64),
     /// Values that are no numbers, or not all above zero where a logarithm is asked for.
     Names(Vec<String>),
@@ -51,11 +52,11 @@ impl Scale {
             return Self::Log(low, high);
         }
         if !upright {
-            return Self::Linear(low, high);
+            return Self::Linear(low, high, step(low, high));
         }
         let low = if low > 0.0 && (low < high / 2.0 || low == high) { 0.0 } else { low };
         let step = step(low, high);
-        Self::Linear((low / step).floor() * step, (high / step).ceil() * step)
+        Self::Linear((low / step).floor() * step, (high / step).ceil() * step, step)
     }
 
     /// From 0 to 1; nothing for what is not on it.
@@ -66,7 +67,7 @@ impl Scale {
                 let idx = names.iter().position(|name| name == value)?;
                 Some((idx as f64 + 0.5) / names.len() as f64)
             }
-            Self::Linear(low, high) => Some(share(value.parse().ok()?, *low, *high)),
+            Self::Linear(low, high, _) => Some(share(value.parse().ok()?, *low, *high)),
             Self::Log(low, high) => Some(share(value.parse::<f64>().ok()?.ln(), low.ln(), high.ln())),
         }
     }
@@ -80,9 +81,8 @@ impl Scale {
             _ if !upright && distinct(values).len() <= 8 => {
                 distinct(values).into_iter().filter_map(at).collect()
             }
-            Self::Linear(low, high) => {
-                let step = step(*low, *high);
-                let first = (low / step).ceil() as i64;
+            Self::Linear(low, high, step) => {
+                let first = (low / step - 1e-9).ceil() as i64;
                 let last = (high / step + 1e-9).floor() as i64;
                 (first..=last).map(|count| rounded(count as f64 * step)).filter_map(at).collect()
             }
