@@ -175,7 +175,10 @@ mod tests {
         assert_eq!(usual.terms().len(), 2 * 145);
         let wide = form(|parameters| (parameters.window_radius, parameters.grey_max) = (32, 15)).unwrap();
         assert_eq!(constant(&wide, "COUNTER").as_deref(), Some("ushort"));
-        assert!(form(|parameters| parameters.grey_max = 127).is_none(), "a matrix of 8,256 cells");
+        let fine = form(|parameters| {
+            (parameters.grey_max, parameters.transform.multiplier[5]) = (127, 0.001);
+        });
+        assert!(fine.is_none(), "a matrix of 8,256 cells");
         assert!(form(|parameters| parameters.seeds_count = 2000).is_none());
         assert!(form(|parameters| (parameters.seeds_count, parameters.points_count) = (2000, 100)).is_some());
         let refused = ExtractParameters { points_count: 0, ..ExtractParameters::default() };
