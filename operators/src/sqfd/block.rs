@@ -247,8 +247,8 @@ impl SqfdBlock {
                 if common.resident && (is_held || dense) {
                     self.brings |= !is_held;
                     let lies = chunks.chunk(objects, chunk)?;
-                    let places = wanted.ids[from..end].iter().map(|id| lies.place(objects, *id));
-                    let layout = Layout::new(&common.shape, places.collect::<Result<Vec<_>, _>>()?);
+                    let places = lies.places(objects, &wanted.ids[from..end])?;
+                    let layout = Layout::new(&common.shape, places);
                     let is_near = lies.is_near(objects, &common.centres, common.factor, APART_NORM_MAX)?;
                     let source = Source::Chunk { chunk, stride: lies.stride, is_near };
                     launches.push(wanted.launch(from..end, layout, source));
@@ -287,10 +287,7 @@ impl SqfdBlock {
             Ok(())
         })?;
         feed.replicated("centres", common.version, common.centres.len(), |to| copied(to, &common.centres))?;
-        let of_all = |of: fn(&Layout) -> &[[u32; 4]]| {
-            self.launches.iter().flat_map(move |launch| of(&launch.layout).iter().copied())
-        };
-        let count = of_all(|layout| &layout.tiles).count();
+        let count = self.launches.iter().map(|launch| launch.layout.tiles.len()).sum();
         feed.write("tiles", count, |to: &mut [[u32; 4]]| {
             let tiles = self.launches.iter().flat_map(|launch| {
                 // A tile names its pieces by their places among those of all launches.
@@ -304,9 +301,12 @@ impl SqfdBlock {
             to.iter_mut().zip(tiles).for_each(|(to, tile)| *to = tile);
             Ok(())
         })?;
-        let count = of_all(|layout| &layout.pieces).count();
+        let count = self.launches.iter().map(|launch| launch.layout.pieces.len()).sum();
         feed.write("pieces", count, |to: &mut [[u32; 4]]| {
-            to.iter_mut().zip(of_all(|layout| &layout.pieces)).for_each(|(to, piece)| *to = piece);
+            for launch in &self.launches {
+                let pieces = &launch.layout.pieces;
+                to[launch.pieces_first..][..pieces.len()].copy_from_slice(pieces);
+            }
             Ok(())
         })?;
         let sums: usize =

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use boxwork_kernels::sqfd::StoreColumns;
+
 use crate::domain::signature_store::{Objects, SignatureStore, StoreError};
 
 /// What a chunk takes on a device, about. Small enough to be brought in on the way, large enough that a kernel over it
@@ -95,12 +97,17 @@ impl Chunk {
         Ok(true)
     }
 
-    /// Where an object's centroids lie in the columns, and how many there are.
-    pub(super) fn place(&self, objects: Objects<'_>, id: u64) -> Result<(u32, u32), StoreError> {
-        let (batch, row) = objects.store().locate(id)?;
-        let (base, first) = self.bases[batch - self.batches.start];
-        let (start, len) = objects.batch(batch)?.columns().range(row);
-        Ok(((base + start - first) as u32, len as u32))
+    /// Where the centroids of some objects of the chunk lie in the columns, and how many they are; ids ascend.
+    pub(super) fn places(&self, objects: Objects<'_>, ids: &[u64]) -> Result<Vec<(u32, u32)>, StoreError> {
+        let mut places = Vec::with_capacity(ids.len());
+        for_each_batch(objects, ids, |batch, rows, columns| {
+            let (base, first) = self.bases[batch - self.batches.start];
+            places.extend(rows.map(|row| {
+                let (start, len) = columns.range(row);
+                ((base + start - first) as u32, len as u32)
+            }));
+        })?;
+        Ok(places)
     }
 
     /// Copies all columns, coordinates first, weights last.
@@ -127,12 +134,13 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn new(objects: Objects<'_>, ids: &[u64]) -> Result<Self, StoreError> {
         let (mut places, mut total) = (Vec::with_capacity(ids.len()), 0);
-        for id in ids {
-            let (batch, row) = objects.store().locate(*id)?;
-            let (_, len) = objects.batch(batch)?.columns().range(row);
-            places.push((total as u32, len as u32));
-            total += len;
-        }
+        for_each_batch(objects, ids, |_, rows, columns| {
+            places.extend(rows.map(|row| {
+                let (_, len) = columns.range(row);
+                total += len;
+                ((total - len) as u32, len as u32)
+            }));
+        })?;
         Ok(Self { places, stride: total.next_multiple_of(COLUMN_ALIGNMENT) })
     }
 
@@ -148,4 +156,23 @@ impl Gathered {
         }
         Ok(())
     }
+}
+
+/// Visits the batches that some objects lie in, with the rows of those in each; ids ascend. A batch is looked up once for
+/// all its rows.
+fn for_each_batch(
+    objects: Objects<'_>,
+    ids: &[u64],
+    mut visit: impl FnMut(usize, &mut dyn Iterator<Item = usize>, &StoreColumns<'_>),
+) -> Result<(), StoreError> {
+    let (store, mut rest) = (objects.store(), ids);
+    while let Some(first) = rest.first() {
+        let (batch, _) = store.locate(*first)?;
+        let range = store.ids(batch);
+        let (here, beyond) = rest.split_at(rest.partition_point(|id| *id < range.end));
+        let mut rows = here.iter().map(|id| (id - range.start) as usize);
+        visit(batch, &mut rows, &objects.batch(batch)?.columns());
+        rest = beyond;
+    }
+    Ok(())
 }
