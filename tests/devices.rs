@@ -90,6 +90,24 @@ fn a_device_finds_what_the_processor_finds() {
 }
 
 #[test]
+fn a_device_extracts_what_the_processor_extracts() {
+    if !has_device("a_device_extracts_what_the_processor_extracts") {
+        return;
+    }
+    let folder = with_store();
+    let extracted = ["cpu", "gpu", "gpu:0"].map(|device| {
+        let small = ["extract", "images", "--out", "d.arrow", "--points", "300", "--seeds", "60"];
+        let (status, _, said) = ended(boxwork(folder.path(), &[&small[..], &["--device", device]].concat()));
+        assert_eq!((status, said.contains("warning")), (0, false), "{said}");
+        let (status, signatures, said) = ended(boxwork(folder.path(), &["export", "d.arrow"]));
+        assert_eq!(status, 0, "{said}");
+        signatures
+    });
+    assert_eq!(extracted[0].lines().count(), 12);
+    assert!(extracted.iter().all(|other| *other == extracted[0]), "a device's signatures differ");
+}
+
+#[test]
 fn an_index_on_a_device_gives_the_same_answers_and_explain_says_where() {
     if !has_device("an_index_on_a_device_gives_the_same_answers_and_explain_says_where") {
         return;
