@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::support::Arguments;
 use super::support::signatures::{DIMENSIONS, Signatures};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape, TEXT};
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{PreparedQuery, StoreColumns, reference};
+use boxwork_operators::domain::device_kernels::distances_program;
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, KernelSpec, ProgramSource,
-    SharedKey, Value,
+    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, ProgramSource, SharedKey, Value,
 };
 use boxwork_runtime::operator::Outside;
 
@@ -19,28 +19,6 @@ use boxwork_runtime::operator::Outside;
 const CHECKED: usize = 64;
 /// Blocks under way at once: with one, kernels never run beside each other, and their times are their own.
 const IN_FLIGHT: usize = 6;
-
-static KERNELS: [KernelSpec; 1] = [KernelSpec {
-    name: "sqfd",
-    arguments: &[
-        ("columns", Argument::Buffer),
-        ("stride", Argument::Value(4)),
-        ("tiles", Argument::Buffer),
-        ("tiles_first", Argument::Value(4)),
-        ("pieces", Argument::Buffer),
-        ("pieces_first", Argument::Value(4)),
-        ("pieces_count", Argument::Value(4)),
-        ("rows", Argument::Buffer),
-        ("row_offsets", Argument::Buffer),
-        ("queries_first", Argument::Value(4)),
-        ("queries_count", Argument::Value(4)),
-        ("centres", Argument::Buffer),
-        ("factor", Argument::Value(4)),
-        ("alpha", Argument::Value(4)),
-        ("sums", Argument::Buffer),
-        ("sums_first", Argument::Value(4)),
-    ],
-}];
 
 /// Everything that the blocks of one line have in common.
 struct Scene {
@@ -230,13 +208,7 @@ fn scene(
         (start as u32, len as u32)
     });
     let layout = Layout::new(&shape, places);
-    let program = ProgramSource {
-        name: "sqfd",
-        text: TEXT,
-        constants: shape.constants(),
-        kernels: &KERNELS,
-        exact: false,
-    };
+    let program = distances_program(&shape);
     let signatures = Arc::clone(signatures);
     Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, streams }
 }

@@ -2,7 +2,30 @@
 
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
+use boxwork_kernels::sqfd::device as distances;
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
+
+static DISTANCES: [KernelSpec; 1] = [KernelSpec {
+    name: "sqfd",
+    arguments: &[
+        ("columns", Argument::Buffer),
+        ("stride", Argument::Value(4)),
+        ("tiles", Argument::Buffer),
+        ("tiles_first", Argument::Value(4)),
+        ("pieces", Argument::Buffer),
+        ("pieces_first", Argument::Value(4)),
+        ("pieces_count", Argument::Value(4)),
+        ("rows", Argument::Buffer),
+        ("row_offsets", Argument::Buffer),
+        ("queries_first", Argument::Value(4)),
+        ("queries_count", Argument::Value(4)),
+        ("centres", Argument::Buffer),
+        ("factor", Argument::Value(4)),
+        ("alpha", Argument::Value(4)),
+        ("sums", Argument::Buffer),
+        ("sums_first", Argument::Value(4)),
+    ],
+}];
 
 static BOUNDS: [KernelSpec; 1] = [KernelSpec {
     name: "bounds",
@@ -88,6 +111,12 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
         ],
     },
 ];
+
+/// Similarities of queries to signatures (`sqfd.cl`).
+pub fn distances_program(shape: &distances::Shape) -> ProgramSource {
+    let constants = shape.constants();
+    ProgramSource { name: "sqfd", text: distances::TEXT, constants, kernels: &DISTANCES, exact: false }
+}
 
 /// Bounds of distances from a pivot table (`lower_bound.cl`).
 pub fn bounds_program(shape: &Shape) -> ProgramSource {

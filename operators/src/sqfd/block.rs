@@ -8,42 +8,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape, TEXT};
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{
-    Argument, Back, Block, DeviceError, Feed, KernelSpec, ProgramSource, SharedKey, Value,
-};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, SharedKey, Value};
 
 use super::chunks::{Chunks, Gathered};
 use super::select::{Keeps, Kept, Part, Select};
+use crate::domain::device_kernels::distances_program;
 use crate::domain::signature_store::{Objects, StoreError};
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
 
 /// Of a chunk's objects, the share that a block must want for the chunk to be brought in: else its rows are gathered.
 const DENSE_SHARE: usize = 16;
-
-static KERNELS: [KernelSpec; 1] = [KernelSpec {
-    name: "sqfd",
-    arguments: &[
-        ("columns", Argument::Buffer),
-        ("stride", Argument::Value(4)),
-        ("tiles", Argument::Buffer),
-        ("tiles_first", Argument::Value(4)),
-        ("pieces", Argument::Buffer),
-        ("pieces_first", Argument::Value(4)),
-        ("pieces_count", Argument::Value(4)),
-        ("rows", Argument::Buffer),
-        ("row_offsets", Argument::Buffer),
-        ("queries_first", Argument::Value(4)),
-        ("queries_count", Argument::Value(4)),
-        ("centres", Argument::Buffer),
-        ("factor", Argument::Value(4)),
-        ("alpha", Argument::Value(4)),
-        ("sums", Argument::Buffer),
-        ("sums_first", Argument::Value(4)),
-    ],
-}];
 
 /// What all blocks of a box have in common.
 pub(super) struct Common {
@@ -85,15 +62,8 @@ impl Common {
             centres.extend_from_slice(centre);
             factor = scale;
         }
-        let program = |constants| ProgramSource {
-            name: "sqfd",
-            text: TEXT,
-            constants,
-            kernels: &KERNELS,
-            exact: false,
-        };
-        let program_near = program(shape.clone().apart(true).constants());
-        let program = program(shape.constants());
+        let program_near = distances_program(&shape.clone().apart(true));
+        let program = distances_program(&shape);
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         let (space, chunks) = (Arc::clone(space), chunks);
         Self {
