@@ -171,7 +171,12 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             for apart in arguments.text("apart").unwrap_or("no").split(',') {
                 let (items, held) = split.split_once('x').expect("ITEMSxHELD");
                 let (items, held) = (items.parse().expect("a number"), held.parse().expect("a number"));
-                let shape = Shape::new(&measure, DIMENSIONS).split(items, held).apart(apart == "yes");
+                let shape = Shape::new(&measure, DIMENSIONS).split(items, held);
+                let shape = match apart.split_once('x') {
+                    Some((batch, products)) => shape
+                        .matrices_of(batch.parse().expect("a number"), products.parse().expect("a number")),
+                    None => shape.apart(apart == "yes"),
+                };
                 version += 1;
                 let scene = signatures
                     .with(|store| scene(&signatures, store, measure, shape, queries, version, streams));

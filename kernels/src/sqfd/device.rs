@@ -24,6 +24,16 @@ const PARTIAL: usize = 16;
 /// Rows of a query that lie in local memory at once: 8 KiB at seven dimensions.
 const LOCAL_ROWS: usize = 256;
 
+/// The same where matrix units multiply, by the steps of eight numbers that a row has: 8 KiB.
+const MATRIX_ROWS: [usize; 2] = [128, 64];
+
+/// Bands of sixteen candidates whose products an item holds at once, by the steps that a row has.
+const MATRIX_BATCH: [usize; 2] = [4, 2];
+
+/// Items that multiply matrices together, and candidates of a band.
+const WARP: usize = 32;
+const BAND: usize = 16;
+
 /// Registers of a work item that may hold coordinates.
 const HELD_NUMBERS_MAX: usize = 64;
 
@@ -56,7 +66,17 @@ pub struct Shape {
     held: usize,
     /// Whether a candidate's own norm is left out of the exponents and multiplied in at the end.
     apart: bool,
+    matrices: Option<Matrices>,
     measure: &'static [&'static str],
+}
+
+/// How exponents are computed as products of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Matrices {
+    /// Bands of candidates at once.
+    batch: usize,
+    /// Of so many bands a power in four is computed by multiplying, as the unit for powers is what is waited for.
+    by_product: usize,
 }
 
 impl Shape {
@@ -75,23 +95,28 @@ impl Shape {
             (Similarity::Minus, _) => &["MINUS"],
         };
         let row = (dimensions + 1).next_multiple_of(4);
-        Self { dimensions, row, items: ITEMS, held, apart: false, measure }
+        Self { dimensions, row, items: ITEMS, held, apart: false, matrices: None, measure }
     }
 
     /// The constants that the text is compiled with.
     pub fn constants(&self) -> Vec<(&'static str, String)> {
-        let numbers = [
+        let rows = self.matrices.map_or(LOCAL_ROWS, |_| MATRIX_ROWS[self.steps() - 1]);
+        let mut numbers = vec![
             ("DIMENSIONS", self.dimensions),
             ("ROW", self.row),
             ("ITEMS", self.items),
             ("HELD", self.held),
-            ("ROWS", LOCAL_ROWS),
+            ("ROWS", rows),
             ("PARTIAL", PARTIAL),
             ("APART", usize::from(self.apart)),
+            ("TENSOR", usize::from(self.matrices.is_some())),
         ];
-        let numbers = numbers.map(|(name, value)| (name, value.to_string()));
+        if let Some(Matrices { batch, by_product }) = self.matrices {
+            numbers.extend([("BATCH", batch), ("PRODUCTS", by_product)]);
+        }
+        let numbers = numbers.into_iter().map(|(name, value)| (name, value.to_string()));
         let named = self.measure.iter().map(|name| (*name, "1".to_owned()));
-        numbers.into_iter().chain([("GATHERED", format!("{GATHERED}u"))]).chain(named).collect()
+        numbers.chain([("GATHERED", format!("{GATHERED}u"))]).chain(named).collect()
     }
 
     /// Coordinates of a centroid.
@@ -125,6 +150,34 @@ impl Shape {
             "a group that holds a piece"
         );
         Self { items, held, ..self }
+    }
+
+    /// Steps of eight numbers that a row takes in a product of matrices: its coordinates and one more.
+    fn steps(&self) -> usize {
+        (self.dimensions + 1).div_ceil(8)
+    }
+
+    /// The same by matrix units of NVIDIA's (PTX `mma`, compute capability 8.0 and above), where the measure is Gaussian
+    /// and rows are short enough; elsewhere what they do is imitated, slowly.
+    #[must_use]
+    pub fn matrices(self) -> Self {
+        let (batch, by_product) = (MATRIX_BATCH.get(self.steps() - 1).copied().unwrap_or(0), 0);
+        self.matrices_of(batch, by_product)
+    }
+
+    /// The same with so many bands of sixteen candidates at once, and in so many of them a power in four computed by
+    /// multiplying: for measuring.
+    #[must_use]
+    pub fn matrices_of(self, batch: usize, by_product: usize) -> Self {
+        let bands = self.tile() / (self.items / WARP).max(1) / BAND;
+        let fits = self.measure == ["GAUSSIAN"]
+            && self.steps() <= MATRIX_ROWS.len()
+            && self.items.is_multiple_of(WARP)
+            && self.tile().is_multiple_of(self.items / WARP * BAND)
+            && batch > 0
+            && bands.is_multiple_of(batch);
+        let matrices = fits.then_some(Matrices { batch, by_product: by_product.min(batch) });
+        Self { apart: self.apart && matrices.is_none(), matrices, ..self }
     }
 
     /// The same for candidates no farther than [`APART_NORM_MAX`] from every query's centre, if `apart`: a candidate's

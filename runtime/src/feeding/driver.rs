@@ -92,6 +92,8 @@ pub struct DeviceInfo {
     pub local_bytes: u64,
     /// The most work items in a group.
     pub group_items_max: usize,
+    /// The generation of an NVIDIA device (major, minor), where it is one.
+    pub compute_capability: Option<(u32, u32)>,
 }
 
 /// How a kernel takes an argument.

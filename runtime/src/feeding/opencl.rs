@@ -117,6 +117,12 @@ impl Driver for OpenCl {
             buffer_bytes_max: count(devices::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
             local_bytes: count(devices::CL_DEVICE_LOCAL_MEM_SIZE)?,
             group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
+            // Of an extension (cl_nv_device_attribute_query): others say that they do not know it.
+            compute_capability: count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)
+                .and_then(|major| {
+                    Ok((major as u32, count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV)? as u32))
+                })
+                .ok(),
         })
     }
 
