@@ -7,7 +7,9 @@
 //! and nothing else. *Streaming* is the same with the signatures gathered and sent for each block. The thesis' figures
 //! 4.15 to 4.17 are the source's answer. Arguments: `objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40
 //! split=256x8 apart=no streams=no`; `split` and `apart` take lists (`split=128x8,256x4`), to compare how the kernel
-//! divides its work.
+//! divides its work; `apart=4x1` is by matrix units, four bands of candidates at once, one of them with a power in four
+//! by multiplication; `text=FILE` takes another text for the kernel,
+//! `gatherers=4` so many threads to gather a block that is streamed.
 //!
 //! `what=bounds`: lower and upper bounds of all objects by a pivot table on the device, and the selection of what is
 //! left for the k nearest. Beside it the rates at which the device copies and reads memory: triangles and simplex can
@@ -22,6 +24,9 @@
 //! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract_on_devices`. Arguments:
 //! `objects=65536 points=2000 iterations=5 rounds=11 workers=16`.
 //!
+//! `what=beside`: the rate of distances on the device while boxes compute on all cores, over that while none does.
+//! Arguments: `objects=250000 blocks=400 workers=16 rounds=5`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small
 //! sizes unless told otherwise. Every line checks its answer first. The binary needs an OpenCL driver and no other
 //! file;
@@ -35,6 +40,9 @@ mod distances;
 #[path = "gpu/bounds.rs"]
 mod bounds;
 
+#[path = "gpu/beside.rs"]
+mod beside;
+
 #[path = "gpu/search.rs"]
 mod search;
 
@@ -45,8 +53,19 @@ use boxwork_runtime::feeding::Devices;
 use support::{Arguments, print_machine};
 
 /// The arguments of all questions, by question.
-const OF_DISTANCES: [&str; 9] =
-    ["what", "device", "objects", "centroids", "queries", "alpha", "blocks", "split", "apart"];
+const OF_DISTANCES: [&str; 11] = [
+    "what",
+    "device",
+    "objects",
+    "centroids",
+    "queries",
+    "alpha",
+    "blocks",
+    "split",
+    "apart",
+    "text",
+    "gatherers",
+];
 const OF_OTHERS: [&str; 10] =
     ["points", "iterations", "streams", "pivots", "k", "rounds", "held", "bound", "workers", "folder"];
 
@@ -61,6 +80,8 @@ what=bounds     bounds of all objects by a pivot table, and the selection of wha
 what=search     search.yaml over a store that lies on the device, as a share of its kernels' rate
                 objects=1000000 k=100 workers=CORES rounds=21 folder=TEMPORARY
                 needs 2.45 KB an object in the folder and on the device
+what=beside     the device's rate while boxes compute on all cores, over that while none does
+                objects=250000 blocks=400 workers=CORES rounds=5
 all             device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
 programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CPU (PoCL) gets small sizes.";
@@ -89,6 +110,7 @@ fn main() {
         "bounds" => bounds::run(&arguments, &devices, device),
         "search" => search::run(&arguments, &devices, device),
         "extraction" => extraction::run(&arguments, &devices, device),
+        "beside" => beside::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: ask for distances, bounds, search or help");
             std::process::exit(2);

@@ -8,20 +8,20 @@ use super::support::Arguments;
 use super::support::signatures::{DIMENSIONS, Signatures};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
-use boxwork_kernels::sqfd::{PreparedQuery, StoreColumns, reference};
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, StoreColumns, reference};
 use boxwork_operators::domain::device_kernels::distances_program;
 use boxwork_runtime::feeding::{
-    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, ProgramSource, SharedKey, Value,
+    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Options, ProgramSource, SharedKey, Value,
 };
 use boxwork_runtime::operator::Outside;
 
 /// Objects that are compared with the reference.
 const CHECKED: usize = 64;
 /// Blocks under way at once: with one, kernels never run beside each other, and their times are their own.
-const IN_FLIGHT: usize = 6;
+pub(super) const IN_FLIGHT: usize = 6;
 
 /// Everything that the blocks of one line have in common.
-struct Scene {
+pub(super) struct Scene {
     signatures: Arc<Signatures>,
     shape: Shape,
     layout: Layout,
@@ -34,23 +34,26 @@ struct Scene {
     streams: bool,
 }
 
-struct Scan {
+pub(super) struct Scan {
     scene: Arc<Scene>,
     /// Those of the first block are kept for checking.
     sums: Option<Vec<f32>>,
 }
 
 impl Scan {
+    /// One whose sums nobody looks at.
+    pub(super) fn of(scene: &Arc<Scene>) -> Self {
+        Self { scene: Arc::clone(scene), sums: None }
+    }
+
     fn stride(&self) -> usize {
         self.scene.signatures.weights.len().next_multiple_of(32)
     }
 
-    fn fill(&self, to: &mut [f32]) -> Result<(), DeviceError> {
+    fn fill(&self, column: usize, to: &mut [f32]) -> Result<(), DeviceError> {
         let signatures = &self.scene.signatures;
-        let columns = signatures.coordinates.iter().chain([&signatures.weights]);
-        for (from, to) in columns.zip(to.chunks_exact_mut(self.stride())) {
-            to[..from.len()].copy_from_slice(from);
-        }
+        let from = signatures.coordinates.get(column).unwrap_or(&signatures.weights);
+        to[..from.len()].copy_from_slice(from);
         Ok(())
     }
 }
@@ -65,9 +68,10 @@ impl Block for Scan {
         let (layout, version) = (&scene.layout, scene.version);
         let key = |form, part| SharedKey { resource: 1, form, part };
         let len = (DIMENSIONS + 1) * self.stride();
+        let fill = |column: usize, to: &mut [f32]| self.fill(column, to);
         match scene.streams {
-            true => feed.write("columns", len, |to| self.fill(to))?,
-            false => feed.shared("columns", key(0, 0), len, |to| self.fill(to))?,
+            true => feed.write_in_parts("columns", len, self.stride(), fill)?,
+            false => feed.shared_in_parts("columns", key(0, 0), len, self.stride(), fill)?,
         }
         fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
             to.copy_from_slice(from);
@@ -139,6 +143,11 @@ impl Runner {
 }
 
 pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let own = arguments.text("gatherers").map(|text| {
+        let options = Options { gatherers: text.parse().expect("a number"), ..Options::default() };
+        Devices::open(options).expect("the devices are there")
+    });
+    let devices = own.as_ref().unwrap_or(devices);
     let info = devices.list()[device].info().clone();
     let is_gpu = info.class == DeviceClass::Gpu;
     let (objects, blocks) =
@@ -161,6 +170,10 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let signatures = Arc::new(Signatures::random(1, objects, centroids..=centroids));
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("alpha is positive");
     let mut version = 0;
+    // As the library's own, for the life of the process.
+    let text: Option<&'static str> = arguments
+        .text("text")
+        .map(|path| &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak());
     let ways: &[bool] = match arguments.text("streams") {
         Some("yes") => &[true],
         Some("no") => &[false],
@@ -178,8 +191,11 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
                     None => shape.apart(apart == "yes"),
                 };
                 version += 1;
-                let scene = signatures
+                let mut scene = signatures
                     .with(|store| scene(&signatures, store, measure, shape, queries, version, streams));
+                if let Some(text) = text {
+                    scene.program.text = text;
+                }
                 let name =
                     format!("{} {split} apart={apart}", if streams { "streaming" } else { "resident " });
                 line(&name, devices, device, &Arc::new(scene), measure, blocks);
@@ -191,7 +207,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     }
 }
 
-fn scene(
+pub(super) fn scene(
     signatures: &Arc<Signatures>,
     store: &StoreColumns<'_>,
     measure: Measure,
@@ -291,7 +307,7 @@ fn check(block: &Scan, store: &StoreColumns<'_>, measure: Measure) -> f64 {
             let candidate = store.signature(row);
             let found = scene.layout.sum(row, &sums[query * pieces..][..pieces]);
             let exact = reference::sigma(&measure, signature, candidate);
-            let allowed = prepared.error_squared(f64::INFINITY, 0.0) / 2.0;
+            let allowed = prepared.error_squared_of(Arithmetic::Matrices, f64::INFINITY, 0.0) / 2.0;
             assert!((found - exact).abs() <= allowed, "row {row}: {found}, not {exact} within {allowed:e}");
             worst = worst.max((found - exact).abs());
             let (centre, _) = prepared.device_frame();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use boxwork::shipped;
 use boxwork_operators::catalog;
@@ -65,6 +66,27 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("feeding     {:.2} ms of one thread", 1e3 * Spread::of(feeds).median);
     let shares = Spread::of(kernels.iter().zip(&seconds).map(|(kernel, whole)| kernel / whole));
     println!("share       {shares:.3} of the kernels' rate (kernels that run beside each other count twice)");
+    // Many requests: one's host work beside another's kernels.
+    let rate_of_kernels = rate(&kernels).median;
+    for together in [2usize, 4, 8] {
+        let count = rounds.max(2 * together);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            for first in 0..together {
+                let (runtime, search) = (&runtime, &search);
+                scope.spawn(move || {
+                    for round in (first..count).step_by(together) {
+                        request(runtime, search, &name((7919 * (round + 1)) % objects));
+                    }
+                });
+            }
+        });
+        let whole = (count * objects) as f64 / begun.elapsed().as_secs_f64();
+        println!(
+            "{together} at once   {whole:.3e} distances/s, {:.3} of the kernels' rate, {count} searches",
+            whole / rate_of_kernels
+        );
+    }
 }
 
 /// The shipped pipeline on a device.

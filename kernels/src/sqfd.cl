@@ -10,8 +10,10 @@
 //
 // With TENSOR the exponents are products of matrices, 16 centroids of the tile by 8 of the query at a time: a
 // candidate's row is its coordinates and a one, a query's column its coordinates and its end. Both are split into two
-// numbers of 11 bits, and the product of the two lower ones is left out (it is part of the declared error too). What is
-// then left for each pair is its power of two and an addition.
+// numbers of 11 bits: the upper ones are multiplied as numbers of that precision (tf32), each with the other's lower one as
+// halves, both in one product of rows twice as long, and the product of the two lower ones is left out (all of that is part of
+// the declared error). What is then left for each pair is its power of two and an addition. Numbers must be within the range
+// of halves: a query whose numbers are not takes the other way, and a candidate that far has nothing in common with one.
 
 #define TILE (ITEMS * HELD)
 // Items that add up one piece together.
@@ -63,18 +65,26 @@ inline float power_of_two(float x) {
 #define GROUP 8
 // Steps of eight numbers that a row has.
 #define STEPS ((DIMENSIONS + 8) / 8)
+// Of these, an item's own.
+#define NUMBERS (2 * STEPS)
 #define WARP 32
 #define BANDS (TILE / (ITEMS / WARP) / BAND)
-// Groups whose terms are added up before they join the total: two terms of each in an item.
-#define GROUPS_PARTIAL 4
+#define UNROLLED 5
 // What no sum may be below: a centroid so far away has nothing in common with any.
 #define NOTHING (-1e30f)
+// Squares of the longest candidate's length, and the least end of a query, whose numbers are halves.
+#define HALVES_NORM 1e9f
+#define HALVES_END (-1e8f)
+
+// The upper 11 bits of a number, rounded to the nearest.
+inline uint upper_bits(float x) { return (as_uint(x) + 0x1000u) & 0xffffe000u; }
 
 #if defined(__NV_CL_C_VERSION)
-inline uint upper_bits(float x) {
-    uint bits;
-    __asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits & 0xffffe000u;
+// Two halves in a word, the first one low.
+inline uint halves(float first, float second) {
+    uint word;
+    __asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
 }
 // The sum over four lanes, in each of them.
 inline float over_four(float x) {
@@ -84,40 +94,57 @@ inline float over_four(float x) {
     __asm volatile("shfl.sync.bfly.b32 %0, %1, 2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(x));
     return x + other;
 }
-inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c) {
-    // The compiler takes no parts of vectors here.
-    float x;
-    float y;
-    float z;
-    float w;
-    const uint a0 = a.x;
-    const uint a1 = a.y;
-    const uint a2 = a.z;
-    const uint a3 = a.w;
-    const float c0 = c.x;
-    const float c1 = c.y;
-    const float c2 = c.z;
-    const float c3 = c.w;
-    __asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
-        : "=f"(x), "=f"(y), "=f"(z), "=f"(w)
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
-    return (float4)(x, y, z, w);
-}
-#define MULTIPLY(d, a, b0, b1, c) d = multiply_by(a, b0, b1, c)
+// The compiler takes no parts of vectors as operands.
+#define PRODUCT(name, instruction) \
+    inline float4 name(uint4 a, uint b0, uint b1, float4 c) { \
+        float x; \
+        float y; \
+        float z; \
+        float w; \
+        const uint a0 = a.x; \
+        const uint a1 = a.y; \
+        const uint a2 = a.z; \
+        const uint a3 = a.w; \
+        const float c0 = c.x; \
+        const float c1 = c.y; \
+        const float c2 = c.z; \
+        const float c3 = c.w; \
+        __asm volatile(instruction " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};" \
+                       : "=f"(x), "=f"(y), "=f"(z), "=f"(w) \
+                       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3)); \
+        return (float4)(x, y, z, w); \
+    }
+PRODUCT(product_of_upper, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32")
+PRODUCT(product_of_halves, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+#define MULTIPLY(a, b0, b1, c) product_of_upper(a, b0, b1, c)
+#define MULTIPLY_HALVES(a, b0, b1, c) product_of_halves(a, b0, b1, c)
 #else
 // The same by local memory, so that what is written for matrix units runs everywhere.
-inline uint upper_bits(float x) { return (as_uint(x) + 0x1000u) & 0xffffe000u; }
-inline float over_four_by(float x, __local float *scratch) {
+inline uint halves(float first, float second) {
+    uint word = 0;
+    vstore_half_rte(first, 0, (half *)&word);
+    vstore_half_rte(second, 1, (half *)&word);
+    return word;
+}
+inline float over_four_by(float x, __local uint *scratch) {
     const uint item = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    scratch[item] = x;
+    scratch[item] = as_uint(x);
     barrier(CLK_LOCAL_MEM_FENCE);
-    __local const float *s = scratch + item / 4 * 4;
+    __local const uint *s = scratch + item / 4 * 4;
     const uint lane = item % 4;
-    return (s[lane] + s[lane ^ 1]) + (s[lane ^ 2] + s[lane ^ 3]);
+    return (as_float(s[lane]) + as_float(s[lane ^ 1])) + (as_float(s[lane ^ 2]) + as_float(s[lane ^ 3]));
 }
-inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, __local float *scratch) {
+inline float dot_by(uint a, uint b, bool are_halves, float sum) {
+    if (!are_halves) {
+        return fma(as_float(a), as_float(b), sum);
+    }
+    for (uint i = 0; i < 2; ++i) {
+        sum = fma(vload_half(i, (const half *)&a), vload_half(i, (const half *)&b), sum);
+    }
+    return sum;
+}
+inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, bool are_halves, __local uint *scratch) {
     const uint item = get_local_id(0);
     const uint warp = item / WARP * WARP;
     const uint row = item % WARP / 4;
@@ -126,16 +153,16 @@ inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, __local float *sc
     const uint as[4] = {a.x, a.y, a.z, a.w};
     const uint bs[2] = {b0, b1};
     for (uint part = 0; part < 2; ++part) {
-        for (uint lower = 0; lower < 2; ++lower) {
+        for (uint below = 0; below < 2; ++below) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            scratch[item] = as_float(as[2 * part + lower]);
-            scratch[ITEMS + item] = as_float(bs[part]);
+            scratch[item] = as[2 * part + below];
+            scratch[ITEMS + item] = bs[part];
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = 0; i < 4; ++i) {
                 for (uint right = 0; right < 2; ++right) {
-                    sums[2 * lower + right] = fma(
-                        scratch[warp + row * 4 + i], scratch[ITEMS + warp + (column + right) * 4 + i],
-                        sums[2 * lower + right]);
+                    sums[2 * below + right] = dot_by(
+                        scratch[warp + row * 4 + i], scratch[ITEMS + warp + (column + right) * 4 + i], are_halves,
+                        sums[2 * below + right]);
                 }
             }
         }
@@ -143,7 +170,8 @@ inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, __local float *sc
     return (float4)(sums[0], sums[1], sums[2], sums[3]);
 }
 #define over_four(x) over_four_by(x, scratch)
-#define MULTIPLY(d, a, b0, b1, c) d = multiply_by(a, b0, b1, c, scratch)
+#define MULTIPLY(a, b0, b1, c) multiply_by(a, b0, b1, c, false, scratch)
+#define MULTIPLY_HALVES(a, b0, b1, c) multiply_by(a, b0, b1, c, true, scratch)
 #endif
 
 // Powers of two by the units that add and multiply, for the share of them that the unit for powers has no time for: a
@@ -213,57 +241,90 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
 
 #if TENSOR
     // A query's columns as an item multiplies them: of its lane's column, numbers `lane % 4` and `lane % 4 + 4` of each
-    // step, their upper bits and then the lower ones.
-    __local float4 passing[ROWS / GROUP * STEPS * WARP];
+    // step, their upper bits, and then halves of those and of the lower ones.
+    __local uint4 passing[ROWS / GROUP * STEPS * WARP];
 #if !defined(__NV_CL_C_VERSION)
-    __local float scratch[2 * ITEMS];
+    __local uint scratch[2 * ITEMS];
 #endif
     const uint lane = item % WARP;
     const uint quarter = lane % 4;
+    // Centroids that do not follow each other: where they begin, until the sum of each takes its place.
+    if (tile.z == GATHERED) {
+        for (uint slot = item; slot < TILE; slot += ITEMS) {
+            shelf[slot] = as_float(place(tile, pieces, slot));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    float moved[NUMBERS];
+#pragma unroll
+    for (uint i = 0; i < NUMBERS; ++i) {
+        const uint d = 4 * i + quarter;
+        moved[i] = d < DIMENSIONS ? centres[query * DIMENSIONS + d] : 0.0f;
+    }
     for (uint from = 0; from < BANDS; from += BATCH) {
         uint4 upper[BATCH][STEPS];
-        uint4 lower[BATCH][STEPS];
-        float4 starts[BATCH];
+        uint4 both[BATCH][STEPS];
+        float2 starts[BATCH];
         float2 totals[BATCH];
+        // The weights of a band's rows are known to the lanes of one quarter.
+        float2 weights[BATCH];
+        float numbers[BATCH][2][NUMBERS];
+        const uint slots = (item / WARP * BANDS + from) * BAND + lane / 4;
+#pragma unroll
+        for (uint b = 0; b < BATCH; ++b) {
+#pragma unroll
+            for (uint side = 0; side < 2; ++side) {
+                const uint slot = slots + b * BAND + side * 8;
+                const uint centroid =
+                    tile.z == GATHERED ? as_uint(shelf[slot]) : tile.z + min(slot, tile.w - 1);
+#pragma unroll
+                for (uint i = 0; i < NUMBERS; ++i) {
+                    const uint d = 4 * i + quarter;
+                    numbers[b][side][i] = d <= DIMENSIONS ? columns[d * stride + centroid] : 0.0f;
+                }
+            }
+        }
 #pragma unroll
         for (uint b = 0; b < BATCH; ++b) {
             float norms[2];
-            float numbers[2][STEPS][2];
 #pragma unroll
             for (uint side = 0; side < 2; ++side) {
-                const uint slot = (item / WARP * BANDS + from + b) * BAND + side * 8 + lane / 4;
-                const uint centroid = place(tile, pieces, slot);
                 float norm = 0.0f;
 #pragma unroll
-                for (uint i = 0; i < 2 * STEPS; ++i) {
-                    const uint d = 4 * i + quarter;
-                    float x = d == DIMENSIONS ? 1.0f : 0.0f;
-                    if (d < DIMENSIONS) {
-                        x = (columns[d * stride + centroid] - centres[query * DIMENSIONS + d]) * factor;
-                        norm = fma(x, x, norm);
+                for (uint i = 0; i < NUMBERS; ++i) {
+                    const float x = (numbers[b][side][i] - moved[i]) * factor;
+                    norm = 4 * i + quarter < DIMENSIONS ? fma(x, x, norm) : norm;
+                    if (i == DIMENSIONS / 4) {
+                        if (side == 0) {
+                            weights[b].x = numbers[b][side][i];
+                        } else {
+                            weights[b].y = numbers[b][side][i];
+                        }
                     }
-                    numbers[side][i / 2][i % 2] = x;
+                    numbers[b][side][i] = x;
                 }
-                norm = -over_four(norm);
-                if (!(norm > NOTHING)) {
-                    norm = NOTHING;
+                norms[side] = -over_four(norm);
+                const bool is_near = norms[side] > -HALVES_NORM;
+                norms[side] = is_near ? norms[side] : NOTHING;
 #pragma unroll
-                    for (uint i = 0; i < 2 * STEPS; ++i) {
-                        numbers[side][i / 2][i % 2] = 0.0f;
-                    }
+                for (uint i = 0; i < NUMBERS; ++i) {
+                    const uint d = 4 * i + quarter;
+                    numbers[b][side][i] =
+                        d < DIMENSIONS ? (is_near ? numbers[b][side][i] : 0.0f) : (d == DIMENSIONS ? 1.0f : 0.0f);
                 }
-                norms[side] = norm;
             }
-            starts[b] = (float4)(norms[0], norms[0], norms[1], norms[1]);
+            starts[b] = (float2)(norms[0], norms[1]);
             totals[b] = (float2)(0.0f, 0.0f);
 #pragma unroll
             for (uint s = 0; s < STEPS; ++s) {
-                upper[b][s] = (uint4)(upper_bits(numbers[0][s][0]), upper_bits(numbers[1][s][0]),
-                                      upper_bits(numbers[0][s][1]), upper_bits(numbers[1][s][1]));
-                const float4 all =
-                    (float4)(numbers[0][s][0], numbers[1][s][0], numbers[0][s][1], numbers[1][s][1]);
-                const float4 left = all - as_float4(upper[b][s]);
-                lower[b][s] = (uint4)(upper_bits(left.x), upper_bits(left.y), upper_bits(left.z), upper_bits(left.w));
+                const float4 all = (float4)(numbers[b][0][2 * s], numbers[b][1][2 * s], numbers[b][0][2 * s + 1],
+                                            numbers[b][1][2 * s + 1]);
+                upper[b][s] =
+                    (uint4)(upper_bits(all.x), upper_bits(all.y), upper_bits(all.z), upper_bits(all.w));
+                const float4 high = as_float4(upper[b][s]);
+                const float4 left = all - high;
+                both[b][s] = (uint4)(halves(left.x, left.z), halves(left.y, left.w), halves(high.x, high.z),
+                                     halves(high.y, high.w));
             }
         }
         for (uint first = row_offsets[query]; first < rows_end; first += ROWS) {
@@ -285,57 +346,66 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                         }
                         pair[part] = x;
                     }
-                    const float high = as_float(upper_bits(pair[0]));
-                    const float second = as_float(upper_bits(pair[1]));
-                    passing[i] = (float4)(high, second, as_float(upper_bits(pair[0] - high)),
-                                          as_float(upper_bits(pair[1] - second)));
+                    const uint first_bits = upper_bits(pair[0]);
+                    const uint second_bits = upper_bits(pair[1]);
+                    float high[2] = {as_float(first_bits), as_float(second_bits)};
+                    float left[2] = {pair[0] - high[0], pair[1] - high[1]};
+#pragma unroll
+                    for (uint part = 0; part < 2; ++part) {
+                        // The lower part of a candidate's one is nothing, and where a query's end is so is its lower one.
+                        if (d + 4 * part == DIMENSIONS) {
+                            high[part] = 0.0f;
+                            left[part] = pair[part] < HALVES_END ? 0.0f : left[part];
+                        }
+                    }
+                    passing[i] =
+                        (uint4)(first_bits, second_bits, halves(high[0], high[1]), halves(left[0], left[1]));
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
-            for (uint begin = 0; begin < groups; begin += GROUPS_PARTIAL) {
-                const uint end = min(begin + GROUPS_PARTIAL, groups);
-                float2 partial[BATCH];
+            float2 partial[BATCH];
+#pragma unroll
+            for (uint b = 0; b < BATCH; ++b) {
+                partial[b] = (float2)(0.0f, 0.0f);
+            }
+#pragma unroll UNROLLED
+            for (uint group = 0; group < groups; ++group) {
+                float4 sums[BATCH];
 #pragma unroll
                 for (uint b = 0; b < BATCH; ++b) {
-                    partial[b] = (float2)(0.0f, 0.0f);
+                    sums[b] = (float4)(starts[b].x, starts[b].x, starts[b].y, starts[b].y);
                 }
-                for (uint group = begin; group < end; ++group) {
-                    float4 sums[BATCH];
 #pragma unroll
-                    for (uint s = 0; s < STEPS; ++s) {
-                        const uint4 column = as_uint4(passing[(group * STEPS + s) * WARP + lane]);
+                for (uint s = 0; s < STEPS; ++s) {
+                    const uint4 passes = passing[(group * STEPS + s) * WARP + lane];
 #pragma unroll
-                        for (uint b = 0; b < BATCH; ++b) {
-                            if (s == 0) {
-                                MULTIPLY(sums[b], lower[b][s], column.x, column.y, starts[b]);
-                            } else {
-                                MULTIPLY(sums[b], lower[b][s], column.x, column.y, sums[b]);
-                            }
-                            MULTIPLY(sums[b], upper[b][s], column.z, column.w, sums[b]);
-                            MULTIPLY(sums[b], upper[b][s], column.x, column.y, sums[b]);
-                        }
+                    for (uint b = 0; b < BATCH; ++b) {
+                        sums[b] = MULTIPLY_HALVES(both[b][s], passes.z, passes.w, sums[b]);
                     }
 #pragma unroll
                     for (uint b = 0; b < BATCH; ++b) {
-                        partial[b].x += power_of_two(sums[b].x) + power_of_two(sums[b].y);
-                        partial[b].y += power_of_two(sums[b].z) +
-                            (b < PRODUCTS ? power_of_two_by_product(sums[b].w) : power_of_two(sums[b].w));
+                        sums[b] = MULTIPLY(upper[b][s], passes.x, passes.y, sums[b]);
                     }
                 }
 #pragma unroll
                 for (uint b = 0; b < BATCH; ++b) {
-                    totals[b] += partial[b];
+                    partial[b].x += power_of_two(sums[b].x) + power_of_two(sums[b].y);
+                    partial[b].y += power_of_two(sums[b].z) +
+                        (b < PRODUCTS ? power_of_two_by_product(sums[b].w) : power_of_two(sums[b].w));
                 }
+            }
+#pragma unroll
+            for (uint b = 0; b < BATCH; ++b) {
+                totals[b] += partial[b];
             }
         }
 #pragma unroll
         for (uint b = 0; b < BATCH; ++b) {
             const float above = over_four(totals[b].x);
             const float below = over_four(totals[b].y);
-            if (quarter < 2) {
-                const uint slot = (item / WARP * BANDS + from + b) * BAND + quarter * 8 + lane / 4;
-                const float weight = columns[DIMENSIONS * stride + place(tile, pieces, slot)];
-                shelf[slot] = (quarter == 0 ? above : below) * weight;
+            if (quarter == DIMENSIONS % 4) {
+                shelf[slots + b * BAND] = above * weights[b].x;
+                shelf[slots + b * BAND + 8] = below * weights[b].y;
             }
         }
     }

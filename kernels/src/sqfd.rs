@@ -32,6 +32,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use bound::Arithmetic;
 pub use columns::{Columns, DIMENSIONS_MAX, SignatureRef, StoreColumns};
 pub use query::PreparedQuery;
 

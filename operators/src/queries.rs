@@ -1,7 +1,9 @@
 //! The queries of a request, made ready for a space: what every box that computes distances begins with.
 
+use std::sync::{Arc, OnceLock};
+
 use boxwork_kernels::similarity::Similarity;
-use boxwork_kernels::sqfd::PreparedQuery;
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, distance_error};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -30,6 +32,7 @@ pub(crate) struct Query {
     pub(crate) prepared: PreparedQuery,
     envelope: Envelope,
     row: usize,
+    arithmetic: Arc<OnceLock<Arithmetic>>,
 }
 
 impl Queries {
@@ -43,7 +46,8 @@ impl Queries {
             space.store().check_coordinates(&coordinates)?;
             for (row, &number) in envelope.u32s("query")?.iter().enumerate() {
                 let prepared = space.prepare(columns.signature(row));
-                list.push(Query { number, prepared, envelope: envelope.clone(), row });
+                let arithmetic = Arc::clone(space.arithmetic());
+                list.push(Query { number, prepared, envelope: envelope.clone(), row, arithmetic });
             }
         }
         list.sort_by_key(|query| query.number);
@@ -82,7 +86,19 @@ impl Query {
     ///
     /// The same added again: how far the true distance may lie from a fast one at most `range`.
     pub(crate) fn widened(&self, range: f64, sigma_self_min: f64) -> f64 {
-        range + self.prepared.distance_error(range, sigma_self_min)
+        range + self.error(range, sigma_self_min)
+    }
+
+    /// How far a fast distance may lie on the wrong side of `range`.
+    pub(crate) fn error(&self, range: f64, sigma_self_min: f64) -> f64 {
+        distance_error(self.error_squared(range, sigma_self_min), range)
+    }
+
+    /// How far the square of a fast distance may lie from the true one, whatever has computed distances in the space so
+    /// far.
+    pub(crate) fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
+        let arithmetic = self.arithmetic.get().copied().unwrap_or(Arithmetic::Single);
+        self.prepared.error_squared_of(arithmetic, range, sigma_self_min)
     }
 }
 

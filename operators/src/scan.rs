@@ -1,20 +1,25 @@
 //! `scan`: every object of a store is a candidate for every query.
 //!
 //! Invariants: an envelope holds one range of ids for all queries, query by query, ids ascending; the objects of an
-//! envelope are in memory and checked when it goes out.
+//! envelope of candidates are in memory and checked when it goes out. For devices ranges go out instead, of whole chunks:
+//! nothing is told object by object, as a device computes sooner than a slot could tell.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Devices, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use crate::domain::chunks::Chunks;
 use crate::domain::columns;
 use crate::domain::signature_store::SignatureStore;
+use crate::sqfd::DEVICE_OBJECTS_MIN;
 
 /// Rows of an envelope at most: a thousand distances are a few milliseconds, the most that one worker computes alone
 /// at the end of a scan.
@@ -27,25 +32,51 @@ const ENVELOPE_ROWS: u64 = 1024;
 ///
 /// # Outputs
 /// `candidates`: every object for every query, with the lower bound 0; the queries of one object stand in one
-/// envelope, so that it is read from memory once for all of them.
+/// envelope, so that it is read from memory once for all of them. `ranges`: the same for what computes on devices,
+/// where they are picked and the output is connected; then no candidates go out.
 ///
 /// # Parameters
-/// `store`: the store to scan.
+/// `store`: the store to scan. `device`: where what follows computes.
 pub static SCAN: OperatorSpec = OperatorSpec {
-    parameters: &[Parameter::new(
-        "store",
-        ParameterType::Resource("signature_store"),
-        Default::Required,
-        "the store to scan",
-    )],
+    parameters: &[
+        Parameter::new(
+            "store",
+            ParameterType::Resource("signature_store"),
+            Default::Required,
+            "the store to scan",
+        ),
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("cpu"),
+            "where what follows computes, as its own parameter says: for devices ranges go out",
+        ),
+    ],
     inputs: &[Input::side("queries", columns::queries, "the queries")],
-    outputs: &[Output::new("candidates", columns::candidates, "every object for every query")],
+    outputs: &[
+        Output::new("candidates", columns::candidates, "every object for every query"),
+        Output::new("ranges", columns::ranges, "the same as ranges of ids, for devices"),
+    ],
     example: "all: {kind: scan, store: signatures}",
     ..OperatorSpec::new("scan", "Takes every object of a store as a candidate.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Scan { store: bind.resource("store")?, parts: None, turn: 0, done: 0, shared: None }))
+    let store: Arc<SignatureStore> = bind.resource("store")?;
+    // Where none can be had, what follows says so.
+    let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
+        .ok()
+        .and_then(|picked| picked.devices);
+    let chunks = devices.as_ref().map(|_| Chunks::new(&store));
+    Ok(Box::new(Scan {
+        store,
+        devices: devices.zip(chunks),
+        runs: None,
+        parts: None,
+        turn: 0,
+        done: 0,
+        shared: None,
+    }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
@@ -53,6 +84,10 @@ type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
 
 struct Scan {
     store: Arc<SignatureStore>,
+    /// What computes, where it is not the slots, and how the store is cut for it.
+    devices: Option<((Arc<Devices>, Arc<[usize]>), Chunks)>,
+    /// Ranges of ids that are left for devices; known from the first firing on.
+    runs: Option<VecDeque<Range<u64>>>,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
     /// The part that comes next.
@@ -101,6 +136,9 @@ impl Operator for Scan {
         if queries.is_empty() {
             return Ok(Flow::Done);
         }
+        if self.devices.is_some() && !cx.is_closed("ranges") {
+            return self.send_ranges(cx, &queries);
+        }
         let ids_per_envelope = (ENVELOPE_ROWS / queries.len() as u64).max(1);
         let parts = self.parts.get_or_insert_with(|| Part::all(&self.store, cx.nodes()));
         while cx.has_room("candidates") {
@@ -132,6 +170,33 @@ impl Operator for Scan {
                 None => cx.push("candidates", envelope)?,
             };
             if pushed == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+impl Scan {
+    /// Sends the store as ranges, each for all queries.
+    fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
+        let Some(((devices, allowed), chunks)) = &self.devices else { return Ok(Flow::Done) };
+        let runs = self.runs.get_or_insert_with(|| {
+            let runs = chunks.runs(&self.store, devices, allowed, queries.len());
+            let ids = |run: Range<usize>| {
+                chunks.ids(&self.store, run.start).start..chunks.ids(&self.store, run.end - 1).end
+            };
+            runs.into_iter().map(ids).collect()
+        });
+        while cx.has_room("ranges") {
+            let Some(ids) = runs.pop_front().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
+            let count = queries.len();
+            let columns: [(&str, ArrayRef); 3] = [
+                ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
+                ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
+                ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
+            ];
+            if cx.push("ranges", Envelope::from_columns(columns)?)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

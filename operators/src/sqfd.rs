@@ -5,11 +5,11 @@
 //! without results is computed here.
 
 mod block;
-mod chunks;
 mod on_device;
+mod range_block;
+mod ranges;
 mod select;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
@@ -22,7 +22,8 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 
-use self::on_device::OnDevice;
+use self::on_device::{Left, OnDevice};
+use self::ranges::Ranges;
 use self::select::Keeps;
 use crate::domain::columns;
 use crate::domain::signature_store::Objects;
@@ -30,12 +31,16 @@ use crate::domain::space::SqfdSpace;
 use crate::queries::{Queries, SPACE};
 
 /// Objects of a store from which on it is worth the way to a device: fewer are a few milliseconds on one core.
-const DEVICE_OBJECTS_MIN: u64 = 10_000;
+pub(crate) const DEVICE_OBJECTS_MIN: u64 = 10_000;
+
+/// Rows that a slot computes in one firing: some milliseconds' worth.
+const SLOT_ROWS: usize = 1024;
 
 /// Computes signature quadratic form distances.
 ///
 /// # Inputs
-/// `candidates`: objects by query. `query` (side): the queries.
+/// `candidates`: objects by query. `ranges`: the same, told as the first id and how many; whole chunks of a store that lies
+/// on a device need no word about each of their objects. `query` (side): the queries.
 ///
 /// # Outputs
 /// `distances`: the distance of each candidate, in 32-bit arithmetic with a declared error; `top_k` and
@@ -70,6 +75,7 @@ pub static SQFD: OperatorSpec = OperatorSpec {
     ],
     inputs: &[
         Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
+        Input::stream("ranges", columns::ranges, "consecutive objects whose distances are wanted").optional(),
         Input::side("query", columns::queries, "the queries"),
     ],
     outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
@@ -109,15 +115,15 @@ struct Sqfd {
     queries: Option<Queries>,
     gather: Gather,
     devices: Option<OnDevice>,
-    /// Envelopes of candidates that came back from devices without results.
-    left: VecDeque<Envelope>,
+    /// What came back from devices without results, and ranges where there are none.
+    left: Left,
 }
 
 impl Sqfd {
     fn new(space: Arc<SqfdSpace>, picked: Picked, keeps: Keeps) -> Self {
         let devices = picked.devices.map(|(devices, allowed)| OnDevice::new(&space, devices, allowed, keeps));
         let gather = Gather::new(Evaluator::new(CodePath::detect()));
-        Self { space, queries: None, gather, devices, left: VecDeque::new() }
+        Self { space, queries: None, gather, devices, left: Left::default() }
     }
 }
 
@@ -128,7 +134,11 @@ impl Operator for Sqfd {
             None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
         };
         // One a firing, as it computes.
-        if let Some(candidates) = self.left.pop_front() {
+        let candidates = match self.left.candidates.pop_front() {
+            None => self.left.ranges.next(self.space.store(), SLOT_ROWS)?,
+            found => found,
+        };
+        if let Some(candidates) = candidates {
             let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
             let pushed = cx.push("distances", distances)?;
             return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
@@ -145,7 +155,14 @@ impl Operator for Sqfd {
             self.devices = None;
         }
         let Some(candidates) = cx.take("candidates") else {
-            return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+            if let Some(envelope) = cx.take("ranges") {
+                for (places, ids) in Ranges::of(&envelope, queries)? {
+                    self.left.ranges.push(places.map(|place| queries.at(place).number).collect(), ids);
+                }
+                return Ok(Flow::More);
+            }
+            let is_over = cx.is_ended("candidates") && cx.is_ended("ranges");
+            return Ok(if is_over { Flow::Done } else { Flow::Wait });
         };
         let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
         let pushed = cx.push("distances", distances)?;

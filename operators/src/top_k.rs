@@ -5,7 +5,7 @@
 //! `r + e(r)` of the query, r the k-th distance seen, so the k-th true distance is; and an object within that may
 //! look as far as that plus its error.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
@@ -26,6 +26,9 @@ const SLACK: usize = 1024;
 
 /// Distances in f64 that are computed in one firing: some milliseconds' worth.
 const EXACT_PER_FIRING: usize = 256;
+
+/// Of these, as many as are worth another slot: a tenth of a millisecond.
+const EXACT_PER_CHUNK: usize = 8;
 
 /// Keeps the k nearest objects of each query.
 ///
@@ -245,7 +248,20 @@ impl TopK {
             if !store.is_in(ids.iter().copied()) {
                 cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
             }
-            let exact = query.exact(&self.space, &ids)?;
+            let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
+            // While a device computes, slots wait: they rank beside each other.
+            cx.inside(|inside| {
+                inside.for_each_chunk_of(&mut exact, EXACT_PER_CHUNK, |first, exact| {
+                    match query.exact(&self.space, &ids[first..first + exact.len()]) {
+                        Ok(found) => exact.copy_from_slice(&found),
+                        // One is told.
+                        Err(error) => drop(failed.set(error)),
+                    }
+                });
+            });
+            if let Some(error) = failed.into_inner() {
+                return Err(error);
+            }
             ranking.exact.extend(exact.into_iter().zip(ids));
             if nearest.found.is_empty() {
                 let mut exact = std::mem::take(&mut ranking.exact);

@@ -15,7 +15,7 @@
 //!   nor does one that does not answer in time.
 //!
 //! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
-//! `program`, `memory` (buffers), `device`, `staging`, `end_point`, `share` (who takes which block), `pool`, `blocks`,
+//! `program`, `memory` (buffers), `device`, `staging`, `gather`, `end_point`, `share` (who takes which block), `pool`, `blocks`,
 //! `pick`, `survey`, `self_check`, `faults`.
 
 mod driver;
@@ -26,6 +26,7 @@ mod program;
 mod memory;
 mod device;
 mod staging;
+mod gather;
 mod end_point;
 mod share;
 mod pool;

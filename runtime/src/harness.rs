@@ -98,7 +98,8 @@ impl Harness {
             arguments,
             spec,
             inputs: vec![VecDeque::new(); inputs],
-            ended: vec![false; inputs],
+            // As on a graph: one that may stay unconnected is so until it is given something.
+            ended: spec.inputs.iter().map(|input| !input.required).collect(),
             closed_inputs: vec![false; inputs],
             sides: vec![Vec::new(); inputs],
             outputs: vec![VecDeque::new(); outputs],
@@ -139,6 +140,7 @@ impl Harness {
         if self.spec.inputs[idx].mode == crate::operator::Mode::Side {
             self.ports.sides[idx].push(envelope);
         } else {
+            self.ports.ended[idx] &= self.spec.inputs[idx].required;
             self.ports.inputs[idx].push_back(envelope);
         }
     }

@@ -14,6 +14,16 @@
 //! | the candidate's norm | `(D + 1) B` |
 //! | coordinates moved and scaled: each centroid shifts by its own length times a few eps | `2 delta (2 b + a) + 2 delta^2` |
 //!
+//! Where the exponents are products of matrices, with a query's number among what is multiplied, and the numbers in two
+//! parts of 11 bits, the first three lines are instead
+//!
+//! | where | at most |
+//! |---|---|
+//! | what the parts leave out: rounding of lower parts, and of upper ones beside them, to halves; the product of both lower ones | `40 P + 4 (A + l)` |
+//! | halves below their normal numbers, off by half an eps each, times the other factor | `4 sqrt(D) (a + delta)` |
+//! | sums of 17 and of 9 numbers, each cut off two bits below the largest (two eps; measured, not documented), by the steps `S` of eight numbers | `60 S (B + 2P + A + l)` |
+//! | the query's number's own rounding | `delta^2 + 2 l + A` |
+//!
 //! where `a`, `b` are now lengths, `A = a^2`, `B = b^2`, `P = a b` (Cauchy bounds the products) and `l` is the size
 //! of the query weight's logarithm. Since `b <= a + delta`, and `delta 2^-delta^2 <= 0.516`,
 //! `delta^2 2^-delta^2 <= 0.531`, the exponent's error times the term is bounded by numbers of the query alone,
@@ -59,13 +69,26 @@ pub(super) struct Bound {
     dimensions: f64,
     /// Relative error of a term and of summing, for every pair.
     relative: f64,
+    /// The same where matrix units multiply.
+    relative_of_matrices: f64,
     /// Largest value of a similarity; infinite for minus.
     similarity_max: f64,
     /// Bound that holds at every distance; for minus what is not relative to sigma.
     fixed: f64,
+    /// The same for products of matrices.
+    fixed_of_matrices: f64,
     /// Length of the longest query centroid, and the largest logarithm of a weight.
     length_max: f64,
     logarithm_max: f64,
+}
+
+/// What computes the exponents of pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Single precision, number by number.
+    Single,
+    /// Matrix units that multiply numbers of 11 bits and add in single precision.
+    Matrices,
 }
 
 /// The sums over all pairs of the terms, of `delta` times the terms, and of `delta^2` times the terms.
@@ -106,16 +129,29 @@ impl Bound {
             Similarity::Minus => (EPS * (dimensions + 12.0), f64::INFINITY),
         };
         let relative = term + EPS * depth as f64;
-        let mut fixed = ABSOLUTE;
-        if similarity_max.is_finite() {
-            fixed += 2.0 * relative * similarity_max * SAFETY;
-        }
+        let depth_of_matrices = depth.max(device::depth_of_matrices(centroids));
+        let relative_of_matrices = term + EPS * depth_of_matrices as f64;
+        let fixed_of = |relative: f64| match similarity_max.is_finite() {
+            true => ABSOLUTE + 2.0 * relative * similarity_max * SAFETY,
+            false => ABSOLUTE,
+        };
+        let (mut fixed, mut fixed_of_matrices) = (fixed_of(relative), fixed_of(relative_of_matrices));
         // f32 does not hold every alpha.
         if measure.similarity() == Similarity::Heuristic && !(1e-30..1e30).contains(&measure.alpha()) {
-            fixed = f64::INFINITY;
+            (fixed, fixed_of_matrices) = (f64::INFINITY, f64::INFINITY);
         }
         let similarity = measure.similarity();
-        Self { similarity, dimensions, relative, similarity_max, fixed, length_max: 0.0, logarithm_max: 0.0 }
+        Self {
+            similarity,
+            dimensions,
+            relative,
+            relative_of_matrices,
+            similarity_max,
+            fixed,
+            fixed_of_matrices,
+            length_max: 0.0,
+            logarithm_max: 0.0,
+        }
     }
 
     /// Adds the part of one query centroid of the given weight, at `length` from the centre in scaled coordinates.
@@ -124,23 +160,37 @@ impl Bound {
             return;
         }
         let logarithm = weight.log2().abs();
-        let error = self.exponent_error(length, logarithm, Moments::LARGEST);
-        self.fixed += if error <= EXPONENT_ERROR_MAX {
-            2.0 * weight * std::f64::consts::LN_2 * error * SAFETY
-        } else {
-            f64::INFINITY
+        let of = |arithmetic| {
+            let error = self.exponent_error(arithmetic, length, logarithm, Moments::LARGEST);
+            match error <= EXPONENT_ERROR_MAX {
+                true => 2.0 * weight * std::f64::consts::LN_2 * error * SAFETY,
+                false => f64::INFINITY,
+            }
         };
+        let (single, matrices) = (of(Arithmetic::Single), of(Arithmetic::Matrices));
+        self.fixed += single;
+        self.fixed_of_matrices += matrices;
         self.length_max = self.length_max.max(length);
         self.logarithm_max = self.logarithm_max.max(logarithm);
     }
 
     /// Sum over pairs of the exponent's error times the term: the table above.
-    fn exponent_error(&self, a: f64, logarithm: f64, moments: Moments) -> f64 {
+    fn exponent_error(&self, arithmetic: Arithmetic, a: f64, logarithm: f64, moments: Moments) -> f64 {
         let Moments { zeroth, first, second } = moments;
         let norms = a * a * zeroth + 2.0 * a * first + second;
         let products = a * a * zeroth + a * first;
-        // A is among the norms, so one sum bounds both ways to begin.
-        let chain = self.dimensions * (norms + logarithm * zeroth + 2.0 * products) + 2.0 * products;
+        let chain = match arithmetic {
+            // A is among the norms, so one sum bounds both ways to begin.
+            Arithmetic::Single => {
+                self.dimensions * (norms + logarithm * zeroth + 2.0 * products) + 2.0 * products
+            }
+            Arithmetic::Matrices => {
+                let steps = ((self.dimensions + 1.0) / 8.0).ceil();
+                let query = (a * a + logarithm) * zeroth;
+                let small = 4.0 * self.dimensions.sqrt() * (a * zeroth + first);
+                40.0 * products + 4.0 * query + small + 60.0 * steps * (norms + 2.0 * products + query)
+            }
+        };
         let ends = second + (2.0 * logarithm + a * a) * zeroth;
         let own_norm = (self.dimensions + 1.0) * norms;
         let moved = 2.0 * (3.0 * a * first + 2.0 * second) + 2.0 * second;
@@ -148,20 +198,31 @@ impl Bound {
     }
 
     /// Bound in d^2 near distance `range`, given the query's own sigma and the least of the candidates'.
-    pub(super) fn squared(&self, range: f64, sigma_query: f64, sigma_self_min: f64) -> f64 {
+    pub(super) fn squared(
+        &self,
+        arithmetic: Arithmetic,
+        range: f64,
+        sigma_query: f64,
+        sigma_self_min: f64,
+    ) -> f64 {
+        let (fixed, relative) = match arithmetic {
+            Arithmetic::Single => (self.fixed, self.relative),
+            Arithmetic::Matrices => (self.fixed_of_matrices, self.relative_of_matrices),
+        };
         if self.similarity == Similarity::Minus {
             // d^2 - sigma(q,q) - sigma(o,o) is twice the cross sum.
             let spread = range * range - sigma_query - sigma_self_min;
-            return self.fixed + self.relative * spread.max(0.0) * SAFETY;
+            return fixed + relative * spread.max(0.0) * SAFETY;
         }
         // Not zero, whose logarithm is infinite.
         let query_length = sigma_query.max(f64::MIN_POSITIVE).sqrt();
         let sigma = (query_length * (query_length + range)).min(self.similarity_max);
-        let mut closer = self.relative * sigma;
+        let mut closer = relative * sigma;
         if self.similarity == Similarity::Gaussian {
-            let error = self.exponent_error(self.length_max, self.logarithm_max, Moments::of_sigma(sigma));
+            let moments = Moments::of_sigma(sigma);
+            let error = self.exponent_error(arithmetic, self.length_max, self.logarithm_max, moments);
             closer += std::f64::consts::LN_2 * error;
         }
-        if self.fixed.is_finite() { self.fixed.min(ABSOLUTE + 2.0 * closer * SAFETY) } else { self.fixed }
+        if fixed.is_finite() { fixed.min(ABSOLUTE + 2.0 * closer * SAFETY) } else { fixed }
     }
 }

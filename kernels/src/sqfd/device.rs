@@ -28,7 +28,17 @@ const LOCAL_ROWS: usize = 256;
 const MATRIX_ROWS: [usize; 2] = [128, 64];
 
 /// Bands of sixteen candidates whose products an item holds at once, by the steps that a row has.
-const MATRIX_BATCH: [usize; 2] = [4, 2];
+const MATRIX_BATCH: [usize; 2] = [2, 1];
+
+/// Work items of a group there: half as many as else, each with twice the centroids, so that tiles are the same.
+const MATRIX_ITEMS: usize = 128;
+
+/// Centroids of a query whose terms are added up there before they join the total: two of eight in each item.
+const MATRIX_PARTIAL: usize = 128;
+
+/// The largest number of a query that is multiplied as a half, and the least end: see `sqfd.cl`.
+const HALVES_NUMBER_MAX: f32 = 1e4;
+const HALVES_END_MIN: f32 = -1e8;
 
 /// Items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
@@ -52,6 +62,13 @@ const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES)
 pub(super) fn depth(centroids: usize) -> usize {
     let tree = PIECE / LANES + LANES.ilog2() as usize;
     PARTIAL + centroids.div_ceil(PARTIAL) + 1 + tree
+}
+
+/// The same where matrix units multiply.
+pub(super) fn depth_of_matrices(centroids: usize) -> usize {
+    let tree = PIECE / LANES + LANES.ilog2() as usize;
+    let partial = 2 * centroids.min(MATRIX_PARTIAL).div_ceil(8);
+    partial + centroids.div_ceil(MATRIX_PARTIAL.min(MATRIX_ROWS[1])) + 2 + 1 + tree
 }
 
 /// How the kernel is compiled for signatures of some dimensions under a measure.
@@ -161,8 +178,10 @@ impl Shape {
     /// and rows are short enough; elsewhere what they do is imitated, slowly.
     #[must_use]
     pub fn matrices(self) -> Self {
-        let (batch, by_product) = (MATRIX_BATCH.get(self.steps() - 1).copied().unwrap_or(0), 0);
-        self.matrices_of(batch, by_product)
+        let batch = MATRIX_BATCH.get(self.steps() - 1).copied().unwrap_or(0);
+        let (items, tile) = (self.items, self.tile());
+        let made = self.clone().split(MATRIX_ITEMS, tile / MATRIX_ITEMS).matrices_of(batch, 0);
+        if made.matrices.is_some() { made } else { Self { items, ..self } }
     }
 
     /// The same with so many bands of sixteen candidates at once, and in so many of them a power in four computed by
@@ -204,6 +223,15 @@ impl PreparedQuery {
             }
         }
         rows
+    }
+
+    /// Whether the query's numbers can be multiplied by matrix units ([`Shape::matrices`]).
+    pub fn fits_matrices(&self) -> bool {
+        self.groups().chunks_exact(self.dimensions() + 1).all(|group| {
+            let (ends, numbers) = (group[self.dimensions()], &group[..self.dimensions()]);
+            numbers.iter().flatten().all(|number| number.abs() <= HALVES_NUMBER_MAX)
+                && ends.iter().all(|end| *end == f32::NEG_INFINITY || *end >= HALVES_END_MIN)
+        })
     }
 
     /// What the kernel takes from a candidate's coordinates, and what it scales them by.

@@ -1,6 +1,6 @@
 //! A query signature made ready once for many candidates, with the error of the fast paths against it.
 
-use super::bound::Bound;
+use super::bound::{Arithmetic, Bound};
 use super::columns::SignatureRef;
 use super::reference;
 use crate::similarity::{Measure, Similarity};
@@ -78,7 +78,12 @@ impl PreparedQuery {
     /// `sigma_self_min` is the least of the candidates' own sigmas; only `minus`, whose sums have no bound of
     /// their own, depends on it. Infinite when f32 cannot carry these coordinates at this alpha.
     pub fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
-        self.bound.squared(range, self.sigma_self, sigma_self_min)
+        self.error_squared_of(Arithmetic::Single, range, sigma_self_min)
+    }
+
+    /// [`PreparedQuery::error_squared`] of distances that were computed in some other arithmetic.
+    pub fn error_squared_of(&self, arithmetic: Arithmetic, range: f64, sigma_self_min: f64) -> f64 {
+        self.bound.squared(arithmetic, range, self.sigma_self, sigma_self_min)
     }
 
     /// How far a fast distance may lie on the wrong side of `range`; see [`distance_error`](super::distance_error).

@@ -76,6 +76,15 @@ pub fn candidates(_: &Arguments) -> Descriptor {
     ])
 }
 
+/// Consecutive objects whose distances to a query may matter: those that there are of the ids.
+pub fn ranges(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("first", DataType::UInt64, "the first id"),
+        Column::new("count", DataType::UInt64, "how many ids"),
+    ])
+}
+
 /// The distance of an object from a query.
 pub fn distances(_: &Arguments) -> Descriptor {
     Descriptor::new([

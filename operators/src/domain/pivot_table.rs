@@ -28,7 +28,6 @@ pub use writer::PivotTableWriter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use boxwork_kernels::lower_bound::{
     Block, Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, Simplex, TableErrors,
@@ -60,8 +59,6 @@ struct Last {
     part: u64,
     fingerprint: String,
 }
-
-static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// What is largest among a table's objects: it decides how far rounding can have gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -41,7 +41,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::StringArray;
 use arrow_buffer::Buffer;
@@ -50,6 +49,8 @@ use boxwork_runtime::topology::Topology;
 use manifest::{Manifest, PartKind};
 use part::Part;
 use removed::Removed;
+
+use super::new_number;
 
 /// The objects of a store, by id and by name.
 pub struct SignatureStore {
@@ -66,9 +67,6 @@ pub struct SignatureStore {
     /// The machine that batches are copied to the nodes of.
     machine: Option<Topology>,
 }
-
-/// Numbers the stores that this process opens.
-static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A batch of a part, and what has been checked of it.
 struct Batch {
@@ -175,7 +173,7 @@ impl SignatureStore {
             len: first,
             removed,
             history,
-            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            number: new_number(),
             by_name: OnceLock::new(),
             machine: None,
         }

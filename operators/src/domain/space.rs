@@ -7,14 +7,16 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::similarity::{Ground, Measure, MeasureError, Similarity};
-use boxwork_kernels::sqfd::{Evaluator, PreparedQuery, SignatureRef, reference};
+use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, reference};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
+use super::chunks::Chunks;
+use super::new_number;
 use super::signature_store::{Objects, SignatureStore, StoreError, TemporaryFile};
 
 /// A measure over the objects of a store.
@@ -26,6 +28,9 @@ pub struct SqfdSpace {
     // is told by them: relaxed order suffices.
     sigma_self: Vec<AtomicU64>,
     is_kept: AtomicBool,
+    number: u64,
+    chunks: OnceLock<Chunks>,
+    arithmetic: Arc<OnceLock<Arithmetic>>,
 }
 
 /// What a sidecar begins with, before the fingerprints of the store and the measure.
@@ -36,7 +41,15 @@ const UNKNOWN: u64 = u64::MAX;
 impl SqfdSpace {
     /// The space of a measure over a store; takes the self-similarities from the sidecar, where a fresh one is.
     pub fn new(store: Arc<SignatureStore>, measure: Measure) -> Self {
-        let mut space = Self { store, measure, sigma_self: Vec::new(), is_kept: AtomicBool::new(false) };
+        let mut space = Self {
+            store,
+            measure,
+            sigma_self: Vec::new(),
+            is_kept: AtomicBool::new(false),
+            number: new_number(),
+            chunks: OnceLock::new(),
+            arithmetic: Arc::default(),
+        };
         // A sidecar that is absent, stale or damaged costs time and nothing else.
         let kept = fs::read(space.sidecar_path()).ok().and_then(|bytes| space.read_sidecar(&bytes));
         space.sigma_self = kept.unwrap_or_default();
@@ -54,6 +67,22 @@ impl SqfdSpace {
     /// The measure.
     pub fn measure(&self) -> Measure {
         self.measure
+    }
+
+    /// A number that no other space of this process has, or had.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the least exact of those computes that have computed distances so far, where it is not the usual. Whoever is
+    /// about to sets it first.
+    pub(crate) fn arithmetic(&self) -> &Arc<OnceLock<Arithmetic>> {
+        &self.arithmetic
+    }
+
+    /// How the store is cut for devices.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        self.chunks.get_or_init(|| Chunks::new(&self.store))
     }
 
     /// A text that another space does not have: an index keeps it to know its space again.
@@ -135,6 +164,11 @@ impl SqfdSpace {
             *out = reference::distance(query.sigma_self(), sigma_self, *out);
         }
         Ok(())
+    }
+
+    /// Whether an object's similarity to itself is known: it is then given without a look at the object.
+    pub(crate) fn is_known(&self, id: u64) -> bool {
+        self.sigma_self.get(id as usize).is_some_and(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)
     }
 
     /// Whether every object's similarity to itself is known.

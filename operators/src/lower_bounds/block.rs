@@ -16,6 +16,9 @@ use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, Sh
 use crate::domain::device_kernels::{bounds_program, selection_program};
 use crate::domain::pivot_table::PivotTable;
 
+/// Blocks of the table that one thread gathers at a time: half a megabyte with 32 pivots.
+const PART_BLOCKS: usize = 64;
+
 /// What all blocks of a box have in common.
 pub(super) struct Common {
     pub(super) table: Arc<PivotTable>,
@@ -88,8 +91,9 @@ impl Common {
     fn bind(&self, feed: &mut Feed<'_>, chunk: usize) -> Result<(), DeviceError> {
         let blocks = self.blocks(chunk);
         let len = self.shape.columns() * PACKED_OBJECTS;
-        feed.shared("columns", self.key(chunk), blocks.len() * len, |to: &mut [f32]| {
-            for (block, to) in blocks.zip(to.chunks_exact_mut(len)) {
+        let count = blocks.len() * len;
+        feed.shared_in_parts("columns", self.key(chunk), count, PART_BLOCKS * len, |part, to: &mut [f32]| {
+            for (block, to) in blocks.clone().skip(part * PART_BLOCKS).zip(to.chunks_exact_mut(len)) {
                 let block = self.table.block(block);
                 let is_apex = self.shape.bound() == Bound::Simplex;
                 to.copy_from_slice(if is_apex { block.apexes } else { block.distances });

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use boxwork_kernels::sqfd::Arithmetic;
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, SharedKey, Value};
+use boxwork_runtime::feeding::{Back, Block, Device, DeviceError, Feed, ProgramSource, SharedKey, Value};
 
-use super::chunks::{Chunks, Gathered};
 use super::select::{Keeps, Kept, Part, Select};
+use crate::domain::chunks::{Chunks, Form, Gathered};
 use crate::domain::device_kernels::distances_program;
 use crate::domain::signature_store::{Objects, StoreError};
 use crate::domain::space::SqfdSpace;
@@ -25,34 +26,52 @@ const DENSE_SHARE: usize = 16;
 /// What all blocks of a box have in common.
 pub(super) struct Common {
     pub(super) space: Arc<SqfdSpace>,
-    pub(super) chunks: Chunks,
-    /// Whether chunks are kept on devices.
-    pub(super) resident: bool,
-    shape: Shape,
+    /// How much of the store devices keep.
+    pub(super) residence: Residence,
+    pub(super) shape: Shape,
     program: ProgramSource,
     /// The same for candidates near every query's centre.
     program_near: ProgramSource,
+    /// The same by matrix units.
+    program_matrices: ProgramSource,
+    items_of_matrices: usize,
+    /// Whether these can multiply the queries' numbers.
+    fits_matrices: bool,
     /// The queries as the kernel reads them.
     rows: Vec<f32>,
     row_offsets: Vec<u32>,
     centres: Vec<f32>,
-    factor: f32,
+    pub(super) factor: f32,
     /// What rows are left out by, where any may be.
-    select: Option<Select>,
+    pub(super) select: Option<Select>,
     /// No other queries of the process have it.
     version: u64,
 }
 
+/// How much of a store devices keep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Residence {
+    /// Each all of it.
+    pub(super) whole: bool,
+    /// Each its share.
+    pub(super) shares: bool,
+}
+
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
+/// The first generation of NVIDIA devices whose matrix units take what the kernel gives them.
+const MATRICES_FROM: (u32, u32) = (8, 0);
+
+/// What computes the exponents of pairs on a device.
+pub(super) fn arithmetic(device: &Device) -> Arithmetic {
+    match device.info().compute_capability {
+        Some(capability) if capability >= MATRICES_FROM => Arithmetic::Matrices,
+        _ => Arithmetic::Single,
+    }
+}
+
 impl Common {
-    pub(super) fn new(
-        space: &Arc<SqfdSpace>,
-        chunks: Chunks,
-        resident: bool,
-        queries: &Queries,
-        keeps: Keeps,
-    ) -> Self {
+    pub(super) fn new(space: &Arc<SqfdSpace>, residence: Residence, queries: &Queries, keeps: Keeps) -> Self {
         let shape = Shape::new(&space.measure(), space.store().dimensions());
         let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
         for query in queries.iter() {
@@ -63,13 +82,13 @@ impl Common {
             factor = scale;
         }
         let program_near = distances_program(&shape.clone().apart(true));
+        let of_matrices = shape.clone().matrices();
+        let program_matrices = distances_program(&of_matrices);
         let program = distances_program(&shape);
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
-        let (space, chunks) = (Arc::clone(space), chunks);
         Self {
-            space,
-            chunks,
-            resident,
+            space: Arc::clone(space),
+            residence,
             shape,
             program,
             rows,
@@ -79,6 +98,9 @@ impl Common {
             select: Select::new(queries, keeps),
             version,
             program_near,
+            program_matrices,
+            items_of_matrices: of_matrices.items(),
+            fits_matrices: queries.iter().all(|query| query.prepared.fits_matrices()),
         }
     }
 }
@@ -130,7 +152,7 @@ enum Source {
     Gathered { gathered: Gathered, ids: Vec<u64> },
 }
 
-fn block_error(error: StoreError) -> DeviceError {
+pub(super) fn block_error(error: StoreError) -> DeviceError {
     DeviceError::Block(error.to_string())
 }
 
@@ -205,7 +227,7 @@ impl SqfdBlock {
         self.launches.clear();
         self.brings = false;
         let (common, mut launches) = (Arc::clone(&self.common), Vec::new());
-        let (chunks, store) = (&common.chunks, objects.store());
+        let (chunks, store) = (common.space.chunks(), objects.store());
         for wanted in self.group() {
             let (mut strewn, mut from) = (Vec::new(), 0);
             while from < wanted.ids.len() {
@@ -214,7 +236,7 @@ impl SqfdBlock {
                 let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
                 let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
                 let is_held = feed.device().holds(common.key(chunk));
-                if common.resident && (is_held || dense) {
+                if common.residence.whole && (is_held || dense) {
                     self.brings |= !is_held;
                     let lies = chunks.chunk(objects, chunk)?;
                     let places = lies.places(objects, &wanted.ids[from..end])?;
@@ -247,16 +269,7 @@ impl SqfdBlock {
 
     fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
-        let copied = |to: &mut [f32], from: &[f32]| {
-            to.copy_from_slice(from);
-            Ok(())
-        };
-        feed.replicated("rows", common.version, common.rows.len(), |to| copied(to, &common.rows))?;
-        feed.replicated("row_offsets", common.version, common.row_offsets.len(), |to| {
-            to.copy_from_slice(&common.row_offsets);
-            Ok(())
-        })?;
-        feed.replicated("centres", common.version, common.centres.len(), |to| copied(to, &common.centres))?;
+        common.send_queries(feed)?;
         let count = self.launches.iter().map(|launch| launch.layout.tiles.len()).sum();
         feed.write("tiles", count, |to: &mut [[u32; 4]]| {
             let tiles = self.launches.iter().flat_map(|launch| {
@@ -286,9 +299,10 @@ impl SqfdBlock {
         for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
             let (stride, is_near) = match &launch.source {
                 Source::Chunk { chunk, stride, is_near } => {
-                    feed.shared("columns", common.key(*chunk), columns * stride, |to| {
-                        let lies = common.chunks.chunk(objects, *chunk).map_err(block_error)?;
-                        lies.copy(objects, to).map_err(block_error)
+                    let key = Chunks::key(objects.store(), Form::Columns, *chunk);
+                    feed.shared_in_parts("columns", key, columns * stride, *stride, |column, to| {
+                        let lies = common.space.chunks().chunk(objects, *chunk).map_err(block_error)?;
+                        lies.copy_column(objects, column, to).map_err(block_error)
                     })?;
                     (*stride, *is_near)
                 }
@@ -312,14 +326,14 @@ impl SqfdBlock {
                 ("sums_first", number(launch.sums_first)),
             ];
             let groups = launch.layout.tiles.len() * launch.queries_count;
-            let program = if is_near { &common.program_near } else { &common.program };
-            feed.launch(program, "sqfd", groups, common.shape.items(), &values)?;
+            let (program, items) = common.kernel(feed.device(), is_near);
+            feed.launch(program, "sqfd", groups, items, &values)?;
         }
         let select = self.select();
         let selects = select.is_some();
         if let Some(select) = select {
             let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
-            select.enqueue(feed, &parts, sums, |to| {
+            let sigmas = |to: &mut [f32]| {
                 let ids = self.launches.iter().flat_map(|launch| {
                     let rows = &launch.rows[..launch.layout.signatures()];
                     rows.iter().map(|row| self.wanted[*row as usize].1)
@@ -328,7 +342,10 @@ impl SqfdBlock {
                     *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
                 }
                 Ok(())
-            })?;
+            };
+            let count = parts.iter().map(|part| part.objects).sum();
+            feed.write("sigmas", count, sigmas)?;
+            select.enqueue(feed, &parts, sums)?;
         } else if sums > 0 {
             feed.read::<f32>("sums", sums)?;
         }
@@ -371,7 +388,30 @@ impl Wanted {
 
 impl Common {
     pub(super) fn key(&self, chunk: usize) -> SharedKey {
-        SharedKey { resource: self.space.store().number(), form: 0, part: chunk as u64 }
+        Chunks::key(self.space.store(), Form::Columns, chunk)
+    }
+
+    /// The kernel for a device, and for candidates that are near every query's centre or may not be; with the work items of
+    /// a group.
+    pub(super) fn kernel(&self, device: &Device, is_near: bool) -> (&ProgramSource, usize) {
+        match arithmetic(device) {
+            Arithmetic::Matrices if self.fits_matrices => (&self.program_matrices, self.items_of_matrices),
+            _ if is_near => (&self.program_near, self.shape.items()),
+            _ => (&self.program, self.shape.items()),
+        }
+    }
+
+    /// Sends the queries to an end point that has others.
+    pub(super) fn send_queries(&self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
+            to.copy_from_slice(from);
+            Ok(())
+        }
+        feed.replicated("rows", self.version, self.rows.len(), |to| copy(to, &self.rows))?;
+        feed.replicated("row_offsets", self.version, self.row_offsets.len(), |to| {
+            copy(to, &self.row_offsets)
+        })?;
+        feed.replicated("centres", self.version, self.centres.len(), |to| copy(to, &self.centres))
     }
 }
 

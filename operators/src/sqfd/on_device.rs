@@ -3,20 +3,24 @@
 //! Envelopes gather until a block is worth its way, or nothing of the box is on a device: then what is there goes.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_kernels::sqfd::reference;
+use boxwork_kernels::sqfd::{Arithmetic, reference};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Blocks, Devices};
+use boxwork_runtime::feeding::{Back, Block, Blocks, DeviceError, Devices, Feed};
 use boxwork_runtime::operator::{BoxError, Context, Flow, Pushed};
 
-use super::block::{Common, SqfdBlock};
-use super::chunks::Chunks;
+use super::block::{Common, Residence, SqfdBlock, arithmetic};
+use super::range_block::{Found, RangeBlock};
+use super::ranges::Ranges;
 use super::select::Keeps;
 use super::with_distances;
+use crate::domain::chunks::{Chunks, Form};
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
+use crate::top_k::envelope_of;
 
 /// Rows from which on a block is worth its way: a tenth of a millisecond on a fast device.
 const BLOCK_ROWS: usize = 1 << 16;
@@ -24,21 +28,83 @@ const BLOCK_ROWS: usize = 1 << 16;
 /// Blocks of a box on their way, for each device: what its end points hold, and as many that wait for them.
 const BLOCKS_PER_DEVICE: usize = 6;
 
-/// Of a device's memory, the share that a store may take and still be kept there: the rest is the blocks' own.
-const RESIDENT_SHARE: f64 = 0.75;
+/// Similarities of objects to themselves that one slot computes at a time: a millisecond.
+const SIGMAS_PER_CHUNK: usize = 32;
+
+/// Rows of an envelope of distances where none is left out.
+const ENVELOPE_ROWS: usize = 1 << 14;
 
 pub(super) struct OnDevice {
-    blocks: Blocks<SqfdBlock>,
+    blocks: Blocks<Sent>,
     blocks_max: usize,
-    chunks: Chunks,
-    resident: bool,
+    residence: Residence,
     keeps: Keeps,
     common: Option<Arc<Common>>,
     /// Candidates that are not under way yet.
     waiting: Vec<Envelope>,
     waiting_rows: usize,
+    /// Runs of chunks that are not under way yet: of queries, by their places.
+    runs: VecDeque<(Range<usize>, Range<usize>)>,
     /// Distances for which there was no room.
     made: VecDeque<Envelope>,
+}
+
+/// One of the two, as a box has one kind of block.
+enum Sent {
+    Rows(SqfdBlock),
+    Run(RangeBlock),
+}
+
+impl Sent {
+    fn is_missing(&mut self) -> bool {
+        match self {
+            Self::Rows(block) => block.is_missing(),
+            Self::Run(block) => block.is_missing(),
+        }
+    }
+
+    fn brings(&self) -> bool {
+        match self {
+            Self::Rows(block) => block.brings,
+            Self::Run(block) => block.brings,
+        }
+    }
+}
+
+impl Block for Sent {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Rows(block) => block.size(),
+            Self::Run(block) => block.size(),
+        }
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        match self {
+            Self::Rows(block) => block.feed(feed),
+            Self::Run(block) => block.feed(feed),
+        }
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        match self {
+            Self::Rows(block) => block.collect(back),
+            Self::Run(block) => block.collect(back),
+        }
+    }
+}
+
+/// What came back without results, for the slots.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) candidates: VecDeque<Envelope>,
+    pub(super) ranges: Ranges,
+}
+
+impl Left {
+    pub(super) fn is_empty(&self) -> bool {
+        self.candidates.is_empty() && self.ranges.is_empty()
+    }
 }
 
 impl OnDevice {
@@ -49,18 +115,25 @@ impl OnDevice {
         keeps: Keeps,
     ) -> Self {
         let store = space.store();
-        let bytes: u64 = (0..store.batches()).map(|batch| store.batch_bytes(batch) as u64).sum();
-        let budgets = allowed.iter().map(|idx| devices.list()[*idx].memory_budget_bytes());
-        let least = budgets.min().unwrap_or(0);
+        for idx in allowed.iter() {
+            if arithmetic(&devices.list()[*idx]) == Arithmetic::Matrices {
+                // What follows asks when distances come, and none has yet.
+                let _ = space.arithmetic().set(Arithmetic::Matrices);
+            }
+        }
+        let residence = Residence {
+            whole: Chunks::fits(store, &devices, &allowed, 1),
+            shares: Chunks::fits(store, &devices, &allowed, allowed.len()),
+        };
         Self {
             blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
             blocks: Blocks::new(devices, allowed),
-            chunks: Chunks::new(store),
-            resident: bytes as f64 <= least as f64 * RESIDENT_SHARE,
+            residence,
             keeps,
             common: None,
             waiting: Vec::new(),
             waiting_rows: 0,
+            runs: VecDeque::new(),
             made: VecDeque::new(),
         }
     }
@@ -81,7 +154,7 @@ impl OnDevice {
         cx: &mut Context<'_>,
         space: &Arc<SqfdSpace>,
         queries: &Queries,
-        left: &mut VecDeque<Envelope>,
+        left: &mut Left,
     ) -> Result<Flow, BoxError> {
         loop {
             while !self.made.is_empty() && cx.has_room("distances") {
@@ -97,15 +170,28 @@ impl OnDevice {
                 None => break,
                 Some((mut block, Ok(()))) => {
                     if block.is_missing() {
-                        self.blocks.submit(block, cx.outside());
+                        self.submit(cx, block);
                         continue;
                     }
-                    if block.brings {
+                    if block.brings() {
                         cx.progress(self.held(space), space.store().len());
                     }
-                    self.made.extend(distances(block, space, queries)?);
+                    self.made.extend(match block {
+                        Sent::Rows(block) => distances(block, space, queries)?,
+                        Sent::Run(block) => distances_of_run(&block, space, queries)?,
+                    });
                 }
-                Some((block, Err(error))) if error.is_of_device() => left.extend(block.envelopes),
+                Some((Sent::Run(mut block), Err(error))) if error.is_of_device() => {
+                    // Where it was to be kept it failed; any other may compute it.
+                    if block.home.take().is_some() && self.is_served() {
+                        self.submit(cx, Sent::Run(block));
+                    } else {
+                        left.ranges.add(&block, queries);
+                    }
+                }
+                Some((Sent::Rows(block), Err(error))) if error.is_of_device() => {
+                    left.candidates.extend(block.envelopes);
+                }
                 Some((_, Err(error))) => return Err(error.into()),
             }
         }
@@ -113,25 +199,126 @@ impl OnDevice {
             return Ok(Flow::More);
         }
         if !self.is_served() {
-            left.extend(self.waiting.drain(..));
+            left.candidates.extend(self.waiting.drain(..));
             self.waiting_rows = 0;
+            for (of_queries, chunks) in self.runs.drain(..) {
+                left.ranges.add_chunks(space, queries, of_queries, chunks);
+            }
             return Ok(if left.is_empty() { Flow::Wait } else { Flow::More });
         }
+        self.hand_over_runs(cx, space, queries)?;
         self.hand_over(cx, space, queries)?;
-        let over = self.made.is_empty() && self.waiting.is_empty() && self.in_flight() == 0;
-        Ok(if over && cx.is_ended("candidates") { Flow::Done } else { Flow::Wait })
+        let is_idle = self.made.is_empty() && self.in_flight() == 0;
+        let over = is_idle && self.waiting.is_empty() && self.runs.is_empty();
+        let is_ended = cx.is_ended("candidates") && cx.is_ended("ranges");
+        Ok(if over && is_ended { Flow::Done } else { Flow::Wait })
     }
 
-    /// Objects of the store that lie on the device that has most of them.
+    fn submit(&mut self, cx: &mut Context<'_>, block: Sent) {
+        match &block {
+            Sent::Run(RangeBlock { home: Some(home), .. }) => {
+                let home = *home;
+                self.blocks.submit_to(block, home, cx.outside());
+            }
+            _ => self.blocks.submit(block, cx.outside()),
+        }
+    }
+
+    /// Objects of the store that lie on devices: on the one that has most of them, or on all that share it.
     fn held(&self, space: &SqfdSpace) -> u64 {
-        let (Some(common), store) = (&self.common, space.store()) else { return 0 };
-        let count = self.chunks.count(store);
-        let devices = self.blocks.allowed().iter().map(|idx| &self.blocks.devices().list()[*idx]);
-        let held = devices.map(|device| {
-            let chunks = (0..count).filter(|chunk| device.holds(common.key(*chunk)));
-            chunks.map(|chunk| self.chunks.ids(store, chunk)).map(|ids| ids.end - ids.start).sum()
+        let (store, chunks) = (space.store(), space.chunks());
+        let count = |chunk| {
+            let ids = chunks.ids(store, chunk);
+            ids.end - ids.start
+        };
+        let devices: Vec<_> =
+            self.blocks.allowed().iter().map(|idx| &self.blocks.devices().list()[*idx]).collect();
+        let is_held =
+            |device: usize, chunk: usize| devices[device].holds(Chunks::key(store, Form::Columns, chunk));
+        let together = (0..chunks.count()).filter(|chunk| (0..devices.len()).any(|idx| is_held(idx, *chunk)));
+        together.map(count).sum()
+    }
+
+    fn common(&mut self, space: &Arc<SqfdSpace>, queries: &Queries) -> Arc<Common> {
+        let (residence, keeps) = (self.residence, self.keeps);
+        let make = || Arc::new(Common::new(space, residence, queries, keeps));
+        Arc::clone(self.common.get_or_insert_with(make))
+    }
+
+    /// Hands over runs of whole chunks, of which nothing is told object by object.
+    fn hand_over_runs(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: &Arc<SqfdSpace>,
+        queries: &Queries,
+    ) -> Result<(), BoxError> {
+        let (store, chunks) = (space.store(), space.chunks());
+        while self.in_flight() < self.blocks_max {
+            let Some((of_queries, run)) = self.runs.pop_front() else {
+                let Some(envelope) = cx.take("ranges") else { break };
+                for (of_queries, ids) in Ranges::of(&envelope, queries)? {
+                    match chunks.run_of(store, &ids) {
+                        Some(run) => self.runs.push_back((of_queries, run)),
+                        None => {
+                            // Parts of chunks, as candidates.
+                            let mut rest = Ranges::default();
+                            rest.push(of_queries.map(|idx| queries.at(idx).number).collect(), ids);
+                            while let Some(candidates) = rest.next(store, BLOCK_ROWS)? {
+                                self.waiting_rows += candidates.rows();
+                                self.waiting.push(candidates);
+                            }
+                        }
+                    }
+                }
+                continue;
+            };
+            let (allowed, devices) = (Arc::clone(self.blocks.allowed()), Arc::clone(self.blocks.devices()));
+            let home = self.residence.shares.then(|| allowed[chunks.home(run.start, allowed.len())]);
+            let common = self.common(space, queries);
+            let block = RangeBlock::new(&common, of_queries, run.clone(), home);
+            let holds = |key| home.is_some_and(|home| devices.list()[home].holds(key));
+            let is_held = |chunk| {
+                [Form::Columns, Form::Tiles, Form::Pieces]
+                    .into_iter()
+                    .all(|form| holds(Chunks::key(store, form, chunk)))
+            };
+            if !run.clone().all(is_held) {
+                let batches = run.flat_map(|chunk| chunks.batches(store, chunk));
+                let fresh: Vec<usize> = batches.filter(|batch| !store.is_checked(*batch)).collect();
+                if !fresh.is_empty() {
+                    cx.detached("disk", || {
+                        store.bring_in(fresh.iter().map(|batch| store.ids(*batch).start))
+                    })??;
+                }
+            }
+            if self.keeps.any() && !holds(block.sigmas_key()) {
+                self.compute_sigmas(cx, space, store.among(block.ids()).collect())?;
+            }
+            self.submit(cx, Sent::Run(block));
+        }
+        Ok(())
+    }
+
+    /// What a block selects by takes long the first time: many slots do it sooner than a feeding thread.
+    fn compute_sigmas(
+        &self,
+        cx: &mut Context<'_>,
+        space: &SqfdSpace,
+        mut ids: Vec<u64>,
+    ) -> Result<(), BoxError> {
+        ids.retain(|id| !space.is_known(*id));
+        let failed = OnceLock::new();
+        cx.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
+            let computed = space.store().read::<_, BoxError>(|objects| {
+                ids[range].iter().try_for_each(|id| space.sigma_self(objects, *id).map(drop))?;
+                Ok(())
+            });
+            if let Err(error) = computed {
+                // One is told.
+                let _ = failed.set(error);
+            }
         });
-        held.max().unwrap_or(0)
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     fn hand_over(
@@ -151,11 +338,7 @@ impl OnDevice {
             if self.waiting.is_empty() || !is_enough {
                 break;
             }
-            let (resident, chunks, keeps) = (self.resident, &self.chunks, self.keeps);
-            let common = self.common.get_or_insert_with(|| {
-                Arc::new(Common::new(space, chunks.clone(), resident, queries, keeps))
-            });
-            let common = Arc::clone(common);
+            let common = self.common(space, queries);
             let envelopes = std::mem::take(&mut self.waiting);
             let mut wanted = Vec::with_capacity(self.waiting_rows);
             self.waiting_rows = 0;
@@ -168,14 +351,10 @@ impl OnDevice {
                 }
             }
             self.bring_in(cx, space, &wanted)?;
-            if self.keeps.k.is_some() || self.keeps.range.is_some() {
-                // What the block asks for takes long the first time: many slots do it sooner than a feeding thread.
-                space.store().read::<_, BoxError>(|objects| {
-                    wanted.iter().try_for_each(|(_, id)| space.sigma_self(objects, *id).map(drop))?;
-                    Ok(())
-                })?;
+            if self.keeps.any() {
+                self.compute_sigmas(cx, space, wanted.iter().map(|(_, id)| *id).collect())?;
             }
-            self.blocks.submit(SqfdBlock::new(&common, envelopes, wanted), cx.outside());
+            self.submit(cx, Sent::Rows(SqfdBlock::new(&common, envelopes, wanted)));
         }
         Ok(())
     }
@@ -191,10 +370,11 @@ impl OnDevice {
         let mut batches = Vec::new();
         for run in wanted.chunk_by(|a, b| a.1 + 1 == b.1) {
             let (first, last) = (run[0].1, run[run.len() - 1].1);
-            batches.extend(match self.resident {
+            batches.extend(match self.residence.whole {
                 true => {
-                    let (first, last) = (self.chunks.of(store, first)?, self.chunks.of(store, last)?);
-                    self.chunks.batches(store, first).start..self.chunks.batches(store, last).end
+                    let chunks = space.chunks();
+                    let (first, last) = (chunks.of(store, first)?, chunks.of(store, last)?);
+                    chunks.batches(store, first).start..chunks.batches(store, last).end
                 }
                 false => store.locate(first)?.0..store.locate(last)?.0 + 1,
             });
@@ -263,4 +443,39 @@ fn left(
         ("distance", Arc::new(Float64Array::from(distances))),
     ];
     Ok(vec![Envelope::from_columns(columns)?])
+}
+
+/// The distances of a run that came back.
+fn distances_of_run(
+    block: &RangeBlock,
+    space: &SqfdSpace,
+    queries: &Queries,
+) -> Result<Vec<Envelope>, BoxError> {
+    let store = space.store();
+    let mut rows = Vec::new();
+    store.read::<_, BoxError>(|objects| {
+        rows = Vec::new();
+        let mut row = |place: usize, id: u64, cross: f64| -> Result<(), BoxError> {
+            let query = queries.at(place);
+            let sigma_self = space.sigma_self(objects, id)?;
+            rows.push((
+                query.number,
+                id,
+                reference::distance(query.prepared.sigma_self(), sigma_self, cross),
+            ));
+            Ok(())
+        };
+        match &block.found {
+            Found::Nothing => Err(BoxError::new("a block came back without results")),
+            Found::Kept(kept) => kept.iter().try_for_each(|(place, id, cross)| row(*place, *id, *cross)),
+            Found::All(crosses) => {
+                let ids = block
+                    .queries
+                    .clone()
+                    .flat_map(|place| store.among(block.ids()).map(move |id| (place, id)));
+                ids.zip(crosses).try_for_each(|((place, id), cross)| row(place, id, *cross))
+            }
+        }
+    })?;
+    rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(envelope_of(rows)?)).collect()
 }

@@ -33,6 +33,13 @@ pub(super) struct Keeps {
     pub(super) objects_min: Option<usize>,
 }
 
+impl Keeps {
+    /// Whether any row may be left out.
+    pub(super) fn any(&self) -> bool {
+        self.k.is_some() || self.range.is_some()
+    }
+}
+
 /// How rows are judged.
 pub(super) struct Select {
     program: ProgramSource,
@@ -63,13 +70,13 @@ pub(super) struct Kept {
 impl Select {
     /// Nothing where all rows are kept, or a bound would say nothing.
     pub(super) fn new(queries: &Queries, keeps: Keeps) -> Option<Self> {
-        if keeps.k.is_none() && keeps.range.is_none() {
+        if !keeps.any() {
             return None;
         }
         // At or above, in f32.
         let up = |number: f64| (number * (1.0 + 2f64.powi(-20))) as f32;
         let of_query = |query: &crate::queries::Query| {
-            (query.prepared.sigma_self() as f32, up(query.prepared.error_squared(f64::INFINITY, 0.0)))
+            (query.prepared.sigma_self() as f32, up(query.error_squared(f64::INFINITY, 0.0)))
         };
         let of_queries: Vec<(f32, f32)> = queries.iter().map(of_query).collect();
         of_queries.iter().all(|(own, error)| own.is_finite() && error.is_finite()).then(|| Self {
@@ -95,17 +102,16 @@ impl Select {
         }
     }
 
-    /// Enqueues the selection among all `sums`; `fill` gives the objects' similarities to themselves, part after part.
+    /// Enqueues the selection among all `sums`; the buffer `sigmas` has the objects' similarities to themselves, part
+    /// after part.
     pub(super) fn enqueue(
         &self,
         feed: &mut Feed<'_>,
         parts: &[Part],
         sums: usize,
-        fill: impl FnOnce(&mut [f32]) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let places: usize = parts.iter().map(|part| part.queries_count).sum();
         let (capacity, limit) = (self.capacity(), self.limit);
-        feed.write("sigmas", parts.iter().map(|part| part.objects).sum(), fill)?;
         feed.write("ranges", places, |to: &mut [f32]| {
             to.fill(limit);
             Ok(())

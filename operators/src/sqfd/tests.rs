@@ -11,7 +11,7 @@ use boxwork_runtime::operator::Resource;
 
 use super::*;
 use crate::domain::signature::SignatureBuilder;
-use crate::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use crate::domain::signature_store::{SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter};
 use crate::testing;
 
 #[test]
@@ -147,7 +147,7 @@ fn check(
             let query = prepared.at(number as usize);
             let exact = query.exact(space, &[id]).unwrap()[0];
             let sigma = space.store().read(|objects| space.sigma_self(objects, id)).unwrap();
-            let allowed = query.prepared.distance_error(exact, sigma);
+            let allowed = query.error(exact, sigma);
             assert!(
                 (distance - exact).abs() <= allowed,
                 "{number} {id}: {distance}, not {exact} within {allowed:e}"
@@ -158,6 +158,199 @@ fn check(
     assert!(given.is_empty(), "an envelope was lost");
     assert!(worst < 1e-2, "{worst}");
     (held, all)
+}
+
+/// Ranges of ids for all queries of a number, as an envelope.
+fn ranges(rows: &[(u32, u64, u64)]) -> Envelope {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("first", Arc::new(arrow_array::UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("count", Arc::new(arrow_array::UInt64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+    ];
+    Envelope::from_columns(columns).unwrap()
+}
+
+/// Gives a box ranges, on devices or not, and compares what it gives for them with the reference. Gives the number of rows.
+fn check_ranges(
+    space: &Arc<SqfdSpace>,
+    devices: Option<&Arc<Devices>>,
+    keeps: Keeps,
+    queries: &Envelope,
+    given: &[Vec<(u32, u64, u64)>],
+) -> usize {
+    let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
+    let all = |devices: &Arc<Devices>| (0..devices.list().len()).collect::<Vec<_>>().into();
+    let picked = Picked {
+        devices: devices.map(|devices| (Arc::clone(devices), all(devices))),
+        reason: "the test has picked".to_owned(),
+    };
+    let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked, keeps)));
+    harness.give("query", queries.clone());
+    for rows in given {
+        harness.give("ranges", ranges(rows));
+    }
+    harness.end("candidates");
+    harness.end("ranges");
+    harness.run().unwrap();
+    assert!(harness.is_done());
+    let rows = testing::distance_rows(&harness.taken("distances"));
+    let mut found = std::collections::BTreeMap::new();
+    for (number, id, distance) in &rows {
+        assert_eq!(found.insert((*number, *id), *distance), None, "object {id} came twice");
+    }
+    for number in 0..prepared.iter().len() as u32 {
+        let query = prepared.at(number as usize);
+        let of_query = given.iter().flatten().filter(|row| row.0 == number);
+        let wanted: Vec<u64> = of_query.flat_map(|row| space.store().among(row.1..row.1 + row.2)).collect();
+        let exact = query.exact(space, &wanted).unwrap();
+        let mut ranked = exact.clone();
+        ranked.sort_by(f64::total_cmp);
+        let kth = keeps.k.and_then(|k| ranked.get(k.saturating_sub(1))).copied().unwrap_or(f64::INFINITY);
+        let farthest = kth.min(keeps.range.unwrap_or(f64::INFINITY));
+        for (id, exact) in wanted.iter().zip(exact) {
+            match found.remove(&(number, *id)) {
+                Some(found) => {
+                    let allowed = query.error(exact, 0.0);
+                    assert!(
+                        (found - exact).abs() <= allowed,
+                        "{id}: {found}, not {exact} within {allowed:e}"
+                    );
+                }
+                None => assert!(keeps.any() && exact > farthest, "{exact} of {farthest} is lost"),
+            }
+        }
+    }
+    assert!(found.is_empty(), "rows that nobody wanted: {found:?}");
+    rows.len()
+}
+
+/// What is asked of nine thousand objects: all, in runs of whole batches and in others, and nothing.
+fn asked() -> Vec<Vec<(u32, u64, u64)>> {
+    let both = |first, count| vec![(0, first, count), (1, first, count)];
+    vec![both(0, 8192), both(8192, 808), vec![(0, 100, 0)]]
+}
+
+#[test]
+fn ranges_are_what_candidates_would_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 9000));
+    let side = testing::queries(&[("a", 7), ("b", 9000)]);
+    assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &asked()), 18_000);
+    let parts = [vec![(0, 5, 1), (1, 5, 1), (1, 8000, 1000)], vec![(0, 8999, 1)]];
+    assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &parts), 1003);
+    for (row, words) in [((3, 0, 1), "query 3"), ((0, 9000, 1), "9000"), ((0, u64::MAX, 2), "more than")] {
+        let picked = Picked { devices: None, reason: String::new() };
+        let operator = Sqfd::new(Arc::clone(&space), picked, Keeps::default());
+        let mut harness = Harness::of(&SQFD, Box::new(operator));
+        harness.give("query", side.clone());
+        harness.give("ranges", ranges(&[row]));
+        let error = harness.run().unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn ranges_on_devices_are_what_candidates_would_be() {
+    if !has_device("ranges_on_devices_are_what_candidates_would_be") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 9000));
+    let side = testing::queries(&[("a", 7), ("b", 9000)]);
+    let parts = [vec![(0, 5, 1), (1, 5, 1), (1, 8000, 900)], vec![(0, 8999, 1)]];
+    for (appears_as, memory_bytes) in [(1, None), (2, None), (1, Some(1200 << 10))] {
+        let (driver, devices) = devices(Plan { appears_as, ..Plan::default() }, memory_bytes);
+        let devices_of = Some(&devices);
+        // Twice: brought in, and there already.
+        for _ in 0..2 {
+            let rows = check_ranges(&space, devices_of, Keeps::default(), &side, &asked());
+            assert_eq!(rows, 18_000);
+        }
+        assert_eq!(check_ranges(&space, devices_of, Keeps::default(), &side, &parts), 903);
+        for (k, range, is_less) in [
+            (Some(5), None, true),
+            (None, Some(0.05), true),
+            (Some(5), Some(0.1), true),
+            (None, Some(1e9), false),
+        ] {
+            let keeps = Keeps { k, range, objects_min: Some(100) };
+            let rows = check_ranges(&space, devices_of, keeps, &side, &asked());
+            assert_eq!(rows < 18_000, is_less, "{k:?} {range:?}: {rows} rows");
+        }
+        assert_eq!(devices.take_warnings(), [""; 0]);
+        assert_eq!(
+            devices.statistics().iter().filter(|of_device| of_device.blocks > 0).count(),
+            appears_as,
+            "each device has its share"
+        );
+        drop(devices);
+        assert_eq!(driver.left(), []);
+    }
+}
+
+#[test]
+fn ranges_leave_out_what_was_removed_and_take_signatures_of_any_size() {
+    if !has_device("ranges_leave_out_what_was_removed_and_take_signatures_of_any_size") {
+        return;
+    }
+    let (driver, devices) = devices(Plan::default(), None);
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_of_sizes(folder.path(), 3, &ODD_SIZES, 2.0);
+    let side = queries_of(&store, &[8, 0, 5]);
+    let path = store.path().to_owned();
+    let space = testing::space(store);
+    let all = |count| vec![(0..3).map(|number| (number, 0, count)).collect::<Vec<_>>()];
+    assert_eq!(check_ranges(&space, Some(&devices), Keeps::default(), &side, &all(17)), 51);
+    let mut change = StoreChange::begin(&path).unwrap();
+    for name in ["3", "4", "16"] {
+        assert!(change.remove_named(name).unwrap());
+    }
+    change.write().unwrap().commit().unwrap();
+    let space = testing::space(Arc::new(SignatureStore::open(&path).unwrap()));
+    assert_eq!(check_ranges(&space, Some(&devices), Keeps::default(), &side, &all(17)), 42);
+    drop(devices);
+    assert_eq!(driver.left(), []);
+}
+
+#[test]
+fn ranges_that_devices_fail_at_are_computed_here() {
+    if !has_device("ranges_that_devices_fail_at_are_computed_here") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 300));
+    let side = testing::queries(&[("a", 7)]);
+    for call in (6..90).step_by(3) {
+        for (for_good, appears_as) in [(false, 1), (true, 1), (true, 2)] {
+            let (_, devices) = devices(Plan { call, for_good, appears_as, ..Plan::default() }, None);
+            let keeps = Keeps { k: Some(3), range: None, objects_min: Some(100) };
+            check_ranges(&space, Some(&devices), keeps, &side, &[vec![(0, 0, 300)], vec![(0, 0, 300)]][..1]);
+            assert!(devices.take_warnings().len() <= 2 * appears_as, "told more than once");
+        }
+    }
+}
+
+#[test]
+fn products_of_matrices_are_within_their_declared_error() {
+    if !has_device("products_of_matrices_are_within_their_declared_error") {
+        return;
+    }
+    let (driver, devices) = devices(Plan { compute_capability: Some((9, 0)), ..Plan::default() }, None);
+    let folder = tempfile::tempdir().unwrap();
+    for (dimensions, alpha) in [(7, 0.2), (1, 3.0), (3, 0.01), (12, 1.0), (16, 0.2)] {
+        // Smaller ones, as imitating takes its time.
+        let store = store_of_sizes(folder.path(), dimensions, &ODD_SIZES.map(|size| size % 331 + 1), 2.0);
+        let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap();
+        let space = Arc::new(SqfdSpace::new(store, measure));
+        let queries = queries_of(space.store(), &[8, 0, 5, 13]);
+        let all: Vec<(u32, u64, u64)> = (0..4).map(|number| (number, 0, 17)).collect();
+        check_ranges(&space, Some(&devices), Keeps::default(), &queries, &[all]);
+        let strewn: Vec<(u32, u64)> = (0..60).map(|idx| ((idx * 7 % 4) as u32, (idx * 5) % 17)).collect();
+        check(&space, &devices, &queries, &[strewn]);
+    }
+    assert_eq!(devices.take_warnings(), [""; 0]);
+    drop(devices);
+    assert_eq!(driver.left(), []);
 }
 
 const ODD_SIZES: [usize; 17] = [1, 2, 75, 127, 128, 129, 3, 230, 2048, 1, 64, 300, 17, 2500, 5, 81, 100];
@@ -214,6 +407,10 @@ fn chunks_stay_on_a_device_or_pass_through_it() {
         let key = SharedKey { resource: space.store().number(), form: 0, part: 0 };
         assert_eq!(devices.list()[0].holds(key), memory_bytes.is_none());
         check(&space, &devices, &queries, &[rows(4000..4100), vec![(1, 17)], Vec::new()]);
+        // One that is gathered, then a chunk that is brought in: each is read where it is.
+        let (_, fresh) = self::devices(Plan::default(), memory_bytes);
+        let mixed: Vec<(u32, u64)> = [(0, 5)].into_iter().chain((8192..9000).map(|id| (1, id))).collect();
+        check(&space, &fresh, &queries, &[mixed]);
         // Nothing is left to bring in.
         assert_eq!(check(&space, &devices, &queries, &[rows(0..9000)]), (0, 0));
         drop(devices);

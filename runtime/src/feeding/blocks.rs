@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::end_point::{Back, Feed};
 use super::error::DeviceError;
 use super::pool::{Devices, Work};
-use crate::operator::{Computing, Outside};
+use crate::operator::{Lend, Outside};
 
 /// A piece of work for a device. Its methods run on feeding threads.
 pub trait Block: Send + 'static {
@@ -48,7 +48,7 @@ impl<B: Block> Blocks<B> {
     }
 
     /// The numbers of those that may compute the blocks.
-    pub fn allowed(&self) -> &[usize] {
+    pub fn allowed(&self) -> &Arc<[usize]> {
         &self.allowed
     }
 
@@ -57,6 +57,17 @@ impl<B: Block> Blocks<B> {
         self.in_flight += 1;
         let work = Handed { block, returned: Arc::clone(&self.returned), outside };
         self.devices.submit(Box::new(work), Arc::clone(&self.allowed));
+    }
+
+    /// The same for one of the devices only: what it needs lies there.
+    ///
+    /// # Panics
+    /// When it is none of those that may compute the blocks.
+    pub fn submit_to(&mut self, block: B, device: usize, outside: Outside) {
+        assert!(self.allowed.contains(&device), "device {device} may not compute the blocks");
+        self.in_flight += 1;
+        let work = Handed { block, returned: Arc::clone(&self.returned), outside };
+        self.devices.submit(Box::new(work), Arc::new([device]));
     }
 
     /// A block that has come back, in the order in which they did.
@@ -101,8 +112,8 @@ impl<B: Block> Work for Handed<B> {
         self.block.collect(back);
     }
 
-    fn computing(&self) -> Option<Computing> {
-        self.outside.computing()
+    fn lender(&self) -> Option<Arc<dyn Lend>> {
+        self.outside.lender()
     }
 
     fn end(self: Box<Self>, result: Result<(), DeviceError>) {

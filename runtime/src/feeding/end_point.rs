@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::device::Device;
 use super::driver::{Handle, Kind, OnComplete, Set};
 use super::error::DeviceError;
+use super::gather::Gatherers;
 use super::memory::{Buffer, Filled, Shared, SharedKey};
 use super::object::Object;
 use super::program::{Argument, KernelSpec, ProgramSource};
@@ -43,15 +44,32 @@ pub enum Value {
 pub(super) struct EndPoint {
     // Dropped in this order: staging memory is unmapped on the queue.
     lanes: [Lane; LANES],
-    kernels: HashMap<(String, &'static str), Kernel>,
+    kernels: Vec<Kernel>,
     replicated: HashMap<&'static str, (u64, Buffer)>,
     queue: Arc<Object>,
     device: Arc<Device>,
     /// How long commands may take.
     limit: Duration,
+    gathered: Gathered,
+}
+
+/// What was gathered, and how long that took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) bytes: u64,
+    pub(super) ns: u64,
+}
+
+impl Gathered {
+    fn add(&mut self, bytes: u64, time: Duration) {
+        self.bytes += bytes;
+        self.ns += time.as_nanos() as u64;
+    }
 }
 
 struct Kernel {
+    source: ProgramSource,
+    name: &'static str,
     object: Object,
     spec: &'static KernelSpec,
     group_items_max: usize,
@@ -69,8 +87,17 @@ struct Lane {
     /// Which of them are kernels'.
     launches: Vec<usize>,
     buffers: Vec<(&'static str, Buffer)>,
-    shared: Vec<(&'static str, Arc<Shared>)>,
+    shared: Vec<Arc<Shared>>,
+    /// What each name stands for, the latest last: by its place among the buffers, or the shared ones.
+    names: Vec<(&'static str, Bound)>,
     reads: Vec<(&'static str, Region)>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+enum Bound {
+    Own(usize),
+    Shared(usize),
 }
 
 impl EndPoint {
@@ -85,10 +112,24 @@ impl EndPoint {
             launches: Vec::new(),
             buffers: Vec::new(),
             shared: Vec::new(),
+            names: Vec::new(),
             reads: Vec::new(),
         };
-        let (lanes, kernels, replicated) = ([lane(), lane()], HashMap::new(), HashMap::new());
-        Ok(Self { lanes, kernels, replicated, queue, device: Arc::clone(device), limit })
+        let (lanes, kernels, replicated) = ([lane(), lane()], Vec::new(), HashMap::new());
+        Ok(Self {
+            lanes,
+            kernels,
+            replicated,
+            queue,
+            device: Arc::clone(device),
+            limit,
+            gathered: Gathered::default(),
+        })
+    }
+
+    /// What was gathered since this was asked last.
+    pub(super) fn take_gathered(&mut self) -> Gathered {
+        std::mem::take(&mut self.gathered)
     }
 
     /// A lane with no block.
@@ -101,11 +142,12 @@ impl EndPoint {
     pub(super) fn feed(
         &mut self,
         lane: usize,
+        gatherers: Gatherers,
         f: impl FnOnce(&mut Feed<'_>) -> Result<(), DeviceError>,
         told: OnComplete,
     ) -> Result<(), DeviceError> {
         self.lanes[lane].busy = true;
-        let fed = f(&mut Feed { end_point: self, lane }).and_then(|()| self.send(lane, told));
+        let fed = f(&mut Feed { end_point: self, lane, gatherers }).and_then(|()| self.send(lane, told));
         fed.inspect_err(|_| self.clear(lane))
     }
 
@@ -220,13 +262,18 @@ impl EndPoint {
     }
 
     fn kernel(&mut self, source: &ProgramSource, name: &'static str) -> Result<&Kernel, DeviceError> {
-        let key = (source.key(), name);
-        if !self.kernels.contains_key(&key) {
-            let (object, spec) = self.device.program(source)?.kernel(name)?;
-            let group_items_max = self.device.group_items_max(object.handle())?;
-            self.kernels.insert(key.clone(), Kernel { object, spec, group_items_max });
-        }
-        Ok(&self.kernels[&key])
+        // There are few, and most launches are of the same one.
+        let is_it = |kernel: &Kernel| kernel.name == name && kernel.source.is_same(source);
+        let place = match self.kernels.iter().position(is_it) {
+            Some(place) => place,
+            None => {
+                let (object, spec) = self.device.program(source)?.kernel(name)?;
+                let group_items_max = self.device.group_items_max(object.handle())?;
+                self.kernels.push(Kernel { source: source.clone(), name, object, spec, group_items_max });
+                self.kernels.len() - 1
+            }
+        };
+        Ok(&self.kernels[place])
     }
 }
 
@@ -246,6 +293,7 @@ impl Lane {
         self.events.clear();
         self.launches.clear();
         self.shared.clear();
+        self.names.clear();
         self.reads.clear();
         for (_, buffer) in self.buffers.drain(..) {
             device.memory.give_back(buffer);
@@ -260,6 +308,7 @@ impl Lane {
 pub struct Feed<'a> {
     end_point: &'a mut EndPoint,
     lane: usize,
+    gatherers: Gatherers,
 }
 
 impl Feed<'_> {
@@ -287,6 +336,22 @@ impl Feed<'_> {
         let event = self.send_numbers(handle, len, fill)?;
         self.lane().events.push(event);
         Ok(())
+    }
+
+    /// [`Feed::write`] of numbers that several threads gather, as many as there are cores for: `fill` is called for parts
+    /// of `part` numbers (the last may have fewer), with the place of each.
+    ///
+    /// # Errors
+    /// As [`Feed::write`].
+    pub fn write_in_parts<T: Number>(
+        &mut self,
+        name: &'static str,
+        len: usize,
+        part: usize,
+        fill: impl Fn(usize, &mut [T]) -> Result<(), DeviceError> + Sync,
+    ) -> Result<(), DeviceError> {
+        let gatherers = self.gatherers.clone();
+        self.write(name, len, |to| gatherers.fill(to, part, &fill))
     }
 
     /// Makes a buffer of the block's own for `len` numbers, which a kernel will write.
@@ -369,8 +434,26 @@ impl Feed<'_> {
             }
         }
         // Those that the name was bound to before stay: kernels that were launched read them.
-        self.lane().shared.push((name, shared));
+        let lane = self.lane();
+        lane.names.push((name, Bound::Shared(lane.shared.len())));
+        lane.shared.push(shared);
         Ok(())
+    }
+
+    /// [`Feed::shared`] of numbers that several threads gather, as in [`Feed::write_in_parts`].
+    ///
+    /// # Errors
+    /// As [`Feed::write`].
+    pub fn shared_in_parts<T: Number>(
+        &mut self,
+        name: &'static str,
+        key: SharedKey,
+        len: usize,
+        part: usize,
+        fill: impl Fn(usize, &mut [T]) -> Result<(), DeviceError> + Sync,
+    ) -> Result<(), DeviceError> {
+        let gatherers = self.gatherers.clone();
+        self.shared(name, key, len, |to| gatherers.fill(to, part, &fill))
     }
 
     /// Runs a kernel over `groups` groups of `group` work items each. `values` are the arguments that are no buffers.
@@ -470,7 +553,9 @@ impl Feed<'_> {
     }
 
     fn keep(&mut self, name: &'static str, buffer: Buffer) {
-        self.lane().buffers.push((name, buffer));
+        let lane = self.lane();
+        lane.names.push((name, Bound::Own(lane.buffers.len())));
+        lane.buffers.push((name, buffer));
     }
 
     /// Gathers numbers into staging memory and sends them off.
@@ -484,7 +569,9 @@ impl Feed<'_> {
         let bytes = len * size_of::<T>();
         let region = self.lane().staging.region(bytes)?;
         // SAFETY: the region is new, and the slice ends before the command begins.
+        let begun = Instant::now();
         fill(unsafe { region.numbers::<T>() })?;
+        self.end_point.gathered.add(bytes as u64, begun.elapsed());
         let queue = self.end_point.queue.handle();
         let driver = Arc::clone(self.end_point.device.driver());
         let event = Object::own(&driver, Kind::Event, |driver| {
@@ -497,19 +584,20 @@ impl Feed<'_> {
 }
 
 impl EndPoint {
-    /// The buffer of a name: the block's own, shared, or the end point's; what fills it goes to `after`.
+    /// The buffer of a name: the block's own or a shared one, whichever was given last, or the end point's; what fills it
+    /// goes to `after`.
     fn bound(&self, lane: usize, name: &str, after: &mut Vec<Handle>) -> Option<Handle> {
         let lane = &self.lanes[lane];
-        if let Some((_, buffer)) = lane.buffers.iter().rev().find(|(own, _)| *own == name) {
-            return Some(buffer.handle());
+        match lane.names.iter().rev().find(|(known, _)| *known == name) {
+            Some((_, Bound::Own(idx))) => Some(lane.buffers[*idx].1.handle()),
+            Some((_, Bound::Shared(idx))) => {
+                let filled = lane.shared[*idx].filled.lock();
+                let filled = filled.as_ref()?;
+                after.push(filled.ready.handle());
+                Some(filled.buffer.handle())
+            }
+            None => self.replicated.get(name).map(|(_, buffer)| buffer.handle()),
         }
-        if let Some((_, shared)) = lane.shared.iter().rev().find(|(bound, _)| *bound == name) {
-            let filled = shared.filled.lock();
-            let filled = filled.as_ref()?;
-            after.push(filled.ready.handle());
-            return Some(filled.buffer.handle());
-        }
-        self.replicated.get(name).map(|(_, buffer)| buffer.handle())
     }
 }
 

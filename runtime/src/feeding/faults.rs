@@ -55,6 +55,8 @@ pub struct Plan {
     pub buffer_bytes_max: Option<usize>,
     /// As how many devices the first one appears; 0 leaves all as they are.
     pub appears_as: usize,
+    /// What the devices say of their generation, where it is not what they are.
+    pub compute_capability: Option<(u32, u32)>,
     /// Blocks that never end, counted from 1 in the order in which they are sent off, and with each all that is
     /// enqueued behind it, until [`Faulty::let_go`].
     pub hangs: Range<u64>,
@@ -193,7 +195,9 @@ impl Driver for Faulty {
 
     fn device_info(&self, device: Handle) -> Called<DeviceInfo> {
         self.call("clGetDeviceInfo")?;
-        self.driver.device_info(self.of_device(device))
+        let info = self.driver.device_info(self.of_device(device))?;
+        let compute_capability = self.plan.compute_capability.or(info.compute_capability);
+        Ok(DeviceInfo { compute_capability, ..info })
     }
 
     fn context(&self, device: Handle) -> Called<Handle> {

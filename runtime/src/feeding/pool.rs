@@ -21,11 +21,12 @@ use super::device::Device;
 use super::driver::{DeviceClass, Driver};
 use super::end_point::{Back, EndPoint, Feed};
 use super::error::{DeviceError, NoDevices};
+use super::gather::Gatherers;
 use super::opencl::OpenCl;
 use super::program::cache_folder;
 use super::share::{Rate, takes};
 use super::survey::find;
-use crate::operator::Computing;
+use crate::operator::Lend;
 use crate::prepare::panic_message;
 
 /// How devices are used.
@@ -39,6 +40,8 @@ pub struct Options {
     pub memory_bytes: Option<u64>,
     /// The folder where compiled programs are kept; nothing means that each run compiles anew.
     pub cache: Option<PathBuf>,
+    /// Threads that gather what one block sends, at most, its feeding thread included: see [`Feed::write_in_parts`].
+    pub gatherers: usize,
     /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
     /// that takes longer is held to be hung, and gets no more blocks.
     pub limit: Duration,
@@ -57,15 +60,24 @@ impl Default for Options {
             thread_per_end_point: true,
             memory_bytes: None,
             cache: cache_folder(),
+            gatherers: gatherers_of(std::thread::available_parallelism().map_or(1, usize::from)),
             limit: LIMIT,
         }
     }
 }
 
+/// Threads that gather for one block on a machine of so many cores: half of them, and eight at most. Two feeding threads are
+/// rarely at it at once; where they are, the scheduler lends no more slots than there are.
+fn gatherers_of(cores: usize) -> usize {
+    (cores / 2).clamp(1, 8)
+}
+
 /// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a
-/// tenth of a millisecond or more, and a look a microsecond.
-const LOOK_PAUSE_MIN: Duration = Duration::from_micros(50);
+/// tenth of a millisecond or more, and a look a microsecond. In between it waits this part of what it has waited
+/// already, so that what it adds to the time of a block is as small a part of it.
+const LOOK_PAUSE_MIN: Duration = Duration::from_micros(20);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(2);
+const LOOK_SHARE: u32 = 32;
 
 /// How often it is looked whether a device that was given up has come to an end after all.
 const LOST_PAUSE: Duration = Duration::from_millis(100);
@@ -76,8 +88,8 @@ pub(super) trait Work: Send {
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
     fn collect(&mut self, back: &Back<'_>);
     fn end(self: Box<Self>, result: Result<(), DeviceError>);
-    /// While what it gives lives, the scheduler leaves a core to the feeding thread.
-    fn computing(&self) -> Option<Computing> {
+    /// Who leaves cores to the threads that work for the block, where they are some scheduler's.
+    fn lender(&self) -> Option<Arc<dyn Lend>> {
         None
     }
 }
@@ -105,6 +117,10 @@ pub struct DeviceStatistics {
     pub kernel_ns: u64,
     /// Time that feeding threads took to gather and to enqueue, in nanoseconds.
     pub feed_ns: u64,
+    /// Of it, the time to gather what was sent, and how many bytes that was.
+    pub gather_ns: u64,
+    /// Bytes that were sent.
+    pub gathered_bytes: u64,
     /// What was computed in a second, lately.
     pub rate: f64,
 }
@@ -127,6 +143,8 @@ type Place = (usize, usize);
 
 struct Hall {
     devices: Vec<Arc<Device>>,
+    /// Threads that gather for one block, at most.
+    gatherers: usize,
     desk: Arc<Desk>,
 }
 
@@ -203,6 +221,7 @@ impl Devices {
         };
         let hall = Arc::new(Hall {
             devices,
+            gatherers: options.gatherers.max(1),
             desk: Arc::new(Desk { state: Mutex::new(state), changed: Condvar::new() }),
         });
         Ok(Arc::new(Self { hall, options, threads: Mutex::new(None) }))
@@ -446,7 +465,7 @@ impl Feeder {
     fn next(&self) -> Next {
         let desk = &*self.hall.desk;
         let mut state = desk.state.lock();
-        let mut pause = LOOK_PAUSE_MIN;
+        let begun = Instant::now();
         loop {
             while let Some((place, flight, status)) = state.ended[self.number].pop() {
                 // It may have been seen before it was told.
@@ -471,8 +490,11 @@ impl Feeder {
                 } else if desk.changed.wait_for(&mut state, LOST_PAUSE).timed_out() {
                     return Next::Recover;
                 }
-            } else if desk.changed.wait_for(&mut state, pause).timed_out() {
-                pause = (pause * 2).min(LOOK_PAUSE_MAX);
+            } else if desk
+                .changed
+                .wait_for(&mut state, (begun.elapsed() / LOOK_SHARE).clamp(LOOK_PAUSE_MIN, LOOK_PAUSE_MAX))
+                .timed_out()
+            {
                 if let Some((place, status)) = self.look() {
                     return Next::Collect(place, status);
                 }
@@ -521,16 +543,25 @@ impl Feeder {
             desk.state.lock().ended[number].push((place, flight, status));
             desk.changed.notify_all();
         });
-        let computing = parcel.work.computing();
+        let lender = parcel.work.lender();
+        let computing = lender.as_ref().and_then(|lender| lender.withhold());
+        let gatherers = Gatherers { most: self.hall.gatherers, lender };
         let work = &mut parcel.work;
         let guarded = |feed: &mut Feed<'_>| {
             catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
-        let fed = self.end_points[place.0].feed(place.1, guarded, told);
+        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told);
         drop(computing);
-        let feed_ns = begun.elapsed().as_nanos() as u64;
-        self.hall.desk.state.lock().statistics[self.device.idx()].feed_ns += feed_ns;
+        let (feed_ns, gathered) =
+            (begun.elapsed().as_nanos() as u64, self.end_points[place.0].take_gathered());
+        {
+            let state = &mut *self.hall.desk.state.lock();
+            let of_device = &mut state.statistics[self.device.idx()];
+            of_device.feed_ns += feed_ns;
+            of_device.gathered_bytes += gathered.bytes;
+            of_device.gather_ns += gathered.ns;
+        }
         match fed {
             Ok(()) => drop(
                 self.flights.insert(place, Flight { number: flight, parcel, begun, fed: Instant::now() }),
@@ -546,7 +577,7 @@ impl Feeder {
         let Some(Flight { mut parcel, begun, .. }) = self.flights.remove(&place) else {
             unreachable!("a lane's commands ended twice")
         };
-        let computing = parcel.work.computing();
+        let computing = parcel.work.lender().and_then(|lender| lender.withhold());
         let work = &mut parcel.work;
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
             catch_unwind(AssertUnwindSafe(|| work.collect(back)))

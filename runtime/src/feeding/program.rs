@@ -70,6 +70,14 @@ impl ProgramSource {
         options
     }
 
+    /// Whether it is the same program; texts are looked at only where they lie apart.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.exact == other.exact
+            && (std::ptr::eq(self.text, other.text) || self.text == other.text)
+            && self.constants == other.constants
+    }
+
     /// What no other program of a device has.
     pub(super) fn key(&self) -> String {
         format!("{}\n{}\n{}", self.name, self.options(), self.text)

@@ -47,6 +47,11 @@ impl Outside {
         self
     }
 
+    /// Who lends slots, where it is some scheduler's.
+    pub(crate) fn lender(&self) -> Option<Arc<dyn Lend>> {
+        self.lender.clone()
+    }
+
     /// Says that a thread which is none of the scheduler's computes for the box, as long as what is given lives: one slot
     /// is then withheld from tasks, from the end of one on, so that the thread has a core. Nothing where that would leave
     /// no slot.

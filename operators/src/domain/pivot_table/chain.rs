@@ -7,7 +7,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::similarity::Measure;
@@ -18,7 +17,8 @@ use super::error::IndexError;
 use super::file::BlockFile;
 use super::reader::IndexFile;
 use super::writer::{PivotTableWriter, head};
-use super::{Last, NEXT_NUMBER, PivotTable, layout};
+use super::{Last, PivotTable, layout};
+use crate::domain::new_number;
 
 /// Objects whose distances are computed before they are written.
 const OBJECTS_AT_ONCE: usize = 4096;
@@ -120,7 +120,7 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
     }
     let mut table = PivotTable {
         path: name,
-        number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+        number: new_number(),
         distances: vec![0.0; rows * pivots.len()],
         apexes: vec![0.0; rows * simplex.dimensions()],
         space,
