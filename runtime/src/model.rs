@@ -11,12 +11,9 @@
 
 pub(crate) mod box_state;
 mod clock;
-pub(crate) mod edge;
 mod firing;
 mod hints;
 mod host;
-mod ledger;
-mod port;
 mod reorder;
 mod stall;
 
@@ -25,20 +22,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::box_state::{BoxState, Notified};
-use self::edge::Edge;
 use self::firing::Running;
 pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
 use self::hints::HintCell;
-use self::ledger::Ledger;
-use self::port::PortEdges;
 use self::reorder::Reorder;
+use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::operator::{Kind, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, panic_message};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
 };
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, add, now};
 use crate::topology::Topology;
 
 /// The home node of a request that has none yet.
@@ -46,13 +41,6 @@ pub(crate) const HOMELESS: usize = usize::MAX;
 
 /// A request that was moved to another node stays there at least so long: its data must come after it before that pays.
 const MOVE_PAUSE_NS: u64 = 1_000_000;
-
-/// An input port of a box in a model.
-struct InputPort {
-    mode: Mode,
-    /// Its edges; several for a merge, none for an optional input that nothing feeds.
-    edges: PortEdges,
-}
 
 /// One copy of a box.
 pub(crate) struct BoxCell {
@@ -64,21 +52,23 @@ pub(crate) struct BoxCell {
     is_source: bool,
     /// The edge of a box that takes from no other one, its side inputs left out.
     only_stream: Option<Arc<Edge>>,
-    /// An output may have been closed since the last firing looked.
-    closing: AtomicBool,
     /// Whether its firings need permits of a class.
     blocks: bool,
     /// Whether its next firing is timed.
     timed: AtomicBool,
-    inputs: Box<[InputPort]>,
+    /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
+    inputs: Box<[PortEdges]>,
     /// By output port: the edges that it feeds.
     outputs: Box<[PortEdges]>,
+    gates: Gates,
     /// By the hints that it reads: the cells that feed it.
     hints_read: Vec<Vec<usize>>,
     /// By the hints that it writes: their cells.
     hints_written: Vec<usize>,
     /// The order of an ordered box with copies.
     reorder: Option<usize>,
+    /// Whether its firings may go to their edges directly: neither an order nor a budget is kept.
+    is_plain: bool,
     /// A permit of the box's blocking class was taken for its next firing.
     pub(crate) permit: AtomicBool,
     planned_ns: Counter,
@@ -91,8 +81,6 @@ pub(crate) struct BoxCell {
 #[derive(Default)]
 struct Counters {
     firings: Counter,
-    rows_in: Counter,
-    rows_out: Counter,
     busy_ns: Counter,
     waiting_ns: Counter,
     blocked_ns: Counter,
@@ -103,9 +91,11 @@ struct Counters {
     progress_total: Counter,
 }
 
-/// Adds to a counter that only the box's own firing writes: no locked instruction is needed.
-fn add(counter: &Counter, amount: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+impl BoxCell {
+    /// The input ports: how each receives, and its edges.
+    fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
+        self.spec.inputs.iter().map(|port| port.mode).zip(&self.inputs)
+    }
 }
 
 /// The boxes and edges of one request.
@@ -220,14 +210,12 @@ impl Model {
             for _ in 0..copies[plan_box].len() {
                 let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
                 // Ports and boxes come in the same order.
-                let inputs = planned.spec.inputs.iter().zip(&mut fed);
-                let inputs = inputs.map(|(port, edges)| InputPort { mode: port.mode, edges });
-                let outputs = feeding.by_ref().take(planned.spec.outputs.len());
+                let inputs: Box<[PortEdges]> = fed.by_ref().take(planned.spec.inputs.len()).collect();
+                let outputs: Box<[PortEdges]> = feeding.by_ref().take(planned.spec.outputs.len()).collect();
                 let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
                     let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
                     feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
                 });
-                let inputs: Box<[InputPort]> = inputs.collect();
                 boxes.push(BoxCell {
                     state: BoxState::new(Some(Running::new(
                         operator,
@@ -236,18 +224,23 @@ impl Model {
                     ))),
                     spec: planned.spec,
                     plan_box,
-                    is_source: inputs.iter().all(|port| port.edges.is_empty()),
-                    only_stream: only_stream(&inputs),
+                    is_source: inputs.iter().all(PortEdges::is_empty),
+                    only_stream: only_stream(planned.spec, &inputs),
                     blocks: planned.blocking.is_some(),
                     timed: AtomicBool::new(true),
-                    closing: AtomicBool::new(false),
+                    gates: Gates {
+                        input: first_gate(planned.spec.inputs.first().map(|port| port.name), &inputs),
+                        output: first_gate(planned.spec.outputs.first().map(|port| port.name), &outputs),
+                        ..Gates::default()
+                    },
                     inputs,
-                    outputs: outputs.collect(),
+                    outputs,
                     hints_read: hints_read.collect(),
                     hints_written: (0..planned.spec.hints_written.len())
                         .map(|idx| written[&(plan_box, idx)])
                         .collect(),
                     reorder,
+                    is_plain: reorder.is_none() && submission.memory_bytes.is_none(),
                     permit: AtomicBool::new(false),
                     planned_ns: Counter::new(0),
                     near: AtomicUsize::new(HOMELESS),
@@ -311,7 +304,7 @@ impl Model {
     /// The edges of a box, and the envelopes that wait there.
     pub(crate) fn depths(&self, cell: usize) -> Vec<(usize, usize)> {
         let cell = &self.boxes[cell];
-        let inputs = cell.inputs.iter().flat_map(|port| port.edges.iter());
+        let inputs = cell.inputs.iter().flat_map(PortEdges::iter);
         let edges = inputs.chain(cell.outputs.iter().flat_map(PortEdges::iter));
         edges.map(|edge| (edge.idx, edge.state().envelopes)).collect()
     }
@@ -512,21 +505,21 @@ impl Model {
     fn box_statistics(&self) -> Vec<BoxStatistics> {
         let plan = self.prepared.plan();
         let of_box = plan.boxes.iter().zip(&self.copies).map(|(planned, copies)| {
-            let sum = |pick: fn(&Counters) -> &Counter| {
-                copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
+            let sum = |pick: fn(&BoxCell) -> &Counter| {
+                copies.iter().map(|cell| pick(&self.boxes[*cell]).load(Ordering::Relaxed)).sum()
             };
             let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
             BoxStatistics {
                 name: planned.name.clone(),
                 kind: planned.spec.name,
                 copies: copies.len(),
-                firings: sum(|counters| &counters.firings),
-                rows_in: sum(|counters| &counters.rows_in),
-                rows_out: sum(|counters| &counters.rows_out),
-                busy_ns: sum(|counters| &counters.busy_ns),
-                waiting_ns: sum(|counters| &counters.waiting_ns),
-                blocked_ns: sum(|counters| &counters.blocked_ns),
-                undeclared_blocking_ns: sum(|counters| &counters.undeclared_ns),
+                firings: sum(|cell| &cell.counters.firings),
+                rows_in: sum(|cell| &cell.gates.rows_in),
+                rows_out: sum(|cell| &cell.gates.rows_out),
+                busy_ns: sum(|cell| &cell.counters.busy_ns),
+                waiting_ns: sum(|cell| &cell.counters.waiting_ns),
+                blocked_ns: sum(|cell| &cell.counters.blocked_ns),
+                undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
                 undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
             }
         });
@@ -561,11 +554,16 @@ impl Model {
 }
 
 /// The edge of a box that takes from no other one, its side inputs left out.
-fn only_stream(inputs: &[InputPort]) -> Option<Arc<Edge>> {
-    let streams = inputs.iter().filter(|port| port.mode != Mode::Side);
-    let mut edges = streams.flat_map(|port| port.edges.shared());
+fn only_stream(spec: &OperatorSpec, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
+    let streams = spec.inputs.iter().zip(inputs).filter(|(port, _)| port.mode != Mode::Side);
+    let mut edges = streams.flat_map(|(_, edges)| edges.shared());
     let only = edges.next()?;
     edges.next().is_none().then(|| Arc::clone(only))
+}
+
+/// The direct way through the first port.
+fn first_gate(name: Option<&'static str>, ports: &[PortEdges]) -> Option<Gate> {
+    Gate::new(name?, ports.first()?)
 }
 
 /// Time in the firings of all boxes.

@@ -122,11 +122,17 @@ fn current() -> Option<Simulated> {
 }
 
 /// A place where the order of threads matters: another one may go on first. No lock is held here.
-#[inline]
+#[inline(always)]
 pub(crate) fn interleave() {
-    if RUNNING.load(Ordering::Relaxed) > 0
-        && let Some(simulated) = current()
-    {
+    if RUNNING.load(Ordering::Relaxed) > 0 {
+        interleave_simulated();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn interleave_simulated() {
+    if let Some(simulated) = current() {
         simulated.world.interleave(simulated.number);
     }
 }

@@ -25,6 +25,12 @@ pub(crate) use crate::simulator::{Thread, interleave, now};
 // For numbers that people read: no protocol depends on them, so the models need not see them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
+/// Adds to a counter that one thread at a time writes: no locked instruction is needed.
+#[inline]
+pub(crate) fn add(counter: &Counter, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
 /// A condition that simulated threads can wait for too.
 #[cfg(not(loom))]
 pub(crate) struct Condvar(parking_lot::Condvar);

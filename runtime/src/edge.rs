@@ -4,17 +4,21 @@
 //! one envelope; a side edge has no bounds. Its end and its closure are states, not envelopes. Between one producer and
 //! one consumer it needs no lock (`edge/single.rs`); with copies on either side it is shared (`edge/shared.rs`).
 
+mod direct;
+mod ledger;
+mod port;
 pub(crate) mod queue;
 mod shared;
 mod single;
 
 use std::sync::Arc;
 
+pub(crate) use self::direct::{Direct, Gate, Gates};
+pub(crate) use self::ledger::Ledger;
+pub(crate) use self::port::PortEdges;
 use self::shared::Shared;
-pub(super) use self::single::Single;
-use super::ledger::Ledger;
+pub(crate) use self::single::Single;
 use crate::envelope::Envelope;
-use crate::request::EdgeState;
 use crate::sync::{AtomicUsize, Counter, Ordering};
 
 /// What became of an envelope offered to an edge.
@@ -62,6 +66,41 @@ pub(crate) struct Popped {
     pub(crate) more: bool,
     /// The node that its data are on, where the edge keeps such apart.
     pub(crate) near: Option<usize>,
+}
+
+/// A snapshot of an edge, for reports and statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeState {
+    /// Envelopes that wait.
+    pub envelopes: usize,
+    /// Bytes that wait.
+    pub bytes: usize,
+    /// Envelopes that it holds at most.
+    pub envelopes_max: usize,
+    /// Bytes that it holds at most.
+    pub bytes_max: usize,
+    /// The most envelopes that waited at once.
+    pub envelopes_high: usize,
+    /// The most bytes that waited at once.
+    pub bytes_high: usize,
+    /// Envelopes that came through.
+    pub envelopes_total: u64,
+    /// Rows that came through.
+    pub rows_total: u64,
+    /// Their bytes.
+    pub bytes_total: u64,
+    /// Bytes that were taken on another NUMA node than they were made on.
+    pub bytes_crossed: u64,
+    /// Whether a producer waits for room.
+    pub wanted: bool,
+    /// How often a producer found no room.
+    pub refusals: u64,
+    /// Whether all producers have ended.
+    pub ended: bool,
+    /// Whether all consumers have closed it.
+    pub closed: bool,
+    /// How often its bounds were doubled to end a stall.
+    pub grown: usize,
 }
 
 /// An edge of a model.
@@ -150,8 +189,8 @@ impl Edge {
     }
 
     /// The edge between two boxes, and its consumer.
-    #[inline]
-    pub(super) fn single(&self) -> Option<(&Single, usize)> {
+    #[inline(always)]
+    pub(crate) fn single(&self) -> Option<(&Single, usize)> {
         match &self.form {
             Form::Single(single) => Some((single, self.consumer)),
             Form::Shared(_) => None,
