@@ -103,6 +103,20 @@ pub struct EdgeState {
     pub grown: usize,
 }
 
+/// What an edge is made from.
+pub(crate) struct EdgeShape {
+    /// Its place in the plan.
+    pub(crate) plan_edge: usize,
+    /// The boxes that put on it, by their place in the model.
+    pub(crate) producers: Arc<[usize]>,
+    /// The boxes that take from it.
+    pub(crate) consumers: Arc<[usize]>,
+    /// The nodes for which it keeps envelopes apart; 0 for none.
+    pub(crate) lanes: usize,
+    pub(crate) envelopes_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
 /// An edge of a model.
 pub(crate) struct Edge {
     /// Its place in the model, and in the plan.
@@ -130,33 +144,25 @@ enum Form {
 }
 
 impl Edge {
-    /// With copies on either side, envelopes whose data are on a node are kept apart for so many nodes.
-    pub(crate) fn new(
-        idx: usize,
-        plan_edge: usize,
-        producers: Arc<[usize]>,
-        consumers: Arc<[usize]>,
-        nodes: usize,
-        envelopes_max: usize,
-        bytes_max: usize,
-    ) -> Self {
+    /// An edge of a shape. With copies on either side, envelopes whose data are on a node may be kept apart.
+    pub(crate) fn new(idx: usize, shape: &EdgeShape) -> Self {
+        let EdgeShape { plan_edge, producers, consumers, lanes, envelopes_max, bytes_max } = shape;
         let form = match (&producers[..], &consumers[..]) {
-            ([_], [_]) => Form::Single(Single::new(envelopes_max, bytes_max)),
+            ([_], [_]) => Form::Single(Single::new(*envelopes_max, *bytes_max)),
             _ => Form::Shared(Shared::new(
                 producers.len(),
                 consumers.to_vec(),
-                nodes,
-                envelopes_max,
-                bytes_max,
+                *lanes,
+                *envelopes_max,
+                *bytes_max,
             )),
         };
-        let consumer = consumers.first().copied().unwrap_or(0);
         Self {
             idx,
-            plan_edge,
-            consumers,
-            producers,
-            consumer,
+            plan_edge: *plan_edge,
+            consumer: consumers.first().copied().unwrap_or(0),
+            consumers: Arc::clone(consumers),
+            producers: Arc::clone(producers),
             maker: AtomicUsize::new(0),
             crossed: Counter::new(0),
             turn: AtomicUsize::new(0),

@@ -17,7 +17,6 @@ mod host;
 mod reorder;
 mod stall;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,8 +26,8 @@ pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
 use self::hints::HintCell;
 use self::reorder::Reorder;
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
-use crate::operator::{Kind, Mode, OperatorSpec, Problem};
-use crate::prepare::{PrepareError, Prepared, panic_message};
+use crate::operator::{Mode, OperatorSpec, Problem};
+use crate::prepare::{PrepareError, Prepared, Shape, panic_message};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
@@ -61,10 +60,6 @@ pub(crate) struct BoxCell {
     /// By output port: the edges that it feeds.
     outputs: Box<[PortEdges]>,
     gates: Gates,
-    /// By the hints that it reads: the cells that feed it.
-    hints_read: Vec<Vec<usize>>,
-    /// By the hints that it writes: their cells.
-    hints_written: Vec<usize>,
     /// The order of an ordered box with copies.
     reorder: Option<usize>,
     /// Whether its firings may go to their edges directly: neither an order nor a budget is kept.
@@ -103,8 +98,8 @@ pub(crate) struct Model {
     id: RequestId,
     prepared: Arc<Prepared>,
     boxes: Vec<BoxCell>,
-    /// By box of the plan: its copies.
-    copies: Vec<Arc<[usize]>>,
+    /// Who is connected to whom.
+    shape: Arc<Shape>,
     edges: Vec<Arc<Edge>>,
     hints: Vec<HintCell>,
     reorders: Vec<Mutex<Reorder>>,
@@ -142,119 +137,51 @@ impl Model {
         submission: &Submission,
         machine: &Topology,
     ) -> Result<Self, PrepareError> {
-        let (slots, nodes) = (machine.slots_count(), machine.nodes().len());
+        let nodes = machine.nodes().len();
         let plan = prepared.plan();
         let arguments = prepared.arguments(&submission.values)?;
-        let mut copies: Vec<Arc<[usize]>> = Vec::with_capacity(plan.boxes.len());
-        // By copy of a box: where its ports stand among all input ports, and among all output ports.
-        let mut ports: Vec<(usize, usize)> = Vec::new();
-        let (mut count, mut next) = (0, (0, 0));
-        for planned in &plan.boxes {
-            let of_box = planned.copies.on(slots);
-            copies.push((count..count + of_box).collect());
-            count += of_box;
-            for _ in 0..of_box {
-                ports.push(next);
-                next = (next.0 + planned.spec.inputs.len(), next.1 + planned.spec.outputs.len());
-            }
-        }
-        let mut edges: Vec<Arc<Edge>> = Vec::new();
-        for (plan_edge, edge) in plan.edges.iter().enumerate() {
-            let (producers, consumers) = (Arc::clone(&copies[edge.from]), Arc::clone(&copies[edge.to]));
-            if plan.boxes[edge.to].spec.inputs[edge.input].mode == Mode::Side {
-                for &consumer in &*consumers {
-                    let (producers, consumers) = (Arc::clone(&producers), Arc::from([consumer]));
-                    let bound = usize::MAX;
-                    edges.push(Arc::new(Edge::new(
-                        edges.len(),
-                        plan_edge,
-                        producers,
-                        consumers,
-                        0,
-                        bound,
-                        bound,
-                    )));
-                }
-            } else {
-                let envelopes = plan.edge_envelopes(plan_edge, slots);
-                // The order of an ordered box is that in which its copies take.
-                let is_free =
-                    plan.boxes[edge.to].spec.kind == Kind::Stateless && consumers.len() > 1 && nodes > 1;
-                let lanes = if is_free { nodes } else { 0 };
-                let edge =
-                    Edge::new(edges.len(), plan_edge, producers, consumers, lanes, envelopes, edge.bytes);
-                edges.push(Arc::new(edge));
-            }
-        }
-        // By port: the edges there, in the order of the plan.
-        let mut fed: Vec<PortEdges> = (0..next.0).map(|_| PortEdges::default()).collect();
-        let mut feeding: Vec<PortEdges> = (0..next.1).map(|_| PortEdges::default()).collect();
-        for edge in &edges {
-            let planned = &plan.edges[edge.plan_edge];
-            for consumer in &*edge.consumers {
-                fed[ports[*consumer].0 + planned.input].push(Arc::clone(edge));
-            }
-            for producer in &*edge.producers {
-                feeding[ports[*producer].1 + planned.output].push(Arc::clone(edge));
-            }
-        }
-        let (mut fed, mut feeding) = (fed.into_iter(), feeding.into_iter());
-        let (hints, written) = hint_cells(plan, &copies);
-        let mut reorders = Vec::new();
-        let mut boxes = Vec::with_capacity(count);
-        for (plan_box, planned) in plan.boxes.iter().enumerate() {
-            let reorder = (planned.spec.kind == Kind::Ordered && copies[plan_box].len() > 1).then(|| {
-                reorders.push(Mutex::new(Reorder::new(copies[plan_box].len())));
-                reorders.len() - 1
+        let shape = prepared.shape((machine.slots_count(), nodes));
+        let edges: Vec<Arc<Edge>> =
+            shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
+        let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));
+        let mut boxes = Vec::with_capacity(shape.boxes.len());
+        for cell in &shape.boxes {
+            let planned = &plan.boxes[cell.plan_box];
+            let operator = prepared.make(cell.plan_box, arguments.of(cell.plan_box), submission.part)?;
+            let inputs: Box<[PortEdges]> = cell.inputs.iter().map(port).collect();
+            let outputs: Box<[PortEdges]> = cell.outputs.iter().map(port).collect();
+            boxes.push(BoxCell {
+                state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len()))),
+                spec: planned.spec,
+                plan_box: cell.plan_box,
+                is_source: inputs.iter().all(PortEdges::is_empty),
+                only_stream: only_stream(planned.spec, &inputs),
+                blocks: planned.blocking.is_some(),
+                timed: AtomicBool::new(true),
+                gates: Gates {
+                    input: first_gate(planned.spec.inputs.first().map(|port| port.name), &inputs),
+                    output: first_gate(planned.spec.outputs.first().map(|port| port.name), &outputs),
+                    ..Gates::default()
+                },
+                inputs,
+                outputs,
+                reorder: cell.reorder,
+                is_plain: cell.reorder.is_none() && submission.memory_bytes.is_none(),
+                permit: AtomicBool::new(false),
+                planned_ns: Counter::new(0),
+                near: AtomicUsize::new(HOMELESS),
+                counters: Counters::default(),
             });
-            for _ in 0..copies[plan_box].len() {
-                let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
-                // Ports and boxes come in the same order.
-                let inputs: Box<[PortEdges]> = fed.by_ref().take(planned.spec.inputs.len()).collect();
-                let outputs: Box<[PortEdges]> = feeding.by_ref().take(planned.spec.outputs.len()).collect();
-                let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
-                    let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
-                    feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
-                });
-                boxes.push(BoxCell {
-                    state: BoxState::new(Some(Running::new(
-                        operator,
-                        planned.spec.inputs.len(),
-                        planned.spec.outputs.len(),
-                    ))),
-                    spec: planned.spec,
-                    plan_box,
-                    is_source: inputs.iter().all(PortEdges::is_empty),
-                    only_stream: only_stream(planned.spec, &inputs),
-                    blocks: planned.blocking.is_some(),
-                    timed: AtomicBool::new(true),
-                    gates: Gates {
-                        input: first_gate(planned.spec.inputs.first().map(|port| port.name), &inputs),
-                        output: first_gate(planned.spec.outputs.first().map(|port| port.name), &outputs),
-                        ..Gates::default()
-                    },
-                    inputs,
-                    outputs,
-                    hints_read: hints_read.collect(),
-                    hints_written: (0..planned.spec.hints_written.len())
-                        .map(|idx| written[&(plan_box, idx)])
-                        .collect(),
-                    reorder,
-                    is_plain: reorder.is_none() && submission.memory_bytes.is_none(),
-                    permit: AtomicBool::new(false),
-                    planned_ns: Counter::new(0),
-                    near: AtomicUsize::new(HOMELESS),
-                    counters: Counters::default(),
-                });
-            }
         }
+        let hints = shape.hints.iter().map(|hint| HintCell::new(hint.join, Arc::clone(&hint.readers)));
+        let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));
         Ok(Self {
             id,
             boxes,
-            copies,
             edges,
-            hints,
-            reorders,
+            hints: hints.collect(),
+            reorders: reorders.collect(),
+            shape,
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
             nodes,
@@ -504,7 +431,7 @@ impl Model {
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {
         let plan = self.prepared.plan();
-        let of_box = plan.boxes.iter().zip(&self.copies).map(|(planned, copies)| {
+        let of_box = plan.boxes.iter().zip(&self.shape.copies).map(|(planned, copies)| {
             let sum = |pick: fn(&BoxCell) -> &Counter| {
                 copies.iter().map(|cell| pick(&self.boxes[*cell]).load(Ordering::Relaxed)).sum()
             };
@@ -569,21 +496,4 @@ fn first_gate(name: Option<&'static str>, ports: &[PortEdges]) -> Option<Gate> {
 /// Time in the firings of all boxes.
 fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
     boxes.iter().map(|of_box| of_box.busy_ns).sum()
-}
-
-/// One cell for each hint that a box writes, and their places by (box, hint).
-fn hint_cells(
-    plan: &crate::plan::Plan,
-    copies: &[Arc<[usize]>],
-) -> (Vec<HintCell>, BTreeMap<(usize, usize), usize>) {
-    let (mut cells, mut places) = (Vec::new(), BTreeMap::new());
-    for (box_idx, planned) in plan.boxes.iter().enumerate() {
-        for (written, hint) in planned.spec.hints_written.iter().enumerate() {
-            let reading = plan.hints.iter().filter(|edge| (edge.from, edge.written) == (box_idx, written));
-            let readers = reading.flat_map(|edge| copies[edge.to].iter().copied()).collect();
-            places.insert((box_idx, written), cells.len());
-            cells.push(HintCell::new(hint.join, readers));
-        }
-    }
-    (cells, places)
 }

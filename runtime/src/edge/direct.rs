@@ -236,6 +236,7 @@ fn address_of(envelope: &Envelope) -> usize {
 mod tests {
     use arrow_array::{ArrayRef, UInt32Array};
 
+    use super::super::EdgeShape;
     use super::*;
 
     const NAMES: [&str; 2] = ["in", "out"];
@@ -244,11 +245,15 @@ mod tests {
         Envelope::from_columns([(column, Arc::new(UInt32Array::from(vec![1, 2])) as ArrayRef)]).unwrap()
     }
 
+    fn edge<const N: usize>(producer: usize, consumers: [usize; N]) -> Arc<Edge> {
+        let (producers, consumers) = (Arc::from([producer]), Arc::from(consumers));
+        let (envelopes_max, bytes_max) = (2, usize::MAX);
+        let shape = EdgeShape { plan_edge: 0, producers, consumers, lanes: 0, envelopes_max, bytes_max };
+        Arc::new(Edge::new(0, &shape))
+    }
+
     fn port(producer: usize, consumer: usize) -> PortEdges {
-        let (from, to) = (Arc::from([producer]), Arc::from([consumer]));
-        let mut edges = PortEdges::default();
-        edges.push(Arc::new(Edge::new(0, 0, from, to, 0, 2, usize::MAX)));
-        edges
+        PortEdges::new([edge(producer, [consumer])])
     }
 
     /// Box 1 of a chain of three.
@@ -304,13 +309,11 @@ mod tests {
 
     #[test]
     fn a_port_with_copies_or_several_edges_has_no_gate() {
-        let mut edges = PortEdges::default();
-        edges.push(Arc::new(Edge::new(0, 0, Arc::from([0]), Arc::from([1, 2]), 0, 2, usize::MAX)));
+        let copies = PortEdges::new([edge(0, [1, 2])]);
         assert!(
-            Gate::new(NAMES[0], &edges).is_none() && Gate::new(NAMES[0], &PortEdges::default()).is_none()
+            Gate::new(NAMES[0], &copies).is_none() && Gate::new(NAMES[0], &PortEdges::default()).is_none()
         );
-        let mut edges = port(0, 1);
-        edges.push(Arc::new(Edge::new(1, 1, Arc::from([2]), Arc::from([1]), 0, 2, usize::MAX)));
-        assert!(Gate::new(NAMES[0], &edges).is_none());
+        let several = PortEdges::new([edge(0, [1]), edge(2, [1])]);
+        assert!(Gate::new(NAMES[0], &several).is_none());
     }
 }

@@ -12,11 +12,9 @@ pub(crate) struct PortEdges {
 }
 
 impl PortEdges {
-    pub(crate) fn push(&mut self, edge: Arc<Edge>) {
-        match &self.first {
-            None => self.first = Some(edge),
-            Some(_) => self.rest.push(edge),
-        }
+    pub(crate) fn new(edges: impl IntoIterator<Item = Arc<Edge>>) -> Self {
+        let mut edges = edges.into_iter();
+        Self { first: edges.next(), rest: edges.collect() }
     }
 
     pub(crate) fn len(&self) -> usize {

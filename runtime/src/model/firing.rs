@@ -62,6 +62,13 @@ impl Woken {
         Some(self.list.remove(place).0)
     }
 
+    /// Takes the only box that was told.
+    pub(crate) fn take_only(&mut self) -> Option<usize> {
+        let [(only, _)] = self.list[..] else { return None };
+        self.list.clear();
+        Some(only)
+    }
+
     /// Takes the only box that was told, when that was of an input and it fits.
     #[inline]
     pub(crate) fn take_only_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
@@ -348,7 +355,7 @@ impl Model {
             return Some(Step::Idle);
         }
         if let Some(reorder) = cell.reorder {
-            let copies = self.copies[cell.plan_box].len();
+            let copies = self.shape.copies[cell.plan_box].len();
             if self.reorders[reorder].lock().waiting() >= REORDER_INPUTS_PER_COPY * copies {
                 return Some(Step::Idle);
             }
@@ -458,7 +465,7 @@ impl Model {
                 .flush(|edge, envelope| self.offer_again(edge, envelope, None, woken));
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
-                for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
+                for copy in self.shape.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
                     self.notify(*copy, WokenBy::Room, woken);
                 }
             }

@@ -288,16 +288,18 @@ impl Host for Firing<'_> {
 
     fn hint(&self, hint: usize, query: u32) -> f64 {
         let join = self.cell.spec.hints_read[hint].join;
-        let cells = self.cell.hints_read[hint].iter().map(|cell| self.model.hints[*cell].get(query));
+        let cells = self.model.shape.boxes[self.cell_idx].hints_read[hint]
+            .iter()
+            .map(|cell| self.model.hints[*cell].get(query));
         cells.fold(join.bottom(), |a, b| join.join(a, b))
     }
 
     fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
         let model = self.model;
-        let cell = &model.hints[model.boxes[self.cell_idx].hints_written[hint]];
+        let cell = &model.hints[model.shape.boxes[self.cell_idx].hints_written[hint]];
         if cell.join(query, value) {
             // Telling a reader releases the value to it.
-            for reader in &cell.readers {
+            for reader in &*cell.readers {
                 model.notify(*reader, WokenBy::Room, self.woken);
             }
         }

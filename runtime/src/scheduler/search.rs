@@ -146,6 +146,11 @@ impl Scheduler {
         debug_assert_eq!(model.home.load(Ordering::Relaxed), HOMELESS);
         model.home.store(slot.node, Ordering::Relaxed);
         let mut woken = model.start();
+        if let Some(cell) = woken.take_only() {
+            // Its token is the submission's, and it need not wait: nothing was in the node's queue a moment ago.
+            count(&self.slots[slot.idx].counters.from_node);
+            return Some(Task { model, cell });
+        }
         model.take_tokens(woken.len());
         let tasks = woken.drain().map(|(cell, _)| Task { model: Arc::clone(&model), cell });
         self.queues[slot.node].push_all(model.id(), tasks);
@@ -164,7 +169,7 @@ impl Scheduler {
         if model.release() {
             let Some(mut woken) = model.settle() else {
                 self.deadlines.remove(model.id());
-                self.requests.lock().remove(&model.id());
+                self.register.leave(model.id());
                 model.conclude();
                 return;
             };
