@@ -98,11 +98,12 @@ impl Crew {
         self.rests[slot].since.store(self.now_ns(), Ordering::Relaxed);
     }
 
-    /// A slot leaves its rest. The caller has the pool's lock.
-    fn end_rest(&self, slot: usize) {
+    /// A slot leaves its rest of this many nanoseconds. The caller has the pool's lock.
+    fn end_rest(&self, slot: usize) -> u64 {
         let rests = &self.rests[slot];
         let present = self.now_ns().saturating_sub(rests.since.swap(0, Ordering::Relaxed));
         rests.ended.fetch_add(present, Ordering::Relaxed);
+        present
     }
 
     fn now_ns(&self) -> u64 {
@@ -148,9 +149,9 @@ impl Crew {
                 let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
                 (slot.node == node).then_some(distance)
             };
-            let Some(slot) = pool.take_resting(rank) else { return false };
+            let Some(mut slot) = pool.take_resting(rank) else { return false };
             self.nodes[node].wake();
-            self.end_rest(slot.idx);
+            slot.has_rested(self.end_rest(slot.idx));
             let backup = pool.backup(slot.idx);
             (slot, backup)
         };

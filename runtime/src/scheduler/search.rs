@@ -13,12 +13,15 @@ use super::{Scheduler, count};
 use crate::inside::Branch;
 use crate::model::{HOMELESS, Model};
 use crate::statistics::TraceKind;
-use crate::sync::{Ordering, now};
+use crate::sync::{Ordering, interleave, is_simulated, now};
 use crate::topology::Distance;
 
 /// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
 /// keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
+
+/// Each look touches what the slots at work write: between two of them it waits a little.
+const PAUSES_PER_LOOK: usize = 8;
 
 /// What a slot does next.
 pub(super) enum Found {
@@ -40,6 +43,25 @@ impl Scheduler {
         let found = self.look(slot, fair)?;
         self.crew.end_search(slot, || self.any_work());
         Some(found)
+    }
+
+    /// Whether there is something to look for again, before a slot that has found nothing rests. Only one that searches
+    /// waits here, and whoever publishes meanwhile wakes nobody; `looks` is how often it has looked since it last had a
+    /// task.
+    pub(super) fn lingers(&self, slot: &Slot, looks: &mut u32) -> bool {
+        // A virtual clock does not go on meanwhile, and each look is a change of threads.
+        let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
+        while slot.searching && *looks < most {
+            *looks += 1;
+            for _ in 0..PAUSES_PER_LOOK {
+                std::hint::spin_loop();
+            }
+            interleave();
+            if self.any_work() || self.crew.is_awaited() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether a slot looks at the request queues before its own deque next.

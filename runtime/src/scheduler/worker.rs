@@ -50,16 +50,21 @@ impl Worker {
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
         let mut woken = Woken::default();
+        let mut looks = 0;
         while self.hold() {
             interleave();
             // Whoever waits to attach comes before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else { continue };
             if let Some(found) = scheduler.next(slot) {
+                looks = 0;
                 self.run_found(&scheduler, found, &mut woken);
+            } else if scheduler.lingers(slot, &mut looks) {
+                continue;
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
                 interleave();
+                looks = 0;
                 scheduler.crew.rest(slot, &self.seat, any_work);
             }
         }
