@@ -84,6 +84,9 @@ struct Counters {
     undeclared_ns_max: Counter,
     progress_done: Counter,
     progress_total: Counter,
+    /// When its task began to wait for a permit, and got one, since the request's start; 0 for not. For traces.
+    permit_begun_ns: Counter,
+    permit_ended_ns: Counter,
 }
 
 impl BoxCell {
@@ -226,6 +229,26 @@ impl Model {
     /// Whether a permit was taken for the next firing of a box.
     pub(crate) fn permit(&self, cell: usize) -> &AtomicBool {
         &self.boxes[cell].permit
+    }
+
+    /// Where a trace is asked for: the task of a box begins to wait for a permit, if it does not get one at once.
+    pub(crate) fn begin_permit_wait(&self, cell: usize) {
+        let counters = &self.boxes[cell].counters;
+        counters.permit_begun_ns.store(self.now_ns().max(1), Ordering::Relaxed);
+        counters.permit_ended_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// It has one. Whoever runs the task comes after, by the permit.
+    pub(crate) fn end_permit_wait(&self, cell: usize) {
+        self.boxes[cell].counters.permit_ended_ns.store(self.now_ns().max(1), Ordering::Relaxed);
+    }
+
+    /// Takes a wait that is over.
+    pub(crate) fn take_permit_wait(&self, cell: usize) -> Option<(Instant, Instant)> {
+        let counters = &self.boxes[cell].counters;
+        let at = |ns: u64| Some(self.started + Duration::from_nanos(ns)).filter(|_| ns > 0);
+        let begun = at(counters.permit_begun_ns.swap(0, Ordering::Relaxed))?;
+        Some((begun, at(counters.permit_ended_ns.load(Ordering::Relaxed))?))
     }
 
     /// The edges of a box, and the envelopes that wait there.

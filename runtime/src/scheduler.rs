@@ -122,7 +122,7 @@ impl Scheduler {
             withheld: AtomicUsize::new(0),
             classes: Mutex::new(BTreeMap::new()),
             next_request: Counter::new(1),
-            register: Register::default(),
+            register: Register::new(),
             deadlines: Deadlines::new(),
             sampler: Sampler::default(),
             threads: Mutex::new(Vec::new()),
@@ -192,6 +192,9 @@ impl Scheduler {
     fn release_permit(&self, class: &Class<Task>, used: Used) {
         interleave();
         for task in class.release(used) {
+            if self.traced {
+                task.model.end_permit_wait(task.cell);
+            }
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
             self.take_permits_back(class);

@@ -9,12 +9,15 @@ use crate::request::RequestId;
 use crate::sync::Mutex;
 
 /// See the module. The requests are weak: what is listed here keeps nothing alive.
-#[derive(Default)]
 pub(super) struct Register {
     requests: Mutex<HashMap<RequestId, Weak<Model>, BuildHasherDefault<NumberHasher>>>,
 }
 
 impl Register {
+    pub(super) fn new() -> Self {
+        Self { requests: Mutex::new(HashMap::default()) }
+    }
+
     /// Enters a request.
     pub(super) fn enter(&self, model: &Arc<Model>) {
         self.requests.lock().insert(model.id(), Arc::downgrade(model));
