@@ -267,7 +267,8 @@ impl Scheduler {
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
                 if known {
-                    self.crew.publish(slot.node, Some(slot.idx));
+                    let waiting = slot.deque.len() - usize::from(!busy);
+                    self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
                 }
             }
         }

@@ -271,7 +271,7 @@ impl Lane for Worker {
     fn push(&mut self, branch: Branch) {
         let Some(slot) = &self.slot else { unreachable!("a branch was made without a slot") };
         slot.branches.push(branch);
-        self.scheduler.crew.publish_branch(slot.node, slot.idx);
+        self.scheduler.crew.publish_branch(slot);
     }
 
     fn pop(&mut self) -> Option<Branch> {
