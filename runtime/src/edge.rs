@@ -128,19 +128,42 @@ pub(crate) struct Edge {
     pub(crate) producers: Arc<[usize]>,
     /// The one of an edge between two boxes.
     consumer: usize,
-    /// The node on which its envelopes are made: that of the last offer.
-    maker: AtomicUsize,
-    /// Bytes that were taken on another node than they were made on.
-    crossed: Counter,
+    crossing: Crossing,
     /// Which consumer to look at first for the next envelope.
     turn: AtomicUsize,
     form: Form,
 }
 
-// A model has as many as its plan has edges: the room in the smaller form does not matter, a pointer would.
 enum Form {
-    Single(Single),
+    /// Behind a pointer of its own: the two boxes go there directly.
+    Single(Arc<Single>),
     Shared(Shared),
+}
+
+/// Bytes that go from node to node on an edge.
+#[derive(Default)]
+struct Crossing {
+    /// The node on which its envelopes are made: that of the last offer.
+    maker: AtomicUsize,
+    /// Bytes that were taken on another node than they were made on.
+    bytes: Counter,
+}
+
+impl Crossing {
+    #[inline]
+    fn made_on(&self, node: usize) {
+        // Looked at first: a store would take the line from the consumer each time.
+        if self.maker.load(Ordering::Relaxed) != node {
+            self.maker.store(node, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn count(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
+        if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
+            self.bytes.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Edge {
@@ -148,7 +171,7 @@ impl Edge {
     pub(crate) fn new(idx: usize, shape: &EdgeShape) -> Self {
         let EdgeShape { plan_edge, producers, consumers, lanes, envelopes_max, bytes_max } = shape;
         let form = match (&producers[..], &consumers[..]) {
-            ([_], [_]) => Form::Single(Single::new(*envelopes_max, *bytes_max)),
+            ([_], [_]) => Form::Single(Arc::new(Single::new(*envelopes_max, *bytes_max))),
             _ => Form::Shared(Shared::new(
                 producers.len(),
                 consumers.to_vec(),
@@ -163,8 +186,7 @@ impl Edge {
             consumer: consumers.first().copied().unwrap_or(0),
             consumers: Arc::clone(consumers),
             producers: Arc::clone(producers),
-            maker: AtomicUsize::new(0),
-            crossed: Counter::new(0),
+            crossing: Crossing::default(),
             turn: AtomicUsize::new(0),
             form,
         }
@@ -173,9 +195,14 @@ impl Edge {
     /// What is offered next is made on this node.
     #[inline]
     pub(crate) fn made_on(&self, node: usize) {
-        // Looked at first: a store would take the line from the consumer each time.
-        if self.maker.load(Ordering::Relaxed) != node {
-            self.maker.store(node, Ordering::Relaxed);
+        self.crossing().made_on(node);
+    }
+
+    #[inline]
+    fn crossing(&self) -> &Crossing {
+        match &self.form {
+            Form::Single(single) => single.crossing(),
+            Form::Shared(_) => &self.crossing,
         }
     }
 
@@ -183,9 +210,7 @@ impl Edge {
     /// nodes counts as made on the last one.
     #[inline]
     pub(crate) fn count_crossing(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
-        if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
-            self.crossed.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
-        }
+        self.crossing().count(node, near, envelope);
     }
 
     /// The consumer of an edge between two boxes.
@@ -195,8 +220,8 @@ impl Edge {
     }
 
     /// The edge between two boxes, and its consumer.
-    #[inline(always)]
-    pub(crate) fn single(&self) -> Option<(&Single, usize)> {
+    #[inline]
+    pub(crate) fn single(&self) -> Option<(&Arc<Single>, usize)> {
         match &self.form {
             Form::Single(single) => Some((single, self.consumer)),
             Form::Shared(_) => None,
@@ -371,6 +396,6 @@ impl Edge {
             Form::Single(single) => single.state(),
             Form::Shared(shared) => shared.state(),
         };
-        EdgeState { bytes_crossed: self.crossed.load(Ordering::Relaxed), ..state }
+        EdgeState { bytes_crossed: self.crossing().bytes.load(Ordering::Relaxed), ..state }
     }
 }

@@ -62,8 +62,6 @@ pub(crate) struct BoxCell {
     gates: Gates,
     /// The order of an ordered box with copies.
     reorder: Option<usize>,
-    /// Whether its firings may go to their edges directly: neither an order nor a budget is kept.
-    is_plain: bool,
     /// A permit of the box's blocking class was taken for its next firing.
     pub(crate) permit: AtomicBool,
     planned_ns: Counter,
@@ -153,8 +151,10 @@ impl Model {
             let operator = prepared.make(cell.plan_box, arguments.of(cell.plan_box), submission.part)?;
             let inputs: Box<[PortEdges]> = cell.inputs.iter().map(port).collect();
             let outputs: Box<[PortEdges]> = cell.outputs.iter().map(port).collect();
+            // Neither an order nor a budget is kept.
+            let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
             boxes.push(BoxCell {
-                state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len()))),
+                state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len(), is_plain))),
                 spec: planned.spec,
                 plan_box: cell.plan_box,
                 is_source: inputs.iter().all(PortEdges::is_empty),
@@ -169,7 +169,6 @@ impl Model {
                 inputs,
                 outputs,
                 reorder: cell.reorder,
-                is_plain: cell.reorder.is_none() && submission.memory_bytes.is_none(),
                 permit: AtomicBool::new(false),
                 planned_ns: Counter::new(0),
                 near: AtomicUsize::new(HOMELESS),

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
-use super::{Edge, PortEdges, Single};
+use super::{PortEdges, Single};
 use crate::envelope::Envelope;
 use crate::sync::{AtomicBool, Counter, Ordering, add};
 
@@ -24,16 +24,15 @@ pub(crate) struct Gate {
     /// As in the operator's table. Operators name their ports with the same literals, which the compiler keeps once:
     /// their addresses tell.
     name: &'static str,
-    edge: Arc<Edge>,
+    single: Arc<Single>,
     consumer: usize,
 }
 
 impl Gate {
     /// The gate of a port, if it can have one.
     pub(crate) fn new(name: &'static str, edges: &PortEdges) -> Option<Self> {
-        let edge = edges.only_shared()?;
-        let consumer = edge.only_consumer()?;
-        Some(Self { name, edge: Arc::clone(edge), consumer })
+        let (single, consumer) = edges.only()?.single()?;
+        Some(Self { name, single: Arc::clone(single), consumer })
     }
 }
 
@@ -82,26 +81,22 @@ impl<'a> Direct<'a> {
 
     /// The edge of an input, where all is plain.
     #[inline(always)]
-    fn input(&self, name: &str) -> Option<(&'a Edge, &'a Single)> {
+    fn input(&self, name: &str) -> Option<&'a Single> {
         let gate = self.gates.input.as_ref()?;
-        if !ptr::eq(gate.name, name) || !self.is_plain.get() {
-            return None;
-        }
-        let (single, _) = gate.edge.single()?;
-        Some((&gate.edge, single))
+        (ptr::eq(gate.name, name) && self.is_plain.get()).then_some(&gate.single)
     }
 
     /// The next envelope of an input, or nothing when none waits; no answer is the host's to give.
     #[inline(always)]
     pub(crate) fn take(&self, input: &str) -> Option<Option<Envelope>> {
-        let (edge, single) = self.input(input)?;
+        let single = self.input(input)?;
         let Some((_, envelope)) = single.take() else {
             self.drained.set(true);
             return Some(None);
         };
         self.drained.set(false);
         self.took.set(true);
-        edge.count_crossing(self.node.get(), None, &envelope);
+        single.crossing().count(self.node.get(), None, &envelope);
         add(&self.gates.rows_in, envelope.rows() as u64);
         Some(Some(envelope))
     }
@@ -109,7 +104,7 @@ impl<'a> Direct<'a> {
     /// Whether an input has ended, where this is to be answered here.
     #[inline(always)]
     pub(crate) fn is_ended(&self, input: &str) -> Option<bool> {
-        let (_, single) = self.input(input)?;
+        let single = self.input(input)?;
         // Nobody but this box closes it, and it is not closed where all is plain.
         Some(single.has_end() && !single.has_waiting())
     }
@@ -129,7 +124,6 @@ impl<'a> Direct<'a> {
     #[inline(always)]
     pub(crate) fn push(&self, output: &str, envelope: Envelope) -> Result<(), Envelope> {
         let Some(gate) = &self.gates.output else { return Err(envelope) };
-        let Some((single, _)) = gate.edge.single() else { return Err(envelope) };
         let untold = self.untold.get();
         if !ptr::eq(gate.name, output)
             || !self.is_clear()
@@ -139,8 +133,8 @@ impl<'a> Direct<'a> {
             return Err(envelope);
         }
         let rows = envelope.rows() as u64;
-        gate.edge.made_on(self.node.get());
-        single.try_offer(envelope)?;
+        gate.single.crossing().made_on(self.node.get());
+        gate.single.try_offer(envelope)?;
         self.untold.set(gate.consumer);
         self.made.set(true);
         add(&self.gates.rows_out, rows);
@@ -236,7 +230,7 @@ fn address_of(envelope: &Envelope) -> usize {
 mod tests {
     use arrow_array::{ArrayRef, UInt32Array};
 
-    use super::super::EdgeShape;
+    use super::super::{Edge, EdgeShape};
     use super::*;
 
     const NAMES: [&str; 2] = ["in", "out"];
@@ -269,7 +263,7 @@ mod tests {
         let message = envelope("a");
         assert!(matches!(direct.take(NAMES[0]), Some(None)));
         assert!(direct.drained() && !direct.progressed());
-        let (single, _) = gates.input.as_ref().unwrap().edge.single().unwrap();
+        let single = Arc::clone(&gates.input.as_ref().unwrap().single);
         assert!(single.try_offer(message.clone()).is_ok());
         assert_eq!(direct.is_ended(NAMES[0]), Some(false));
         assert!(matches!(direct.take(NAMES[0]), Some(Some(_))));

@@ -37,11 +37,6 @@ impl PortEdges {
         self.first().filter(|_| self.rest.is_empty())
     }
 
-    /// The same, to be kept.
-    pub(super) fn only_shared(&self) -> Option<&Arc<Edge>> {
-        self.first.as_ref().filter(|_| self.rest.is_empty())
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Edge> {
         self.shared().map(Arc::as_ref)
     }

@@ -5,13 +5,14 @@
 //! the producer: it is told of the closing, or has finished before.
 
 use super::queue::Queue;
-use super::{EdgeState, Ledger, Offered, Popped};
+use super::{Crossing, EdgeState, Ledger, Offered, Popped};
 use crate::envelope::Envelope;
 use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering, interleave};
 
 /// See the module.
 pub(crate) struct Single {
     queue: Queue<Envelope, Made, Taken>,
+    crossing: Crossing,
     closed: AtomicBool,
     ended: AtomicBool,
     /// Whether the producer has staged an envelope for it.
@@ -51,6 +52,7 @@ impl Single {
     pub(super) fn new(envelopes_max: usize, bytes_max: usize) -> Self {
         Self {
             queue: Queue::new(),
+            crossing: Crossing::default(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
@@ -59,6 +61,11 @@ impl Single {
             refusals: Counter::new(0),
             grown: AtomicUsize::new(0),
         }
+    }
+
+    #[inline]
+    pub(super) fn crossing(&self) -> &Crossing {
+        &self.crossing
     }
 
     /// As [`super::Edge::offer`]; the caller fires the producer.

@@ -123,11 +123,14 @@ pub(super) struct Running {
     clock: Sampled,
     /// Whether the firing took anything.
     made_room: bool,
+    /// Whether the box may go to its edges directly, as far as its own firings are concerned.
+    is_plain: bool,
     /// Whether there is something to do before a firing: staged envelopes, side inputs, an order, the end.
     has_business: bool,
     /// Where the schema lies that [`Kept::schemas`] keeps for the first output; 0 for none.
     schema: Cell<usize>,
-    kept: Kept,
+    /// Behind a pointer: a firing that goes to its edges directly looks at nothing of it.
+    kept: Box<Kept>,
 }
 
 /// An envelope that found an edge full.
@@ -158,7 +161,8 @@ pub(super) struct Kept {
 }
 
 impl Running {
-    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize) -> Self {
+    /// `is_plain`: nothing keeps the box from going to its edges directly.
+    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize, is_plain: bool) -> Self {
         let kept = Kept {
             staged: VecDeque::new(),
             closed_inputs: vec![false; inputs].into(),
@@ -178,8 +182,9 @@ impl Running {
             made_room: false,
             // The first firing looks for side inputs.
             has_business: true,
+            is_plain,
             schema: Cell::new(0),
-            kept,
+            kept: Box::new(kept),
         }
     }
 }
@@ -290,8 +295,8 @@ impl Model {
             return step;
         }
         add(&cell.counters.firings, 1);
-        let Running { operator, schema, kept, .. } = &mut *running;
-        let direct = Direct::new(&cell.gates, schema, detacher.node(), cell.is_plain && !kept.has_closed);
+        let Running { operator, schema, kept, is_plain, .. } = &mut *running;
+        let direct = Direct::new(&cell.gates, schema, detacher.node(), *is_plain);
         let mut firing = Firing::new(self, (cell, cell_idx), detacher, woken, kept, &direct);
         let mut context = Context::with_direct(cell.spec, &mut firing, &direct);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
@@ -309,6 +314,7 @@ impl Model {
             }
             Ok(Ok(flow)) => {
                 let step = self.follow(flow, (cell, cell_idx), running, progressed, drained, woken);
+                running.is_plain &= !running.kept.has_closed;
                 running.has_business =
                     running.finishing || !running.kept.staged.is_empty() || cell.reorder.is_some();
                 step
