@@ -43,7 +43,8 @@ impl Scheduler {
         let found = self.look(slot, fair)?;
         let searched = slot.searching;
         self.crew.end_search(slot, || self.any_work());
-        if searched {
+        // A glance: who misses a sleeper here leaves it to those that publish.
+        if searched && self.crew.sleeping(slot.node) > 0 {
             self.wake_more(slot);
         }
         Some(found)
