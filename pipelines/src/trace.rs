@@ -1,7 +1,7 @@
 //! A trace of a run in the JSON format that Perfetto and chrome://tracing open.
 //!
-//! One process for each NUMA node, one track for each slot; a closure that blocks has a track of its own, as many
-//! overlap. Arrows lead from the slot that a task was stolen from to the thief, from a firing that detached to the
+//! One process for each NUMA node, one track for each slot; a closure that blocks, and a task that waits for a permit
+//! before it is fired, have tracks of their own, as many overlap. Arrows lead from the slot that a task was stolen from to the thief, from a firing that detached to the
 //! thread that went on with its slot, and to where the box itself went on. Counters tell what waited in the request
 //! queues, on each edge and at each blocking class. Invariants: marks are sorted by time, an arrow has both of its
 //! ends and each lies in a slice, and slices of one track do not overlap.
@@ -112,8 +112,11 @@ impl Mark {
                     TraceKind::Firing { request, thread, .. } => {
                         ("firing", json!({"request": request, "thread": format!("boxwork-{thread}")}))
                     }
-                    TraceKind::Detached { request, class, .. } => {
+                    TraceKind::Detached { request, class, .. } | TraceKind::Permit { request, class, .. } => {
                         ("detached", json!({"request": request, "class": class}))
+                    }
+                    TraceKind::Branch { thread } => {
+                        ("branch", json!({"thread": format!("boxwork-{thread}")}))
                     }
                     TraceKind::Steal { from, distance } => {
                         ("steal", json!({"from": from, "distance": distance.to_string()}))
@@ -143,9 +146,14 @@ fn phase_json(ph: &str, ts: f64, idx: usize, phase: Phase, recorded: &Recorded<'
     let name = phase.name().map_or_else(|| event.kind.to_string(), str::to_owned);
     let pid = recorded.topology.node(event.slot);
     let mut json = json!({"ph": ph, "name": name, "cat": "detached", "id": idx, "pid": pid, "tid": event.slot, "ts": ts});
-    if let (TraceKind::Detached { request, class, to, .. }, Phase::Whole, "b") = (&event.kind, phase, ph) {
-        json["args"] =
-            json!({"request": request, "class": class, "slot given away": event.slot, "went on on slot": to});
+    match (&event.kind, phase, ph) {
+        (TraceKind::Detached { request, class, to, .. }, Phase::Whole, "b") => {
+            json["args"] = json!({"request": request, "class": class, "slot given away": event.slot, "went on on slot": to});
+        }
+        (TraceKind::Permit { request, class, .. }, Phase::Whole, "b") => {
+            json["args"] = json!({"request": request, "class": class, "fired on slot": event.slot});
+        }
+        _ => {}
     }
     json
 }

@@ -6,6 +6,7 @@
 pub mod simulator;
 mod sync;
 pub mod envelope;
+mod edge;
 pub mod descriptor;
 pub mod parameter;
 pub mod inside;

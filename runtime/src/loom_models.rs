@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use loom::thread;
 
+use crate::edge::queue::Queue;
 use crate::model::box_state::{BoxState, End, Notified};
-use crate::model::edge::queue::Queue;
 use crate::request::RequestId;
 use crate::scheduler::blocking::{Admission, Class, Entered, Permit, Used};
 use crate::scheduler::crew::{Crew, GivenAway};

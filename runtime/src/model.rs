@@ -11,34 +11,28 @@
 
 pub(crate) mod box_state;
 mod clock;
-pub(crate) mod edge;
 mod firing;
 mod hints;
 mod host;
-mod ledger;
-mod port;
 mod reorder;
 mod stall;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::box_state::{BoxState, Notified};
-use self::edge::Edge;
 use self::firing::Running;
 pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
 use self::hints::HintCell;
-use self::ledger::Ledger;
-use self::port::PortEdges;
 use self::reorder::Reorder;
-use crate::operator::{Kind, Mode, OperatorSpec, Problem};
-use crate::prepare::{PrepareError, Prepared, panic_message};
+use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
+use crate::operator::{Mode, OperatorSpec, Problem};
+use crate::prepare::{PrepareError, Prepared, Shape, panic_message};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
 };
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, add, now};
 use crate::topology::Topology;
 
 /// The home node of a request that has none yet.
@@ -46,13 +40,6 @@ pub(crate) const HOMELESS: usize = usize::MAX;
 
 /// A request that was moved to another node stays there at least so long: its data must come after it before that pays.
 const MOVE_PAUSE_NS: u64 = 1_000_000;
-
-/// An input port of a box in a model.
-struct InputPort {
-    mode: Mode,
-    /// Its edges; several for a merge, none for an optional input that nothing feeds.
-    edges: PortEdges,
-}
 
 /// One copy of a box.
 pub(crate) struct BoxCell {
@@ -64,19 +51,15 @@ pub(crate) struct BoxCell {
     is_source: bool,
     /// The edge of a box that takes from no other one, its side inputs left out.
     only_stream: Option<Arc<Edge>>,
-    /// An output may have been closed since the last firing looked.
-    closing: AtomicBool,
     /// Whether its firings need permits of a class.
     blocks: bool,
     /// Whether its next firing is timed.
     timed: AtomicBool,
-    inputs: Box<[InputPort]>,
+    /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
+    inputs: Box<[PortEdges]>,
     /// By output port: the edges that it feeds.
     outputs: Box<[PortEdges]>,
-    /// By the hints that it reads: the cells that feed it.
-    hints_read: Vec<Vec<usize>>,
-    /// By the hints that it writes: their cells.
-    hints_written: Vec<usize>,
+    gates: Gates,
     /// The order of an ordered box with copies.
     reorder: Option<usize>,
     /// A permit of the box's blocking class was taken for its next firing.
@@ -91,8 +74,6 @@ pub(crate) struct BoxCell {
 #[derive(Default)]
 struct Counters {
     firings: Counter,
-    rows_in: Counter,
-    rows_out: Counter,
     busy_ns: Counter,
     waiting_ns: Counter,
     blocked_ns: Counter,
@@ -101,11 +82,16 @@ struct Counters {
     undeclared_ns_max: Counter,
     progress_done: Counter,
     progress_total: Counter,
+    /// When its task began to wait for a permit, and got one, since the request's start; 0 for not. For traces.
+    permit_begun_ns: Counter,
+    permit_ended_ns: Counter,
 }
 
-/// Adds to a counter that only the box's own firing writes: no locked instruction is needed.
-fn add(counter: &Counter, amount: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+impl BoxCell {
+    /// The input ports: how each receives, and its edges.
+    fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
+        self.spec.inputs.iter().map(|port| port.mode).zip(&self.inputs)
+    }
 }
 
 /// The boxes and edges of one request.
@@ -113,8 +99,8 @@ pub(crate) struct Model {
     id: RequestId,
     prepared: Arc<Prepared>,
     boxes: Vec<BoxCell>,
-    /// By box of the plan: its copies.
-    copies: Vec<Arc<[usize]>>,
+    /// Who is connected to whom.
+    shape: Arc<Shape>,
     edges: Vec<Arc<Edge>>,
     hints: Vec<HintCell>,
     reorders: Vec<Mutex<Reorder>>,
@@ -152,116 +138,52 @@ impl Model {
         submission: &Submission,
         machine: &Topology,
     ) -> Result<Self, PrepareError> {
-        let (slots, nodes) = (machine.slots_count(), machine.nodes().len());
+        let nodes = machine.nodes().len();
         let plan = prepared.plan();
         let arguments = prepared.arguments(&submission.values)?;
-        let mut copies: Vec<Arc<[usize]>> = Vec::with_capacity(plan.boxes.len());
-        // By copy of a box: where its ports stand among all input ports, and among all output ports.
-        let mut ports: Vec<(usize, usize)> = Vec::new();
-        let (mut count, mut next) = (0, (0, 0));
-        for planned in &plan.boxes {
-            let of_box = planned.copies.on(slots);
-            copies.push((count..count + of_box).collect());
-            count += of_box;
-            for _ in 0..of_box {
-                ports.push(next);
-                next = (next.0 + planned.spec.inputs.len(), next.1 + planned.spec.outputs.len());
-            }
-        }
-        let mut edges: Vec<Arc<Edge>> = Vec::new();
-        for (plan_edge, edge) in plan.edges.iter().enumerate() {
-            let (producers, consumers) = (Arc::clone(&copies[edge.from]), Arc::clone(&copies[edge.to]));
-            if plan.boxes[edge.to].spec.inputs[edge.input].mode == Mode::Side {
-                for &consumer in &*consumers {
-                    let (producers, consumers) = (Arc::clone(&producers), Arc::from([consumer]));
-                    let bound = usize::MAX;
-                    edges.push(Arc::new(Edge::new(
-                        edges.len(),
-                        plan_edge,
-                        producers,
-                        consumers,
-                        0,
-                        bound,
-                        bound,
-                    )));
-                }
-            } else {
-                let envelopes = plan.edge_envelopes(plan_edge, slots);
-                // The order of an ordered box is that in which its copies take.
-                let is_free =
-                    plan.boxes[edge.to].spec.kind == Kind::Stateless && consumers.len() > 1 && nodes > 1;
-                let lanes = if is_free { nodes } else { 0 };
-                let edge =
-                    Edge::new(edges.len(), plan_edge, producers, consumers, lanes, envelopes, edge.bytes);
-                edges.push(Arc::new(edge));
-            }
-        }
-        // By port: the edges there, in the order of the plan.
-        let mut fed: Vec<PortEdges> = (0..next.0).map(|_| PortEdges::default()).collect();
-        let mut feeding: Vec<PortEdges> = (0..next.1).map(|_| PortEdges::default()).collect();
-        for edge in &edges {
-            let planned = &plan.edges[edge.plan_edge];
-            for consumer in &*edge.consumers {
-                fed[ports[*consumer].0 + planned.input].push(Arc::clone(edge));
-            }
-            for producer in &*edge.producers {
-                feeding[ports[*producer].1 + planned.output].push(Arc::clone(edge));
-            }
-        }
-        let (mut fed, mut feeding) = (fed.into_iter(), feeding.into_iter());
-        let (hints, written) = hint_cells(plan, &copies);
-        let mut reorders = Vec::new();
-        let mut boxes = Vec::with_capacity(count);
-        for (plan_box, planned) in plan.boxes.iter().enumerate() {
-            let reorder = (planned.spec.kind == Kind::Ordered && copies[plan_box].len() > 1).then(|| {
-                reorders.push(Mutex::new(Reorder::new(copies[plan_box].len())));
-                reorders.len() - 1
+        let shape = prepared.shape((machine.slots_count(), nodes));
+        let edges: Vec<Arc<Edge>> =
+            shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
+        let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));
+        let mut boxes = Vec::with_capacity(shape.boxes.len());
+        for cell in &shape.boxes {
+            let planned = &plan.boxes[cell.plan_box];
+            let operator = prepared.make(cell.plan_box, arguments.of(cell.plan_box), submission.part)?;
+            let inputs: Box<[PortEdges]> = cell.inputs.iter().map(port).collect();
+            let outputs: Box<[PortEdges]> = cell.outputs.iter().map(port).collect();
+            // Neither an order nor a budget is kept.
+            let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
+            boxes.push(BoxCell {
+                state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len(), is_plain))),
+                spec: planned.spec,
+                plan_box: cell.plan_box,
+                is_source: inputs.iter().all(PortEdges::is_empty),
+                only_stream: only_stream(planned.spec, &inputs),
+                blocks: planned.blocking.is_some(),
+                timed: AtomicBool::new(true),
+                gates: Gates {
+                    input: first_gate(planned.spec.inputs.first().map(|port| port.name), &inputs),
+                    output: first_gate(planned.spec.outputs.first().map(|port| port.name), &outputs),
+                    ..Gates::default()
+                },
+                inputs,
+                outputs,
+                reorder: cell.reorder,
+                permit: AtomicBool::new(false),
+                planned_ns: Counter::new(0),
+                near: AtomicUsize::new(HOMELESS),
+                counters: Counters::default(),
             });
-            for _ in 0..copies[plan_box].len() {
-                let operator = prepared.make(plan_box, &arguments[plan_box], submission.part)?;
-                // Ports and boxes come in the same order.
-                let inputs = planned.spec.inputs.iter().zip(&mut fed);
-                let inputs = inputs.map(|(port, edges)| InputPort { mode: port.mode, edges });
-                let outputs = feeding.by_ref().take(planned.spec.outputs.len());
-                let hints_read = (0..planned.spec.hints_read.len()).map(|read| {
-                    let feeding = plan.hints.iter().filter(|hint| hint.to == plan_box && hint.read == read);
-                    feeding.map(|hint| written[&(hint.from, hint.written)]).collect()
-                });
-                let inputs: Box<[InputPort]> = inputs.collect();
-                boxes.push(BoxCell {
-                    state: BoxState::new(Some(Running::new(
-                        operator,
-                        planned.spec.inputs.len(),
-                        planned.spec.outputs.len(),
-                    ))),
-                    spec: planned.spec,
-                    plan_box,
-                    is_source: inputs.iter().all(|port| port.edges.is_empty()),
-                    only_stream: only_stream(&inputs),
-                    blocks: planned.blocking.is_some(),
-                    timed: AtomicBool::new(true),
-                    closing: AtomicBool::new(false),
-                    inputs,
-                    outputs: outputs.collect(),
-                    hints_read: hints_read.collect(),
-                    hints_written: (0..planned.spec.hints_written.len())
-                        .map(|idx| written[&(plan_box, idx)])
-                        .collect(),
-                    reorder,
-                    permit: AtomicBool::new(false),
-                    planned_ns: Counter::new(0),
-                    near: AtomicUsize::new(HOMELESS),
-                    counters: Counters::default(),
-                });
-            }
         }
+        let hints = shape.hints.iter().map(|hint| HintCell::new(hint.join, Arc::clone(&hint.readers)));
+        let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));
         Ok(Self {
             id,
             boxes,
-            copies,
             edges,
-            hints,
-            reorders,
+            hints: hints.collect(),
+            reorders: reorders.collect(),
+            shape,
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
             nodes,
@@ -308,10 +230,30 @@ impl Model {
         &self.boxes[cell].permit
     }
 
+    /// Where a trace is asked for: the task of a box begins to wait for a permit, if it does not get one at once.
+    pub(crate) fn begin_permit_wait(&self, cell: usize) {
+        let counters = &self.boxes[cell].counters;
+        counters.permit_begun_ns.store(self.now_ns().max(1), Ordering::Relaxed);
+        counters.permit_ended_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// It has one. Whoever runs the task comes after, by the permit.
+    pub(crate) fn end_permit_wait(&self, cell: usize) {
+        self.boxes[cell].counters.permit_ended_ns.store(self.now_ns().max(1), Ordering::Relaxed);
+    }
+
+    /// Takes a wait that is over.
+    pub(crate) fn take_permit_wait(&self, cell: usize) -> Option<(Instant, Instant)> {
+        let counters = &self.boxes[cell].counters;
+        let at = |ns: u64| Some(self.started + Duration::from_nanos(ns)).filter(|_| ns > 0);
+        let begun = at(counters.permit_begun_ns.swap(0, Ordering::Relaxed))?;
+        Some((begun, at(counters.permit_ended_ns.load(Ordering::Relaxed))?))
+    }
+
     /// The edges of a box, and the envelopes that wait there.
     pub(crate) fn depths(&self, cell: usize) -> Vec<(usize, usize)> {
         let cell = &self.boxes[cell];
-        let inputs = cell.inputs.iter().flat_map(|port| port.edges.iter());
+        let inputs = cell.inputs.iter().flat_map(PortEdges::iter);
         let edges = inputs.chain(cell.outputs.iter().flat_map(PortEdges::iter));
         edges.map(|edge| (edge.idx, edge.state().envelopes)).collect()
     }
@@ -511,22 +453,22 @@ impl Model {
 
     fn box_statistics(&self) -> Vec<BoxStatistics> {
         let plan = self.prepared.plan();
-        let of_box = plan.boxes.iter().zip(&self.copies).map(|(planned, copies)| {
-            let sum = |pick: fn(&Counters) -> &Counter| {
-                copies.iter().map(|cell| pick(&self.boxes[*cell].counters).load(Ordering::Relaxed)).sum()
+        let of_box = plan.boxes.iter().zip(&self.shape.copies).map(|(planned, copies)| {
+            let sum = |pick: fn(&BoxCell) -> &Counter| {
+                copies.iter().map(|cell| pick(&self.boxes[*cell]).load(Ordering::Relaxed)).sum()
             };
             let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
             BoxStatistics {
                 name: planned.name.clone(),
                 kind: planned.spec.name,
                 copies: copies.len(),
-                firings: sum(|counters| &counters.firings),
-                rows_in: sum(|counters| &counters.rows_in),
-                rows_out: sum(|counters| &counters.rows_out),
-                busy_ns: sum(|counters| &counters.busy_ns),
-                waiting_ns: sum(|counters| &counters.waiting_ns),
-                blocked_ns: sum(|counters| &counters.blocked_ns),
-                undeclared_blocking_ns: sum(|counters| &counters.undeclared_ns),
+                firings: sum(|cell| &cell.counters.firings),
+                rows_in: sum(|cell| &cell.gates.rows_in),
+                rows_out: sum(|cell| &cell.gates.rows_out),
+                busy_ns: sum(|cell| &cell.counters.busy_ns),
+                waiting_ns: sum(|cell| &cell.counters.waiting_ns),
+                blocked_ns: sum(|cell| &cell.counters.blocked_ns),
+                undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
                 undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
             }
         });
@@ -561,31 +503,19 @@ impl Model {
 }
 
 /// The edge of a box that takes from no other one, its side inputs left out.
-fn only_stream(inputs: &[InputPort]) -> Option<Arc<Edge>> {
-    let streams = inputs.iter().filter(|port| port.mode != Mode::Side);
-    let mut edges = streams.flat_map(|port| port.edges.shared());
+fn only_stream(spec: &OperatorSpec, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
+    let streams = spec.inputs.iter().zip(inputs).filter(|(port, _)| port.mode != Mode::Side);
+    let mut edges = streams.flat_map(|(_, edges)| edges.shared());
     let only = edges.next()?;
     edges.next().is_none().then(|| Arc::clone(only))
+}
+
+/// The direct way through the first port.
+fn first_gate(name: Option<&'static str>, ports: &[PortEdges]) -> Option<Gate> {
+    Gate::new(name?, ports.first()?)
 }
 
 /// Time in the firings of all boxes.
 fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
     boxes.iter().map(|of_box| of_box.busy_ns).sum()
-}
-
-/// One cell for each hint that a box writes, and their places by (box, hint).
-fn hint_cells(
-    plan: &crate::plan::Plan,
-    copies: &[Arc<[usize]>],
-) -> (Vec<HintCell>, BTreeMap<(usize, usize), usize>) {
-    let (mut cells, mut places) = (Vec::new(), BTreeMap::new());
-    for (box_idx, planned) in plan.boxes.iter().enumerate() {
-        for (written, hint) in planned.spec.hints_written.iter().enumerate() {
-            let reading = plan.hints.iter().filter(|edge| (edge.from, edge.written) == (box_idx, written));
-            let readers = reading.flat_map(|edge| copies[edge.to].iter().copied()).collect();
-            places.insert((box_idx, written), cells.len());
-            cells.push(HintCell::new(hint.join, readers));
-        }
-    }
-    (cells, places)
 }

@@ -29,6 +29,7 @@ pub use table::{
 use std::fmt;
 use std::ops::Range;
 
+use crate::edge::Direct;
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 
@@ -163,22 +164,34 @@ pub trait Host {
 pub struct Context<'a> {
     spec: &'static OperatorSpec,
     host: &'a mut dyn Host,
+    /// What answers without a call of the host, where it can.
+    direct: Option<&'a Direct<'a>>,
 }
 
 impl<'a> Context<'a> {
     /// A context over a host; schedulers and harnesses make it.
     pub fn new(spec: &'static OperatorSpec, host: &'a mut dyn Host) -> Self {
-        Self { spec, host }
+        Self { spec, host, direct: None }
     }
 
+    /// The same with a direct way to the edges, whose state the host shares.
     #[inline]
+    pub(crate) fn with_direct(
+        spec: &'static OperatorSpec,
+        host: &'a mut dyn Host,
+        direct: &'a Direct<'a>,
+    ) -> Self {
+        Self { spec, host, direct: Some(direct) }
+    }
+
+    #[inline(never)]
     fn input(&self, name: &str) -> usize {
         self.spec
             .input_idx(name)
             .unwrap_or_else(|| panic!("operator `{}` has no input `{name}`", self.spec.name))
     }
 
-    #[inline]
+    #[inline(never)]
     fn output(&self, name: &str) -> usize {
         self.spec
             .output_idx(name)
@@ -186,16 +199,21 @@ impl<'a> Context<'a> {
     }
 
     /// The next envelope of a stream or merge input, or nothing when none waits.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, input: &str) -> Option<Envelope> {
-        let input = self.input(input);
-        self.host.take(input)
+        match self.direct.and_then(|direct| direct.take(input)) {
+            Some(taken) => taken,
+            None => self.host.take(self.input(input)),
+        }
     }
 
     /// Whether nothing waits on an input and nothing will come.
-    #[inline]
+    #[inline(always)]
     pub fn is_ended(&self, input: &str) -> bool {
-        self.host.is_ended(self.input(input))
+        match self.direct.and_then(|direct| direct.is_ended(input)) {
+            Some(is_ended) => is_ended,
+            None => self.host.is_ended(self.input(input)),
+        }
     }
 
     /// Closes an input that the box needs no more; its producer learns of it, and what waits is dropped.
@@ -211,9 +229,9 @@ impl<'a> Context<'a> {
 
     /// Whether an output takes one more envelope in this firing. True at the start of each; false once all outputs are
     /// closed, as the box is over then.
-    #[inline]
+    #[inline(always)]
     pub fn has_room(&self, output: &str) -> bool {
-        self.host.has_room(self.output(output))
+        self.direct.is_some_and(|direct| direct.has_room(output)) || self.host.has_room(self.output(output))
     }
 
     /// Puts an envelope on an output.
@@ -221,8 +239,15 @@ impl<'a> Context<'a> {
     /// # Errors
     /// When the output has no room, or the envelope's columns are not those of the output's descriptor: bugs of the
     /// operator, which end the request with its name.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, output: &str, envelope: Envelope) -> Result<Pushed, BoxError> {
+        let envelope = match self.direct {
+            None => envelope,
+            Some(direct) => match direct.push(output, envelope) {
+                Ok(()) => return Ok(Pushed::Sent),
+                Err(envelope) => envelope,
+            },
+        };
         let output = self.output(output);
         self.host.push(output, envelope, None)
     }

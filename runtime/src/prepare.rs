@@ -1,12 +1,17 @@
 //! Preparing a plan: its values bound, its resources loaded, once for many requests.
 
+mod shape;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
+pub(crate) use self::shape::Shape;
 use crate::operator::{Bind, BoxError, Catalog, Operator, Part, Resource};
 use crate::parameter::{Arguments, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
+use crate::sync::Mutex;
 
 /// Why a pipeline could not be prepared, or a request not be made.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,9 @@ pub enum PrepareError {
     },
 }
 
+/// A box is compared with so many others of its operator: thousands that all differ must not take quadratic time.
+const LIKES_LOOKED_AT: usize = 16;
+
 /// A plan with its values bound and its resources loaded, ready for requests.
 pub struct Prepared {
     plan: Plan,
@@ -52,7 +60,30 @@ pub struct Prepared {
     shared: Vec<Option<Resource>>,
     /// By box: what it is made with in requests that give no value anew that it uses; none where these values do not fit.
     arguments: Vec<Option<Arguments>>,
+    /// By box: the first of the same operator and settings, whose arguments are its own too.
+    likes: Vec<usize>,
+    /// The parameters that cannot differ between requests.
+    once: Vec<String>,
+    /// The shape of its models on the machine of the last request.
+    shape: Mutex<Option<Arc<Shape>>>,
     declaration: Declaration,
+}
+
+/// The arguments of all boxes for one request.
+pub(crate) struct BoundArguments<'a> {
+    prepared: &'a Prepared,
+    /// By box, those that differ from the prepared ones; as far as any do.
+    anew: Vec<Option<Arguments>>,
+}
+
+impl BoundArguments<'_> {
+    /// Those of a box.
+    pub(crate) fn of(&self, box_idx: usize) -> &Arguments {
+        let like = self.prepared.likes[box_idx];
+        let anew = self.anew.get(like).and_then(Option::as_ref);
+        anew.or(self.prepared.arguments[like].as_ref())
+            .unwrap_or_else(|| unreachable!("the arguments of a box were not bound"))
+    }
 }
 
 impl Prepared {
@@ -77,11 +108,16 @@ impl Prepared {
             resources: BTreeMap::new(),
             shared: Vec::new(),
             arguments: Vec::new(),
+            likes: Vec::new(),
+            once: Vec::new(),
+            shape: Mutex::new(None),
             declaration: declaration.clone(),
         };
         prepared.load()?;
         let bound = prepared.plan.boxes.iter().map(|planned| bind(planned, &prepared.values).ok());
         prepared.arguments = bound.collect();
+        prepared.likes = likes(&prepared.plan.boxes);
+        prepared.once = prepared.plan.bound_once().into_iter().map(str::to_owned).collect();
         Ok(prepared)
     }
 
@@ -143,18 +179,29 @@ impl Prepared {
     pub(crate) fn arguments(
         &self,
         anew: &BTreeMap<String, Value>,
-    ) -> Result<Vec<Cow<'_, Arguments>>, PrepareError> {
+    ) -> Result<BoundArguments<'_>, PrepareError> {
         let values = self.values_with(anew)?;
-        let bound = self.plan.boxes.iter().zip(&self.arguments).map(|(planned, known)| {
-            let names = || planned.settings.iter().flat_map(|(_, setting)| setting.parameters());
-            match known {
-                Some(known) if anew.is_empty() || !names().any(|name| anew.contains_key(name)) => {
-                    Ok(Cow::Borrowed(known))
-                }
-                _ => bind(planned, &values).map(Cow::Owned),
+        let mut bound = BoundArguments { prepared: self, anew: Vec::new() };
+        for (idx, (planned, known)) in self.plan.boxes.iter().zip(&self.arguments).enumerate() {
+            let differs = || {
+                let mut names = planned.settings.iter().flat_map(|(_, setting)| setting.parameters());
+                names.any(|name| anew.contains_key(name))
+            };
+            if self.likes[idx] == idx && (known.is_none() || !anew.is_empty() && differs()) {
+                bound.anew.resize_with(idx, || None);
+                bound.anew.push(Some(bind(planned, &values)?));
             }
-        });
-        bound.collect()
+        }
+        Ok(bound)
+    }
+
+    /// The shape of its models on a machine of so many slots and nodes.
+    pub(crate) fn shape(&self, machine: (usize, usize)) -> Arc<Shape> {
+        let mut last = self.shape.lock();
+        match &*last {
+            Some(shape) if shape.is_of(machine) => Arc::clone(shape),
+            _ => Arc::clone(last.insert(Arc::new(Shape::new(&self.plan, machine)))),
+        }
     }
 
     /// The values of one request.
@@ -165,10 +212,9 @@ impl Prepared {
         if anew.is_empty() {
             return Ok(Cow::Borrowed(&self.values));
         }
-        let once = self.plan.bound_once();
         let mut values = self.values.clone();
         for (name, value) in anew {
-            if once.contains(&name.as_str()) {
+            if self.once.contains(name) {
                 return Err(PrepareError::BoundOnce { name: name.clone() });
             }
             let declared = self.declaration.parameters.iter().find(|parameter| &parameter.name == name);
@@ -199,6 +245,26 @@ impl Prepared {
         });
         made.map_err(|cause| PrepareError::Box { name: planned.name.clone(), cause })
     }
+}
+
+/// By box: the first that has the same operator and settings.
+fn likes(boxes: &[PlanBox]) -> Vec<usize> {
+    let mut likes: Vec<usize> = Vec::with_capacity(boxes.len());
+    // By operator: the boxes that are like no other before them. A pipeline has few different ones.
+    let mut firsts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (idx, planned) in boxes.iter().enumerate() {
+        let firsts = firsts.entry(planned.spec.name).or_default();
+        let is_like = |first: &&usize| {
+            let other = &boxes[**first];
+            std::ptr::eq(other.spec, planned.spec) && other.settings == planned.settings
+        };
+        let like = firsts.iter().take(LIKES_LOOKED_AT).find(is_like).copied();
+        if like.is_none() {
+            firsts.push(idx);
+        }
+        likes.push(like.unwrap_or(idx));
+    }
+    likes
 }
 
 /// The arguments of a box.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+pub use crate::edge::EdgeState;
 use crate::operator::{Part, Problem};
 use crate::parameter::Value;
 
@@ -96,41 +97,6 @@ pub struct BoxStatistics {
     pub undeclared_blocking_ns: u64,
     /// The most of it in one firing.
     pub undeclared_blocking_ns_max: u64,
-}
-
-/// A snapshot of an edge, for reports and statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EdgeState {
-    /// Envelopes that wait.
-    pub envelopes: usize,
-    /// Bytes that wait.
-    pub bytes: usize,
-    /// Envelopes that it holds at most.
-    pub envelopes_max: usize,
-    /// Bytes that it holds at most.
-    pub bytes_max: usize,
-    /// The most envelopes that waited at once.
-    pub envelopes_high: usize,
-    /// The most bytes that waited at once.
-    pub bytes_high: usize,
-    /// Envelopes that came through.
-    pub envelopes_total: u64,
-    /// Rows that came through.
-    pub rows_total: u64,
-    /// Their bytes.
-    pub bytes_total: u64,
-    /// Bytes that were taken on another NUMA node than they were made on.
-    pub bytes_crossed: u64,
-    /// Whether a producer waits for room.
-    pub wanted: bool,
-    /// How often a producer found no room.
-    pub refusals: u64,
-    /// Whether all producers have ended.
-    pub ended: bool,
-    /// Whether all consumers have closed it.
-    pub closed: bool,
-    /// How often its bounds were doubled to end a stall.
-    pub grown: usize,
 }
 
 /// What went through one edge of a request.

@@ -2,7 +2,7 @@
 //!
 //! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
 //! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
-//! `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
+//! `register.rs` which requests there are, `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
 //! `sampler.rs` who blocks without saying so, `withheld.rs` what feeding threads take from tasks.
 
 mod sleep;
@@ -10,6 +10,7 @@ pub(crate) mod slot;
 pub(crate) mod crew;
 pub(crate) mod blocking;
 mod queues;
+mod register;
 mod search;
 mod worker;
 mod tracing;
@@ -18,7 +19,7 @@ mod sampler;
 mod withheld;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_deque::Stealer;
@@ -27,6 +28,7 @@ use self::blocking::{Class, Used};
 use self::crew::Crew;
 use self::deadline::Deadlines;
 use self::queues::{GlobalQueue, RequestQueues, Task};
+use self::register::Register;
 use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
 use crate::inside::Branch;
@@ -85,7 +87,7 @@ pub(crate) struct Scheduler {
     withheld: AtomicUsize,
     classes: Mutex<BTreeMap<String, Arc<Class<Task>>>>,
     next_request: Counter,
-    requests: Mutex<BTreeMap<RequestId, Weak<Model>>>,
+    register: Register,
     deadlines: Deadlines,
     sampler: Sampler,
     threads: Mutex<Vec<Thread>>,
@@ -120,7 +122,7 @@ impl Scheduler {
             withheld: AtomicUsize::new(0),
             classes: Mutex::new(BTreeMap::new()),
             next_request: Counter::new(1),
-            requests: Mutex::new(BTreeMap::new()),
+            register: Register::new(),
             deadlines: Deadlines::new(),
             sampler: Sampler::default(),
             threads: Mutex::new(Vec::new()),
@@ -149,7 +151,7 @@ impl Scheduler {
 
     /// Takes a new request in. It holds its submission's token.
     pub(crate) fn submit(self: &Arc<Self>, model: Arc<Model>, deadline: Option<Instant>) {
-        self.requests.lock().insert(model.id(), Arc::downgrade(&model));
+        self.register.enter(&model);
         if let Some(deadline) = deadline {
             self.deadlines.add(self, deadline, &model);
         }
@@ -190,6 +192,9 @@ impl Scheduler {
     fn release_permit(&self, class: &Class<Task>, used: Used) {
         interleave();
         for task in class.release(used) {
+            if self.traced {
+                task.model.end_permit_wait(task.cell);
+            }
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
             self.take_permits_back(class);
@@ -262,7 +267,8 @@ impl Scheduler {
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
                 if known {
-                    self.crew.publish(slot.node, Some(slot.idx));
+                    let waiting = slot.deque.len() - usize::from(!busy);
+                    self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
                 }
             }
         }
@@ -318,20 +324,14 @@ impl Scheduler {
 
     /// A firing was off the CPU without having detached.
     fn count_undeclared(&self, off: OffCpu) {
-        let model = {
-            let requests = self.requests.lock();
-            requests.iter().find(|(id, _)| off.told.is_of(**id)).and_then(|(_, model)| model.upgrade())
-        };
-        if let Some(model) = model {
+        if let Some(model) = self.register.find(|id| off.told.is_of(id)) {
             model.count_undeclared(off.told.cell(), off.more, off.whole);
         }
     }
 
     /// What the requests under way have done so far.
     pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
-        // Upgraded under the lock, read outside it: an edge's lock is taken meanwhile.
-        let alive: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
-        alive.iter().map(|model| model.statistics()).collect()
+        self.register.all().iter().map(|model| model.statistics()).collect()
     }
 
     pub(crate) fn statistics(&self) -> SchedulerStatistics {
@@ -361,7 +361,7 @@ impl Scheduler {
             slots: slots.collect(),
             classes,
             threads: self.crew.threads(),
-            requests: self.requests.lock().len(),
+            requests: self.register.len(),
             deadlines: self.deadlines.count(),
             queued: self.queues.iter().map(RequestQueues::len).collect(),
             elapsed: now().saturating_duration_since(self.started),
@@ -370,7 +370,7 @@ impl Scheduler {
 
     /// Cancels what runs, waits for it, and ends the threads.
     pub(crate) fn shut_down(&self) {
-        let alive: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
+        let alive = self.register.all();
         for model in &alive {
             self.cancel(model, RequestError::Cancelled);
         }

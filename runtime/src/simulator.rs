@@ -13,6 +13,7 @@
 mod world;
 
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,6 +105,14 @@ pub fn sleep(duration: Duration) {
     }
 }
 
+/// From now on the simulated system has no thread left for whoever wants to start one, or has some again. Nothing happens
+/// outside of a simulation.
+pub fn refuse_threads(refuses: bool) {
+    if let Some(simulated) = current() {
+        simulated.world.refuse(refuses);
+    }
+}
+
 /// The clock that the runtime reads, for deadlines: virtual in a simulation.
 pub fn now() -> Instant {
     current().map_or_else(Instant::now, |simulated| simulated.world.now())
@@ -122,11 +131,17 @@ fn current() -> Option<Simulated> {
 }
 
 /// A place where the order of threads matters: another one may go on first. No lock is held here.
-#[inline]
+#[inline(always)]
 pub(crate) fn interleave() {
-    if RUNNING.load(Ordering::Relaxed) > 0
-        && let Some(simulated) = current()
-    {
+    if RUNNING.load(Ordering::Relaxed) > 0 {
+        interleave_simulated();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn interleave_simulated() {
+    if let Some(simulated) = current() {
         simulated.world.interleave(simulated.number);
     }
 }
@@ -175,6 +190,9 @@ impl Thread {
 }
 
 fn spawn_in(world: &Arc<World>, name: String, f: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+    if world.refuses() {
+        return Err(std::io::Error::new(ErrorKind::WouldBlock, "the simulated system has no thread left"));
+    }
     let number = world.add(&name);
     let simulated = Simulated { world: Arc::clone(world), number };
     let body = move || {

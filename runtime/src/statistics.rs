@@ -136,7 +136,22 @@ pub enum TraceKind {
         /// The slot on which its box went on.
         to: usize,
     },
-    /// A task taken from another slot; it lasts as long as the look for it.
+    /// A task that waited for a permit of its box's class, from its planning until it got one; the slot is the one that it
+    /// was fired on. It waits in no slot's time.
+    Permit {
+        /// The box.
+        name: String,
+        /// The blocking class.
+        class: String,
+        /// The request.
+        request: u64,
+    },
+    /// A branch of another slot's firing, run on this one.
+    Branch {
+        /// The number of the thread that held the slot.
+        thread: usize,
+    },
+    /// A task or a branch taken from another slot; it lasts as long as the look for it.
     Steal {
         /// The slot that it was taken from.
         from: usize,
@@ -149,7 +164,10 @@ impl fmt::Display for TraceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Firing { name, .. } => f.write_str(name),
-            Self::Detached { name, class, .. } => write!(f, "{name} [{class}]"),
+            Self::Detached { name, class, .. } | Self::Permit { name, class, .. } => {
+                write!(f, "{name} [{class}]")
+            }
+            Self::Branch { .. } => f.write_str("branch"),
             Self::Steal { from, distance } => write!(f, "steal from slot {from} ({distance})"),
         }
     }

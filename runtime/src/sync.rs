@@ -16,14 +16,20 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use self::modelled::{Thread, interleave, now};
+pub(crate) use self::modelled::{Thread, interleave, is_simulated, now};
 #[cfg(not(loom))]
 use crate::simulator;
 #[cfg(not(loom))]
-pub(crate) use crate::simulator::{Thread, interleave, now};
+pub(crate) use crate::simulator::{Thread, interleave, is_simulated, now};
 
 // For numbers that people read: no protocol depends on them, so the models need not see them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+
+/// Adds to a counter that one thread at a time writes: no locked instruction is needed.
+#[inline]
+pub(crate) fn add(counter: &Counter, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
 
 /// A condition that simulated threads can wait for too.
 #[cfg(not(loom))]
@@ -52,7 +58,7 @@ impl Condvar {
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
-        if simulator::is_simulated() {
+        if is_simulated() {
             // Nobody else runs between the unlocking and the wait.
             parking_lot::MutexGuard::unlocked(guard, || simulator::wait(self.address(), None));
         } else {
@@ -61,7 +67,7 @@ impl Condvar {
     }
 
     pub(crate) fn wait_until<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>, until: Instant) -> Waited {
-        if simulator::is_simulated() {
+        if is_simulated() {
             let wait = || simulator::wait(self.address(), Some(until));
             return Waited(parking_lot::MutexGuard::unlocked(guard, wait).unwrap_or(false));
         }
@@ -204,6 +210,10 @@ mod modelled {
 
     pub(crate) fn now() -> Instant {
         Instant::now()
+    }
+
+    pub(crate) fn is_simulated() -> bool {
+        false
     }
 
     /// The models start their threads themselves; this is what the scheduler's code compiles against.

@@ -342,3 +342,46 @@ fn copies_that_could_not_restore_the_order_of_several_edges_are_refused() {
         "{found:?}"
     );
 }
+
+#[test]
+fn a_permit_is_there_again_after_its_holder_has_died() {
+    let blocking = [("nap".to_owned(), ClassLimit::Fixed(1))].into();
+    let runtime = Runtime::start(Config { blocking, ..Config::flat(2) }).unwrap();
+    let settings = [("block_us", int(10)), ("copies", int(3))];
+    let dying: [(&str, (&str, Value)); 4] = [
+        // In the closure, and in a firing whose box holds a permit from its start.
+        ("add", ("panic_detached", Value::Boolean(true))),
+        ("add_nap", ("panic_detached", Value::Boolean(true))),
+        ("add_nap", ("panic_at", int(3))),
+        ("add_nap", ("fail_at", int(3))),
+    ];
+    for (kind, death) in dying {
+        let graph = |settings: &[(&str, Value)]| {
+            let graph = Graph::new().add("s", "source", &[("count", int(20))]).add("a", kind, settings);
+            graph.add("c", "collect", &[]).chain("s -> a -> c")
+        };
+        let deadly: Vec<_> = settings.iter().cloned().chain([death]).collect();
+        graph(&deadly).run_on(&runtime).0.result.unwrap_err();
+        let (outcome, basket) = graph(&settings).run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(basket.got.lock().unwrap().len(), 20);
+        let statistics = runtime.statistics();
+        let class = statistics.classes.iter().find(|class| class.name == "nap").unwrap();
+        assert_eq!((class.in_flight, class.waiting, class.in_flight_high), (0, 0, 1), "{kind}");
+    }
+}
+
+#[test]
+fn a_diamond_that_bounded_edges_can_stall_is_warned_of() {
+    let warnings = |graph: &Graph| {
+        let (plan, faults) =
+            boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());
+        assert!(plan.is_some(), "a diamond is no error: {faults:?}");
+        faults.into_iter().map(|fault| fault.code).collect::<Vec<_>>()
+    };
+    let two = |graph: Graph| graph.add("s", "source", &[]).add("x", "a_then_b", &[]).add("c", "collect", &[]);
+    let diamond = two(Graph::new()).chain("s -> x.a").chain("s -> x.b").chain("x -> c");
+    assert_eq!(warnings(&diamond), ["diamond"]);
+    let apart = two(Graph::new()).add("t", "source", &[]).chain("s -> x.a").chain("t -> x.b").chain("x -> c");
+    assert!(warnings(&apart).is_empty());
+}

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use boxwork_runtime::request::{RequestError, Submission};
-use boxwork_runtime::simulator::{Simulation, simulate};
+use boxwork_runtime::simulator::{Simulation, refuse_threads, simulate};
 use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::{Config, Runtime};
 use support::random::round;
@@ -141,4 +141,36 @@ fn best_schedule(tasks: usize, slots: usize, limit: usize, compute: i64, block: 
         end = end.max(device[0]);
     }
     end
+}
+
+#[test]
+fn threads_that_the_system_refuses_are_done_without() {
+    // Two slots, and tasks that want to block at once: each would be given a thread.
+    for seed in 0..300 {
+        simulate(seed, move || {
+            let runtime = Runtime::start(Config::flat(2)).unwrap();
+            let threads = runtime.statistics().threads;
+            refuse_threads(true);
+            let (outcome, basket) = busy().run_on(&runtime);
+            outcome.result.unwrap();
+            assert_eq!(basket.got.lock().unwrap().len(), 30);
+            assert_eq!(runtime.statistics().threads, threads, "a thread was counted that is not there");
+            // Threads are to be had again, and are used.
+            refuse_threads(false);
+            busy().run_on(&runtime).0.result.unwrap();
+            assert!(runtime.statistics().threads > threads, "nobody asked for a thread again");
+        });
+    }
+}
+
+#[test]
+fn a_runtime_without_its_threads_does_not_start() {
+    for seed in 0..50 {
+        simulate(seed, || {
+            refuse_threads(true);
+            assert!(Runtime::start(Config::flat(3)).is_err());
+            refuse_threads(false);
+            busy().run(3).0.result.unwrap();
+        });
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
     };
     for event in slices.events {
         match &event.kind {
-            TraceKind::Firing { .. } => {}
+            TraceKind::Firing { .. } | TraceKind::Branch { .. } | TraceKind::Permit { .. } => {}
             TraceKind::Steal { from, .. } => {
                 let taken_ns = last_ns(event);
                 // Whatever the victim did then; if it did nothing, what it did last, which planned the task.
@@ -76,7 +76,7 @@ fn ended_at<'a>(slices: &Slices<'a>, slot: usize, at_ns: u64) -> Option<&'a Trac
 
 fn thread(event: &TraceEvent) -> Option<usize> {
     match event.kind {
-        TraceKind::Firing { thread, .. } => Some(thread),
+        TraceKind::Firing { thread, .. } | TraceKind::Branch { thread } => Some(thread),
         _ => None,
     }
 }

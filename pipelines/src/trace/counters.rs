@@ -30,7 +30,7 @@ impl Counters {
         let edge_tracks = edge_tracks.collect();
         let mut classes: Vec<String> = Vec::new();
         for event in recorded.events {
-            if let TraceKind::Detached { class, .. } = &event.kind
+            if let TraceKind::Detached { class, .. } | TraceKind::Permit { class, .. } = &event.kind
                 && !classes.contains(class)
             {
                 classes.push(class.clone());
@@ -104,7 +104,11 @@ impl Counters {
         // By class and time: by how much those that wait, block and attach change.
         let mut changes: BTreeMap<(usize, u64), [isize; 3]> = BTreeMap::new();
         for event in recorded.events {
-            let TraceKind::Detached { class, permit_ns, blocked_ns, .. } = &event.kind else { continue };
+            let (class, permit_ns, blocked_ns) = match &event.kind {
+                TraceKind::Detached { class, permit_ns, blocked_ns, .. } => (class, *permit_ns, *blocked_ns),
+                TraceKind::Permit { class, .. } => (class, end_ns(event) - event.begin_ns, 0),
+                _ => continue,
+            };
             let Ok(class) = self.classes.binary_search(class) else { continue };
             let permitted = event.begin_ns + permit_ns;
             let returned = permitted + blocked_ns;

@@ -1,10 +1,10 @@
-//! The slices of a trace: what each slot did, in order, and the closures that blocked beside them.
+//! The slices of a trace: what each slot did, in order, and what blocked or waited for a permit beside them.
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
 use super::{Mark, Recorded, What};
 
-/// A blocking closure as a whole, and what it did one after the other.
+/// A blocking closure (or a task that waits for its permit) as a whole, and what it did one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Whole,
@@ -32,6 +32,11 @@ pub(super) struct Slices<'a> {
     of_slot: Vec<Vec<usize>>,
 }
 
+/// Whether an event took none of its slot's time: closures that block, and tasks that wait for a permit.
+fn is_beside(kind: &TraceKind) -> bool {
+    matches!(kind, TraceKind::Detached { .. } | TraceKind::Permit { .. })
+}
+
 /// An empty slice could hold no arrow: it is drawn as long as the clock can tell.
 pub(super) fn duration_ns(event: &TraceEvent) -> u64 {
     event.duration_ns.max(1)
@@ -46,7 +51,7 @@ impl<'a> Slices<'a> {
         let events = recorded.events;
         let mut of_slot = vec![Vec::new(); recorded.topology.slots_count()];
         for (idx, event) in events.iter().enumerate() {
-            if !matches!(event.kind, TraceKind::Detached { .. }) {
+            if !is_beside(&event.kind) {
                 of_slot[event.slot].push(idx);
             }
         }
@@ -74,6 +79,15 @@ impl<'a> Slices<'a> {
         let mut marks = Vec::new();
         for (idx, event) in self.events.iter().enumerate() {
             let mut mark = |at_ns: u64, what: What| marks.push(Mark { at_ns, what });
+            if let TraceKind::Permit { .. } = &event.kind {
+                for phase in [Phase::Whole, Phase::Permit] {
+                    mark(event.begin_ns, What::Begin(idx, phase));
+                }
+                for phase in [Phase::Permit, Phase::Whole] {
+                    mark(end_ns(event), What::End(idx, phase));
+                }
+                continue;
+            }
             let TraceKind::Detached { permit_ns, blocked_ns, .. } = &event.kind else {
                 mark(event.begin_ns, What::Slice(idx));
                 continue;

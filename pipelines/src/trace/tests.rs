@@ -31,8 +31,28 @@ fn track(line: &Json) -> Track {
     (line["pid"].as_u64().expect("a process"), line["tid"].as_u64().expect("a track"))
 }
 
+/// Asserts what the Trace Event Format, which Chrome and Perfetto read, asks of a line of each phase.
+fn check_form(text: &str) {
+    let json: Json = serde_json::from_str(text).expect("the trace is JSON");
+    for line in json["traceEvents"].as_array().expect("events") {
+        let (ph, is_number) = (line["ph"].as_str().expect("a phase"), |key: &str| line[key].is_u64());
+        assert!(line["name"].as_str().is_some_and(|name| !name.is_empty()), "no name: {line}");
+        assert!(is_number("pid"), "no process: {line}");
+        let timed = line["ts"].as_f64().is_some_and(|ts| ts >= 0.0);
+        let has_form = match ph {
+            "M" => line["args"].is_object(),
+            "X" => timed && is_number("tid") && line["dur"].as_f64().is_some_and(|dur| dur > 0.0),
+            "b" | "e" | "s" | "f" => timed && is_number("tid") && is_number("id") && line["cat"].is_string(),
+            "C" => timed && line["args"].as_object().is_some_and(|args| args.values().all(Json::is_number)),
+            _ => false,
+        };
+        assert!(has_form, "not of the format: {line}");
+    }
+}
+
 /// Asserts all that a trace promises, and gives the number of arrows by name.
 fn check(text: &str) -> BTreeMap<String, usize> {
+    check_form(text);
     let lines = lines(text);
     let mut last: BTreeMap<(String, Option<u64>), u64> = BTreeMap::new();
     let mut slices: BTreeMap<Track, Vec<(u64, u64)>> = BTreeMap::new();
@@ -126,6 +146,16 @@ fn steal(slot: usize, from: usize, (begin_ns, end_ns): (u64, u64)) -> TraceEvent
     TraceEvent { slot, begin_ns, duration_ns: end_ns - begin_ns, queued: 1, kind }
 }
 
+fn permit(slot: usize, (begin_ns, end_ns): (u64, u64)) -> TraceEvent {
+    let kind = TraceKind::Permit { name: "read".to_owned(), class: "disk".to_owned(), request: 1 };
+    TraceEvent { slot, begin_ns, duration_ns: end_ns - begin_ns, queued: 0, kind }
+}
+
+fn branch(slot: usize, thread: usize, (begin_ns, end_ns): (u64, u64)) -> TraceEvent {
+    let kind = TraceKind::Branch { thread };
+    TraceEvent { slot, begin_ns, duration_ns: end_ns - begin_ns, queued: 0, kind }
+}
+
 /// Two copies of `read` block at once, both from slot 0: thread 0 gives its slot to thread 5, and this one to thread 6.
 fn overlapping() -> Vec<TraceEvent> {
     vec![
@@ -164,6 +194,29 @@ fn counters_sum_over_copies_and_end_at_nothing() {
     let most = lines(&text).iter().filter_map(|line| line["args"]["wait for a slot"].as_u64()).max();
     assert_eq!(most, Some(2));
     assert_eq!(last_count(&text, "request queues", "tasks"), Some(0));
+}
+
+#[test]
+fn a_wait_for_a_permit_lies_beside_its_slot_and_a_branch_on_it() {
+    let events = [
+        firing(0, 0, "a", (1_000, 9_000), &[]),
+        steal(1, 0, (1_500, 1_600)),
+        branch(1, 1, (1_600, 4_000)),
+        // It waited while both slots were at work.
+        permit(1, (1_200, 4_500)),
+        firing(1, 1, "read", (5_000, 6_000), &[]),
+    ];
+    let text = written(&events, &Topology::flat(2), &[]);
+    check(&text);
+    let of = |ph: &str, name: &str| {
+        let lines = lines(&text).into_iter().find(|line| line["ph"] == ph && line["name"] == name);
+        lines.map(|line| ns(&line["ts"]))
+    };
+    assert_eq!((of("b", "read [disk]"), of("e", "waits for a permit")), (Some(1_200), Some(4_500)));
+    assert_eq!(of("X", "branch"), Some(1_600));
+    let waiting: Vec<u64> =
+        lines(&text).iter().filter_map(|line| line["args"]["wait for a permit"].as_u64()).collect();
+    assert_eq!(waiting, [1, 0]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! Invariant: a firing longer than [`SHORT_NS`] is missed only behind [`STREAK`] short ones in a row, and then counts as
 //! one of them. Those that are not timed count as the shorter of the two timed ones around them.
 
-use super::{BoxCell, Model, add};
-use crate::sync::Ordering;
+use super::{BoxCell, Model};
+use crate::sync::{Ordering, add};
 
 /// A firing shorter than this is short: the three looks at the clock that it would take cost more than a fiftieth of it.
 const SHORT_NS: u64 = 5_000;

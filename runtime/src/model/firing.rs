@@ -4,6 +4,7 @@
 //! that found an edge full is staged at its producer, one firing's worth at most, and the consumer that makes room
 //! tells the producer: for a shared edge by a mark under its lock, else by a flag of the consumer's run state.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,16 +13,15 @@ use arrow_schema::SchemaRef;
 
 use super::box_state::{End, Notified};
 use super::clock::Sampled;
-use super::edge::{Closing, Edge, Offered, Told};
 use super::host::Firing;
-use super::port::PortEdges;
-use super::{BoxCell, Model, add};
+use super::{BoxCell, Model};
+use crate::edge::{Closing, Direct, Edge, Offered, PortEdges, Told};
 use crate::envelope::Envelope;
 use crate::inside::Lane;
 use crate::operator::{Cancelled, Context, Flow, Mode, Operator, Outside};
 use crate::prepare::panic_message;
 use crate::request::RequestError;
-use crate::sync::{Ordering, interleave};
+use crate::sync::{Ordering, add, interleave};
 
 /// Results of an ordered copy that may wait for older ones, per copy of the box.
 const REORDER_INPUTS_PER_COPY: usize = 2;
@@ -60,6 +60,13 @@ impl Woken {
     pub(crate) fn take_first_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let place = self.list.iter().position(|(cell, by)| *by == WokenBy::Input && fits(*cell))?;
         Some(self.list.remove(place).0)
+    }
+
+    /// Takes the only box that was told.
+    pub(crate) fn take_only(&mut self) -> Option<usize> {
+        let [(only, _)] = self.list[..] else { return None };
+        self.list.clear();
+        Some(only)
     }
 
     /// Takes the only box that was told, when that was of an input and it fits.
@@ -114,7 +121,16 @@ pub(super) struct Running {
     sides_complete: bool,
     finishing: bool,
     clock: Sampled,
-    kept: Kept,
+    /// Whether the firing took anything.
+    made_room: bool,
+    /// Whether the box may go to its edges directly, as far as its own firings are concerned.
+    is_plain: bool,
+    /// Whether there is something to do before a firing: staged envelopes, side inputs, an order, the end.
+    has_business: bool,
+    /// Where the schema lies that [`Kept::schemas`] keeps for the first output; 0 for none.
+    schema: Cell<usize>,
+    /// Behind a pointer: a firing that goes to its edges directly looks at nothing of it.
+    kept: Box<Kept>,
 }
 
 /// An envelope that found an edge full.
@@ -127,11 +143,11 @@ pub(super) struct Staged {
 
 /// The part of it that a firing works on.
 pub(super) struct Kept {
-    /// Whether the firing took anything.
-    pub(super) made_room: bool,
     /// Envelopes that found an edge full.
     pub(super) staged: VecDeque<Staged>,
     pub(super) closed_inputs: Box<[bool]>,
+    /// Whether one of them is.
+    pub(super) has_closed: bool,
     /// The edge that a merge looks at first, and how many it has taken there in a row.
     pub(super) merge_turn: usize,
     pub(super) merge_run: usize,
@@ -145,11 +161,12 @@ pub(super) struct Kept {
 }
 
 impl Running {
-    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize) -> Self {
+    /// `is_plain`: nothing keeps the box from going to its edges directly.
+    pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize, is_plain: bool) -> Self {
         let kept = Kept {
-            made_room: false,
             staged: VecDeque::new(),
             closed_inputs: vec![false; inputs].into(),
+            has_closed: false,
             merge_turn: 0,
             merge_run: 0,
             sides: vec![Vec::new(); inputs],
@@ -157,7 +174,18 @@ impl Running {
             sequence: None,
             results: VecDeque::new(),
         };
-        Self { operator, sides_complete: false, finishing: false, clock: Sampled::default(), kept }
+        Self {
+            operator,
+            sides_complete: false,
+            finishing: false,
+            clock: Sampled::default(),
+            made_room: false,
+            // The first firing looks for side inputs.
+            has_business: true,
+            is_plain,
+            schema: Cell::new(0),
+            kept: Box::new(kept),
+        }
     }
 }
 
@@ -188,12 +216,12 @@ impl Model {
             return After::Ended;
         };
         let timed = running.clock.begin(self, cell);
-        let step = self.step(cell_idx, running, detacher, woken);
+        let step = self.step((cell, cell_idx), running, detacher, woken);
         if let Some(timed) = timed {
             running.clock.end(self, cell, timed);
         }
         interleave();
-        let mut made_room = std::mem::take(&mut running.kept.made_room);
+        let mut made_room = std::mem::take(&mut running.made_room);
         if let Step::Done = step {
             if turn.done() {
                 // Perhaps of a closing, while something was put on the edge: nobody else will look there.
@@ -222,7 +250,7 @@ impl Model {
     /// again: they are told when a later firing has made room for them.
     pub(super) fn tell_of_room(&self, cell_idx: usize, woken: &mut Woken) {
         let mut later = false;
-        for edge in self.boxes[cell_idx].inputs.iter().flat_map(|port| port.edges.iter()) {
+        for edge in self.boxes[cell_idx].inputs.iter().flat_map(PortEdges::iter) {
             let told = edge.tell_of_room();
             later |= told == Told::Later;
             if told == Told::Producer {
@@ -249,69 +277,120 @@ impl Model {
         all
     }
 
-    #[inline]
+    /// A firing, and what goes before and after it.
+    #[inline(always)]
     fn step(
         self: &Arc<Self>,
-        cell_idx: usize,
+        (cell, cell_idx): (&BoxCell, usize),
         running: &mut Running,
         detacher: &mut dyn Detacher,
         woken: &mut Woken,
     ) -> Step {
-        let cell = &self.boxes[cell_idx];
         if self.is_stopping() {
             return Step::Done;
         }
-        if !self.flush_if_any(cell_idx, running, woken) {
-            return Step::Idle;
-        }
-        if running.finishing {
-            return self.finish(cell_idx, running, woken);
-        }
-        if cell.closing.load(Ordering::Relaxed)
-            && cell.closing.swap(false, Ordering::Acquire)
-            && self.reap_closed(cell_idx, woken)
+        if (running.has_business || cell.gates.closing.load(Ordering::Relaxed))
+            && let Some(step) = self.make_ready((cell, cell_idx), running, woken)
         {
-            running.finishing = true;
-            return self.finish(cell_idx, running, woken);
-        }
-        if !running.sides_complete && !self.take_sides(cell_idx, running, woken) {
-            return Step::Idle;
-        }
-        if let Some(reorder) = cell.reorder {
-            let copies = self.copies[cell.plan_box].len();
-            if self.reorders[reorder].lock().waiting() >= REORDER_INPUTS_PER_COPY * copies {
-                return Step::Idle;
-            }
+            return step;
         }
         add(&cell.counters.firings, 1);
-        let Running { operator, kept, .. } = &mut *running;
-        let mut firing = Firing::new(self, cell_idx, detacher, woken, kept);
-        let mut context = Context::new(cell.spec, &mut firing);
+        let Running { operator, schema, kept, is_plain, .. } = &mut *running;
+        let direct = Direct::new(&cell.gates, schema, detacher.node(), *is_plain);
+        let mut firing = Firing::new(self, (cell, cell_idx), detacher, woken, kept, &direct);
+        let mut context = Context::with_direct(cell.spec, &mut firing, &direct);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
         firing.tell();
-        let (progressed, drained) = (firing.progressed, firing.drained);
-        let name = || self.box_name(cell_idx).to_owned();
-        let flow = match flow {
-            Ok(Ok(flow)) => flow,
+        let (progressed, drained, is_plain) = (direct.progressed(), direct.drained(), direct.is_plain());
+        running.made_room = direct.took();
+        match flow {
+            // What most firings come to: nothing is staged where all is plain.
+            Ok(Ok(Flow::Wait)) if is_plain => {
+                if progressed && self.has_more(cell, running, drained) {
+                    Step::Again
+                } else {
+                    Step::Idle
+                }
+            }
+            Ok(Ok(flow)) => {
+                let step = self.follow(flow, (cell, cell_idx), running, progressed, drained, woken);
+                running.is_plain &= !running.kept.has_closed;
+                running.has_business =
+                    running.finishing || !running.kept.staged.is_empty() || cell.reorder.is_some();
+                step
+            }
             Ok(Err(error)) => {
                 // An operator that hands `Cancelled` on is not at fault.
-                self.fail(RequestError::Failed { name: name(), cause: error.to_string() });
-                return Step::Done;
+                let name = self.box_name(cell_idx).to_owned();
+                self.fail(RequestError::Failed { name, cause: error.to_string() });
+                Step::Done
             }
             Err(cause) => {
-                self.fail(RequestError::Panicked { name: name(), cause: panic_message(cause.as_ref()) });
-                return Step::Done;
+                let name = self.box_name(cell_idx).to_owned();
+                self.fail(RequestError::Panicked { name, cause: panic_message(cause.as_ref()) });
+                Step::Done
             }
-        };
+        }
+    }
+
+    /// Before a firing: what is staged moves on, what has been closed is dropped, side inputs are awaited. A step is given
+    /// where there is none now.
+    #[inline(never)]
+    fn make_ready(
+        &self,
+        (cell, cell_idx): (&BoxCell, usize),
+        running: &mut Running,
+        woken: &mut Woken,
+    ) -> Option<Step> {
+        if (cell.reorder.is_some() || !running.kept.staged.is_empty())
+            && !self.flush(cell_idx, running, woken)
+        {
+            return Some(Step::Idle);
+        }
+        if running.finishing {
+            return Some(self.finish(cell_idx, running, woken));
+        }
+        if cell.gates.closing.load(Ordering::Relaxed)
+            && cell.gates.closing.swap(false, Ordering::Acquire)
+            && self.reap_closed(cell_idx, woken)
+        {
+            (running.finishing, running.has_business) = (true, true);
+            return Some(self.finish(cell_idx, running, woken));
+        }
+        if !running.sides_complete && !self.take_sides(cell_idx, running, woken) {
+            return Some(Step::Idle);
+        }
+        if let Some(reorder) = cell.reorder {
+            let copies = self.shape.copies[cell.plan_box].len();
+            if self.reorders[reorder].lock().waiting() >= REORDER_INPUTS_PER_COPY * copies {
+                return Some(Step::Idle);
+            }
+        }
+        running.has_business = cell.reorder.is_some();
+        None
+    }
+
+    /// After a firing that left something behind, or does not wait.
+    #[inline(never)]
+    fn follow(
+        &self,
+        flow: Flow,
+        (cell, cell_idx): (&BoxCell, usize),
+        running: &mut Running,
+        progressed: bool,
+        drained: bool,
+        woken: &mut Woken,
+    ) -> Step {
         if let Some(reorder) = cell.reorder {
             let results = std::mem::take(&mut running.kept.results);
             match running.kept.sequence.take() {
                 Some(sequence) => self.reorders[reorder].lock().finish(sequence, results),
                 None if results.is_empty() => {}
                 None => {
+                    let name = self.box_name(cell_idx).to_owned();
                     let cause = "an ordered operator pushed without having taken an input in the same firing"
                         .to_owned();
-                    self.fail(RequestError::Failed { name: name(), cause });
+                    self.fail(RequestError::Failed { name, cause });
                     return Step::Done;
                 }
             }
@@ -337,7 +416,7 @@ impl Model {
 
     /// Whether a box that waits could do something at once: it took or made something, and more is there. `drained`: it
     /// found its only stream empty last; of what has come since, it has been told.
-    #[inline]
+    #[inline(always)]
     fn has_more(&self, cell: &BoxCell, running: &Running, drained: bool) -> bool {
         match &cell.only_stream {
             Some(edge) if drained => edge.has_end(),
@@ -348,16 +427,13 @@ impl Model {
     #[inline(never)]
     fn has_more_anywhere(&self, cell: &BoxCell, running: &Running) -> bool {
         let mut connected = false;
-        for (port, closed) in cell.inputs.iter().zip(&running.kept.closed_inputs) {
-            if port.mode == Mode::Side {
-                continue;
-            }
-            if port.edges.is_empty() {
+        for ((mode, edges), closed) in cell.ports().zip(&running.kept.closed_inputs) {
+            if mode == Mode::Side || edges.is_empty() {
                 continue;
             }
             connected = true;
             // The end of one edge of a merge is nothing that its box could see.
-            if !closed && (port.edges.any(Edge::has_waiting) || port.edges.all(Edge::has_end)) {
+            if !closed && (edges.any(Edge::has_waiting) || edges.all(Edge::has_end)) {
                 return true;
             }
         }
@@ -366,31 +442,24 @@ impl Model {
 
     /// Takes all envelopes of the side inputs, once they have ended.
     fn take_sides(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
-        let ports =
-            || self.boxes[cell_idx].inputs.iter().enumerate().filter(|(_, port)| port.mode == Mode::Side);
-        if !ports().all(|(_, port)| port.edges.all(Edge::has_end)) {
+        let ports = || self.boxes[cell_idx].ports().enumerate().filter(|(_, (mode, _))| *mode == Mode::Side);
+        if !ports().all(|(_, (_, edges))| edges.all(Edge::has_end)) {
             return false;
         }
-        for (input, port) in ports() {
-            for edge in port.edges.iter() {
+        for (input, (_, edges)) in ports() {
+            for edge in edges.iter() {
                 // They stay charged to nobody from here on: the copies hold them until the request ends.
                 while let Some(popped) = edge.pop(0, &self.ledger) {
                     if popped.freed {
                         self.notify_budget(woken);
                     }
-                    add(&self.boxes[cell_idx].counters.rows_in, popped.envelope.rows() as u64);
+                    add(&self.boxes[cell_idx].gates.rows_in, popped.envelope.rows() as u64);
                     running.kept.sides[input].push(popped.envelope);
                 }
             }
         }
         running.sides_complete = true;
         true
-    }
-
-    #[inline]
-    fn flush_if_any(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
-        let nothing = running.kept.staged.is_empty() && self.boxes[cell_idx].reorder.is_none();
-        nothing || self.flush(cell_idx, running, woken)
     }
 
     /// Moves what is staged (or waits for its order) onto the edges. False when some of the box's own is left.
@@ -402,7 +471,7 @@ impl Model {
                 .flush(|edge, envelope| self.offer_again(edge, envelope, None, woken));
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
-                for copy in self.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
+                for copy in self.shape.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
                     self.notify(*copy, WokenBy::Room, woken);
                 }
             }
@@ -453,7 +522,7 @@ impl Model {
     }
 
     pub(super) fn close_edges(&self, cell_idx: usize, input: usize, woken: &mut Woken) {
-        for edge in self.boxes[cell_idx].inputs[input].edges.iter() {
+        for edge in self.boxes[cell_idx].inputs[input].iter() {
             match edge.close(cell_idx, &self.ledger) {
                 // This copy may be the only one that was told of what waits.
                 Closing::Left => self.notify_one_consumer(edge, None, woken),
@@ -461,7 +530,7 @@ impl Model {
                 Closing::Closed { mut freed } => {
                     for producer in edge.producers.iter() {
                         // Before it is told, so that the firing that follows looks.
-                        self.boxes[*producer].closing.store(true, Ordering::Release);
+                        self.boxes[*producer].gates.closing.store(true, Ordering::Release);
                         if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
                             // It has seen nothing of the closing: what it put there meanwhile is left to this box.
                             freed |= edge.reap(&self.ledger);

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a cell only moves away from its bottom; a reader may see an old value, which must stay correct.
 
+use std::sync::Arc;
+
 use crate::operator::Join;
 use crate::parameter::QUERIES_MAX;
 use crate::sync::{AtomicU64, Ordering};
@@ -10,12 +12,12 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct HintCell {
     pub(crate) join: Join,
     /// The boxes that read it, told when a value changes.
-    pub(crate) readers: Vec<usize>,
+    pub(crate) readers: Arc<[usize]>,
     values: Vec<AtomicU64>,
 }
 
 impl HintCell {
-    pub(crate) fn new(join: Join, readers: Vec<usize>) -> Self {
+    pub(crate) fn new(join: Join, readers: Arc<[usize]>) -> Self {
         let bottom = join.bottom().to_bits();
         Self { join, readers, values: (0..QUERIES_MAX).map(|_| AtomicU64::new(bottom)).collect() }
     }
@@ -49,7 +51,7 @@ mod tests {
 
     #[test]
     fn only_lesser_values_change_a_minimum() {
-        let cell = HintCell::new(Join::Minimum, Vec::new());
+        let cell = HintCell::new(Join::Minimum, Arc::from([]));
         assert_eq!(cell.get(3), f64::INFINITY);
         assert!(cell.join(3, 2.0));
         assert!(!cell.join(3, 2.5));

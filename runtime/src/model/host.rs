@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use super::edge::{Edge, Offered, Single};
 use super::firing::{Detacher, Kept, Staged, Woken, WokenBy};
-use super::port::PortEdges;
-use super::{BoxCell, Model, add};
+use super::{BoxCell, Model};
+use crate::edge::{Direct, Edge, Offered, PortEdges, Single};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{BoxError, Cancelled, Host, Outside, Problem, Pushed};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, add};
 
 /// Envelopes that a merge takes from one edge before it looks at the next: one from each would make room for one at each
 /// producer, and all of them would be fired for one envelope each.
@@ -26,36 +25,21 @@ pub(super) struct Firing<'a> {
     detacher: &'a mut dyn Detacher,
     woken: &'a mut Woken,
     kept: &'a mut Kept,
-    node: usize,
-    /// Whether it took or made anything.
-    pub(super) progressed: bool,
-    /// Whether the stream that it looked at last was empty, and has not been closed since.
-    pub(super) drained: bool,
-    /// A box that has been given something and not been told yet.
-    untold: Option<usize>,
+    /// What the box asks for without asking here, and what both note.
+    direct: &'a Direct<'a>,
 }
 
 impl<'a> Firing<'a> {
+    #[inline]
     pub(super) fn new(
         model: &'a Arc<Model>,
-        cell_idx: usize,
+        (cell, cell_idx): (&'a BoxCell, usize),
         detacher: &'a mut dyn Detacher,
         woken: &'a mut Woken,
         kept: &'a mut Kept,
+        direct: &'a Direct<'a>,
     ) -> Self {
-        let (cell, node) = (&model.boxes[cell_idx], detacher.node());
-        Self {
-            model,
-            cell,
-            cell_idx,
-            detacher,
-            woken,
-            kept,
-            node,
-            progressed: false,
-            drained: false,
-            untold: None,
-        }
+        Self { model, cell, cell_idx, detacher, woken, kept, direct }
     }
 
     #[inline(never)]
@@ -73,7 +57,7 @@ impl<'a> Firing<'a> {
         None
     }
 
-    #[inline(always)]
+    #[inline]
     fn take_from(&mut self, edge: &Edge) -> Option<Envelope> {
         match edge.single() {
             Some((single, _)) => self.take_single(edge, single),
@@ -81,10 +65,10 @@ impl<'a> Firing<'a> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn take_single(&mut self, edge: &Edge, single: &Single) -> Option<Envelope> {
         let taken = single.take();
-        self.drained = taken.is_none();
+        self.direct.has_looked(taken.is_none());
         let (_, envelope) = taken?;
         self.has_taken(edge, &envelope, None);
         if self.model.ledger.is_limited() && self.model.ledger.release(&envelope) {
@@ -96,7 +80,7 @@ impl<'a> Firing<'a> {
     #[inline(never)]
     fn take_shared(&mut self, edge: &Edge) -> Option<Envelope> {
         let model = self.model;
-        let popped = edge.pop(self.node, &model.ledger)?;
+        let popped = edge.pop(self.direct.node(), &model.ledger)?;
         self.has_taken(edge, &popped.envelope, popped.near);
         if self.cell.reorder.is_some() {
             self.kept.sequence = Some(popped.sequence);
@@ -118,43 +102,46 @@ impl<'a> Firing<'a> {
 
     #[inline]
     fn has_taken(&mut self, edge: &Edge, envelope: &Envelope, near: Option<usize>) {
-        edge.count_crossing(self.node, near, envelope);
-        self.kept.made_room = true;
-        self.progressed = true;
-        add(&self.cell.counters.rows_in, envelope.rows() as u64);
+        edge.count_crossing(self.direct.node(), near, envelope);
+        self.direct.has_taken();
+        add(&self.cell.gates.rows_in, envelope.rows() as u64);
     }
 }
 
 impl Firing<'_> {
     /// Puts an envelope on an edge, or stages it. False when the edge is closed.
     fn send(&mut self, edge: &Edge, envelope: Envelope, near: Option<usize>) -> bool {
-        edge.made_on(self.node);
+        edge.made_on(self.direct.node());
         match self.model.offer(edge, envelope, near, self.woken) {
             Offered::Taken => true,
             Offered::Full(envelope) => {
-                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near });
+                self.stage(Staged { edge: edge.idx, envelope, near });
                 true
             }
             Offered::Closed => false,
         }
     }
 
+    #[cold]
+    fn stage(&mut self, staged: Staged) {
+        self.direct.leave();
+        self.kept.staged.push_back(staged);
+    }
+
     /// The same for an edge between two boxes. Its consumer is told when the firing ends, or makes something for another
     /// box: tasks are planned at a firing's end anyway, and one telling is enough for all that it has made.
-    #[inline(always)]
     fn send_single(&mut self, edge: &Edge, single: &Single, consumer: usize, envelope: Envelope) -> bool {
-        edge.made_on(self.node);
+        edge.made_on(self.direct.node());
         let model = self.model;
         match single.offer(envelope, &model.ledger, || model.boxes[consumer].state.want_room()) {
             Offered::Taken => {
-                if self.untold != Some(consumer) {
-                    self.tell();
-                    self.untold = Some(consumer);
+                if let Some(before) = self.direct.tell_later(consumer) {
+                    model.notify(before, WokenBy::Input, self.woken);
                 }
                 true
             }
             Offered::Full(envelope) => {
-                self.kept.staged.push_back(Staged { edge: edge.idx, envelope, near: None });
+                self.stage(Staged { edge: edge.idx, envelope, near: None });
                 true
             }
             Offered::Closed => false,
@@ -164,13 +151,13 @@ impl Firing<'_> {
     /// Tells the box that was given something and does not know yet.
     #[inline]
     pub(super) fn tell(&mut self) {
-        if let Some(consumer) = self.untold.take() {
+        if let Some(consumer) = self.direct.take_untold() {
             self.model.notify(consumer, WokenBy::Input, self.woken);
         }
     }
 
-    #[inline(never)]
-    fn push_any(
+    /// Puts an envelope on all edges of an output.
+    fn send_to_all(
         &mut self,
         output: usize,
         envelope: Envelope,
@@ -186,14 +173,17 @@ impl Firing<'_> {
         if !self.has_room(output) {
             return if self.is_unwanted() { Ok(Pushed::Closed) } else { Err(self.no_room(output)) };
         }
-        self.progressed = true;
-        add(&cell.counters.rows_out, envelope.rows() as u64);
+        self.direct.has_done();
+        add(&cell.gates.rows_out, envelope.rows() as u64);
         if cell.reorder.is_some() {
             self.kept.results.extend(edges.iter().map(|edge| (edge.idx, envelope.clone())));
             return Ok(Pushed::Sent);
         }
         let sent = match edges.only() {
-            Some(only) => self.send(only, envelope, near),
+            Some(only) => match only.single() {
+                Some((single, consumer)) => self.send_single(only, single, consumer, envelope),
+                None => self.send(only, envelope, near),
+            },
             None => edges.iter().fold(false, |sent, edge| self.send(edge, envelope.clone(), near) | sent),
         };
         Ok(if sent { Pushed::Sent } else { Pushed::Closed })
@@ -201,7 +191,7 @@ impl Firing<'_> {
 
     #[cold]
     fn has_room_beside_staged(&self, output: usize) -> bool {
-        if self.cell.closing.load(Ordering::Relaxed) && self.is_unwanted() {
+        if self.cell.gates.closing.load(Ordering::Relaxed) && self.is_unwanted() {
             return false;
         }
         let staged = &self.kept.staged;
@@ -211,7 +201,7 @@ impl Firing<'_> {
     /// Whether nothing stands in the way of another push.
     #[inline]
     fn is_clear(&self) -> bool {
-        !self.cell.closing.load(Ordering::Relaxed) && self.kept.staged.is_empty()
+        !self.cell.gates.closing.load(Ordering::Relaxed) && self.kept.staged.is_empty()
     }
 
     /// Checks the columns of an envelope against an output, and remembers them.
@@ -223,6 +213,9 @@ impl Firing<'_> {
             BoxError::new(format!("an envelope does not fit the output `{name}`: {reason}"))
         })?;
         self.kept.schemas[output] = Some(Arc::clone(envelope.schema()));
+        if output == 0 {
+            self.direct.learn(envelope);
+        }
         Ok(())
     }
 
@@ -246,7 +239,7 @@ impl Host for Firing<'_> {
         }
         // The shape of the model outlives the firing.
         let cell = self.cell;
-        let edges = &cell.inputs[input].edges;
+        let edges = &cell.inputs[input];
         match edges.only() {
             Some(only) => self.take_from(only),
             None => self.take_in_turn(edges),
@@ -254,14 +247,16 @@ impl Host for Firing<'_> {
     }
 
     fn is_ended(&self, input: usize) -> bool {
-        let edges = &self.cell.inputs[input].edges;
+        let edges = &self.cell.inputs[input];
         self.kept.closed_inputs[input] || edges.all(Edge::is_ended)
     }
 
     fn close(&mut self, input: usize) {
         if !std::mem::replace(&mut self.kept.closed_inputs[input], true) {
-            self.progressed = true;
-            self.drained = false;
+            self.direct.leave();
+            self.direct.has_done();
+            self.direct.has_looked(false);
+            self.kept.has_closed = true;
             self.kept.sides[input].clear();
             self.model.close_edges(self.cell_idx, input, self.woken);
         }
@@ -276,20 +271,7 @@ impl Host for Firing<'_> {
     }
 
     fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
-        // What most pushes are: on to one box that is the only one, with the columns of the last time.
-        let cell = self.cell;
-        if let Some(only) = cell.outputs[output].only()
-            && let Some((single, consumer)) = only.single()
-            && self.is_clear()
-            && cell.reorder.is_none()
-            && self.kept.schemas[output].as_ref().is_some_and(|known| Arc::ptr_eq(known, envelope.schema()))
-        {
-            self.progressed = true;
-            add(&cell.counters.rows_out, envelope.rows() as u64);
-            let sent = self.send_single(only, single, consumer, envelope);
-            return Ok(if sent { Pushed::Sent } else { Pushed::Closed });
-        }
-        self.push_any(output, envelope, near)
+        self.send_to_all(output, envelope, near)
     }
 
     fn nodes(&self) -> usize {
@@ -297,7 +279,7 @@ impl Host for Firing<'_> {
     }
 
     fn node(&self) -> usize {
-        self.node
+        self.direct.node()
     }
 
     fn is_closed(&self, output: usize) -> bool {
@@ -306,16 +288,18 @@ impl Host for Firing<'_> {
 
     fn hint(&self, hint: usize, query: u32) -> f64 {
         let join = self.cell.spec.hints_read[hint].join;
-        let cells = self.cell.hints_read[hint].iter().map(|cell| self.model.hints[*cell].get(query));
+        let cells = self.model.shape.boxes[self.cell_idx].hints_read[hint]
+            .iter()
+            .map(|cell| self.model.hints[*cell].get(query));
         cells.fold(join.bottom(), |a, b| join.join(a, b))
     }
 
     fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
         let model = self.model;
-        let cell = &model.hints[model.boxes[self.cell_idx].hints_written[hint]];
+        let cell = &model.hints[model.shape.boxes[self.cell_idx].hints_written[hint]];
         if cell.join(query, value) {
             // Telling a reader releases the value to it.
-            for reader in &cell.readers {
+            for reader in &*cell.readers {
                 model.notify(*reader, WokenBy::Room, self.woken);
             }
         }
@@ -327,12 +311,12 @@ impl Host for Firing<'_> {
         }
         // The closure may take long, and neither consumers nor producers must wait for it.
         self.tell();
-        if self.kept.made_room && self.cell.state.take_wanted() {
+        if self.direct.took() && self.cell.state.take_wanted() {
             self.model.tell_of_room(self.cell_idx, self.woken);
         }
         let begun_ns = self.model.now_ns();
         let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
-        self.node = self.detacher.node();
+        self.direct.go_on(self.detacher.node());
         add(&self.cell.counters.blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
         result
     }

@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use super::edge::Edge;
 use super::{Model, Woken, WokenBy};
+use crate::edge::{Edge, PortEdges};
 use crate::operator::Mode;
 
 /// How often an edge grows for a consumer that has all its inputs waiting and still takes nothing.
@@ -42,8 +42,8 @@ fn can_help(model: &Model, edge_idx: usize) -> bool {
         return false;
     }
     let starved = edge.consumers.iter().any(|consumer| {
-        let ports = model.boxes[*consumer].inputs.iter().filter(|port| port.mode != Mode::Side);
-        let mut others = ports.flat_map(|port| port.edges.iter()).filter(|other| other.idx != edge_idx);
+        let ports = model.boxes[*consumer].ports().filter(|(mode, _)| *mode != Mode::Side);
+        let mut others = ports.flat_map(|(_, edges)| edges.iter()).filter(|other| other.idx != edge_idx);
         others.any(|other| !other.has_waiting() && !other.has_end())
     });
     starved || state.grown < GROWTHS_MAX
@@ -75,7 +75,7 @@ fn report(model: &Model) -> String {
         }
     }
     for (idx, cell) in model.boxes.iter().enumerate() {
-        let fed = cell.inputs.iter().any(|port| !port.edges.is_empty());
+        let fed = cell.inputs.iter().any(|edges| !edges.is_empty());
         if !cell.state.is_done() && !fed {
             let _ = writeln!(
                 lines,
@@ -83,7 +83,7 @@ fn report(model: &Model) -> String {
                 model.box_name(idx)
             );
         }
-        let ended = cell.inputs.iter().flat_map(|port| port.edges.iter()).all(Edge::is_ended);
+        let ended = cell.inputs.iter().flat_map(PortEdges::iter).all(Edge::is_ended);
         if !cell.state.is_done() && fed && ended {
             let _ =
                 writeln!(lines, "  box `{}` waits, though all its inputs have ended", model.box_name(idx));

@@ -98,11 +98,12 @@ impl Crew {
         self.rests[slot].since.store(self.now_ns(), Ordering::Relaxed);
     }
 
-    /// A slot leaves its rest. The caller has the pool's lock.
-    fn end_rest(&self, slot: usize) {
+    /// A slot leaves its rest of this many nanoseconds. The caller has the pool's lock.
+    fn end_rest(&self, slot: usize) -> u64 {
         let rests = &self.rests[slot];
         let present = self.now_ns().saturating_sub(rests.since.swap(0, Ordering::Relaxed));
         rests.ended.fetch_add(present, Ordering::Relaxed);
+        present
     }
 
     fn now_ns(&self) -> u64 {
@@ -131,10 +132,16 @@ impl Crew {
 
     /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
     pub(crate) fn publish(&self, node: usize, near: Option<usize>) {
+        self.publish_one_of(1, node, near);
+    }
+
+    /// The same for one of so many tasks that wait: another sleeper is told while fewer search than that, up to half of the
+    /// node. One that is told takes some 40 us to come, and a sleeper that only it could tell would come after that.
+    pub(crate) fn publish_one_of(&self, waiting: usize, node: usize, near: Option<usize>) {
         interleave();
         for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
             let counts = self.nodes[node].counts();
-            if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, near)) {
+            if self.nodes[node].is_enough(counts, waiting) || (counts.sleeping > 0 && self.wake(node, near)) {
                 return;
             }
         }
@@ -148,9 +155,9 @@ impl Crew {
                 let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
                 (slot.node == node).then_some(distance)
             };
-            let Some(slot) = pool.take_resting(rank) else { return false };
+            let Some(mut slot) = pool.take_resting(rank) else { return false };
             self.nodes[node].wake();
-            self.end_rest(slot.idx);
+            slot.has_rested(self.end_rest(slot.idx));
             let backup = pool.backup(slot.idx);
             (slot, backup)
         };
@@ -309,12 +316,22 @@ impl Crew {
         }
     }
 
-    /// Tells a sleeper of a branch, if one sleeps and nobody searches. A look without the order that `publish` keeps:
-    /// who misses a branch loses nothing, as its maker runs it.
-    pub(crate) fn publish_branch(&self, node: usize, near: usize) {
+    /// Tells a sleeper of a branch, one of those that wait on a slot, if one sleeps and fewer search. A look without the
+    /// order that `publish` keeps: who misses a branch loses nothing, as its maker runs it.
+    #[inline]
+    pub(crate) fn publish_branch(&self, slot: &Slot) {
+        let counts = self.nodes[slot.node].glance();
+        if counts.sleeping > 0 || counts.searching == 0 && self.nodes.len() > 1 {
+            self.publish_branch_of(slot.branches.len(), slot.node, slot.idx);
+        }
+    }
+
+    fn publish_branch_of(&self, waiting: usize, node: usize, near: usize) {
         for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
             let counts = self.nodes[node].glance();
-            if counts.searching > 0 || (counts.sleeping > 0 && self.wake(node, Some(near))) {
+            if self.nodes[node].is_enough(counts, waiting)
+                || (counts.sleeping > 0 && self.wake(node, Some(near)))
+            {
                 return;
             }
         }

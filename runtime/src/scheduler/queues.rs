@@ -121,8 +121,15 @@ impl GlobalQueue {
     pub(crate) fn push(&self, model: Arc<Model>) {
         let mut requests = self.requests.lock();
         // Numbers are given before the lock is taken, so a younger request may come first by a hair.
-        let place = requests.iter().rposition(|other| other.id() < model.id()).map_or(0, |place| place + 1);
-        requests.insert(place, model);
+        let mut place = requests.len();
+        while place > 0 && requests[place - 1].id() > model.id() {
+            place -= 1;
+        }
+        if place == requests.len() {
+            requests.push_back(model);
+        } else {
+            requests.insert(place, model);
+        }
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -3,7 +3,7 @@
 //! Invariants (the protocol is told in runtime/README.md, section "Sleep"):
 //! - a publisher first makes its task visible, then reads the words; a searcher that gives up first leaves the word,
 //!   then looks at the queues once more. All of it is SeqCst, so one of the two sees the other: no wake-up is lost;
-//! - whoever wakes a slot counts it as searching before it runs, so that the next publisher wakes nobody else: no herd;
+//! - whoever wakes a slot counts it as searching before it runs, so that no more are woken than there are tasks: no herd;
 //! - at most half of a node's slots (and at least one) search at once.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -48,6 +48,12 @@ impl NodeSleep {
         self.word.load(Ordering::Relaxed).into()
     }
 
+    /// Whether those that search are enough for so many tasks that wait, or nobody sleeps who could come beside them.
+    pub(crate) fn is_enough(&self, counts: Counts, waiting: usize) -> bool {
+        let wanted = (waiting as u64).clamp(1, self.searching_max);
+        u64::from(counts.searching) >= wanted || (counts.searching > 0 && counts.sleeping == 0)
+    }
+
     /// Begins to search, unless half of the node does already.
     pub(crate) fn try_search(&self) -> bool {
         let mut word = self.word.load(Ordering::SeqCst);
@@ -88,6 +94,18 @@ impl NodeSleep {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_search_as_tasks_wait_up_to_half() {
+        let sleep = NodeSleep::new(8);
+        let is_enough =
+            |searching, sleeping, waiting| sleep.is_enough(Counts { searching, sleeping }, waiting);
+        assert!(!is_enough(0, 8, 1) && is_enough(1, 7, 1) && is_enough(1, 7, 0), "one task wakes one");
+        assert!(!is_enough(1, 7, 3) && !is_enough(2, 6, 3) && is_enough(3, 5, 3));
+        assert!(!is_enough(3, 5, 100) && is_enough(4, 4, 100), "half of the node");
+        assert!(is_enough(1, 0, 100), "nobody is left to be woken");
+        assert!(!is_enough(0, 0, 100), "other nodes may have somebody");
+    }
 
     #[test]
     fn half_of_the_slots_search() {

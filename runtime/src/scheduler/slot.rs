@@ -30,6 +30,8 @@ pub(crate) struct Slot {
     pub(crate) searching: bool,
     /// Tasks taken since the request queue was last looked at first.
     pub(crate) ticks: u32,
+    /// How often it looks for work again before it rests.
+    patience: u32,
     /// The state of a xorshift generator for the random start within a ring.
     random: u32,
 }
@@ -44,6 +46,7 @@ impl Slot {
             next: None,
             searching: false,
             ticks: 0,
+            patience: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
         }
     }
@@ -66,6 +69,28 @@ impl Slot {
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
         self.random as usize % bound.max(1)
+    }
+}
+
+/// The most that a slot looks again before it rests, some 20 us in all: about as long as resting and being woken take.
+const PATIENCE_MAX: u32 = 48;
+/// Who rested less than this would have done better to look on.
+const SHORT_REST_NS: u64 = 15_000;
+
+impl Slot {
+    /// How often it looks for work again before it rests.
+    #[inline]
+    pub(crate) fn patience(&self) -> u32 {
+        self.patience
+    }
+
+    /// It was woken from a rest of this length: whether looking on would have paid is what it goes by next time.
+    pub(crate) fn has_rested(&mut self, rested_ns: u64) {
+        self.patience = if rested_ns < SHORT_REST_NS {
+            (2 * self.patience).clamp(4, PATIENCE_MAX)
+        } else {
+            self.patience / 2
+        };
     }
 }
 
@@ -205,5 +230,27 @@ impl Pool {
             "a slot rests while a thread waits for one"
         );
         self.resting.len()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_rests_make_it_patient_and_long_ones_do_not() {
+        let mut slot = Slot::new(0, 0);
+        assert_eq!(slot.patience(), 0, "nothing is known yet");
+        let patience: Vec<u32> = (0..6)
+            .map(|_| {
+                slot.has_rested(SHORT_REST_NS - 1);
+                slot.patience()
+            })
+            .collect();
+        assert_eq!(patience, [4, 8, 16, 32, PATIENCE_MAX, PATIENCE_MAX]);
+        for _ in 0..6 {
+            slot.has_rested(1_000_000);
+        }
+        assert_eq!(slot.patience(), 0);
     }
 }

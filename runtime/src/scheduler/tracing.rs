@@ -1,6 +1,6 @@
 //! What a trace keeps of a thread's work; nothing of this runs where no trace is asked for.
 //!
-//! Invariants: a slot has one event at a time, as only its holder records firings and steals on it, and a firing that
+//! Invariants: a slot has one event at a time, as only its holder records firings, branches and steals on it, and a firing that
 //! detaches is recorded in parts, so that what blocks between them takes none of the slot's time. A detached closure
 //! begins at the instant at which one part ends, and ends at the one at which the next begins.
 
@@ -50,6 +50,24 @@ impl Worker {
                 edges: model.depths(cell),
             };
             self.scheduler.trace(slot.idx, begun, ended, kind);
+        }
+    }
+
+    /// Records that a task waited for a permit, if it did.
+    pub(super) fn trace_permit(&self, model: &Model, cell: usize, class: &str) {
+        if let Some((begun, permitted)) = model.take_permit_wait(cell)
+            && let Some(slot) = &self.slot
+        {
+            let (name, class) = (model.box_name(cell).to_owned(), class.to_owned());
+            let kind = TraceKind::Permit { name, class, request: model.id().0 };
+            self.scheduler.trace(slot.idx, begun, permitted, kind);
+        }
+    }
+
+    /// Records a branch that has run on this thread's slot. Its closure cannot detach, so the slot is the one it began on.
+    pub(super) fn trace_branch(&self, begun: Instant) {
+        if let Some(slot) = &self.slot {
+            self.scheduler.trace(slot.idx, begun, now(), TraceKind::Branch { thread: self.number });
         }
     }
 

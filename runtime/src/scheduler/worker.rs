@@ -50,16 +50,21 @@ impl Worker {
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
         let mut woken = Woken::default();
+        let mut looks = 0;
         while self.hold() {
             interleave();
             // Whoever waits to attach comes before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else { continue };
             if let Some(found) = scheduler.next(slot) {
+                looks = 0;
                 self.run_found(&scheduler, found, &mut woken);
+            } else if scheduler.lingers(slot, &mut looks) {
+                continue;
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
                 interleave();
+                looks = 0;
                 scheduler.crew.rest(slot, &self.seat, any_work);
             }
         }
@@ -98,8 +103,14 @@ impl Worker {
     fn run_found(&mut self, scheduler: &Arc<Scheduler>, found: Found, woken: &mut Woken) {
         match found {
             Found::Task(task) => self.run_task(scheduler, task, woken),
-            // SAFETY: it was just taken from a deque of branches.
-            Found::Branch(branch) => unsafe { branch.run(self) },
+            Found::Branch(branch) => {
+                let begun = scheduler.traced.then(now);
+                // SAFETY: it was just taken from a deque of branches.
+                unsafe { branch.run(self) };
+                if let Some(begun) = begun {
+                    self.trace_branch(begun);
+                }
+            }
         }
     }
 
@@ -144,6 +155,9 @@ impl Worker {
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
         {
+            if scheduler.traced {
+                task.model.begin_permit_wait(task.cell);
+            }
             match class.admit(task.model.id(), task, |task| task.model.is_stopping()) {
                 Admission::Permitted(admitted) => {
                     admitted.model.permit(admitted.cell).store(true, Ordering::Relaxed);
@@ -156,6 +170,9 @@ impl Worker {
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
         self.part_begun = scheduler.traced.then(now);
+        if let Some(class) = class.as_ref().filter(|_| scheduler.traced) {
+            self.trace_permit(model, cell, &class.name);
+        }
         let permit_begun = class.as_ref().map(|_| now());
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
@@ -254,7 +271,7 @@ impl Lane for Worker {
     fn push(&mut self, branch: Branch) {
         let Some(slot) = &self.slot else { unreachable!("a branch was made without a slot") };
         slot.branches.push(branch);
-        self.scheduler.crew.publish_branch(slot.node, slot.idx);
+        self.scheduler.crew.publish_branch(slot);
     }
 
     fn pop(&mut self) -> Option<Branch> {

@@ -22,6 +22,8 @@ struct State {
     now: Duration,
     steps: u64,
     threads: Vec<Entry>,
+    /// Whether the system has no thread left.
+    refuses: bool,
 }
 
 struct Entry {
@@ -58,7 +60,8 @@ struct Place {
 
 impl World {
     pub(super) fn new(seed: u64, stuck: impl Fn(String) + Send + Sync + 'static) -> Arc<Self> {
-        let state = State { random: seed, now: Duration::ZERO, steps: 0, threads: Vec::new() };
+        let state =
+            State { random: seed, now: Duration::ZERO, steps: 0, threads: Vec::new(), refuses: false };
         Arc::new(Self { seed, base: Instant::now(), state: Mutex::new(state), stuck: Box::new(stuck) })
     }
 
@@ -71,6 +74,16 @@ impl World {
         let mut state = self.state();
         state.threads.push(Entry { name: name.to_owned(), status: Status::Ready, place: Arc::default() });
         state.threads.len() - 1
+    }
+
+    /// From now on no thread can be started, or threads can again.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.state().refuses = refuses;
+    }
+
+    /// Whether a thread can be started.
+    pub(super) fn refuses(&self) -> bool {
+        self.state().refuses
     }
 
     /// A thread that could not be started.

@@ -4,17 +4,21 @@
 //! one envelope; a side edge has no bounds. Its end and its closure are states, not envelopes. Between one producer and
 //! one consumer it needs no lock (`edge/single.rs`); with copies on either side it is shared (`edge/shared.rs`).
 
+mod direct;
+mod ledger;
+mod port;
 pub(crate) mod queue;
 mod shared;
 mod single;
 
 use std::sync::Arc;
 
+pub(crate) use self::direct::{Direct, Gate, Gates};
+pub(crate) use self::ledger::Ledger;
+pub(crate) use self::port::PortEdges;
 use self::shared::Shared;
-pub(super) use self::single::Single;
-use super::ledger::Ledger;
+pub(crate) use self::single::Single;
 use crate::envelope::Envelope;
-use crate::request::EdgeState;
 use crate::sync::{AtomicUsize, Counter, Ordering};
 
 /// What became of an envelope offered to an edge.
@@ -64,6 +68,55 @@ pub(crate) struct Popped {
     pub(crate) near: Option<usize>,
 }
 
+/// A snapshot of an edge, for reports and statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeState {
+    /// Envelopes that wait.
+    pub envelopes: usize,
+    /// Bytes that wait.
+    pub bytes: usize,
+    /// Envelopes that it holds at most.
+    pub envelopes_max: usize,
+    /// Bytes that it holds at most.
+    pub bytes_max: usize,
+    /// The most envelopes that waited at once.
+    pub envelopes_high: usize,
+    /// The most bytes that waited at once.
+    pub bytes_high: usize,
+    /// Envelopes that came through.
+    pub envelopes_total: u64,
+    /// Rows that came through.
+    pub rows_total: u64,
+    /// Their bytes.
+    pub bytes_total: u64,
+    /// Bytes that were taken on another NUMA node than they were made on.
+    pub bytes_crossed: u64,
+    /// Whether a producer waits for room.
+    pub wanted: bool,
+    /// How often a producer found no room.
+    pub refusals: u64,
+    /// Whether all producers have ended.
+    pub ended: bool,
+    /// Whether all consumers have closed it.
+    pub closed: bool,
+    /// How often its bounds were doubled to end a stall.
+    pub grown: usize,
+}
+
+/// What an edge is made from.
+pub(crate) struct EdgeShape {
+    /// Its place in the plan.
+    pub(crate) plan_edge: usize,
+    /// The boxes that put on it, by their place in the model.
+    pub(crate) producers: Arc<[usize]>,
+    /// The boxes that take from it.
+    pub(crate) consumers: Arc<[usize]>,
+    /// The nodes for which it keeps envelopes apart; 0 for none.
+    pub(crate) lanes: usize,
+    pub(crate) envelopes_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
 /// An edge of a model.
 pub(crate) struct Edge {
     /// Its place in the model, and in the plan.
@@ -75,51 +128,65 @@ pub(crate) struct Edge {
     pub(crate) producers: Arc<[usize]>,
     /// The one of an edge between two boxes.
     consumer: usize,
-    /// The node on which its envelopes are made: that of the last offer.
-    maker: AtomicUsize,
-    /// Bytes that were taken on another node than they were made on.
-    crossed: Counter,
+    crossing: Crossing,
     /// Which consumer to look at first for the next envelope.
     turn: AtomicUsize,
     form: Form,
 }
 
-// A model has as many as its plan has edges: the room in the smaller form does not matter, a pointer would.
 enum Form {
-    Single(Single),
+    /// Behind a pointer of its own: the two boxes go there directly.
+    Single(Arc<Single>),
     Shared(Shared),
 }
 
+/// Bytes that go from node to node on an edge.
+#[derive(Default)]
+struct Crossing {
+    /// The node on which its envelopes are made: that of the last offer.
+    maker: AtomicUsize,
+    /// Bytes that were taken on another node than they were made on.
+    bytes: Counter,
+}
+
+impl Crossing {
+    #[inline]
+    fn made_on(&self, node: usize) {
+        // Looked at first: a store would take the line from the consumer each time.
+        if self.maker.load(Ordering::Relaxed) != node {
+            self.maker.store(node, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn count(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
+        if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
+            self.bytes.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Edge {
-    /// With copies on either side, envelopes whose data are on a node are kept apart for so many nodes.
-    pub(crate) fn new(
-        idx: usize,
-        plan_edge: usize,
-        producers: Arc<[usize]>,
-        consumers: Arc<[usize]>,
-        nodes: usize,
-        envelopes_max: usize,
-        bytes_max: usize,
-    ) -> Self {
+    /// An edge of a shape. With copies on either side, envelopes whose data are on a node may be kept apart.
+    pub(crate) fn new(idx: usize, shape: &EdgeShape) -> Self {
+        let EdgeShape { plan_edge, producers, consumers, lanes, envelopes_max, bytes_max } = shape;
         let form = match (&producers[..], &consumers[..]) {
-            ([_], [_]) => Form::Single(Single::new(envelopes_max, bytes_max)),
+            ([_], [_]) => Form::Single(Arc::new(Single::new(*envelopes_max, *bytes_max))),
             _ => Form::Shared(Shared::new(
                 producers.len(),
                 consumers.to_vec(),
-                nodes,
-                envelopes_max,
-                bytes_max,
+                *lanes,
+                *envelopes_max,
+                *bytes_max,
             )),
         };
-        let consumer = consumers.first().copied().unwrap_or(0);
         Self {
             idx,
-            plan_edge,
-            consumers,
-            producers,
-            consumer,
-            maker: AtomicUsize::new(0),
-            crossed: Counter::new(0),
+            plan_edge: *plan_edge,
+            consumer: consumers.first().copied().unwrap_or(0),
+            consumers: Arc::clone(consumers),
+            producers: Arc::clone(producers),
+            crossing: Crossing::default(),
             turn: AtomicUsize::new(0),
             form,
         }
@@ -128,9 +195,14 @@ impl Edge {
     /// What is offered next is made on this node.
     #[inline]
     pub(crate) fn made_on(&self, node: usize) {
-        // Looked at first: a store would take the line from the consumer each time.
-        if self.maker.load(Ordering::Relaxed) != node {
-            self.maker.store(node, Ordering::Relaxed);
+        self.crossing().made_on(node);
+    }
+
+    #[inline]
+    fn crossing(&self) -> &Crossing {
+        match &self.form {
+            Form::Single(single) => single.crossing(),
+            Form::Shared(_) => &self.crossing,
         }
     }
 
@@ -138,9 +210,7 @@ impl Edge {
     /// nodes counts as made on the last one.
     #[inline]
     pub(crate) fn count_crossing(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
-        if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
-            self.crossed.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
-        }
+        self.crossing().count(node, near, envelope);
     }
 
     /// The consumer of an edge between two boxes.
@@ -151,7 +221,7 @@ impl Edge {
 
     /// The edge between two boxes, and its consumer.
     #[inline]
-    pub(super) fn single(&self) -> Option<(&Single, usize)> {
+    pub(crate) fn single(&self) -> Option<(&Arc<Single>, usize)> {
         match &self.form {
             Form::Single(single) => Some((single, self.consumer)),
             Form::Shared(_) => None,
@@ -326,6 +396,6 @@ impl Edge {
             Form::Single(single) => single.state(),
             Form::Shared(shared) => shared.state(),
         };
-        EdgeState { bytes_crossed: self.crossed.load(Ordering::Relaxed), ..state }
+        EdgeState { bytes_crossed: self.crossing().bytes.load(Ordering::Relaxed), ..state }
     }
 }

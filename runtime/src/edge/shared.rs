@@ -6,10 +6,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Closing, Offered, Popped};
+use super::{Closing, EdgeState, Ledger, Offered, Popped};
 use crate::envelope::Envelope;
-use crate::model::ledger::Ledger;
-use crate::request::EdgeState;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 struct Inner {

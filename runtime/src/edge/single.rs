@@ -5,15 +5,14 @@
 //! the producer: it is told of the closing, or has finished before.
 
 use super::queue::Queue;
-use super::{Offered, Popped};
+use super::{Crossing, EdgeState, Ledger, Offered, Popped};
 use crate::envelope::Envelope;
-use crate::model::ledger::Ledger;
-use crate::request::EdgeState;
 use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering, interleave};
 
 /// See the module.
-pub(in crate::model) struct Single {
+pub(crate) struct Single {
     queue: Queue<Envelope, Made, Taken>,
+    crossing: Crossing,
     closed: AtomicBool,
     ended: AtomicBool,
     /// Whether the producer has staged an envelope for it.
@@ -53,6 +52,7 @@ impl Single {
     pub(super) fn new(envelopes_max: usize, bytes_max: usize) -> Self {
         Self {
             queue: Queue::new(),
+            crossing: Crossing::default(),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
@@ -63,14 +63,14 @@ impl Single {
         }
     }
 
+    #[inline]
+    pub(super) fn crossing(&self) -> &Crossing {
+        &self.crossing
+    }
+
     /// As [`super::Edge::offer`]; the caller fires the producer.
     #[inline(always)]
-    pub(in crate::model) fn offer(
-        &self,
-        envelope: Envelope,
-        ledger: &Ledger,
-        want_room: impl FnOnce(),
-    ) -> Offered {
+    pub(crate) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
         let held = self.held();
         if self.is_closed() || !self.fits(held, &envelope, ledger) {
             return self.offer_again(envelope, ledger, want_room);
@@ -79,7 +79,19 @@ impl Single {
         Offered::Taken
     }
 
-    /// The same for an envelope that has found no room.
+    /// The same where no budget counts, and for an envelope that finds room at once; else it comes back, and nothing is
+    /// noted of it.
+    #[inline(always)]
+    pub(super) fn try_offer(&self, envelope: Envelope) -> Result<(), Envelope> {
+        let held = self.held();
+        if self.is_closed() || !self.has_place(held, &envelope) {
+            return Err(envelope);
+        }
+        self.put_uncharged(envelope, held);
+        Ok(())
+    }
+
+    /// As [`Single::offer`] for an envelope that has found no room.
     #[cold]
     #[inline(never)]
     fn offer_again(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
@@ -105,11 +117,16 @@ impl Single {
     /// Puts an envelope in, beside what it held.
     #[inline(always)]
     fn put(&self, envelope: Envelope, held: Held, ledger: &Ledger) {
-        if self.wanted.load(Ordering::Relaxed) {
-            self.wanted.store(false, Ordering::Relaxed);
-        }
         if ledger.is_limited() {
             ledger.charge(&envelope);
+        }
+        self.put_uncharged(envelope, held);
+    }
+
+    #[inline(always)]
+    fn put_uncharged(&self, envelope: Envelope, held: Held) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
         }
         let made = self.queue.producer();
         let (rows, bytes) = (envelope.rows() as u64, envelope.bytes());
@@ -137,10 +154,15 @@ impl Single {
 
     #[inline(always)]
     fn fits(&self, held: Held, envelope: &Envelope, ledger: &Ledger) -> bool {
+        self.has_place(held, envelope) && (held.envelopes == 0 || ledger.has_room())
+    }
+
+    /// Whether its own bounds admit an envelope.
+    #[inline(always)]
+    fn has_place(&self, held: Held, envelope: &Envelope) -> bool {
         held.envelopes == 0
             || held.envelopes < self.envelopes_max.load(Ordering::Relaxed)
                 && held.bytes.saturating_add(envelope.bytes()) <= self.bytes_max.load(Ordering::Relaxed)
-                && ledger.has_room()
     }
 
     #[inline]
@@ -154,7 +176,7 @@ impl Single {
     /// left behind, and lets the ledger know.
     #[expect(unsafe_code, reason = "the queue trusts its consumer")]
     #[inline]
-    pub(in crate::model) fn take(&self) -> Option<(usize, Envelope)> {
+    pub(crate) fn take(&self) -> Option<(usize, Envelope)> {
         // SAFETY: within a firing of the only consumer, of which one runs at a time; or it has closed the edge, and
         // this is the producer, or the end of the request.
         let (sequence, envelope) = unsafe { self.queue.pop() }?;
@@ -268,6 +290,7 @@ impl Single {
 }
 
 /// Raises a high-water mark that one side writes.
+#[inline(always)]
 fn raise(mark: &AtomicUsize, value: usize) {
     if value > mark.load(Ordering::Relaxed) {
         mark.store(value, Ordering::Relaxed);

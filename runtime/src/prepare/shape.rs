@@ -1,0 +1,143 @@
+//! The shape that all models of a plan on one machine have in common: who is connected to whom.
+//!
+//! Boxes are counted by copy, in the order of the plan; a side edge into a box with copies counts once for each copy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::edge::EdgeShape;
+use crate::operator::{Join, Kind, Mode};
+use crate::plan::Plan;
+
+/// See the module.
+pub(crate) struct Shape {
+    /// The machine's slots and nodes.
+    machine: (usize, usize),
+    /// By box of the plan: its copies.
+    pub(crate) copies: Vec<Arc<[usize]>>,
+    pub(crate) boxes: Vec<BoxShape>,
+    pub(crate) edges: Vec<EdgeShape>,
+    pub(crate) hints: Vec<HintShape>,
+    /// By ordered box with copies: how many.
+    pub(crate) reorders: Vec<usize>,
+}
+
+/// One copy of a box.
+#[derive(Default)]
+pub(crate) struct BoxShape {
+    pub(crate) plan_box: usize,
+    /// By input port: the edges that feed it, in the order of the plan.
+    pub(crate) inputs: Vec<Vec<usize>>,
+    /// By output port: the edges that it feeds.
+    pub(crate) outputs: Vec<Vec<usize>>,
+    /// By the hints that it reads: the cells that feed it.
+    pub(crate) hints_read: Vec<Vec<usize>>,
+    /// By the hints that it writes: their cells.
+    pub(crate) hints_written: Vec<usize>,
+    /// The order of an ordered box with copies.
+    pub(crate) reorder: Option<usize>,
+}
+
+/// A hint that a box writes.
+pub(crate) struct HintShape {
+    pub(crate) join: Join,
+    pub(crate) readers: Arc<[usize]>,
+}
+
+impl Shape {
+    /// The shape on a machine of so many slots and nodes.
+    pub(super) fn new(plan: &Plan, machine: (usize, usize)) -> Self {
+        let (slots, nodes) = machine;
+        let mut shape = Self {
+            machine,
+            copies: Vec::with_capacity(plan.boxes.len()),
+            boxes: Vec::new(),
+            edges: Vec::new(),
+            hints: Vec::new(),
+            reorders: Vec::new(),
+        };
+        for (plan_box, planned) in plan.boxes.iter().enumerate() {
+            let (first, count) = (shape.boxes.len(), planned.copies.on(slots));
+            shape.copies.push((first..first + count).collect());
+            let reorder = (planned.spec.kind == Kind::Ordered && count > 1).then(|| {
+                shape.reorders.push(count);
+                shape.reorders.len() - 1
+            });
+            shape.boxes.extend((0..count).map(|_| BoxShape {
+                plan_box,
+                inputs: vec![Vec::new(); planned.spec.inputs.len()],
+                outputs: vec![Vec::new(); planned.spec.outputs.len()],
+                reorder,
+                ..BoxShape::default()
+            }));
+        }
+        shape.connect(plan, slots, nodes);
+        shape.hint(plan);
+        shape
+    }
+
+    /// Whether it is that of a machine.
+    pub(super) fn is_of(&self, machine: (usize, usize)) -> bool {
+        self.machine == machine
+    }
+
+    fn connect(&mut self, plan: &Plan, slots: usize, nodes: usize) {
+        for (plan_edge, edge) in plan.edges.iter().enumerate() {
+            let (producers, consumers) = (&self.copies[edge.from], &self.copies[edge.to]);
+            let spec = plan.boxes[edge.to].spec;
+            if spec.inputs[edge.input].mode == Mode::Side {
+                self.edges.extend(consumers.iter().map(|consumer| EdgeShape {
+                    plan_edge,
+                    producers: Arc::clone(producers),
+                    consumers: Arc::from([*consumer]),
+                    lanes: 0,
+                    envelopes_max: usize::MAX,
+                    bytes_max: usize::MAX,
+                }));
+            } else {
+                // The order of an ordered box is that in which its copies take.
+                let is_free = spec.kind == Kind::Stateless && consumers.len() > 1 && nodes > 1;
+                self.edges.push(EdgeShape {
+                    plan_edge,
+                    producers: Arc::clone(producers),
+                    consumers: Arc::clone(consumers),
+                    lanes: if is_free { nodes } else { 0 },
+                    envelopes_max: plan.edge_envelopes(plan_edge, slots),
+                    bytes_max: edge.bytes,
+                });
+            }
+        }
+        for (idx, edge) in self.edges.iter().enumerate() {
+            let planned = &plan.edges[edge.plan_edge];
+            for consumer in &*edge.consumers {
+                self.boxes[*consumer].inputs[planned.input].push(idx);
+            }
+            for producer in &*edge.producers {
+                self.boxes[*producer].outputs[planned.output].push(idx);
+            }
+        }
+    }
+
+    /// One cell for each hint that a box writes, shared by its copies.
+    fn hint(&mut self, plan: &Plan) {
+        let mut places = BTreeMap::new();
+        for (plan_box, planned) in plan.boxes.iter().enumerate() {
+            for (written, hint) in planned.spec.hints_written.iter().enumerate() {
+                let reading =
+                    plan.hints.iter().filter(|edge| (edge.from, edge.written) == (plan_box, written));
+                let readers = reading.flat_map(|edge| self.copies[edge.to].iter().copied()).collect();
+                places.insert((plan_box, written), self.hints.len());
+                self.hints.push(HintShape { join: hint.join, readers });
+            }
+        }
+        for cell in &mut self.boxes {
+            let (plan_box, spec) = (cell.plan_box, plan.boxes[cell.plan_box].spec);
+            let feeding = |read| {
+                let edges = plan.hints.iter().filter(|hint| (hint.to, hint.read) == (plan_box, read));
+                edges.map(|hint| places[&(hint.from, hint.written)]).collect()
+            };
+            cell.hints_read = (0..spec.hints_read.len()).map(feeding).collect();
+            cell.hints_written = (0..spec.hints_written.len()).map(|idx| places[&(plan_box, idx)]).collect();
+        }
+    }
+}

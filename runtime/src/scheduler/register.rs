@@ -1,0 +1,71 @@
+//! The register of requests under way: who asks for them all, or for one by its number, finds them here.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Weak};
+
+use crate::model::Model;
+use crate::request::RequestId;
+use crate::sync::Mutex;
+
+/// See the module. The requests are weak: what is listed here keeps nothing alive.
+pub(super) struct Register {
+    requests: Mutex<HashMap<RequestId, Weak<Model>, BuildHasherDefault<NumberHasher>>>,
+}
+
+impl Register {
+    pub(super) fn new() -> Self {
+        Self { requests: Mutex::new(HashMap::default()) }
+    }
+
+    /// Enters a request.
+    pub(super) fn enter(&self, model: &Arc<Model>) {
+        self.requests.lock().insert(model.id(), Arc::downgrade(model));
+    }
+
+    /// A request has ended.
+    pub(super) fn leave(&self, request: RequestId) {
+        self.requests.lock().remove(&request);
+    }
+
+    /// Requests that there are.
+    pub(super) fn len(&self) -> usize {
+        self.requests.lock().len()
+    }
+
+    /// All of them, the oldest first.
+    pub(super) fn all(&self) -> Vec<Arc<Model>> {
+        // Upgraded under the lock, and read by callers outside it: they take other locks.
+        let mut all: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
+        all.sort_unstable_by_key(|model| model.id());
+        all
+    }
+
+    /// One whose number fits.
+    pub(super) fn find(&self, fits: impl Fn(RequestId) -> bool) -> Option<Arc<Model>> {
+        let requests = self.requests.lock();
+        requests.iter().find(|(id, _)| fits(**id)).and_then(|(_, model)| model.upgrade())
+    }
+}
+
+/// Numbers are given in turn by this program itself: nobody can choose them so that they meet, and neighbours must not.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Fibonacci hashing: the golden ratio spreads neighbours over the upper bits, which the table looks at.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes the place from the lower bits, and a tag from the upper ones.
+        self.0 ^ (self.0 >> 32)
+    }
+}
