@@ -69,7 +69,6 @@ inline float power_of_two(float x) {
 #define NUMBERS (2 * STEPS)
 #define WARP 32
 #define BANDS (TILE / (ITEMS / WARP) / BAND)
-#define UNROLLED 5
 // What no sum may be below: a centroid so far away has nothing in common with any.
 #define NOTHING (-1e30f)
 // Squares of the longest candidate's length, and the least end of a query, whose numbers are halves.
@@ -80,6 +79,10 @@ inline float power_of_two(float x) {
 inline uint upper_bits(float x) { return (as_uint(x) + 0x1000u) & 0xffffe000u; }
 
 #if defined(__NV_CL_C_VERSION)
+// How often loops over groups and over bands are unrolled.
+#define UNROLLED 5
+#define EACH_BAND BATCH
+#define EACH_SIDE 2
 // Two halves in a word, the first one low.
 inline uint halves(float first, float second) {
     uint word;
@@ -119,6 +122,9 @@ PRODUCT(product_of_halves, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 #define MULTIPLY(a, b0, b1, c) product_of_upper(a, b0, b1, c)
 #define MULTIPLY_HALVES(a, b0, b1, c) product_of_halves(a, b0, b1, c)
 #else
+#define UNROLLED 1
+#define EACH_BAND 1
+#define EACH_SIDE 1
 // The same by local memory, so that what is written for matrix units runs everywhere.
 inline uint halves(float first, float second) {
     uint word = 0;
@@ -149,22 +155,21 @@ inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, bool are_halves, 
     const uint warp = item / WARP * WARP;
     const uint row = item % WARP / 4;
     const uint column = item % 4 * 2;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    scratch[item] = a.x;
+    scratch[ITEMS + item] = a.y;
+    scratch[2 * ITEMS + item] = a.z;
+    scratch[3 * ITEMS + item] = a.w;
+    scratch[4 * ITEMS + item] = b0;
+    scratch[5 * ITEMS + item] = b1;
+    barrier(CLK_LOCAL_MEM_FENCE);
     float sums[4] = {c.x, c.y, c.z, c.w};
-    const uint as[4] = {a.x, a.y, a.z, a.w};
-    const uint bs[2] = {b0, b1};
-    for (uint part = 0; part < 2; ++part) {
-        for (uint below = 0; below < 2; ++below) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            scratch[item] = as[2 * part + below];
-            scratch[ITEMS + item] = bs[part];
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint i = 0; i < 4; ++i) {
-                for (uint right = 0; right < 2; ++right) {
-                    sums[2 * below + right] = dot_by(
-                        scratch[warp + row * 4 + i], scratch[ITEMS + warp + (column + right) * 4 + i], are_halves,
-                        sums[2 * below + right]);
-                }
-            }
+    for (uint sum = 0; sum < 4; ++sum) {
+        for (uint i = 0; i < 8; ++i) {
+            const uint part = i / 4;
+            const uint left = scratch[(2 * part + sum / 2) * ITEMS + warp + row * 4 + i % 4];
+            const uint right = scratch[(4 + part) * ITEMS + warp + (column + sum % 2) * 4 + i % 4];
+            sums[sum] = dot_by(left, right, are_halves, sums[sum]);
         }
     }
     return (float4)(sums[0], sums[1], sums[2], sums[3]);
@@ -244,7 +249,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // step, their upper bits, and then halves of those and of the lower ones.
     __local uint4 passing[ROWS / GROUP * STEPS * WARP];
 #if !defined(__NV_CL_C_VERSION)
-    __local uint scratch[2 * ITEMS];
+    __local uint scratch[6 * ITEMS];
 #endif
     const uint lane = item % WARP;
     const uint quarter = lane % 4;
@@ -284,10 +289,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                 }
             }
         }
-#pragma unroll
+#pragma unroll EACH_BAND
         for (uint b = 0; b < BATCH; ++b) {
             float norms[2];
-#pragma unroll
+#pragma unroll EACH_SIDE
             for (uint side = 0; side < 2; ++side) {
                 float norm = 0.0f;
 #pragma unroll
@@ -378,11 +383,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
 #pragma unroll
                 for (uint s = 0; s < STEPS; ++s) {
                     const uint4 passes = passing[(group * STEPS + s) * WARP + lane];
-#pragma unroll
+#pragma unroll EACH_BAND
                     for (uint b = 0; b < BATCH; ++b) {
                         sums[b] = MULTIPLY_HALVES(both[b][s], passes.z, passes.w, sums[b]);
                     }
-#pragma unroll
+#pragma unroll EACH_BAND
                     for (uint b = 0; b < BATCH; ++b) {
                         sums[b] = MULTIPLY(upper[b][s], passes.x, passes.y, sums[b]);
                     }
@@ -399,7 +404,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                 totals[b] += partial[b];
             }
         }
-#pragma unroll
+#pragma unroll EACH_BAND
         for (uint b = 0; b < BATCH; ++b) {
             const float above = over_four(totals[b].x);
             const float below = over_four(totals[b].y);

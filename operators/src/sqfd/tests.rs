@@ -337,7 +337,8 @@ fn products_of_matrices_are_within_their_declared_error() {
     }
     let (driver, devices) = devices(Plan { compute_capability: Some((9, 0)), ..Plan::default() }, None);
     let folder = tempfile::tempdir().unwrap();
-    for (dimensions, alpha) in [(7, 0.2), (1, 3.0), (3, 0.01), (12, 1.0), (16, 0.2)] {
+    // Rows of one step and of two; each takes half a minute to compile where matrix units are imitated.
+    for (dimensions, alpha) in [(7, 0.2), (12, 1.0)] {
         // Smaller ones, as imitating takes its time.
         let store = store_of_sizes(folder.path(), dimensions, &ODD_SIZES.map(|size| size % 331 + 1), 2.0);
         let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap();
