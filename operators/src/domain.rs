@@ -10,6 +10,7 @@ pub mod signature_store;
 pub mod space;
 pub mod pivot_table;
 pub mod device_kernels;
+pub(crate) mod code_path;
 pub mod upkeep;
 pub mod object_column;
 pub mod metric_space;
