@@ -330,7 +330,8 @@ impl Setting {
                 sides.push(Side::on_this_core(name, units, move || {
                     let mut bounds = Bounds::default();
                     for block in 0..table.blocks() {
-                        evaluator.bounds(query, table.block(block), &mut bounds);
+                        let next = (block + 1 < table.blocks()).then(|| table.block(block + 1));
+                        evaluator.bounds_before(query, table.block(block), next, &mut bounds);
                         std::hint::black_box(&bounds);
                     }
                 }));

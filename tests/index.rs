@@ -4,6 +4,9 @@
 //! k beyond the objects; indexes by random pivots, the store's own objects as adversaries: duplicates and near
 //! duplicates. Runs the shipped pipelines, with the queries and the sink of this test in the place of their own.
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,8 +19,10 @@ use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, reference};
 use boxwork_operators::catalog;
 use boxwork_operators::domain::columns;
+use boxwork_operators::domain::pivot_table::PivotTableWriter;
 use boxwork_operators::domain::signature::{SignatureBuilder, SignatureColumns};
 use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
@@ -27,27 +32,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 
-/// Numbers of splitmix64.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32
-    }
-}
+use random::Random;
 
 /// Of a request, which has 64 at most.
 const QUERIES: usize = 64;
@@ -69,6 +54,11 @@ impl Points {
         Self(columns, weights.into_iter().map(|weight| weight / sum).collect())
     }
 
+    /// One centroid.
+    fn at(place: [f32; DIMENSIONS]) -> Self {
+        Self(place.map(|x| vec![x]), vec![1.0])
+    }
+
     /// Moved a little: as good as a duplicate.
     fn moved(mut self, by: f32) -> Self {
         self.0[0].iter_mut().for_each(|x| *x += by);
@@ -85,9 +75,11 @@ impl Points {
 fn queries(seed: u64, count: usize) -> Vec<Points> {
     let mut random = Random(seed);
     (0..count)
-        .map(|_| match random.below(4) {
+        .map(|_| match random.below(5) {
             0 => Points::of(random.below(40) as u64),
             1 => Points::of(random.below(40) as u64).moved(1e-5),
+            // As far from all corners of a cross.
+            2 => Points::at([0.0; DIMENSIONS]),
             _ => Points::of(random.next()),
         })
         .collect()
@@ -186,16 +178,18 @@ struct Case {
 
 impl Case {
     fn new(seed: u64, count: usize, measure: Measure) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for the test");
         let mut random = Random(seed);
-        let objects: Vec<Points> = (0..count)
-            .map(|_| match random.below(3) {
-                // One of few, so that there are many of it.
-                0 => Points::of(random.below(40) as u64),
-                1 => Points::of(random.below(40) as u64).moved([1e-6, 1e-4, 1e-2][random.below(3)]),
-                _ => Points::of(random.next()),
-            })
-            .collect();
+        let objects = (0..count).map(|_| match random.below(3) {
+            // One of few, so that there are many of it.
+            0 => Points::of(random.below(40) as u64),
+            1 => Points::of(random.below(40) as u64).moved([1e-6, 1e-4, 1e-2][random.below(3)]),
+            _ => Points::of(random.next()),
+        });
+        Self::of(objects.collect(), measure)
+    }
+
+    fn of(objects: Vec<Points>, measure: Measure) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
         let mut writer = StoreWriter::create(&Self::path(&folder, "s"), &COORDINATES, &StoreInfo::default());
         for (id, object) in objects.iter().enumerate() {
             let writer = writer.as_mut().expect("the store can be written");
@@ -229,6 +223,25 @@ impl Case {
         values.insert("select".to_owned(), Value::Text(select.to_owned()));
         values.insert("seed".to_owned(), Value::Integer(seed as i64));
         run(runtime, &shipped::INDEX.load(), &values);
+    }
+
+    /// The index by these pivots, which no choice of pivots would take together.
+    fn index_by(&self, pivots: &[u64]) {
+        let store = SignatureStore::open(Self::path(&self.folder, "s")).expect("a sound store");
+        let space = Arc::new(SqfdSpace::new(Arc::new(store), self.measure));
+        let row = |id: u64| -> Vec<f64> {
+            let all = space.store().read(|objects| {
+                let between = pivots.iter().map(|pivot| space.between(objects, *pivot, id));
+                between.collect::<Result<_, StoreError>>()
+            });
+            all.expect("a sound store")
+        };
+        let between: Vec<f64> = pivots.iter().flat_map(|pivot| row(*pivot)).collect();
+        let path = Self::path(&self.folder, "p");
+        let writer = PivotTableWriter::create(&path, Arc::clone(&space), pivots, &between);
+        let mut writer = writer.expect("distances of one space");
+        (0..space.store().len()).for_each(|id| writer.push(&row(id)).expect("distances of one space"));
+        writer.finish().expect("the index can be written");
     }
 
     /// The rows that a pipeline finds.
@@ -375,5 +388,60 @@ fn every_measure_is_bounded_soundly() {
     ] {
         let measure = Measure::new(similarity, ground, 0.5).expect("a sound measure");
         check(&runtime, seed, 150, 6, measure);
+    }
+}
+
+/// Objects that mislead, and pivots among them.
+fn adversaries() -> Vec<(&'static str, Vec<Points>, Vec<u64>)> {
+    let random = |count: u64| (0..count).map(|seed| Points::of(1000 + seed));
+    let corner = |n: usize| {
+        let mut place = [0.0; DIMENSIONS];
+        place[n / 2 % DIMENSIONS] = [1.0, -1.0][n % 2];
+        Points::at(place)
+    };
+    let on_a_line = (0..20).map(|n| Points::at([n as f32 / 8.0, 0.0, 0.0]));
+    let nearly = (0..8).map(|n| Points::of(1000).moved(n as f32 * 1e-6));
+    vec![
+        ("one object", random(1).collect(), vec![0]),
+        ("duplicates", vec![Points::of(5); 60], vec![0, 7, 30]),
+        ("equal distances", (0..48).map(corner).collect(), vec![0, 1, 2, 10]),
+        ("collinear pivots", on_a_line.chain(random(25)).collect(), (0..9).collect()),
+        ("identical pivots", random(50).collect(), vec![3, 3, 3, 17, 17]),
+        ("nearly identical pivots", nearly.chain(random(30)).collect(), (0..8).collect()),
+    ]
+}
+
+#[test]
+fn every_strategy_by_every_bound_is_right_of_sets_that_mislead() {
+    let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
+    for (seed, (name, objects, pivots)) in (200..).zip(adversaries()) {
+        let alpha = [0.01, 0.2, 3.0][seed as usize % 3];
+        let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("a sound measure");
+        let count = objects.len();
+        let case = Case::of(objects, measure);
+        case.index_by(&pivots);
+        let ranked = case.ranked(seed);
+        let border = ranked[0][count.min(4) - 1].0;
+        for bound in BOUNDS {
+            let of_bound = ("bound", Value::Text(bound.to_owned()));
+            for k in [1, 5, count, count + 5] {
+                let expected = expected(&ranked, Some(k), None);
+                for pipeline in NEAREST {
+                    let given = [
+                        of_bound.clone(),
+                        ("k", Value::Integer(k as i64)),
+                        ("first", Value::Integer(3)),
+                        ("most", Value::Integer(40)),
+                        ("block", Value::Integer(16)),
+                        ("estimation", Value::Integer(12)),
+                    ];
+                    let found = case.found(&runtime, pipeline, seed, &given);
+                    assert!(found == expected, "{} with {bound}, k {k} of {name}", pipeline.path);
+                }
+            }
+            let given = [of_bound, ("range", Value::Number(border))];
+            let found = case.found(&runtime, shipped::INDEXED_RANGE, seed, &given);
+            assert!(found == expected(&ranked, None, Some(border)), "{bound} within {border} of {name}");
+        }
     }
 }

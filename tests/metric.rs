@@ -1,6 +1,9 @@
 //! Every distance through the shipped pipelines: by pivots with every bound that is sound, and by every metric index;
 //! the answers are those of a sort of all distances, objects at one distance by their numbers.
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,28 +17,19 @@ use boxwork_kernels::lower_bound::Bound;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, SignatureRef, reference};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use boxwork_operators::domain::signature_store::{
+    SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter,
+};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use serde_json::Value as Json;
 
+use random::Random;
+
 const INDEXES: [&str; 6] = ["aesa", "laesa", "list_of_clusters", "m_tree", "pm_tree", "m_index"];
 const OBJECTS: usize = 400;
-
-/// Numbers of splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
 
 fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
@@ -169,8 +163,8 @@ fn vectors_by_every_lp_and_its_root() {
 fn texts_by_levenshtein() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let mut random = Random(2);
-    let mut word = |most: u64| -> String {
-        (0..random.below(most)).map(|_| ['a', 'b', 'é', '日'][random.below(4) as usize]).collect()
+    let mut word = |most: usize| -> String {
+        (0..random.below(most)).map(|_| ['a', 'b', 'é', '日'][random.below(4)]).collect()
     };
     let words: Vec<String> = (0..OBJECTS).map(|i| word(if i % 50 == 0 { 200 } else { 12 })).collect();
     let path_of = lines(
@@ -217,7 +211,7 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
     let mut writer =
         StoreWriter::create(&store_path, &["x", "y"], &StoreInfo::default()).expect("a store can be made");
     for id in 0..120 {
-        let count = 1 + random.below(6) as usize;
+        let count = 1 + random.below(6);
         let mut column = || -> Vec<f32> { (0..count).map(|_| random.below(12) as f32 / 4.0).collect() };
         let columns = [column(), column()];
         let weights: Vec<f32> = (0..count).map(|_| 1.0 + random.below(5) as f32).collect();
@@ -228,7 +222,20 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
         writer.push(&format!("n{id}"), columns.signature(0, count), 0, 0).expect("a sound signature");
     }
     writer.finish().expect("the store can be written");
-    let store = SignatureStore::open(&store_path).expect("a sound store");
+    check_signatures(&store_path);
+    // Places and ids differ from then on.
+    let mut change = StoreChange::begin(&store_path).expect("a sound store");
+    for id in [0, 4, 6, 7, 8, 61, 100, 118] {
+        assert!(change.remove(id).expect("an object that is there"));
+    }
+    change.write().and_then(|pending| pending.commit()).expect("the change can be written");
+    check_signatures(&store_path);
+}
+
+/// Searches a store by every distance of signatures and every index, and compares with a sort of all.
+fn check_signatures(store_path: &Path) {
+    let folder = store_path.parent().expect("a folder");
+    let store = SignatureStore::open(store_path).expect("a sound store");
     let runtime = Runtime::start(Config::flat(2)).expect("a runtime");
     let sqfd = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("a measure");
     type Of<'a> = &'a dyn Fn(SignatureRef<'_>, SignatureRef<'_>) -> f64;
@@ -242,7 +249,11 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
         let expected = store.read(|objects| {
             let of_query = |query: u64| {
                 let query = objects.signature(query)?;
-                let all = (0..store.len()).map(|id| Ok(of(query, objects.signature(id)?)));
+                // What was removed is at no distance.
+                let all = (0..store.len()).map(|id| match store.has(id) {
+                    true => Ok(of(query, objects.signature(id)?)),
+                    false => Ok(f64::NAN),
+                });
                 let all = all.collect::<Result<Vec<f64>, StoreError>>()?;
                 Ok::<_, StoreError>(ranked(all.into_iter(), 9, f64::INFINITY))
             };
@@ -251,14 +262,14 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
         let expected = expected.expect("a sound store");
         for index in INDEXES {
             let given = [
-                ("store", path(&store_path)),
+                ("store", path(store_path)),
                 ("distance", text(name)),
                 ("ground", text(ground)),
                 ("index", text(index)),
                 ("k", Value::Integer(9)),
                 ("queries", Value::List(["n5", "n60", "n119"].map(text).to_vec())),
             ];
-            let found = found(&runtime, shipped::METRIC_SIGNATURES, folder.path(), &given);
+            let found = found(&runtime, shipped::METRIC_SIGNATURES, folder, &given);
             assert_eq!(found, expected, "{name} by {index}");
         }
     }

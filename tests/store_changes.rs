@@ -4,6 +4,9 @@
 //! follows each change. Then what a person meets: the commands, bad input, readers and writers at once, a writer
 //! that was killed.
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -34,26 +37,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use tempfile::TempDir;
 
-/// Numbers of splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32
-    }
-}
+use random::Random;
 
 const COORDINATES: [&str; 2] = ["x", "y"];
 

@@ -22,6 +22,8 @@ mod block;
 pub mod device;
 
 #[cfg(test)]
+mod exactness;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

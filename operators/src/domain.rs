@@ -11,6 +11,7 @@ pub(crate) mod chunks;
 pub mod space;
 pub mod pivot_table;
 pub mod device_kernels;
+pub(crate) mod code_path;
 pub mod upkeep;
 pub mod object_column;
 pub mod metric_space;

@@ -16,8 +16,9 @@ use boxwork_runtime::feeding::{
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
+use crate::domain::code_path;
 use crate::domain::columns;
 use crate::domain::signature::{PCT_COORDINATES, SignatureBuilder};
 use crate::extract::{self, Note};
@@ -65,17 +66,7 @@ pub static EXTRACT_ON_DEVICES: OperatorSpec = OperatorSpec {
 };
 
 fn code_path(arguments: &Arguments) -> String {
-    let choice = match arguments.get("device") {
-        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
-        _ => DeviceChoice::Auto,
-    };
-    match pick(&choice, None, 0) {
-        Ok(Picked { devices: None, reason }) => {
-            format!("{} ({reason})", boxwork_kernels::CodePath::detect())
-        }
-        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
-        Err(reason) => format!("none ({reason})"),
-    }
+    code_path::of_device(arguments, 0)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {

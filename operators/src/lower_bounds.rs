@@ -16,16 +16,17 @@ use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Devices, Picked, pick};
+use boxwork_runtime::feeding::{Devices, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
 use self::bounded::{Bounded, Found, above};
 use self::on_device::{Came, OnDevice, SIZES, Sizes};
+use crate::domain::code_path;
 use crate::domain::columns;
-use crate::domain::cost_model::{self, Probe, Search};
+use crate::domain::cost_model::{self, Search};
 use crate::domain::pivot_table::PivotTable;
 use crate::domain::signature::SignatureColumns;
 use crate::queries::Queries;
@@ -34,6 +35,8 @@ use crate::queries::Queries;
 const BLOCKS_PER_FIRING: usize = 1024;
 /// Blocks that are bounded by one closure.
 const BLOCKS_PER_CHUNK: usize = 32;
+/// Pivots whose distances to a query are computed by one closure: a tenth of a millisecond's worth.
+const PIVOTS_PER_CHUNK: usize = 4;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
 /// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
@@ -116,22 +119,10 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
 };
 
 fn code_path(arguments: &Arguments) -> String {
-    let choice = match arguments.get("device") {
-        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
-        _ => DeviceChoice::Auto,
-    };
-    match pick(&choice, None, DEVICE_OBJECTS_MIN) {
-        Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
-        Ok(Picked { reason, .. }) if !["k", "range"].iter().any(|name| arguments.get(name).is_some()) => {
-            let path = CodePath::detect();
-            format!("{path} (without k and range nothing is left out, whatever {reason})")
-        }
-        Ok(Picked { devices: Some(_), reason }) if choice == DeviceChoice::Auto => {
-            format!("OpenCL, from {DEVICE_OBJECTS_MIN} objects on ({reason})")
-        }
-        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
-        Err(reason) => format!("none ({reason})"),
+    if ["k", "range"].iter().all(|name| arguments.get(name).is_none()) {
+        return format!("{} (without k and range nothing is left out)", CodePath::detect());
     }
+    code_path::of_device(arguments, DEVICE_OBJECTS_MIN)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -245,28 +236,34 @@ impl LowerBounds {
             centroids.extend(numbers.map(|(row, number)| (*number, columns.signature(row).len())));
         }
         centroids.sort_unstable();
-        let mut distances: Vec<Result<Vec<f64>, BoxError>> = queries.iter().map(|_| Ok(Vec::new())).collect();
-        if self.bound.is_some() {
-            cx.inside(|inside| {
-                inside.for_each_chunk_of(&mut distances, 1, |idx, distances| {
-                    distances[0] = queries.at(idx).exact(space, pivots);
-                });
-            });
-        }
-        let distances: Vec<Vec<f64>> = distances.into_iter().collect::<Result<_, _>>()?;
         if self.is_auto {
             let search = Search {
                 k: self.k,
                 range: self.limit.is_finite().then_some(f64::from(self.limit)),
-                queries: distances.len(),
-                workers: 1,
+                queries: centroids.len(),
+                // Of the machine: what is done by one worker counts the more the more there are.
+                workers: std::thread::available_parallelism().map_or(1, usize::from),
             };
-            let probes =
-                queries.iter().zip(&distances).zip(&centroids).map(|((query, distances), (_, centroids))| {
-                    Probe { prepared: &query.prepared, distances, centroids: *centroids }
-                });
-            self.bound = cost_model::choose(&self.table, search, &probes.collect::<Vec<_>>())?;
+            let known = queries.iter().zip(&centroids);
+            let known: Vec<_> = known.map(|(query, (_, centroids))| (query, *centroids)).collect();
+            self.bound = cost_model::choose(&self.table, search, &known)?;
         }
+        // Known only after the choice: a scan needs none of them.
+        let pieces = if self.bound.is_some() { pivots.len().div_ceil(PIVOTS_PER_CHUNK) } else { 0 };
+        let mut parts: Vec<Result<Vec<f64>, BoxError>> =
+            (0..pieces * centroids.len()).map(|_| Ok(Vec::new())).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut parts, 1, |idx, part| {
+                let (query, first) = (queries.at(idx / pieces), idx % pieces * PIVOTS_PER_CHUNK);
+                let upto = pivots.len().min(first + PIVOTS_PER_CHUNK);
+                part[0] = query.exact(space, &pivots[first..upto]);
+            });
+        });
+        let parts: Vec<Vec<f64>> = parts.into_iter().collect::<Result<_, _>>()?;
+        let distances: Vec<Vec<f64>> = match pieces {
+            0 => vec![Vec::new(); centroids.len()],
+            _ => parts.chunks(pieces).map(<[_]>::concat).collect(),
+        };
         let mut prepared = Vec::new();
         for ((query, distances), (_, centroids)) in queries.iter().zip(distances).zip(centroids) {
             let bound = self.bound.map(|bound| {
@@ -362,11 +359,13 @@ impl LowerBounds {
                 let first = blocks.start + chunk * BLOCKS_PER_CHUNK;
                 let mut found: Vec<Found> = shared.iter().map(|_| Found::default()).collect();
                 let mut bounds = Bounds::default();
-                for block in first..blocks.end.min(first + BLOCKS_PER_CHUNK) {
+                let upto = blocks.end.min(first + BLOCKS_PER_CHUNK);
+                for block in first..upto {
                     // All queries of a block while it is near.
+                    let mut next = (block + 1 < upto).then(|| table.block(block + 1));
                     for (query, found) in shared.iter().zip(&mut found) {
                         let Some(prepared) = &query.query else { continue };
-                        evaluator.bounds(prepared, table.block(block), &mut bounds);
+                        evaluator.bounds_before(prepared, table.block(block), next.take(), &mut bounds);
                         table.hide_removed(block, &mut bounds);
                         query.see(table.ids(block), &bounds, k, keeps, found);
                     }

@@ -172,7 +172,8 @@ impl MetricBounds {
     fn bounded(&self, cx: &mut Context<'_>, query: &MetricQuery) -> Result<(Vec<(u64, f64)>, f64), BoxError> {
         let table = &self.table;
         let Some(bound) = self.bound else {
-            return Ok(((0..table.space().len()).rev().map(|id| (id, 0.0)).collect(), self.limit));
+            let places = (0..table.space().len() as u32).rev();
+            return Ok((places.map(|place| (table.space().id(place), 0.0)).collect(), self.limit));
         };
         let distances: Vec<f64> = table
             .space()
@@ -193,8 +194,9 @@ impl MetricBounds {
             let (_, kth, _) = uppers.select_nth_unstable_by(k - 1, f64::total_cmp);
             range = range.min(*kth);
         }
-        let left = (0..).zip(bounds).filter(|(_, bound)| bound.0 <= range).map(|(id, bound)| (id, bound.0));
-        let mut left: Vec<(u64, f64)> = left.collect();
+        let left = (0..).zip(bounds).filter(|(_, bound)| bound.0 <= range);
+        let mut left: Vec<(u64, f64)> =
+            left.map(|(place, bound)| (table.space().id(place), bound.0)).collect();
         left.reverse();
         Ok((left, range))
     }

@@ -9,7 +9,7 @@ use boxwork_runtime::operator::{
 };
 
 use crate::domain::columns;
-use crate::domain::metric_query::{MetricQuery, place, queries};
+use crate::domain::metric_query::{MetricQuery, place as of_number, queries};
 use crate::domain::metric_space::MetricSpace;
 use crate::read_objects::SPACE;
 use crate::sqfd::with_distances;
@@ -54,18 +54,17 @@ impl Operator for MetricDistance {
             None => self.queries.insert(queries(cx.side("query"), &self.space)?),
         };
         let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
-        if let Some(id) = ids.iter().find(|id| **id >= self.space.len()) {
-            return Err(BoxError::new(format!(
-                "a row is of object {id}, and there are {}",
-                self.space.len()
-            )));
-        }
+        let place = |id: &u64| {
+            let known = self.space.place(*id);
+            known.ok_or_else(|| BoxError::new(format!("a row is of object {id}, and there is none")))
+        };
+        let places: Vec<u32> = ids.iter().map(place).collect::<Result<_, _>>()?;
         let mut distances = Vec::with_capacity(ids.len());
         for run in numbers.chunk_by(|a, b| a == b) {
-            let query = &queries[place(queries, run[0])?];
-            let ids = &ids[distances.len()..][..run.len()];
+            let query = &queries[of_number(queries, run[0])?];
+            let places = &places[distances.len()..][..run.len()];
             self.space.distances(query, |distance| {
-                distances.extend(ids.iter().map(|id| distance(*id as u32)));
+                distances.extend(places.iter().map(|place| distance(*place)));
             })?;
         }
         let pushed = cx.push("distances", with_distances(&candidates, distances)?)?;

@@ -143,7 +143,8 @@ impl Operator for MetricSearch {
         for (query, answer) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let found = answer?.objects.into_iter();
-            self.rows.extend(found.map(|(distance, object)| (query.number, u64::from(object), distance)));
+            let space = &self.shared.space;
+            self.rows.extend(found.map(|(distance, place)| (query.number, space.id(place), distance)));
         }
         self.next += queries.len();
         cx.progress(self.next as u64, self.queries.iter().flatten().count() as u64);
@@ -234,6 +235,10 @@ pub(crate) mod tests {
             }
         }
         let store = testing::store(folder, 150);
+        let less = folder.join("less");
+        fs::create_dir(&less).unwrap();
+        let less =
+            testing::without(&testing::store(&less, 190), (0..190).filter(|id| id % 19 < 4 && id % 50 > 3));
         for (distance, ground) in
             [("hausdorff", "l1"), ("emd", "l2"), ("emd", "linf"), ("sqfd", "l2"), ("hausdorff", "linf")]
         {
@@ -245,7 +250,9 @@ pub(crate) mod tests {
                     ("root", Value::Boolean(root)),
                 ];
                 let measure = MetricMeasure::of(&arguments(&METRIC_SPACE, &given)).unwrap();
-                spaces.push(Arc::new(MetricSpace::of_store(measure, Arc::clone(&store)).unwrap()));
+                for store in [&store, &less] {
+                    spaces.push(Arc::new(MetricSpace::of_store(measure, Arc::clone(store)).unwrap()));
+                }
             }
         }
         spaces
@@ -254,15 +261,15 @@ pub(crate) mod tests {
     /// Queries that are objects of a space: the envelope, and what a scan finds for each, in order.
     pub(crate) fn asked(
         space: &MetricSpace,
-        ids: &[u64],
+        places: &[u32],
     ) -> (boxwork_runtime::envelope::Envelope, Vec<Vec<(f64, u64)>>) {
         let mut builder = QueryBuilder::new(space).unwrap();
-        ids.iter().for_each(|id| builder.push_object(space, *id).unwrap());
+        places.iter().for_each(|place| builder.push_object(space, space.id(*place)).unwrap());
         let envelope = builder.finish().unwrap();
         let queries = queries(std::slice::from_ref(&envelope), space).unwrap();
         let ranked = queries.iter().map(|query| {
             let all = space.distances(query, |distance| {
-                (0..space.len()).map(|id| (distance(id as u32), id)).collect::<Vec<_>>()
+                (0..space.len() as u32).map(|place| (distance(place), space.id(place))).collect::<Vec<_>>()
             });
             let mut all = all.unwrap();
             all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

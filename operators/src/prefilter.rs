@@ -18,6 +18,8 @@ use crate::domain::columns;
 /// The most promising candidates, which go out in the order of their bounds. By their distances the range has fallen to
 /// about where it will end.
 const SORTED: usize = 4096;
+/// Candidates that are looked at to know how far a part reaches: of more, as many spread over all.
+const LOOKED_AT: usize = 1 << 14;
 /// How many times as many the next part of the candidates is; within it they go out in the order of storage.
 const PART_GROWTH: usize = 16;
 /// Rows that go out at a time of candidates about which nothing is known, as from `scan`.
@@ -304,13 +306,17 @@ impl Waiting {
         rows
     }
 
-    /// Takes the next part out of the candidates: those of the least bounds.
+    /// Takes the next part out of the candidates: those of the least bounds. All computing of distances waits for the
+    /// first one, so of a million the reach of a part is estimated by some thousand.
     fn choose_part(&mut self, range: f64) {
         self.candidates.retain(|candidate| candidate.0 <= range);
-        let mut bounds: Vec<f64> = self.candidates.iter().map(|candidate| candidate.0).collect();
-        let count = self.part_next.min(bounds.len());
-        if count < bounds.len() {
-            let (_, most, _) = bounds.select_nth_unstable_by(count, f64::total_cmp);
+        let left = self.candidates.len();
+        if self.part_next < left {
+            let step = left.div_ceil(LOOKED_AT);
+            let mut bounds: Vec<f64> =
+                self.candidates.iter().step_by(step).map(|candidate| candidate.0).collect();
+            let place = (self.part_next / step).min(bounds.len() - 1);
+            let (_, most, _) = bounds.select_nth_unstable_by(place, f64::total_cmp);
             let most = *most;
             // Those of one bound are not parted: a part may be larger than it was to be.
             self.part.extend(self.candidates.extract_if(.., |candidate| candidate.0 <= most));
@@ -429,6 +435,26 @@ mod tests {
         assert!(others.is_sorted_by_key(|row| row.1), "as they are stored");
         let late = others.iter().skip(SORTED + 1000);
         assert!(late.clone().count() > 0 && late.clone().all(|row| row.2 <= 3.0 * SORTED as f64));
+    }
+
+    #[test]
+    fn of_many_the_first_part_is_about_as_large_as_it_is_to_be() {
+        let mut harness = harness("best_first", 4096, 4096, 1 << 20);
+        let count = 6 * LOOKED_AT as u64 + 17;
+        let all: Vec<(u32, u64, f64)> = (0..count).map(|id| (0, id, (id * 7919 % count) as f64)).collect();
+        for part in all.chunks(1 << 15) {
+            harness.give("candidates", envelope(part));
+        }
+        harness.end("candidates");
+        let mut found = Vec::new();
+        while !harness.is_done() {
+            harness.run().unwrap();
+            found.extend(harness.taken("candidates").iter().flat_map(rows));
+        }
+        let sorted = found.iter().enumerate().take_while(|(place, row)| row.2 == *place as f64).count();
+        assert!((SORTED * 3 / 4..SORTED * 5 / 4).contains(&sorted), "{sorted} by their bounds");
+        found.sort_by_key(|row| row.1);
+        assert!(found == all, "each once");
     }
 
     #[test]

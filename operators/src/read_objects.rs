@@ -83,7 +83,9 @@ fn push(builder: &mut QueryBuilder, space: &MetricSpace, query: &str) -> Result<
             let near = store.read::<_, BoxError>(|objects| {
                 let mut names = Vec::new();
                 for batch in 0..store.batches() {
-                    names.extend(objects.names(batch)?.take(SUGGESTIONS_FROM - names.len()));
+                    let named = objects.names(batch)?.zip(store.ids(batch));
+                    let there = named.filter(|(_, id)| store.has(*id)).map(|(name, _)| name);
+                    names.extend(there.take(SUGGESTIONS_FROM - names.len()));
                 }
                 Ok(did_you_mean(query, names))
             })?;

@@ -9,7 +9,7 @@ use boxwork_runtime::envelope::Envelope;
 
 use crate::domain::pivot_table::{IndexError, PivotTable, PivotTableWriter};
 use crate::domain::signature::{SignatureBuilder, SignatureColumns};
-use crate::domain::signature_store::{SignatureStore, StoreInfo, StoreWriter};
+use crate::domain::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
 use crate::domain::space::SqfdSpace;
 
 /// The coordinates of the test stores' centroids.
@@ -49,6 +49,14 @@ pub(crate) fn store(folder: &Path, objects: usize) -> Arc<SignatureStore> {
     let objects: Vec<(&str, u64)> =
         names.iter().enumerate().map(|(idx, name)| (name.as_str(), idx as u64)).collect();
     store_of(folder, &objects, &StoreInfo::default())
+}
+
+/// A store after some of its objects were removed.
+pub(crate) fn without(store: &SignatureStore, removed: impl Iterator<Item = u64>) -> Arc<SignatureStore> {
+    let mut change = StoreChange::begin(store.path()).unwrap();
+    removed.for_each(|id| assert!(change.remove(id).unwrap()));
+    change.write().unwrap().commit().unwrap();
+    Arc::new(SignatureStore::open(store.path()).unwrap())
 }
 
 fn signatures(seeds: impl IntoIterator<Item = u64>) -> arrow_array::ListArray {

@@ -38,6 +38,7 @@ use self::spin::Spin;
 
 pub use self::error::Error;
 pub(crate) use self::machine::Machine;
+pub(crate) use self::processor_time::ProcessorTime;
 pub use self::results::Results;
 pub use self::serve::serve;
 pub(crate) use self::spread::Spread;

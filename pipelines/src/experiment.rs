@@ -1,8 +1,8 @@
 //! Experiments: pipelines run over every combination of some values, into a table and plots.
 //!
 //! Modules in reading order: `sweep` is what a file says, `reader` reads it with all its faults, `plan` binds a
-//! combination's values to the steps' pipelines, `steps` runs them, `table` keeps the rows, `plot` and `page` show
-//! them. Nothing here knows a distance.
+//! combination's values to the steps' pipelines, `steps` runs them, `table` keeps the rows, `compare` sets one value
+//! beside the others, `plot` and `page` show all of it. Nothing here knows a distance.
 //!
 //! Invariants: nothing runs before all combinations have been checked; a row is written when it is whole, and a row
 //! that is there is not measured again; a file that steps share is made once.
@@ -12,6 +12,7 @@ mod reader;
 mod plan;
 mod steps;
 mod table;
+mod compare;
 mod plot;
 mod page;
 
@@ -29,6 +30,7 @@ use self::steps::Laboratory;
 use self::table::Table;
 use crate::diagnostic::Diagnostic;
 
+pub use self::compare::Comparison;
 pub use self::sweep::Sweep;
 
 /// Why an experiment ended before its last row.
@@ -82,7 +84,7 @@ pub struct Experiment {
 }
 
 /// What a run of an experiment left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Rows of the table.
     pub rows: usize,
@@ -90,6 +92,8 @@ pub struct Summary {
     pub kept: usize,
     /// Plots that were drawn.
     pub plots: usize,
+    /// One value beside the others, where the sweep asks for that.
+    pub comparison: Option<Comparison>,
 }
 
 /// Reads and checks a sweep; `given` replaces the values of axes.
@@ -156,21 +160,29 @@ impl Experiment {
         let mut table = Table::open(&path, &self.sweep)?;
         let mut laboratory = Laboratory::new(&self.sweep, catalog, &data);
         let mut kept = 0;
-        for (idx, planned) in self.rows.iter().enumerate() {
-            if table.has(&planned.values) {
-                kept += 1;
+        for rows in self.turns() {
+            let rows: Vec<(usize, &Planned)> = rows.into_iter().map(|idx| (idx, &self.rows[idx])).collect();
+            let missing: Vec<(usize, &Planned)> =
+                rows.iter().copied().filter(|(_, planned)| !table.has(&planned.values)).collect();
+            kept += rows.len() - missing.len();
+            if missing.is_empty() {
                 continue;
             }
             if crate::run::is_interrupted() {
                 return Err(ExperimentError::Interrupted);
             }
-            let label = planned.label(&self.sweep);
-            let figures = laboratory.measure(planned).map_err(|failed| match failed {
+            let together: Vec<&Planned> = missing.iter().map(|(_, planned)| *planned).collect();
+            let figures = laboratory.measure(&together).map_err(|failed| match failed {
                 steps::Failed::Interrupted => ExperimentError::Interrupted,
-                steps::Failed::Step(step, cause) => ExperimentError::Step { step, row: label.clone(), cause },
+                steps::Failed::Step { row, step, cause } => {
+                    ExperimentError::Step { step, row: together[row].label(&self.sweep), cause }
+                }
             })?;
-            tell(&format!("{}/{}  {label}  {}", idx + 1, self.rows.len(), told(&figures)));
-            table.add(&planned.values, figures)?;
+            for ((idx, planned), figures) in missing.into_iter().zip(figures) {
+                let label = planned.label(&self.sweep);
+                tell(&format!("{}/{}  {label}  {}", idx + 1, self.rows.len(), told(&figures)));
+                table.add(&planned.values, figures)?;
+            }
         }
         // The rows of this sweep alone, in its order: the table may hold others, of values given before.
         let wanted: Vec<&BTreeMap<String, String>> =
@@ -181,9 +193,33 @@ impl Experiment {
             let path = out.join(format!("{name}.svg"));
             fs::write(&path, picture).map_err(ExperimentError::file(&path))?;
         }
+        let comparison = Comparison::of(&self.sweep, &rows);
+        if let Some(comparison) = &comparison {
+            let path = out.join("comparison.csv");
+            fs::write(&path, comparison.csv()).map_err(ExperimentError::file(&path))?;
+        }
         let path = out.join("index.html");
-        fs::write(&path, page::page(&self.sweep, &rows, &plots)).map_err(ExperimentError::file(&path))?;
-        Ok(Summary { rows: rows.len(), kept, plots: plots.len() })
+        let page = page::page(&self.sweep, &rows, &plots, comparison.as_ref());
+        fs::write(&path, page).map_err(ExperimentError::file(&path))?;
+        Ok(Summary { rows: rows.len(), kept, plots: plots.len(), comparison })
+    }
+
+    /// Rows that take turns, round by round: those that are compared with each other, and else each row alone.
+    fn turns(&self) -> Vec<Vec<usize>> {
+        let Some(compare) = &self.sweep.compare else {
+            return (0..self.rows.len()).map(|idx| vec![idx]).collect();
+        };
+        let mut turns: Vec<Vec<usize>> = Vec::new();
+        let mut places: BTreeMap<BTreeMap<&String, &String>, usize> = BTreeMap::new();
+        for (idx, planned) in self.rows.iter().enumerate() {
+            let others = planned.values.iter().filter(|(axis, _)| **axis != compare.axis).collect();
+            let place = *places.entry(others).or_insert(turns.len());
+            if place == turns.len() {
+                turns.push(Vec::new());
+            }
+            turns[place].push(idx);
+        }
+        turns
     }
 }
 

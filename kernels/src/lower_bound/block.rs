@@ -2,7 +2,8 @@
 //!
 //! Plain loops over arrays of one length, which the compiler turns into vector instructions; the doors below compile
 //! the same loops for AVX2 and AVX-512. Triangles and quadrilaterals hold [`LANES`] objects in registers and go through
-//! the columns; apexes, of which memory is the limit, go through one column after the other.
+//! the columns; apexes go through one column after the other. Memory is the limit of both: whoever bounds block after
+//! block tells the next one, which is asked for in the order in which it lies while this one is computed with.
 
 use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
@@ -57,18 +58,35 @@ impl Evaluator {
     /// # Panics
     /// When the block has another number of columns than the query has numbers.
     pub fn bounds(&self, query: &BoundQuery, block: Block<'_>, bounds: &mut Bounds) {
-        let columns = if query.bound == Bound::Simplex { block.apexes } else { block.distances };
+        self.bounds_before(query, block, None, bounds);
+    }
+
+    /// The same, when another block comes next: it is brought nearer meanwhile.
+    ///
+    /// # Panics
+    /// As [`Evaluator::bounds`].
+    pub fn bounds_before(
+        &self,
+        query: &BoundQuery,
+        block: Block<'_>,
+        next: Option<Block<'_>>,
+        bounds: &mut Bounds,
+    ) {
+        let (columns, next) = match query.bound {
+            Bound::Simplex => (block.apexes, next.map_or(&[][..], |next| next.apexes)),
+            _ => (block.distances, next.map_or(&[][..], |next| next.distances)),
+        };
         assert_eq!(
             columns.len(),
             query.numbers.len() * PACKED_OBJECTS,
             "a column for each of the query's numbers"
         );
         match self.path {
-            CodePath::Portable => run(query, columns, bounds),
+            CodePath::Portable => run(query, columns, next, bounds),
             #[cfg(target_arch = "x86_64")]
-            CodePath::Avx2 => x86::run_avx2(query, columns, bounds),
+            CodePath::Avx2 => x86::run_avx2(query, columns, next, bounds),
             #[cfg(target_arch = "x86_64")]
-            CodePath::Avx512 => x86::run_avx512(query, columns, bounds),
+            CodePath::Avx512 => x86::run_avx512(query, columns, next, bounds),
             #[cfg(not(target_arch = "x86_64"))]
             CodePath::Avx2 | CodePath::Avx512 => unreachable!("Evaluator::new refuses it"),
         }
@@ -76,18 +94,18 @@ impl Evaluator {
 }
 
 #[inline(always)]
-fn run(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+fn run(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
     match query.bound {
-        Bound::Simplex => apexes(query, columns, bounds),
-        Bound::Triangular => triangles(query, columns, bounds),
+        Bound::Simplex => apexes(query, columns, next, bounds),
+        Bound::Triangular => triangles(query, columns, next, bounds),
         Bound::Ptolemaic => {
             // For the upper bounds.
-            triangles(query, columns, bounds);
+            triangles(query, columns, next, bounds);
             bounds.lower = [0.0; PACKED_OBJECTS];
             quadrilaterals(query, columns, bounds);
         }
         Bound::Combined => {
-            triangles(query, columns, bounds);
+            triangles(query, columns, next, bounds);
             quadrilaterals(query, columns, bounds);
         }
     }
@@ -112,10 +130,15 @@ fn larger(a: f32, b: f32) -> f32 {
 }
 
 #[inline(always)]
-fn triangles(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+fn triangles(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
+    // As much of the next block for each piece of this one.
+    let mut ahead = next.chunks_exact(LANES);
     for first in (0..PACKED_OBJECTS).step_by(LANES) {
         let (mut largest, mut least) = ([0.0; LANES], [f32::INFINITY; LANES]);
         for (number, &q) in query.numbers.iter().enumerate() {
+            if let Some(piece) = ahead.next() {
+                fetch(piece);
+            }
             let column = column(columns, number, first);
             for lane in 0..LANES {
                 let o = column[lane];
@@ -153,9 +176,13 @@ fn quadrilaterals(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
 
 // A whole column at a time: memory is read in the order in which it lies, and the sums stay in the first level.
 #[inline(always)]
-fn apexes(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+fn apexes(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
     let mut squared = [0.0; PACKED_OBJECTS];
+    let mut ahead = next.chunks_exact(PACKED_OBJECTS);
     for (number, &q) in query.numbers.iter().enumerate() {
+        if let Some(piece) = ahead.next() {
+            fetch(piece);
+        }
         let column = whole_column(columns, number);
         for row in 0..PACKED_OBJECTS {
             let difference = q - column[row];
@@ -175,29 +202,51 @@ fn whole_column(columns: &[f32], number: usize) -> &[f32; PACKED_OBJECTS] {
     columns[number * PACKED_OBJECTS..].first_chunk().expect("a whole column")
 }
 
+/// Asks for numbers that will be read soon.
+#[inline(always)]
+fn fetch(numbers: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    x86::fetch(numbers);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = numbers;
+}
+
 /// The same loops, compiled for wider vectors.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
     use super::{BoundQuery, Bounds, CodePath, run};
 
-    pub(super) fn run_avx2(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+    /// Numbers of a line of the cache, on every processor of this kind.
+    const LINE: usize = 16;
+
+    #[inline(always)]
+    pub(super) fn fetch(numbers: &[f32]) {
+        for line in numbers.chunks(LINE) {
+            // SAFETY: every processor of this kind has the instruction, and it reads nothing: any address will do.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
+    }
+
+    pub(super) fn run_avx2(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
         #[target_feature(enable = "avx2,fma")]
-        fn door(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
-            run(query, columns, bounds);
+        fn door(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
+            run(query, columns, next, bounds);
         }
         assert!(CodePath::Avx2.is_available());
         // SAFETY: the line above asked for both features.
-        unsafe { door(query, columns, bounds) }
+        unsafe { door(query, columns, next, bounds) }
     }
 
-    pub(super) fn run_avx512(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
+    pub(super) fn run_avx512(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
         #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-        fn door(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
-            run(query, columns, bounds);
+        fn door(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
+            run(query, columns, next, bounds);
         }
         assert!(CodePath::Avx512.is_available());
         // SAFETY: the line above asked for all four features.
-        unsafe { door(query, columns, bounds) }
+        unsafe { door(query, columns, next, bounds) }
     }
 }

@@ -66,8 +66,12 @@ fn check(measure: &Measure, store: &Store, pivots: &[usize]) -> Tightness {
             for (idx, bound) in Bound::ALL.into_iter().enumerate() {
                 let prepared = BoundQuery::new(bound, &rows[query], &between, &simplex, &errors).unwrap();
                 for path in CodePath::available() {
-                    let mut bounds = Bounds::default();
+                    let (mut bounds, mut before) = (Bounds::default(), Bounds::default());
                     Evaluator::new(path).bounds(&prepared, block, &mut bounds);
+                    // What comes next, of any length, changes nothing.
+                    let next = Block { distances: &columns[..first.min(columns.len())], apexes: &tips };
+                    Evaluator::new(path).bounds_before(&prepared, block, Some(next), &mut before);
+                    assert_eq!((bounds.lower, bounds.upper), (before.lower, before.upper));
                     for place in 0..PACKED_OBJECTS.min(count - first) {
                         let object = first + place;
                         let (distance, named) = (at(query, object), format!("{measure:?} {bound} {path}"));

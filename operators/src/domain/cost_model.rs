@@ -7,19 +7,22 @@
 mod rates;
 mod sample;
 
+use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::Bound;
-use boxwork_kernels::sqfd::PreparedQuery;
+use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_runtime::operator::BoxError;
 
 pub use rates::Rates;
 
 use self::sample::Sample;
 use super::pivot_table::PivotTable;
+use crate::queries::Query;
+use crate::sqfd::Gather;
 
 /// Nanoseconds to keep, order and hand over a candidate, on one core: measured once, small beside a distance.
 const CANDIDATE_NS: f64 = 30.0;
-/// Of a scan's time, the share that may be spent on bounding all objects though the sample promises nothing. A sample
-/// of some thousand does not show what lies near one object of a million.
+/// Of a scan's time, the share that may be spent on bounding all objects and handing on what is left, though the sample
+/// promises nothing. A sample of some thousand does not show what lies near one object of a million.
 const WORTH_TRYING: f64 = 0.1;
 /// Objects that stand in for queries which are not known yet.
 const STAND_INS: u64 = 8;
@@ -88,11 +91,11 @@ pub struct Choice {
 
 /// A query with what is known of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Probe<'a> {
-    pub(crate) prepared: &'a PreparedQuery,
-    /// To the pivots, in f64.
-    pub(crate) distances: &'a [f64],
-    pub(crate) centroids: usize,
+struct Probe<'a> {
+    prepared: &'a PreparedQuery,
+    /// To the pivots.
+    distances: &'a [f64],
+    centroids: usize,
 }
 
 /// Estimates a search by some objects of the store, which stand in for its queries.
@@ -108,20 +111,12 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
     if !store.is_in(wanted()) {
         store.bring_in(wanted())?;
     }
-    let mut exact_ns = Vec::new();
     let stand_ins = store.read::<_, BoxError>(|objects| {
         let stand_in = |id: &u64| {
             let signature = objects.signature(*id)?;
             space.sigma_self(objects, *id)?;
-            let (distances, ns) = rates::timed(table.pivots().len(), || {
-                table
-                    .pivots()
-                    .iter()
-                    .map(|pivot| space.between(objects, *pivot, *id))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            exact_ns.push(ns);
-            Ok((space.prepare(signature), distances?, signature.len()))
+            let between = table.pivots().iter().map(|pivot| space.between(objects, *pivot, *id));
+            Ok((space.prepare(signature), between.collect::<Result<Vec<_>, _>>()?, signature.len()))
         };
         ids.iter().map(stand_in).collect::<Result<Vec<_>, _>>()
     })?;
@@ -129,42 +124,67 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
         .iter()
         .map(|(prepared, distances, centroids)| Probe { prepared, distances, centroids: *centroids })
         .collect();
-    let exact_ns = rates::median(exact_ns);
-    Estimate::of(table, search, &probes, &Bound::ALL, Some(exact_ns))
+    let samples: Vec<Sample> =
+        probes.iter().map(|probe| Sample::of(table, probe, &Bound::ALL)).collect::<Result<_, _>>()?;
+    let Some(first) = probes.first() else {
+        return Err(BoxError::new("there is no query to estimate by"));
+    };
+    let rates = rates::of_space(space, table.pivots(), first.prepared, first.centroids)?;
+    Ok(Estimate::of(table, search, &samples, rates, &Bound::ALL, true))
 }
 
-/// The bound by which a request's queries are best bounded; nothing where a scan is faster.
+/// The bound by which a request's queries, of so many centroids, are best bounded; nothing where a scan is faster.
+///
+/// Whoever bounds needs the queries' f64 distances to the pivots. To choose, the fast ones do, and a search that ends as
+/// a scan has not paid for the others. The pivots must be in memory for this not to block.
 pub(crate) fn choose(
     table: &PivotTable,
     search: Search,
-    probes: &[Probe<'_>],
+    queries: &[(&Query, usize)],
 ) -> Result<Option<Bound>, BoxError> {
-    if probes.is_empty() {
+    if queries.is_empty() {
         return Ok(Some(Bound::Simplex));
     }
-    let probes = &probes[..probes.len().min(PROBES)];
-    // The others are looser than these two and dearer than one of them. Distances to pivots are paid for already.
-    let estimate = Estimate::of(table, search, probes, &[Bound::Triangular, Bound::Simplex], None)?;
+    let (space, pivots) = (table.space(), table.pivots());
+    let mut gather = Gather::new(Evaluator::new(CodePath::detect()));
+    let mut order: Vec<u32> = (0..pivots.len() as u32).collect();
+    order.sort_unstable_by_key(|idx| pivots[*idx as usize]);
+    // The others are looser than these two and dearer than one of them.
+    let bounds = [Bound::Triangular, Bound::Simplex];
+    let mut samples = Vec::new();
+    for (query, centroids) in queries.iter().take(PROBES) {
+        let (prepared, centroids) = (&query.prepared, *centroids);
+        let mut distances = vec![0.0; pivots.len()];
+        space
+            .store()
+            .read(|objects| gather.distances(space, objects, prepared, &order, pivots, &mut distances))?;
+        // Of an object in the span of the pivots, or nearly, they may be those of no point.
+        let sample = match Sample::of(table, &Probe { prepared, distances: &distances, centroids }, &bounds) {
+            Ok(sample) => sample,
+            Err(_) => {
+                let distances = query.exact(space, pivots)?;
+                Sample::of(table, &Probe { prepared, distances: &distances, centroids }, &bounds)?
+            }
+        };
+        samples.push(sample);
+    }
+    let (first, centroids) = queries[0];
+    let rates = rates::of_space(space, pivots, &first.prepared, centroids)?;
+    let estimate = Estimate::of(table, search, &samples, rates, &bounds, false);
     Ok(estimate.choice().way.bound)
 }
 
 impl Estimate {
-    /// With what a distance in f64 takes: all ways; without it those that `auto` chooses from.
+    /// By what these bounds say of some queries: all ways, or those alone that `auto` chooses from.
     fn of(
         table: &PivotTable,
         search: Search,
-        probes: &[Probe<'_>],
+        samples: &[Sample],
+        rates: Rates,
         bounds: &[Bound],
-        exact_ns: Option<f64>,
-    ) -> Result<Self, BoxError> {
+        all_ways: bool,
+    ) -> Self {
         let objects = table.space().store().objects();
-        let samples: Vec<Sample> =
-            probes.iter().map(|probe| Sample::of(table, probe, bounds)).collect::<Result<_, _>>()?;
-        let Some(first) = probes.first() else {
-            return Err(BoxError::new("there is no query to estimate by"));
-        };
-        let mut rates = rates::of_space(table.space(), table.pivots(), first.prepared, first.centroids)?;
-        rates.exact_ns = exact_ns.unwrap_or(0.0);
         let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
         let of = |search: &Search, sample: &Sample| {
             let kth = search.k.map_or(f64::INFINITY, |k| sample.near(k as f64 / objects as f64));
@@ -199,7 +219,7 @@ impl Estimate {
                 None => vec![way("indexed_range", within, within * count)],
             };
             // To choose, what is never chosen need not be known.
-            if exact_ns.is_some() && search.k.is_some() {
+            if all_ways && search.k.is_some() {
                 let falling = mean(&|sample| {
                     sample.share_while_falling(idx, search.k, search.range, objects, FALL_STEPS)
                 });
@@ -209,7 +229,7 @@ impl Estimate {
             }
             estimate.ways.extend(ways);
         }
-        Ok(estimate)
+        estimate
     }
 
     /// Seconds of all queries at so many nanoseconds of one core for each.
@@ -231,14 +251,14 @@ impl Estimate {
         candidates: f64,
         distances: f64,
     ) -> Way {
-        let Search { queries, workers, .. } = self.search;
+        let workers = self.search.workers;
         let Rates { scan_ns, picked_ns, .. } = self.rates;
         // Where most are left, they are neighbours.
         let distance_ns = picked_ns + (scan_ns - picked_ns) * distances / self.objects as f64;
-        // Not divided among workers: what a query begins with, and what one box does with its candidates.
+        // What one box does with its candidates is not divided among workers.
         let seconds = self.seconds(self.certain_ns(bound_ns), workers)
             + self.seconds(distances * distance_ns, workers)
-            + self.seconds(self.pivots_ns(), workers.min(queries))
+            + self.seconds(self.pivots_ns(), workers)
             + self.seconds(candidates * CANDIDATE_NS, 1);
         Way { strategy, bound: Some(bound), bound_ns, candidates, distances, seconds }
     }
@@ -259,14 +279,15 @@ impl Estimate {
         let Some(best) = best.copied() else {
             return Choice { way: scan, reason: "there is nothing else".to_owned() };
         };
-        let bounding = self.seconds(self.certain_ns(best.bound_ns), self.search.workers);
+        let trying = self.seconds(self.certain_ns(best.bound_ns) + self.pivots_ns(), self.search.workers)
+            + self.seconds(best.candidates * CANDIDATE_NS, 1);
         let ratio = scan.seconds / best.seconds;
         if ratio > 1.0 {
             let reason = format!("{ratio:.1} times as fast as a scan");
             return Choice { way: best, reason };
         }
-        if bounding <= WORTH_TRYING * scan.seconds {
-            let percent = 100.0 * bounding / scan.seconds;
+        if trying <= WORTH_TRYING * scan.seconds {
+            let percent = 100.0 * trying / scan.seconds;
             let reason = format!(
                 "the sample promises nothing, but bounding all objects takes {percent:.1} % of a scan, and objects \
                  nearer than any of a sample would make it pay"

@@ -131,7 +131,7 @@ impl MetricPivots {
     }
 
     /// The objects of a block.
-    pub fn ids(&self, block: usize) -> Range<u64> {
+    pub fn places(&self, block: usize) -> Range<u64> {
         let first = (block * PACKED_OBJECTS) as u64;
         first..self.space.len().min(first + PACKED_OBJECTS as u64)
     }
@@ -177,7 +177,7 @@ impl MetricPivots {
         block: usize,
         out: &mut Vec<(f64, f64)>,
     ) {
-        let count = self.ids(block).count();
+        let count = self.places(block).count();
         let Some(query) = &bound.query else {
             out.extend(std::iter::repeat_n((0.0, f64::INFINITY), count));
             return;

@@ -2,6 +2,7 @@
 //!
 //! Invariants: every distance is f64 and has the same bits on every machine; the space says which bounds are sound for
 //! it, before any file is opened ([`MetricMeasure::of`]), and how far its numbers may be off ([`MetricSpace::slack`]).
+//! Within a space an object is known by its place, counted without a gap; outside by its id. Both have the same order.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -174,24 +175,8 @@ impl MetricSpace {
     /// A distance over a store of signatures, all of which are looked at once. Blocks on the disk.
     ///
     /// # Errors
-    /// When the store cannot be read, has objects that were removed, or holds a signature that the distance is not
-    /// defined for.
+    /// When the store cannot be read, or holds a signature that the distance is not defined for.
     pub fn of_store(measure: MetricMeasure, store: Arc<SignatureStore>) -> Result<Self, BoxError> {
-        if store.objects() != store.len() {
-            let path = store.path().display();
-            return Err(BoxError::new(format!(
-                "objects were removed from `{path}`, and these indexes know objects by their places: `boxwork compact \
-                 --store {path}` first"
-            )));
-        }
-        // An index numbers its objects without a gap, and would find those that were removed.
-        if store.objects() != store.len() {
-            return Err(BoxError::new(format!(
-                "objects were removed from `{0}`, which a metric space cannot leave out: compact it first with `boxwork \
-                 compact --store {0}`",
-                store.path().display()
-            )));
-        }
         let sqfd = match measure.distance {
             Named::Sqfd(of) => Some(SqfdSpace::new(Arc::clone(&store), of)),
             _ => None,
@@ -199,21 +184,20 @@ impl MetricSpace {
         let mut centroids_max = 0;
         let mut extents = vec![(f32::INFINITY, f32::NEG_INFINITY); store.dimensions()];
         store.read::<_, BoxError>(|objects| {
-            for batch in 0..store.batches() {
-                let (first, batch) = (store.ids(batch).start, objects.batch(batch)?);
+            for idx in 0..store.batches() {
+                let (first, batch) = (store.ids(idx).start, objects.batch(idx)?);
                 for (extent, of_batch) in extents.iter_mut().zip(batch.extents()) {
                     *extent = (extent.0.min(of_batch.0), extent.1.max(of_batch.1));
                 }
-                for row in 0..batch.rows() {
-                    let signature = batch.columns().signature(row);
+                for id in store.among(store.ids(idx)) {
+                    let signature = batch.columns().signature((id - first) as usize);
                     centroids_max = centroids_max.max(signature.len());
                     let checked = match measure.distance {
                         Named::Emd(ground) => Emd::new(ground).check(signature),
                         _ => Hausdorff::new(Lp::L2).check(signature),
                     };
                     checked.map_err(|error| {
-                        let (id, path) = (first + row as u64, store.path().display());
-                        BoxError::new(format!("object {id} of `{path}`: {error}"))
+                        BoxError::new(format!("object {id} of `{}`: {error}", store.path().display()))
                     })?;
                 }
             }
@@ -248,8 +232,28 @@ impl MetricSpace {
     pub fn len(&self) -> u64 {
         match &self.objects {
             Of::Column(column) => column.len(),
-            Of::Signatures { store, .. } => store.len(),
+            Of::Signatures { store, .. } => store.objects(),
         }
+    }
+
+    /// The id of the object at a place: another number only where objects were removed before it.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn id(&self, place: u32) -> u64 {
+        match &self.objects {
+            Of::Column(_) => u64::from(place),
+            Of::Signatures { store, .. } => store.nth(u64::from(place)),
+        }
+    }
+
+    /// The place of an object; nothing where there is no object of that id.
+    pub fn place(&self, id: u64) -> Option<u32> {
+        let place = match &self.objects {
+            Of::Column(column) => (id < column.len()).then_some(id),
+            Of::Signatures { store, .. } => store.has(id).then(|| store.rank(id)),
+        };
+        place.and_then(|place| u32::try_from(place).ok())
     }
 
     /// The name of an object.
@@ -297,7 +301,7 @@ impl MetricSpace {
         if self.measure.root { slack.rooted() } else { slack }
     }
 
-    /// Lends the distances of a query from the objects, each by its number; what the closure makes of them counts only
+    /// Lends the distances of a query from the objects, each by its place; what the closure makes of them counts only
     /// when all could be read.
     ///
     /// # Errors
@@ -324,8 +328,9 @@ impl MetricSpace {
                     let sigma = sqfd.as_ref().map(|space| reference::sigma_self(&space.measure(), signature));
                     store.read::<_, BoxError>(|objects| {
                         let mut failed = None;
-                        let result = f(&mut |id| {
-                            let found = self.signature_to(objects, signature, sigma, u64::from(id));
+                        let result = f(&mut |place| {
+                            let found =
+                                self.signature_to(objects, signature, sigma, store.nth(u64::from(place)));
                             found.unwrap_or_else(|error| {
                                 failed = Some(error);
                                 f64::NAN
@@ -352,7 +357,7 @@ impl MetricSpace {
             Of::Signatures { store, sqfd, .. } => store.read::<_, BoxError>(|objects| {
                 let failed = RefCell::new(None);
                 let between = |a: u32, b: u32| {
-                    let (a, b) = (u64::from(a), u64::from(b));
+                    let (a, b) = (store.nth(u64::from(a)), store.nth(u64::from(b)));
                     let found = match sqfd {
                         Some(space) => space.between(objects, a, b).map(|found| self.measure.rooted(found)),
                         None => objects
@@ -497,28 +502,4 @@ pub fn planned_measure(
 ) -> Option<MetricMeasure> {
     let Some(Value::Text(space)) = arguments.get("space") else { return None };
     MetricMeasure::of(&resources(space)?).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::signature_store::StoreChange;
-    use crate::testing;
-
-    #[test]
-    fn a_store_that_objects_were_removed_from_is_refused_with_the_way_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = testing::store(folder.path(), 9);
-        let given = [("store", "s"), ("distance", "emd")]
-            .map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
-        let arguments = Arguments::check(METRIC_SPACE.parameters, given).unwrap();
-        let measure = MetricMeasure::of(&arguments).unwrap();
-        assert_eq!(MetricSpace::of_store(measure, Arc::clone(&store)).unwrap().len(), 9);
-        let mut change = StoreChange::begin(store.path()).unwrap();
-        assert!(change.remove(4).unwrap());
-        change.write().unwrap().commit().unwrap();
-        let changed = Arc::new(SignatureStore::open(store.path()).unwrap());
-        let error = MetricSpace::of_store(measure, changed).unwrap_err().to_string();
-        assert!(error.contains("boxwork compact"), "{error}");
-    }
 }

@@ -52,6 +52,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             } else {
                 String::new()
             };
+            if let Some(comparison) = &summary.comparison {
+                talk(&comparison.to_string());
+            }
             talk(&format!("wrote {}: {} rows{kept}, {} plots\n", out.display(), summary.rows, summary.plots));
             Exit::Ok
         }

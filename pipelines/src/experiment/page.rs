@@ -4,13 +4,19 @@ use std::fmt::Write as _;
 
 use boxwork_runtime::topology::Topology;
 
+use super::compare::Comparison;
 use super::sweep::Sweep;
 use super::table::{Row, number};
 use crate::bench::Machine;
 use crate::drawing::escape;
 
 /// The whole page.
-pub(super) fn page(sweep: &Sweep, rows: &[Row], plots: &[(String, String)]) -> String {
+pub(super) fn page(
+    sweep: &Sweep,
+    rows: &[Row],
+    plots: &[(String, String)],
+    comparison: Option<&Comparison>,
+) -> String {
     let machine = Machine::look(&Topology::detect());
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -31,6 +37,9 @@ pub(super) fn page(sweep: &Sweep, rows: &[Row], plots: &[(String, String)]) -> S
     text.push_str("</dl>\n");
     for (_, plot) in plots {
         let _ = writeln!(text, "<figure>\n{plot}</figure>");
+    }
+    if let Some(comparison) = comparison {
+        let _ = writeln!(text, "<pre>{}</pre>", escape(&comparison.to_string()));
     }
     let axes: Vec<&String> = sweep.axes.iter().map(|axis| &axis.name).collect();
     let mut figures: Vec<&String> = Vec::new();

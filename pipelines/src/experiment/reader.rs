@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::parameter::nearest;
 
-use super::sweep::{Axis, Given, Piece, Plot, Step, Sweep, Template};
+use super::sweep::{Axis, Compare, Given, Piece, Plot, Step, Sweep, Template};
 use crate::diagnostic::{Diagnostic, Source};
 use crate::document::node::{self, Node};
 use crate::document::span::{Marked, Span};
@@ -18,7 +18,9 @@ const ROWS_COUNT_MAX: usize = 10_000;
 /// Measurements of a row at most.
 const ROUNDS_MAX: i64 = 1000;
 
-const KEYS: [&str; 8] = ["experiment", "about", "axes", "rounds", "warmup", "steps", "measure", "plots"];
+const KEYS: [&str; 9] =
+    ["experiment", "about", "axes", "rounds", "warmup", "steps", "measure", "plots", "compare"];
+const COMPARE_KEYS: [&str; 3] = ["axis", "value", "figure"];
 const PLOT_KEYS: [&str; 6] = ["title", "x", "y", "series", "facets", "log"];
 const NAMES: &str = "names are made of letters, digits, `_` and `-`";
 
@@ -108,10 +110,14 @@ impl Reader<'_> {
             steps,
             measured: Vec::new(),
             plots: Vec::new(),
+            compare: None,
         };
         self.measured(&mut sweep, field("measure"));
         if let Some(node) = field("plots") {
             self.plots(&mut sweep, node);
+        }
+        if let Some(node) = field("compare") {
+            sweep.compare = self.compare(&sweep, node, given);
         }
         self.unused(&sweep);
         Some(sweep)
@@ -353,12 +359,13 @@ impl Reader<'_> {
             let Some(fields) = self.fields(node, &what, Some(&PLOT_KEYS)) else { continue };
             let field = |key: &str| fields.iter().find(|(name, _)| name.value == key).map(|(_, node)| *node);
             let axes: Vec<String> = sweep.axes.iter().map(|axis| axis.name.clone()).collect();
-            let x = self.of_table(field("x"), "x", &name, &axes, sweep, true);
-            let y = self.of_table(field("y"), "y", &name, &[], sweep, true);
+            let plot = (what.as_str(), name.span);
+            let x = self.of_table(field("x"), "x", plot, &axes, sweep, true);
+            let y = self.of_table(field("y"), "y", plot, &[], sweep, true);
             let series = field("series")
-                .and_then(|node| self.of_table(Some(node), "series", &name, &axes, sweep, false));
+                .and_then(|node| self.of_table(Some(node), "series", plot, &axes, sweep, false));
             let facets = field("facets")
-                .and_then(|node| self.of_table(Some(node), "facets", &name, &axes, sweep, false));
+                .and_then(|node| self.of_table(Some(node), "facets", plot, &axes, sweep, false));
             let title = field("title").and_then(|node| self.scalar(node, "title"));
             let mut log = Vec::new();
             if let Some(node) = field("log") {
@@ -386,24 +393,47 @@ impl Reader<'_> {
         }
     }
 
+    /// What is compared. A value that another call's `--set` left out is compared with nothing.
+    fn compare(&mut self, sweep: &Sweep, node: &Marked<Node>, given: &[(String, String)]) -> Option<Compare> {
+        let what = "`compare`";
+        let fields = self.fields(node, what, Some(&COMPARE_KEYS))?;
+        let field = |key: &str| fields.iter().find(|(name, _)| name.value == key).map(|(_, node)| *node);
+        let axes: Vec<String> = sweep.axes.iter().map(|axis| axis.name.clone()).collect();
+        let axis = self.of_table(field("axis"), "axis", (what, node.span), &axes, sweep, false);
+        let figure = self.of_table(field("figure"), "figure", (what, node.span), &[], sweep, true);
+        let Some(of_value) = field("value") else {
+            let help = "write `value:` and the value of the axis that is compared with the others";
+            self.flaw(node.span, "missing-key", format!("{what} has no `value`"), help);
+            return None;
+        };
+        let value = self.scalar(of_value, "value")?;
+        let (axis, figure) = (sweep.axis(&axis?)?, figure?);
+        if !axis.values.contains(&value) {
+            if !given.iter().any(|(name, _)| *name == axis.name) {
+                let near = nearest(&value, axis.values.iter().map(String::as_str));
+                let help = near.map(|near| format!("did you mean `{near}`?"));
+                let message = format!("the axis `{}` has no value `{value}`", axis.name);
+                self.flaw(of_value.span, "unknown-name", message, &help.unwrap_or_default());
+            }
+            return None;
+        }
+        Some(Compare { axis: axis.name.clone(), value, figure })
+    }
+
     /// The name of an axis, or, where it may be, of a figure: `step.figure`.
     fn of_table(
         &mut self,
         node: Option<&Marked<Node>>,
         key: &str,
-        plot: &Marked<String>,
+        (what, span): (&str, Span),
         axes: &[String],
         sweep: &Sweep,
         may_be_figure: bool,
     ) -> Option<String> {
         let Some(node) = node else {
-            let message = format!("the plot `{}` has no `{key}`", plot.value);
-            self.flaw(
-                plot.span,
-                "missing-key",
-                message,
-                "x is an axis or a figure, y a figure: `y: search.ms`",
-            );
+            let help =
+                "`x` is an axis or a figure, `y` and `figure` are figures (`search.ms`), the others are axes";
+            self.flaw(span, "missing-key", format!("{what} has no `{key}`"), help);
             return None;
         };
         let name = self.scalar(node, key)?;

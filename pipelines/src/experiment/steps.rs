@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 
 use super::plan::{DATA, Planned, PlannedStep, Task, file};
 use super::sweep::Sweep;
-use crate::bench::Spread;
+use crate::bench::{ProcessorTime, Spread};
 use crate::pipeline::Loaded;
 use crate::run::is_interrupted;
 use crate::sample_images::SampleSet;
@@ -35,8 +35,12 @@ type Figures = Vec<(String, f64)>;
 /// Why a row has no figures.
 pub(super) enum Failed {
     Interrupted,
-    /// The step, and what it said.
-    Step(String, String),
+    /// The place of the row, the step, and what it said.
+    Step {
+        row: usize,
+        step: String,
+        cause: String,
+    },
 }
 
 /// Why a step has none.
@@ -66,29 +70,54 @@ impl<'a> Laboratory<'a> {
         Self { sweep, catalog, data, runtimes: BTreeMap::new(), known: BTreeMap::new() }
     }
 
-    /// The figures of a row.
-    pub(super) fn measure(&mut self, row: &Planned) -> Result<Figures, Failed> {
+    /// The figures of some rows, whose searches take turns: what else the machine does meets all of them alike.
+    pub(super) fn measure(&mut self, rows: &[&Planned]) -> Result<Vec<Figures>, Failed> {
         let sweep = self.sweep;
-        let mut all = Figures::new();
+        let mut all = vec![Figures::new(); rows.len()];
         for idx in &sweep.measured {
-            let name = &sweep.steps[*idx].name;
-            let failed = |step: usize, cause| match cause {
+            let failed = |row: usize, step: usize, cause| match cause {
                 Cause::Interrupted => Failed::Interrupted,
-                Cause::Said(cause) => Failed::Step(sweep.steps[step].name.clone(), cause),
+                Cause::Said(cause) => Failed::Step { row, step: sweep.steps[step].name.clone(), cause },
             };
-            for needed in self.needed(row, *idx) {
-                self.make(row, needed).map_err(|cause| failed(needed, cause))?;
-            }
-            let planned = &row.steps[*idx];
-            let figures = match self.known.get(&planned.key) {
-                Some(figures) => figures.clone(),
-                None => {
-                    let figures = self.figures(row, *idx).map_err(|cause| failed(*idx, cause))?;
-                    self.known.insert(planned.key.clone(), figures.clone());
-                    figures
+            let mut asked: Vec<(usize, Asked)> = Vec::new();
+            for (nth, row) in rows.iter().enumerate() {
+                for needed in self.needed(row, *idx) {
+                    self.make(row, needed).map_err(|cause| failed(nth, needed, cause))?;
                 }
-            };
-            all.extend(figures.into_iter().map(|(figure, value)| (format!("{name}.{figure}"), value)));
+                let planned = &row.steps[*idx];
+                if self.known.contains_key(&planned.key)
+                    || asked.iter().any(|(nth, _)| rows[*nth].steps[*idx].key == planned.key)
+                {
+                    continue;
+                }
+                let failed = |cause| failed(nth, *idx, cause);
+                match &planned.task {
+                    Task::Ask(loaded) => asked.push((nth, self.asked(planned, loaded).map_err(failed)?)),
+                    Task::Divine => asked.push((nth, self.divine(planned).map_err(failed)?)),
+                    _ => {
+                        let figures = self.figures(row, *idx).map_err(failed)?;
+                        self.known.insert(planned.key.clone(), figures);
+                    }
+                }
+            }
+            let mut rounds: Vec<Vec<Round>> = asked.iter().map(|_| Vec::new()).collect();
+            for round in 0..sweep.warmup + sweep.rounds {
+                for ((nth, asked), rounds) in asked.iter().zip(&mut rounds) {
+                    let measured = asked.round().map_err(|cause| failed(*nth, *idx, cause))?;
+                    if round >= sweep.warmup {
+                        rounds.push(measured);
+                    }
+                }
+            }
+            for ((nth, asked), rounds) in asked.iter().zip(&rounds) {
+                let _ = fs::remove_file(&asked.answers);
+                self.known.insert(rows[*nth].steps[*idx].key.clone(), asked.figures(rounds));
+            }
+            for (all, row) in all.iter_mut().zip(rows) {
+                let figures = self.known.get(&row.steps[*idx].key).into_iter().flatten();
+                let name = &sweep.steps[*idx].name;
+                all.extend(figures.map(|(figure, value)| (format!("{name}.{figure}"), *value)));
+            }
         }
         Ok(all)
     }
@@ -183,8 +212,8 @@ impl<'a> Laboratory<'a> {
             Task::Sizes => sizes(planned, &self.store(planned)?),
             Task::Make(loaded) => self.making(row, idx, &loaded),
             Task::Evaluate(loaded) => self.quality(planned, &loaded),
-            Task::Ask(loaded) => self.asking(planned, &[loaded]),
-            Task::Divine => self.divine(planned),
+            // They take turns with others.
+            Task::Ask(_) | Task::Divine => Ok(Figures::new()),
         }
     }
 
@@ -192,12 +221,13 @@ impl<'a> Laboratory<'a> {
     fn making(&mut self, row: &Planned, idx: usize, loaded: &Loaded) -> Result<Figures, Cause> {
         let (planned, path) = (&row.steps[idx], self.path(row, idx));
         let runtime = self.runtime(planned.workers)?;
-        let mut seconds = Vec::new();
+        let (mut seconds, mut busy) = (Vec::new(), Vec::new());
         for round in 0..self.sweep.warmup + self.sweep.rounds {
             let prepared = self.prepare(loaded, planned, &[("out", text(&path))])?;
-            let outcome = run(&runtime, &prepared, BTreeMap::new())?;
+            let (outcome, spent_ms) = run_counted(&runtime, &prepared, BTreeMap::new())?;
             if round >= self.sweep.warmup {
                 seconds.push(outcome.duration.as_secs_f64());
+                busy.extend(spent_ms);
             }
         }
         let mut figures = spread("seconds", &seconds);
@@ -206,7 +236,13 @@ impl<'a> Laboratory<'a> {
             let objects = store.len() as f64;
             let centroids = centroids(&store)?;
             figures.push(("objects".to_owned(), objects));
-            figures.push(("per_second".to_owned(), objects / Spread::of(&seconds).median));
+            let median = Spread::of(&seconds).median;
+            figures.push(("per_second".to_owned(), objects / median));
+            figures.push(("ms_per_object".to_owned(), median * 1e3 / objects));
+            if !busy.is_empty() {
+                let busy = Spread::of(&busy).median / objects;
+                figures.push(("cpu_ms_per_object".to_owned(), busy));
+            }
             figures.push(("centroids".to_owned(), centroids.iter().sum::<f64>() / objects));
         }
         Ok(figures)
@@ -228,59 +264,17 @@ impl<'a> Laboratory<'a> {
         Ok(figures)
     }
 
-    /// The time of a query and the distances that it computes; one pipeline for all requests, or one each.
-    fn asking(&mut self, planned: &PlannedStep, pipelines: &[Arc<Loaded>]) -> Result<Figures, Cause> {
+    /// The requests of a step that answers queries.
+    fn asked(&mut self, planned: &PlannedStep, loaded: &Loaded) -> Result<Asked, Cause> {
         let runtime = self.runtime(planned.workers)?;
         let store = self.store(planned)?;
         let answers = self.answers(planned);
-        let ours = self.ours(&answers);
-        let prepared: Vec<Arc<Prepared>> =
-            pipelines.iter().map(|loaded| self.prepare(loaded, planned, &ours)).collect::<Result<_, _>>()?;
-        let requests: Vec<(Arc<Prepared>, Vec<Value>)> = queries(&store, planned)?
+        let prepared = self.prepare(loaded, planned, &self.ours(&answers))?;
+        let requests = queries(&store, planned)?
             .chunks(planned.batch)
-            .enumerate()
-            .map(|(idx, names)| (Arc::clone(&prepared[idx % prepared.len()]), names.to_vec()))
+            .map(|names| (Arc::clone(&prepared), names.to_vec()))
             .collect();
-        let figures = self.rounds(&runtime, &requests, store.len());
-        let _ = fs::remove_file(&answers);
-        figures
-    }
-
-    fn rounds(
-        &self,
-        runtime: &Runtime,
-        requests: &[(Arc<Prepared>, Vec<Value>)],
-        objects: u64,
-    ) -> Result<Figures, Cause> {
-        let count: usize = requests.iter().map(|(_, names)| names.len()).sum();
-        let (mut times, mut distances, mut left) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 0..self.sweep.warmup + self.sweep.rounds {
-            let (mut seconds, mut computed, mut kept) = (0.0, 0, None);
-            for (prepared, names) in requests {
-                let values = BTreeMap::from([("queries".to_owned(), Value::List(names.clone()))]);
-                let outcome = run(runtime, prepared, values)?;
-                seconds += outcome.duration.as_secs_f64();
-                let rows = |kind: &str| {
-                    let of_kind = outcome.boxes.iter().filter(|one| one.kind == kind);
-                    of_kind.map(|one| one.rows_out).reduce(|sum, rows| sum + rows)
-                };
-                computed += rows("sqfd").unwrap_or(0);
-                kept = rows("lower_bounds").map(|rows| kept.unwrap_or(0) + rows).or(kept);
-            }
-            if round >= self.sweep.warmup {
-                times.push(seconds * 1e3 / count as f64);
-                distances.push(computed as f64 / count as f64);
-                left.extend(kept.map(|kept| kept as f64 / count as f64));
-            }
-        }
-        let mut figures = spread("ms", &times);
-        let distances = Spread::of(&distances).median;
-        figures.push(("distances".to_owned(), distances));
-        figures.push(("share".to_owned(), distances / objects as f64));
-        if !left.is_empty() {
-            figures.push(("left".to_owned(), Spread::of(&left).median / objects as f64));
-        }
-        Ok(figures)
+        Ok(Asked { runtime, requests, objects: store.len(), answers })
     }
 
     /// A file that no other step has.
@@ -294,7 +288,7 @@ impl<'a> Laboratory<'a> {
     }
 
     /// Range queries that are told the distance of the k-th answer.
-    fn divine(&mut self, planned: &PlannedStep) -> Result<Figures, Cause> {
+    fn divine(&mut self, planned: &PlannedStep) -> Result<Asked, Cause> {
         let runtime = self.runtime(planned.workers)?;
         let store = self.store(planned)?;
         let answers = self.answers(planned);
@@ -317,8 +311,70 @@ impl<'a> Laboratory<'a> {
             }
             requests.push((self.prepare(&loaded, planned, &ours)?, names));
         }
-        let figures = self.rounds(&runtime, &requests, store.len());
-        let _ = fs::remove_file(&answers);
+        Ok(Asked { runtime, requests, objects: store.len(), answers })
+    }
+}
+
+/// The requests of a row, before they are measured.
+struct Asked {
+    runtime: Arc<Runtime>,
+    requests: Vec<(Arc<Prepared>, Vec<Value>)>,
+    /// In the store.
+    objects: u64,
+    /// Where the answers are written.
+    answers: PathBuf,
+}
+
+/// All requests of a row once: the time of a query, the time of all threads, the distances computed, and how many
+/// objects the bounds left.
+struct Round {
+    ms: f64,
+    cpu_ms: Option<f64>,
+    distances: f64,
+    left: Option<f64>,
+}
+
+impl Asked {
+    fn round(&self) -> Result<Round, Cause> {
+        let count: usize = self.requests.iter().map(|(_, names)| names.len()).sum();
+        let (mut seconds, mut busy_ms, mut computed, mut kept) = (0.0, Some(0.0), 0, None);
+        for (prepared, names) in &self.requests {
+            let values = BTreeMap::from([("queries".to_owned(), Value::List(names.clone()))]);
+            let (outcome, spent_ms) = run_counted(&self.runtime, prepared, values)?;
+            seconds += outcome.duration.as_secs_f64();
+            busy_ms = busy_ms.zip(spent_ms).map(|(sum, spent)| sum + spent);
+            let rows = |kind: &str| {
+                let of_kind = outcome.boxes.iter().filter(|one| one.kind == kind);
+                of_kind.map(|one| one.rows_out).reduce(|sum, rows| sum + rows)
+            };
+            computed += rows("sqfd").unwrap_or(0);
+            kept = rows("lower_bounds").map(|rows| kept.unwrap_or(0) + rows).or(kept);
+        }
+        let mean = |sum: u64| sum as f64 / count as f64;
+        Ok(Round {
+            ms: seconds * 1e3 / count as f64,
+            cpu_ms: busy_ms.map(|sum: f64| sum / count as f64),
+            distances: mean(computed),
+            left: kept.map(mean),
+        })
+    }
+
+    fn figures(&self, rounds: &[Round]) -> Figures {
+        let of =
+            |figure: &dyn Fn(&Round) -> Option<f64>| rounds.iter().filter_map(figure).collect::<Vec<_>>();
+        let objects = self.objects as f64;
+        let mut figures = spread("ms", &of(&|round| Some(round.ms)));
+        let busy = of(&|round| round.cpu_ms);
+        if !busy.is_empty() {
+            figures.push(("cpu_ms".to_owned(), Spread::of(&busy).median));
+        }
+        let distances = Spread::of(&of(&|round| Some(round.distances))).median;
+        figures.push(("distances".to_owned(), distances));
+        figures.push(("share".to_owned(), distances / objects));
+        let left = of(&|round| round.left);
+        if !left.is_empty() {
+            figures.push(("left".to_owned(), Spread::of(&left).median / objects));
+        }
         figures
     }
 }
@@ -405,4 +461,16 @@ fn run(
         )));
     }
     Ok(outcome)
+}
+
+/// The same, with the milliseconds that all other threads computed meanwhile, where the system counts them.
+fn run_counted(
+    runtime: &Runtime,
+    prepared: &Arc<Prepared>,
+    values: BTreeMap<String, Value>,
+) -> Result<(Outcome, Option<f64>), Cause> {
+    let before = ProcessorTime::of_others();
+    let outcome = run(runtime, prepared, values)?;
+    let spent = ProcessorTime::of_others().zip(before).map(|(now, before)| now.since(&before));
+    Ok((outcome, spent.map(|ns| ns as f64 * 1e-6)))
 }

@@ -19,6 +19,7 @@ pub struct Sweep {
     /// Places of the steps whose figures the table has.
     pub(super) measured: Vec<usize>,
     pub(super) plots: Vec<Plot>,
+    pub(super) compare: Option<Compare>,
 }
 
 /// A name and the values that it takes.
@@ -58,6 +59,14 @@ pub(super) enum Piece {
     Text(String),
     /// Of an axis, or of a step: the file that it makes.
     Name(String),
+}
+
+/// One value of an axis, whose figure is compared with the least of the others'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compare {
+    pub(super) axis: String,
+    pub(super) value: String,
+    pub(super) figure: String,
 }
 
 /// A picture of the table.

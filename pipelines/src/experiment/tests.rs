@@ -158,6 +158,60 @@ fn a_run_goes_on_where_it_stopped_and_makes_no_file_twice() {
 }
 
 #[test]
+fn one_value_is_compared_with_the_best_of_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let points = folder.path().join("v.jsonl");
+    std::fs::write(&points, lines()).expect("the lines are written");
+    let compare = "compare: {axis: strategy, value: best_first, figure: search.distances}\n";
+    let text = SOUND
+        .replace("[scan_all, best_first]", "[search, best_first, fixed_blocks]")
+        .replace("path: v.jsonl", &format!("path: \"{}\"", points.display()))
+        + compare;
+    let out = folder.path().join("out");
+    let run = |given: &[(&str, &str)]| {
+        let experiment = load(&text, given).unwrap_or_else(|faults| panic!("{faults:?}"));
+        experiment.run(&out, &catalog(), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let comparison = run(&[]).comparison.expect("the sweep asks for it");
+    let csv = std::fs::read_to_string(out.join("comparison.csv")).expect("a table");
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("alpha,block,best_first,best,least,ratio"));
+    let (mut most, mut count): (f64, usize) = (0.0, 0);
+    let table = std::fs::read_to_string(out.join("results.csv")).expect("a table");
+    let head = table.lines().next().expect("a first line").split(',');
+    let column = head.into_iter().position(|name| name == "search.distances").expect("the figure");
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let of = |strategy: &str| -> f64 {
+            let key = format!("{},{strategy},{},", cells[0], cells[1]);
+            let row = table.lines().find(|row| row.starts_with(&key)).expect("a row");
+            row.split(',').nth(column).and_then(|figure| figure.parse().ok()).expect("a number")
+        };
+        let least = of("search").min(of("fixed_blocks"));
+        let number = |cell: &str| -> f64 { cell.parse().expect("a number") };
+        assert_eq!((number(cells[2]), number(cells[4])), (of("best_first"), least), "{line}");
+        assert_eq!(of(cells[3]), least);
+        assert!((number(cells[5]) - of("best_first") / least).abs() < 1e-3, "{line}");
+        (most, count) = (most.max(of("best_first") / least), count + 1);
+    }
+    assert_eq!(count, 4);
+    assert!((comparison.worst().0 - most).abs() < 1e-9 && comparison.worst().1.starts_with("alpha="));
+    let told = comparison.to_string();
+    assert!(told.contains("search.distances, strategy best_first") && told.lines().count() == 7, "{told}");
+    let page = std::fs::read_to_string(out.join("index.html")).expect("a page");
+    assert!(page.contains("beside the best of the others"));
+    // Without the value there is nothing to compare.
+    assert_eq!(run(&[("strategy", "[search, adaptive_blocks]")]).comparison, None);
+
+    let wrong =
+        |from: &str, to: &str| faults(&text.replace(compare, &compare.replace(from, to)), &[]).join("\n");
+    assert!(wrong("best_first", "best_frist").contains("no value `best_frist`; did you mean `best_first`?"));
+    assert!(wrong("axis: strategy", "axis: stratgy").contains("did you mean `strategy`?"));
+    assert!(wrong("search.distances", "serch.ms").contains("`figure: serch.ms` is no axis and no figure"));
+    assert!(wrong(", value: best_first", "").contains("`compare` has no `value`"));
+}
+
+#[test]
 fn a_step_that_fails_is_named_with_its_row() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = SOUND.replace("scan_all", "search").replace("path: v.jsonl", "path: nowhere.jsonl");

@@ -14,6 +14,8 @@ use crate::sqfd::Gather;
 /// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
 const PIECE: usize = 8;
 const PIECES: usize = 3;
+/// Distances in f64 that are timed, one by one.
+const EXACT: usize = 3;
 /// Spaces whose rates are kept.
 const KEPT_MAX: usize = 64;
 
@@ -36,7 +38,7 @@ pub struct Rates {
     pub scan_ns: f64,
     /// Of an object picked out of the store.
     pub picked_ns: f64,
-    /// In f64, as the distances to the pivots are; 0 where they are known.
+    /// In f64, as the distances to the pivots are.
     pub exact_ns: f64,
     /// How many pivots there are.
     pub pivots: usize,
@@ -67,8 +69,9 @@ pub(super) fn of_space(
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
             let ratio = centroids as f64 / kept.centroids.max(1) as f64;
-            let (scan_ns, picked_ns) = (kept.rates.scan_ns * ratio, kept.rates.picked_ns * ratio);
-            return Ok(Rates { scan_ns, picked_ns, pivots: pivots.len(), ..kept.rates });
+            let Rates { scan_ns, picked_ns, exact_ns, .. } = kept.rates;
+            let [scan_ns, picked_ns, exact_ns] = [scan_ns, picked_ns, exact_ns].map(|ns| ns * ratio);
+            return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
         }
     }
     let rates = measure(space, pivots, query, CodePath::detect())?;
@@ -125,5 +128,14 @@ fn measure(
     }
     let scan_ns = median(scanned);
     let picked_ns = median(times(&picked)?).max(scan_ns);
-    Ok(Rates { scan_ns, picked_ns, exact_ns: 0.0, pivots: pivots.len() })
+    let exact_ns = store.read::<_, BoxError>(|objects| {
+        let mut times = Vec::new();
+        for id in next.iter().take(EXACT) {
+            let (computed, ns) = timed(1, || space.between(objects, *first, *id));
+            computed?;
+            times.push(ns);
+        }
+        Ok(median(times))
+    })?;
+    Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() })
 }

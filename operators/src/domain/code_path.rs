@@ -1,0 +1,21 @@
+//! Where a box with a parameter `device` computes, as `explain` tells it.
+
+use boxwork_kernels::CodePath;
+use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
+
+/// By its arguments alone; with `auto`, devices are for no fewer than some number of objects.
+pub(crate) fn of_device(arguments: &Arguments, objects_min: u64) -> String {
+    let choice = match arguments.get("device") {
+        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
+        _ => DeviceChoice::Auto,
+    };
+    match pick(&choice, None, objects_min) {
+        Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
+        Ok(Picked { reason, .. }) if choice == DeviceChoice::Auto && objects_min > 0 => {
+            format!("OpenCL, from {objects_min} objects on ({reason})")
+        }
+        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
+        Err(reason) => format!("none ({reason})"),
+    }
+}
