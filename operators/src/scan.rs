@@ -67,16 +67,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
-    let chunks = devices.as_ref().map(|_| Chunks::new(&store));
-    Ok(Box::new(Scan {
-        store,
-        devices: devices.zip(chunks),
-        runs: None,
-        parts: None,
-        turn: 0,
-        done: 0,
-        shared: None,
-    }))
+    let devices =
+        devices.map(|(devices, allowed)| OnDevices { devices, allowed, chunks: Chunks::new(&store) });
+    Ok(Box::new(Scan { store, devices, runs: None, parts: None, turn: 0, done: 0, shared: None }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
@@ -84,8 +77,8 @@ type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
 
 struct Scan {
     store: Arc<SignatureStore>,
-    /// What computes, where it is not the slots, and how the store is cut for it.
-    devices: Option<((Arc<Devices>, Arc<[usize]>), Chunks)>,
+    /// What computes, where it is not the slots.
+    devices: Option<OnDevices>,
     /// Ranges of ids that are left for devices; known from the first firing on.
     runs: Option<VecDeque<Range<u64>>>,
     /// What is left of each node's batches, or of all; known from the first firing on.
@@ -95,6 +88,13 @@ struct Scan {
     /// Objects that went out.
     done: u64,
     shared: SharedColumns,
+}
+
+/// The devices that compute, by their numbers, and how the store is cut for them.
+struct OnDevices {
+    devices: Arc<Devices>,
+    allowed: Arc<[usize]>,
+    chunks: Chunks,
 }
 
 /// Batches of a store that lie on one node.
@@ -180,7 +180,7 @@ impl Operator for Scan {
 impl Scan {
     /// Sends the store as ranges, each for all queries.
     fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
-        let Some(((devices, allowed), chunks)) = &self.devices else { return Ok(Flow::Done) };
+        let Some(OnDevices { devices, allowed, chunks }) = &self.devices else { return Ok(Flow::Done) };
         let runs = self.runs.get_or_insert_with(|| {
             let runs = chunks.runs(&self.store, devices, allowed, queries.len());
             let ids = |run: Range<usize>| {

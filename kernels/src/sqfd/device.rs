@@ -309,6 +309,7 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Columns;
     use super::*;
 
     fn shape(dimensions: usize) -> Shape {
@@ -354,6 +355,25 @@ mod tests {
         // 27 of them in a tile of 2048: one centroid in a hundred is wasted.
         assert_eq!((shape(7).tile(), layout.tiles.len()), (2048, 38));
         assert!(Layout::new(&shape(7), [(0, 75), (100, 75)]).tiles[0][2] == GATHERED);
+    }
+
+    #[test]
+    fn matrices_have_the_same_tiles_and_refuse_what_halves_do_not_hold() {
+        for dimensions in [1, 2, 7, 8, 12, 15] {
+            let (plain, matrices) = (shape(dimensions), shape(dimensions).matrices());
+            assert!(matrices.matrices.is_some() && matrices.tile() == plain.tile(), "D = {dimensions}");
+        }
+        // Rows of three steps, and other measures, go the other way.
+        assert_eq!(shape(16).matrices(), shape(16));
+        let minus = Shape::new(&Measure::new(Similarity::Minus, Ground::L2, 1.0).unwrap(), 7);
+        assert_eq!(minus.clone().matrices(), minus);
+        let fits = |spread: f32| {
+            let columns: [&[f32]; 1] = [&[-spread, spread]];
+            let columns = Columns::new(&columns, &[0.5, 0.5]);
+            let measure = Measure::new(Similarity::Gaussian, Ground::L2, 1.0).unwrap();
+            PreparedQuery::new(measure, columns.signature(0, 2)).fits_matrices()
+        };
+        assert!(fits(1.0) && fits(4000.0) && !fits(6000.0) && !fits(1e30));
     }
 
     #[test]

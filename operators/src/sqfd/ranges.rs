@@ -13,19 +13,19 @@ use crate::domain::signature_store::SignatureStore;
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
 
+/// Queries that follow each other, by their places, and ids.
+pub(super) type OfQueries = (Range<usize>, Range<u64>);
+
 /// Ids for the queries of some numbers.
 #[derive(Default)]
 pub(super) struct Ranges(VecDeque<(Vec<u32>, Range<u64>)>);
 
 impl Ranges {
     /// The ranges of an envelope, each for queries that follow each other by their places.
-    pub(super) fn of(
-        envelope: &Envelope,
-        queries: &Queries,
-    ) -> Result<Vec<(Range<usize>, Range<u64>)>, BoxError> {
+    pub(super) fn of(envelope: &Envelope, queries: &Queries) -> Result<Vec<OfQueries>, BoxError> {
         let numbers = envelope.u32s("query")?;
         let (firsts, counts) = (envelope.u64s("first")?, envelope.u64s("count")?);
-        let mut ranges: Vec<(Range<usize>, Range<u64>)> = Vec::new();
+        let mut ranges: Vec<OfQueries> = Vec::new();
         for ((number, first), count) in numbers.iter().zip(firsts).zip(counts) {
             let place = queries.idx(*number)?;
             let Some(end) = first.checked_add(*count) else {

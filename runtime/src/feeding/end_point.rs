@@ -568,8 +568,8 @@ impl Feed<'_> {
     ) -> Result<Object, DeviceError> {
         let bytes = len * size_of::<T>();
         let region = self.lane().staging.region(bytes)?;
-        // SAFETY: the region is new, and the slice ends before the command begins.
         let begun = Instant::now();
+        // SAFETY: the region is new, and the slice ends before the command begins.
         fill(unsafe { region.numbers::<T>() })?;
         self.end_point.gathered.add(bytes as u64, begun.elapsed());
         let queue = self.end_point.queue.handle();
