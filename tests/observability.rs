@@ -146,7 +146,7 @@ fn a_report_is_written_and_drawn() {
     assert_eq!((&distance["rows_out"], &distance["operator"]), (&Json::from(2), &Json::from("sqfd")));
     assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
     let edges = report["edges"].as_array().expect("edges");
-    assert_eq!(edges.len(), 7, "one for all copies: {edges:?}");
+    assert_eq!(edges.len(), 8, "one for all copies: {edges:?}");
 
     let file = pipeline("search");
     for (format, busiest) in [("mermaid", ":::busiest"), ("dot", "fillcolor"), ("svg", "the busiest box")] {

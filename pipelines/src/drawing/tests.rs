@@ -25,7 +25,7 @@ fn report(drawing: &Drawing) -> RunReport {
     });
     let edges = drawing.arrows.iter().map(|arrow| {
         let (from, to) = (&drawing.boxes[arrow.from], &drawing.boxes[arrow.to]);
-        let full = from.name == "scan";
+        let full = from.outputs[arrow.output].name == "candidates";
         EdgeReport {
             from: format!("{}.{}", from.name, from.outputs[arrow.output].name),
             to: format!("{}.{}", to.name, to.inputs[arrow.input].name),

@@ -95,7 +95,8 @@ impl Input {
         Self { name, mode: Mode::Merge, required: true, envelopes_min: 1, descriptor, about }
     }
 
-    /// The same, which may stay unconnected; it has then ended from the start.
+    /// The same, which may stay unconnected; it has then ended from the start. A box that has it connected never waits
+    /// for it while another input has envelopes.
     pub const fn optional(mut self) -> Self {
         self.required = false;
         self

@@ -97,7 +97,11 @@ impl Checker<'_> {
             let Some(planned) = planned else { continue };
             // The first edge on each input: a second one has a fault of its own.
             let streams: Vec<(usize, usize)> = (0..planned.spec.inputs.len())
-                .filter(|input| planned.spec.inputs[*input].mode == Mode::Stream)
+                // One that may stay unconnected is not waited for while another has envelopes.
+                .filter(|input| {
+                    let input = &planned.spec.inputs[*input];
+                    input.mode == Mode::Stream && input.required
+                })
                 .filter_map(|input| {
                     edges.iter().enumerate().find_map(|(edge_idx, edge)| {
                         let edge = edge.as_ref().filter(|edge| edge.to == idx && edge.input == input)?;
