@@ -223,6 +223,10 @@ impl Run<'_> {
             }
             let oldest = under_way.front()?;
             if INTERRUPTED.load(Ordering::SeqCst) {
+                // Before it is said: who reads it may give a request what it waits for, and it must not end well.
+                for request in &under_way {
+                    request.cancel();
+                }
                 self.bar.clear();
                 eprintln!("interrupted: stopping (press Ctrl-C again to stop at once)");
                 self.cancel(under_way);
