@@ -16,7 +16,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use crate::domain::chunks::Chunks;
+use crate::domain::chunks::{Cut, Piece};
 use crate::domain::columns;
 use crate::domain::signature_store::SignatureStore;
 use crate::sqfd::DEVICE_OBJECTS_MIN;
@@ -67,8 +67,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
-    let devices =
-        devices.map(|(devices, allowed)| OnDevices { devices, allowed, chunks: Chunks::new(&store) });
+    let devices = devices.map(|(devices, allowed)| OnDevices { devices, allowed, cut: Cut::new(&store) });
     Ok(Box::new(Scan { store, devices, runs: None, parts: None, turn: 0, done: 0, shared: None }))
 }
 
@@ -79,8 +78,8 @@ struct Scan {
     store: Arc<SignatureStore>,
     /// What computes, where it is not the slots.
     devices: Option<OnDevices>,
-    /// Ranges of ids that are left for devices; known from the first firing on.
-    runs: Option<VecDeque<Range<u64>>>,
+    /// What is left for devices: queries, by their places, and chunks; known from the first firing on.
+    runs: Option<VecDeque<Piece>>,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
     /// The part that comes next.
@@ -94,7 +93,7 @@ struct Scan {
 struct OnDevices {
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
-    chunks: Chunks,
+    cut: Cut,
 }
 
 /// Batches of a store that lie on one node.
@@ -180,17 +179,16 @@ impl Operator for Scan {
 impl Scan {
     /// Sends the store as ranges, each for all queries.
     fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
-        let Some(OnDevices { devices, allowed, chunks }) = &self.devices else { return Ok(Flow::Done) };
+        let Some(OnDevices { devices, allowed, cut }) = &self.devices else { return Ok(Flow::Done) };
         let runs = self.runs.get_or_insert_with(|| {
-            let runs = chunks.runs(&self.store, devices, allowed, queries.len());
-            let ids = |run: Range<usize>| {
-                chunks.ids(&self.store, run.start).start..chunks.ids(&self.store, run.end - 1).end
-            };
-            runs.into_iter().map(ids).collect()
+            cut.runs(&self.store, devices, allowed, (0..queries.len(), 0..cut.count())).into()
         });
         while cx.has_room("ranges") {
-            let Some(ids) = runs.pop_front().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
-            let count = queries.len();
+            let Some((places, run)) = runs.pop_front().filter(|_| !cx.is_cancelled()) else {
+                return Ok(Flow::Done);
+            };
+            let (queries, count) = (&queries[places.clone()], places.len());
+            let ids = cut.ids(&self.store, run.start).start..cut.ids(&self.store, run.end - 1).end;
             let columns: [(&str, ArrayRef); 3] = [
                 ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
                 ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),

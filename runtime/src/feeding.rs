@@ -15,8 +15,8 @@
 //!   nor does one that does not answer in time.
 //!
 //! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
-//! `program`, `memory` (buffers), `device`, `staging`, `gather`, `end_point`, `share` (who takes which block), `pool`, `blocks`,
-//! `pick`, `survey`, `self_check`, `faults`.
+//! `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
+//! `pool`, `blocks`, `pick`, `survey`, `self_check`, `faults`.
 
 mod driver;
 mod opencl;
@@ -26,6 +26,7 @@ mod program;
 mod memory;
 mod device;
 mod staging;
+mod pinned;
 mod gather;
 mod end_point;
 mod share;

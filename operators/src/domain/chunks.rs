@@ -21,17 +21,41 @@ const COLUMN_ALIGNMENT: usize = 32;
 const RESIDENT_SHARE: f64 = 0.75;
 
 /// Rows (objects for queries) that a device computes at once, at most: their similarities take four bytes each.
-const ROWS_MAX: u64 = 1 << 22;
+const ROWS_MAX: u64 = if cfg!(test) { 5000 } else { 1 << 22 };
 
 /// Runs of chunks of one device at once, at least, where there are as many chunks: one for each end point.
 const RUNS_PER_DEVICE: usize = 2;
 
-/// How a store is cut, and what is known of each piece.
+/// Chunks' columns that pass through a device at once, at most: those of all lanes, and one more that is brought in.
+const PASSING: u64 = 5;
+
+/// How a store is cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    batches_per_chunk: usize,
+    count: usize,
+}
+
+/// A cut store, and what is known of each chunk.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    batches_per_chunk: usize,
+    pub(crate) cut: Cut,
     laid: Vec<OnceLock<Laid>>,
 }
+
+/// How much of a store devices keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Residence {
+    /// Each can keep all of it.
+    pub(crate) whole: bool,
+    /// Chunks that each keeps of its share: the first ones. The others pass through.
+    kept: usize,
+    /// How many share it.
+    devices: usize,
+}
+
+/// Queries that follow each other, and a run of chunks: what one block computes.
+pub(crate) type Piece = (Range<usize>, Range<usize>);
 
 /// What the host must know of a chunk that lies on a device, laid out as a whole.
 #[derive(Debug)]
@@ -65,17 +89,16 @@ pub(crate) struct Chunk {
     pub(crate) stride: usize,
 }
 
-impl Chunks {
+impl Cut {
     pub(crate) fn new(store: &SignatureStore) -> Self {
         let largest = (0..store.batches()).map(|batch| store.batch_bytes(batch)).max().unwrap_or(1);
         let batches_per_chunk = (CHUNK_BYTES / largest.max(1)).max(1);
-        let count = store.batches().div_ceil(batches_per_chunk);
-        Self { batches_per_chunk, laid: (0..count).map(|_| OnceLock::new()).collect() }
+        Self { batches_per_chunk, count: store.batches().div_ceil(batches_per_chunk) }
     }
 
     /// Number of chunks.
     pub(crate) fn count(&self) -> usize {
-        self.laid.len()
+        self.count
     }
 
     /// What a part of a chunk is known by on devices.
@@ -83,12 +106,26 @@ impl Chunks {
         SharedKey { resource: store.number(), form: form as u64, part: chunk as u64 }
     }
 
-    /// Whether so many devices can keep their shares of the store, each in so many bytes at most.
-    pub(crate) fn fits(store: &SignatureStore, devices: &Devices, allowed: &[usize], shares: usize) -> bool {
-        let bytes: u64 = (0..store.batches()).map(|batch| store.batch_bytes(batch) as u64).sum();
+    /// How much of the store these devices keep.
+    pub(crate) fn residence(
+        &self,
+        store: &SignatureStore,
+        devices: &Devices,
+        allowed: &[usize],
+    ) -> Residence {
+        let bytes =
+            |batches: Range<usize>| -> u64 { batches.map(|batch| store.batch_bytes(batch) as u64).sum() };
         let budgets = allowed.iter().map(|idx| devices.list()[*idx].memory_budget_bytes());
-        let least = budgets.min().unwrap_or(0);
-        bytes as f64 / shares.max(1) as f64 <= least as f64 * RESIDENT_SHARE
+        let budget = budgets.min().unwrap_or(0);
+        let for_store = (budget as f64 * RESIDENT_SHARE) as u64;
+        let (all, shares) = (bytes(0..store.batches()), allowed.len().max(1));
+        let largest =
+            (0..self.count).map(|chunk| bytes(self.batches(store, chunk))).max().unwrap_or(1).max(1);
+        let kept = match all.div_ceil(shares as u64) <= for_store {
+            true => self.count,
+            false => (for_store.min(budget.saturating_sub(PASSING * largest)) / largest) as usize,
+        };
+        Residence { whole: all <= for_store, kept, devices: shares }
     }
 
     /// Which of so many devices a chunk is kept on, where each keeps a share of the store.
@@ -96,23 +133,32 @@ impl Chunks {
         chunk * devices / self.count()
     }
 
-    /// Cuts the store for so many queries as devices take it best: what lies on one already in few long runs of chunks,
-    /// the rest chunk by chunk.
+    /// Whether a chunk stays on its device.
+    pub(crate) fn is_kept(&self, residence: Residence, chunk: usize) -> bool {
+        let first = (self.home(chunk, residence.devices) * self.count()).div_ceil(residence.devices);
+        chunk - first < residence.kept
+    }
+
+    /// Cuts chunks for queries as devices take it best: what lies on one already in few long runs, the rest chunk by chunk.
     pub(crate) fn runs(
         &self,
         store: &SignatureStore,
         devices: &Devices,
         allowed: &[usize],
-        queries: usize,
-    ) -> Vec<Range<usize>> {
+        (queries, chunks): Piece,
+    ) -> Vec<Piece> {
         let is_held = |chunk: usize| {
             let device = &devices.list()[allowed[self.home(chunk, allowed.len())]];
             device.holds(Self::key(store, Form::Columns, chunk))
         };
         let chunks_max = self.count().div_ceil(RUNS_PER_DEVICE * allowed.len()).max(1);
+        let rows = |run: Range<usize>| {
+            (self.ids(store, run.end - 1).end - self.ids(store, run.start).start)
+                .saturating_mul(queries.len() as u64)
+        };
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut was_held = false;
-        for chunk in 0..self.count() {
+        for chunk in chunks {
             let held = is_held(chunk);
             match runs.last_mut() {
                 Some(run)
@@ -120,9 +166,7 @@ impl Chunks {
                         && was_held
                         && run.len() < chunks_max
                         && self.home(run.start, allowed.len()) == self.home(chunk, allowed.len())
-                        && (self.ids(store, chunk).end - self.ids(store, run.start).start)
-                            .saturating_mul(queries as u64)
-                            <= ROWS_MAX =>
+                        && rows(run.start..chunk + 1) <= ROWS_MAX =>
                 {
                     run.end = chunk + 1;
                 }
@@ -130,7 +174,16 @@ impl Chunks {
             }
             was_held = held;
         }
-        runs
+        let few_queries = |run: Range<usize>| {
+            let of_all = rows(run.clone());
+            let most = match of_all <= ROWS_MAX {
+                true => queries.len(),
+                false => (ROWS_MAX as u128 * queries.len() as u128 / u128::from(of_all)) as usize,
+            };
+            let (most, end) = (most.max(1), queries.end);
+            queries.clone().step_by(most).map(move |first| (first..end.min(first + most), run.clone()))
+        };
+        runs.into_iter().flat_map(few_queries).collect()
     }
 
     /// The run of whole chunks that some consecutive ids are, if they are one.
@@ -141,6 +194,30 @@ impl Chunks {
         let (first, last) = (self.of(store, ids.start).ok()?, self.of(store, ids.end - 1).ok()?);
         let is_whole = self.ids(store, first).start == ids.start && self.ids(store, last).end == ids.end;
         is_whole.then_some(first..last + 1)
+    }
+
+    /// The chunk that an object lies in.
+    pub(crate) fn of(&self, store: &SignatureStore, id: u64) -> Result<usize, StoreError> {
+        Ok(store.locate(id)?.0 / self.batches_per_chunk)
+    }
+
+    /// The batches of a chunk.
+    pub(crate) fn batches(&self, store: &SignatureStore, chunk: usize) -> Range<usize> {
+        let first = chunk * self.batches_per_chunk;
+        first..store.batches().min(first + self.batches_per_chunk)
+    }
+
+    /// The objects of a chunk.
+    pub(crate) fn ids(&self, store: &SignatureStore, chunk: usize) -> Range<u64> {
+        let batches = self.batches(store, chunk);
+        store.ids(batches.start).start..store.ids(batches.end - 1).end
+    }
+}
+
+impl Chunks {
+    pub(crate) fn new(store: &SignatureStore) -> Self {
+        let cut = Cut::new(store);
+        Self { laid: (0..cut.count).map(|_| OnceLock::new()).collect(), cut }
     }
 
     /// What the host knows of a chunk; reads it the first time.
@@ -154,7 +231,7 @@ impl Chunks {
             return Ok(laid);
         }
         let (lies, layout) = self.layout(objects, shape, chunk)?;
-        let (store, all) = (objects.store(), self.ids(objects.store(), chunk));
+        let (store, all) = (objects.store(), self.cut.ids(objects.store(), chunk));
         let has_all = store.count(all.clone()) == all.end - all.start;
         let laid = Laid {
             stride: lies.stride,
@@ -179,31 +256,14 @@ impl Chunks {
         chunk: usize,
     ) -> Result<(Chunk, Layout), StoreError> {
         let lies = self.chunk(objects, chunk)?;
-        let ids: Vec<u64> = objects.store().among(self.ids(objects.store(), chunk)).collect();
+        let ids: Vec<u64> = objects.store().among(self.cut.ids(objects.store(), chunk)).collect();
         let layout = Layout::new(shape, lies.places(objects, &ids)?);
         Ok((lies, layout))
     }
 
-    /// The chunk that an object lies in.
-    pub(crate) fn of(&self, store: &SignatureStore, id: u64) -> Result<usize, StoreError> {
-        Ok(store.locate(id)?.0 / self.batches_per_chunk)
-    }
-
-    /// The batches of a chunk.
-    pub(crate) fn batches(&self, store: &SignatureStore, chunk: usize) -> Range<usize> {
-        let first = chunk * self.batches_per_chunk;
-        first..store.batches().min(first + self.batches_per_chunk)
-    }
-
-    /// The objects of a chunk.
-    pub(crate) fn ids(&self, store: &SignatureStore, chunk: usize) -> Range<u64> {
-        let batches = self.batches(store, chunk);
-        store.ids(batches.start).start..store.ids(batches.end - 1).end
-    }
-
     /// Where everything of a chunk lies; reads its batches.
     pub(crate) fn chunk(&self, objects: Objects<'_>, chunk: usize) -> Result<Chunk, StoreError> {
-        let batches = self.batches(objects.store(), chunk);
+        let batches = self.cut.batches(objects.store(), chunk);
         let (mut bases, mut total) = (Vec::with_capacity(batches.len()), 0);
         for batch in batches.clone() {
             let columns = objects.batch(batch)?.columns();

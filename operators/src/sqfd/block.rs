@@ -14,7 +14,7 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, Device, DeviceError, Feed, ProgramSource, SharedKey, Value};
 
 use super::select::{Keeps, Kept, Part, Select};
-use crate::domain::chunks::{Chunks, Form, Gathered};
+use crate::domain::chunks::{Cut, Form, Gathered, Residence};
 use crate::domain::device_kernels::distances_program;
 use crate::domain::signature_store::{Objects, StoreError};
 use crate::domain::space::SqfdSpace;
@@ -46,15 +46,6 @@ pub(super) struct Common {
     pub(super) select: Option<Select>,
     /// No other queries of the process have it.
     version: u64,
-}
-
-/// How much of a store devices keep.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Residence {
-    /// Each all of it.
-    pub(super) whole: bool,
-    /// Each its share.
-    pub(super) shares: bool,
 }
 
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
@@ -231,8 +222,8 @@ impl SqfdBlock {
         for wanted in self.group() {
             let (mut strewn, mut from) = (Vec::new(), 0);
             while from < wanted.ids.len() {
-                let chunk = chunks.of(store, wanted.ids[from])?;
-                let all = chunks.ids(store, chunk);
+                let chunk = chunks.cut.of(store, wanted.ids[from])?;
+                let all = chunks.cut.ids(store, chunk);
                 let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
                 let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
                 let is_held = feed.device().holds(common.key(chunk));
@@ -299,7 +290,7 @@ impl SqfdBlock {
         for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
             let (stride, is_near) = match &launch.source {
                 Source::Chunk { chunk, stride, is_near } => {
-                    let key = Chunks::key(objects.store(), Form::Columns, *chunk);
+                    let key = Cut::key(objects.store(), Form::Columns, *chunk);
                     feed.shared_in_parts("columns", key, columns * stride, *stride, |column, to| {
                         let lies = common.space.chunks().chunk(objects, *chunk).map_err(block_error)?;
                         lies.copy_column(objects, column, to).map_err(block_error)
@@ -388,7 +379,7 @@ impl Wanted {
 
 impl Common {
     pub(super) fn key(&self, chunk: usize) -> SharedKey {
-        Chunks::key(self.space.store(), Form::Columns, chunk)
+        Cut::key(self.space.store(), Form::Columns, chunk)
     }
 
     /// The kernel for a device, and for candidates that are near every query's centre or may not be; with the work items of

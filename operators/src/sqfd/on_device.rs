@@ -3,7 +3,6 @@
 //! Envelopes gather until a block is worth its way, or nothing of the box is on a device: then what is there goes.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
@@ -12,12 +11,12 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, Blocks, DeviceError, Devices, Feed};
 use boxwork_runtime::operator::{BoxError, Context, Flow, Pushed};
 
-use super::block::{Common, Residence, SqfdBlock, arithmetic};
+use super::block::{Common, SqfdBlock, arithmetic};
 use super::range_block::{Found, RangeBlock};
 use super::ranges::Ranges;
 use super::select::Keeps;
 use super::with_distances;
-use crate::domain::chunks::{Chunks, Form};
+use crate::domain::chunks::{Cut, Form, Piece, Residence};
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
 use crate::top_k::envelope_of;
@@ -43,8 +42,8 @@ pub(super) struct OnDevice {
     /// Candidates that are not under way yet.
     waiting: Vec<Envelope>,
     waiting_rows: usize,
-    /// Runs of chunks that are not under way yet: of queries, by their places.
-    runs: VecDeque<(Range<usize>, Range<usize>)>,
+    /// Runs of chunks that are not under way yet.
+    runs: VecDeque<Piece>,
     /// Distances for which there was no room.
     made: VecDeque<Envelope>,
 }
@@ -121,10 +120,7 @@ impl OnDevice {
                 let _ = space.arithmetic().set(Arithmetic::Matrices);
             }
         }
-        let residence = Residence {
-            whole: Chunks::fits(store, &devices, &allowed, 1),
-            shares: Chunks::fits(store, &devices, &allowed, allowed.len()),
-        };
+        let residence = space.chunks().cut.residence(store, &devices, &allowed);
         Self {
             blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
             blocks: Blocks::new(devices, allowed),
@@ -226,16 +222,16 @@ impl OnDevice {
 
     /// Objects of the store that lie on devices: on the one that has most of them, or on all that share it.
     fn held(&self, space: &SqfdSpace) -> u64 {
-        let (store, chunks) = (space.store(), space.chunks());
+        let (store, cut) = (space.store(), space.chunks().cut);
         let count = |chunk| {
-            let ids = chunks.ids(store, chunk);
+            let ids = cut.ids(store, chunk);
             ids.end - ids.start
         };
         let devices: Vec<_> =
             self.blocks.allowed().iter().map(|idx| &self.blocks.devices().list()[*idx]).collect();
         let is_held =
-            |device: usize, chunk: usize| devices[device].holds(Chunks::key(store, Form::Columns, chunk));
-        let together = (0..chunks.count()).filter(|chunk| (0..devices.len()).any(|idx| is_held(idx, *chunk)));
+            |device: usize, chunk: usize| devices[device].holds(Cut::key(store, Form::Columns, chunk));
+        let together = (0..cut.count()).filter(|chunk| (0..devices.len()).any(|idx| is_held(idx, *chunk)));
         together.map(count).sum()
     }
 
@@ -252,13 +248,15 @@ impl OnDevice {
         space: &Arc<SqfdSpace>,
         queries: &Queries,
     ) -> Result<(), BoxError> {
-        let (store, chunks) = (space.store(), space.chunks());
+        let (store, cut) = (space.store(), space.chunks().cut);
+        let (allowed, devices) = (Arc::clone(self.blocks.allowed()), Arc::clone(self.blocks.devices()));
         while self.in_flight() < self.blocks_max {
             let Some((of_queries, run)) = self.runs.pop_front() else {
                 let Some(envelope) = cx.take("ranges") else { break };
                 for (of_queries, ids) in Ranges::of(&envelope, queries)? {
-                    match chunks.run_of(store, &ids) {
-                        Some(run) => self.runs.push_back((of_queries, run)),
+                    match cut.run_of(store, &ids) {
+                        // Whoever sent it need not know what a device takes at once.
+                        Some(run) => self.runs.extend(cut.runs(store, &devices, &allowed, (of_queries, run))),
                         None => {
                             // Parts of chunks, as candidates.
                             let mut rest = Ranges::default();
@@ -272,18 +270,19 @@ impl OnDevice {
                 }
                 continue;
             };
-            let (allowed, devices) = (Arc::clone(self.blocks.allowed()), Arc::clone(self.blocks.devices()));
-            let home = self.residence.shares.then(|| allowed[chunks.home(run.start, allowed.len())]);
+            let home = allowed[cut.home(run.start, allowed.len())];
+            let device = &devices.list()[home];
             let common = self.common(space, queries);
-            let block = RangeBlock::new(&common, of_queries, run.clone(), home);
-            let holds = |key| home.is_some_and(|home| devices.list()[home].holds(key));
+            let block = RangeBlock::new(&common, of_queries, run.clone(), Some(home));
             let is_held = |chunk| {
-                [Form::Columns, Form::Tiles, Form::Pieces]
-                    .into_iter()
-                    .all(|form| holds(Chunks::key(store, form, chunk)))
+                let columns = Cut::key(store, Form::Columns, chunk);
+                (device.holds(columns) || device.pins(columns))
+                    && [Form::Tiles, Form::Pieces]
+                        .into_iter()
+                        .all(|form| device.holds(Cut::key(store, form, chunk)))
             };
             if !run.clone().all(is_held) {
-                let batches = run.flat_map(|chunk| chunks.batches(store, chunk));
+                let batches = run.flat_map(|chunk| cut.batches(store, chunk));
                 let fresh: Vec<usize> = batches.filter(|batch| !store.is_checked(*batch)).collect();
                 if !fresh.is_empty() {
                     cx.detached("disk", || {
@@ -291,7 +290,7 @@ impl OnDevice {
                     })??;
                 }
             }
-            if self.keeps.any() && !holds(block.sigmas_key()) {
+            if self.keeps.any() && !device.holds(block.sigmas_key()) {
                 self.compute_sigmas(cx, space, store.among(block.ids()).collect())?;
             }
             self.submit(cx, Sent::Run(block));
@@ -372,9 +371,9 @@ impl OnDevice {
             let (first, last) = (run[0].1, run[run.len() - 1].1);
             batches.extend(match self.residence.whole {
                 true => {
-                    let chunks = space.chunks();
-                    let (first, last) = (chunks.of(store, first)?, chunks.of(store, last)?);
-                    chunks.batches(store, first).start..chunks.batches(store, last).end
+                    let cut = space.chunks().cut;
+                    let (first, last) = (cut.of(store, first)?, cut.of(store, last)?);
+                    cut.batches(store, first).start..cut.batches(store, last).end
                 }
                 false => store.locate(first)?.0..store.locate(last)?.0 + 1,
             });

@@ -12,7 +12,7 @@ use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, SharedKey, Value}
 
 use super::block::{Common, block_error};
 use super::select::{Part, Select};
-use crate::domain::chunks::{Chunks, Form, Laid};
+use crate::domain::chunks::{Cut, Form, Laid};
 use crate::domain::signature_store::{Objects, StoreError};
 
 /// Whole chunks for queries that follow each other.
@@ -62,8 +62,8 @@ impl RangeBlock {
 
     /// The ids of its objects, those that were removed among them.
     pub(super) fn ids(&self) -> Range<u64> {
-        let (store, chunks) = (self.common.space.store(), self.common.space.chunks());
-        chunks.ids(store, self.chunks.start).start..chunks.ids(store, self.chunks.end - 1).end
+        let (store, cut) = (self.common.space.store(), self.common.space.chunks().cut);
+        cut.ids(store, self.chunks.start).start..cut.ids(store, self.chunks.end - 1).end
     }
 
     /// What the objects' similarities to themselves are known by on devices.
@@ -105,19 +105,19 @@ impl RangeBlock {
                 let lies = chunks.chunk(objects, chunk).map_err(block_error)?;
                 lies.copy_column(objects, column, to).map_err(block_error)
             };
-            let key = Chunks::key(store, Form::Columns, chunk);
-            if common.residence.shares {
+            let key = Cut::key(store, Form::Columns, chunk);
+            if chunks.cut.is_kept(common.residence, chunk) {
                 brings |= !feed.device().holds(key);
                 feed.shared_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
             } else {
-                feed.write_in_parts("columns", columns * laid.stride, laid.stride, fill)?;
+                feed.pinned_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
             }
-            feed.shared("tiles", Chunks::key(store, Form::Tiles, chunk), laid.tiles, |to| {
+            feed.shared("tiles", Cut::key(store, Form::Tiles, chunk), laid.tiles, |to| {
                 let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
                 to.copy_from_slice(&layout.tiles);
                 Ok(())
             })?;
-            feed.shared("pieces", Chunks::key(store, Form::Pieces, chunk), laid.pieces, |to| {
+            feed.shared("pieces", Cut::key(store, Form::Pieces, chunk), laid.pieces, |to| {
                 let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
                 to.copy_from_slice(&layout.pieces);
                 Ok(())

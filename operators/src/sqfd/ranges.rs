@@ -63,8 +63,8 @@ impl Ranges {
         places: Range<usize>,
         chunks: Range<usize>,
     ) {
-        let (store, of_store) = (space.store(), space.chunks());
-        let ids = of_store.ids(store, chunks.start).start..of_store.ids(store, chunks.end - 1).end;
+        let (store, cut) = (space.store(), space.chunks().cut);
+        let ids = cut.ids(store, chunks.start).start..cut.ids(store, chunks.end - 1).end;
         self.push(places.map(|place| queries.at(place).number).collect(), ids);
     }
 

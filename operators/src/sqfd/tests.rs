@@ -60,9 +60,12 @@ fn rows_of_no_query_and_no_object_are_refused() {
 
 /// Devices of a test's own, whose programs are kept between runs.
 fn devices(plan: Plan, memory_bytes: Option<u64>) -> (Arc<Faulty>, Arc<Devices>) {
+    devices_with(plan, Options { memory_bytes, ..Options::default() })
+}
+
+fn devices_with(plan: Plan, options: Options) -> (Arc<Faulty>, Arc<Devices>) {
     let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
-    let options = Options { memory_bytes, cache, ..Options::default() };
-    let (driver, devices) = Faulty::devices(plan, options);
+    let (driver, devices) = Faulty::devices(plan, Options { cache, ..options });
     (driver, devices.unwrap())
 }
 
@@ -283,6 +286,43 @@ fn ranges_on_devices_are_what_candidates_would_be() {
             appears_as,
             "each device has its share"
         );
+        drop(devices);
+        assert_eq!(driver.left(), []);
+    }
+}
+
+#[test]
+fn what_does_not_fit_on_a_device_passes_through_it() {
+    if !has_device("what_does_not_fit_on_a_device_passes_through_it") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 30_000));
+    let (store, chunks) = (space.store(), space.chunks().cut.count() as u64);
+    let bytes: usize = (0..store.batches()).map(|batch| store.batch_bytes(batch)).sum();
+    let side = testing::queries(&[("a", 7)]);
+    // No pinned memory, less than all that passes through would need, and more.
+    for pinned_bytes in [None, Some(bytes as u64 / 10), Some(bytes as u64)] {
+        let options = Options { memory_bytes: Some(bytes as u64), pinned_bytes, ..Options::default() };
+        let (driver, devices) = devices_with(Plan::default(), options);
+        for _ in 0..3 {
+            let keeps = Keeps { k: Some(5), range: None, objects_min: Some(100) };
+            check_ranges(&space, Some(&devices), keeps, &side, &[vec![(0, 0, 30_000)]]);
+        }
+        let device = &devices.list()[0];
+        let key = |part| SharedKey { resource: store.number(), form: 0, part };
+        let count = |of: &dyn Fn(SharedKey) -> bool| (0..chunks).filter(|part| of(key(*part))).count();
+        let (held, pinned) = (count(&|key| device.holds(key)), count(&|key| device.pins(key)));
+        assert!(held > 0 && held < chunks as usize, "{held} of {chunks} stay on the device");
+        assert!(device.pinned_bytes() <= pinned_bytes.unwrap_or(0));
+        match pinned_bytes {
+            None => assert_eq!(pinned, 0),
+            Some(given) if given < bytes as u64 => {
+                assert!(pinned > 0 && held + pinned < chunks as usize, "{held} and {pinned} of {chunks}");
+            }
+            Some(_) => assert_eq!(held + pinned, chunks as usize),
+        }
+        assert_eq!(devices.take_warnings(), [""; 0]);
         drop(devices);
         assert_eq!(driver.left(), []);
     }

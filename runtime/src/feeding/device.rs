@@ -11,6 +11,7 @@ use super::driver::{Called, DeviceClass, DeviceInfo, Driver, Handle, Kind, Platf
 use super::error::DeviceError;
 use super::memory::{Buffer, Memory, SharedKey};
 use super::object::Object;
+use super::pinned::{PinBudget, Pinned};
 use super::program::{Program, ProgramSource, Target};
 
 /// Blocks that a device may fail one after the other before it gets no more.
@@ -34,6 +35,7 @@ pub struct Device {
     handle: Handle,
     context: Object,
     pub(super) memory: Memory,
+    pub(super) pinned: Pinned,
     cache: Option<PathBuf>,
     programs: Mutex<HashMap<String, Built>>,
     failures: AtomicU32,
@@ -46,7 +48,7 @@ impl Device {
         idx: usize,
         (platform, info): (PlatformInfo, DeviceInfo),
         handle: Handle,
-        memory_bytes: Option<u64>,
+        (memory_bytes, pinned): (Option<u64>, Arc<PinBudget>),
         cache: Option<PathBuf>,
     ) -> Called<Self> {
         let context = Object::own(driver, Kind::Context, |driver| driver.context(handle))?;
@@ -56,12 +58,13 @@ impl Device {
         Ok(Self {
             idx,
             identity: format!("{}\n{}\n{}\n{}", platform.version, info.name, info.driver, info.version),
-            info,
             platform,
             driver: Arc::clone(driver),
             handle,
             context,
             memory: Memory::new(budget),
+            pinned: Pinned::new(pinned, info.class),
+            info,
             cache,
             programs: Mutex::default(),
             failures: AtomicU32::new(0),
@@ -94,9 +97,19 @@ impl Device {
         self.memory.used_bytes()
     }
 
+    /// Host memory that is pinned for what does not fit on it, in bytes.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.bytes()
+    }
+
     /// Whether a part of a resource is in its memory.
     pub fn holds(&self, key: SharedKey) -> bool {
         self.memory.holds(key)
+    }
+
+    /// Whether a part of a resource is in host memory that is pinned for it.
+    pub fn pins(&self, key: SharedKey) -> bool {
+        self.pinned.holds(key)
     }
 
     /// Whether it has failed so often that it gets no more blocks.

@@ -91,6 +91,10 @@ mod tests {
     struct Lender(Arc<Slots>);
 
     impl Lend for Lender {
+        fn number(&self) -> usize {
+            0
+        }
+
         fn withhold(&self) -> Option<Computing> {
             let slots = Arc::clone(&self.0);
             let taken = slots.left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));

@@ -65,6 +65,15 @@ impl Staging {
         Ok(Region { at, bytes })
     }
 
+    /// A region that lies in a segment of its own, of just so many bytes.
+    pub(super) fn region_of_own(&mut self, bytes: usize) -> Called<Region> {
+        let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
+        self.add_segment(wanted)?;
+        let Some(segment) = self.segments.last_mut() else { unreachable!("it was just added") };
+        segment.used = wanted;
+        Ok(Region { at: segment.at, bytes })
+    }
+
     fn add_segment(&mut self, bytes: usize) -> Called<()> {
         let context = self.context;
         let object =

@@ -16,6 +16,8 @@ pub struct Outside {
 pub(crate) trait Lend: Send + Sync {
     /// Withholds a slot from tasks; none where too few are left.
     fn withhold(&self) -> Option<Computing>;
+    /// Whose slots they are: a number that no two schedulers have at once.
+    fn number(&self) -> usize;
 }
 
 /// A slot withheld from tasks while this lives: see [`Outside::computing`].

@@ -20,6 +20,10 @@ const BEFORE_ALL: RequestId = RequestId(0);
 pub(super) struct Lender(pub(super) Arc<Scheduler>);
 
 impl Lend for Lender {
+    fn number(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     fn withhold(&self) -> Option<Computing> {
         let scheduler = &self.0;
         let most = scheduler.slots.len() - 1;

@@ -1,0 +1,199 @@
+//! Host memory that one device copies from without a detour, kept from block to block: for what does not fit on it.
+//!
+//! To gather what is sent costs the host as many copies as the device makes, and eight cores are slower at it than the way
+//! to the device. What is read again and again is gathered once, into memory that the driver has pinned, and sent from
+//! there. Invariants: what all devices of a process pin never exceeds their common budget; a part that a command may
+//! read is never dropped; of what is pinned nothing makes room for other parts of the same resource, as a scan that
+//! needs more than there is room for would drop each part just before it comes to it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::driver::DeviceClass;
+use super::memory::SharedKey;
+use super::staging::{Region, Staging};
+
+/// What the devices of a process may pin together.
+#[derive(Debug)]
+pub(super) struct PinBudget {
+    given: Option<u64>,
+    /// Known from the first use on.
+    most: OnceLock<u64>,
+    used: AtomicU64,
+}
+
+impl PinBudget {
+    /// So many bytes, or half of the memory that is available when it is first asked for.
+    pub(super) fn new(given: Option<u64>) -> Arc<Self> {
+        Arc::new(Self { given, most: OnceLock::new(), used: AtomicU64::new(0) })
+    }
+
+    fn reserve(&self, bytes: u64) -> bool {
+        let usual = || available_bytes().unwrap_or(0) / 2;
+        let most = *self.most.get_or_init(|| self.given.unwrap_or_else(usual));
+        let more = |used: u64| used.checked_add(bytes).filter(|wanted| *wanted <= most);
+        self.used.try_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    #[cfg(test)]
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// The host's memory that is not in use, by what the system says of itself and of the group that the process is in.
+fn available_bytes() -> Option<u64> {
+    let read = |path| std::fs::read_to_string(path).ok();
+    let available = read("/proc/meminfo").and_then(|text| available_of(&text));
+    let number = |path| read(path).and_then(|text| text.trim().parse::<u64>().ok());
+    let most = number("/sys/fs/cgroup/memory.max");
+    let used = || number("/sys/fs/cgroup/memory.current").unwrap_or(0);
+    [available, most.map(|most| most.saturating_sub(used()))].into_iter().flatten().min()
+}
+
+/// What a `/proc/meminfo` says is available.
+fn available_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A part of a resource, in pinned memory once somebody has filled it.
+pub(super) struct PinnedPart {
+    pub(super) filled: Mutex<Option<(Staging, Region)>>,
+    bytes: u64,
+    budget: Arc<PinBudget>,
+}
+
+impl Drop for PinnedPart {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is pinned for one device.
+pub(super) struct Pinned {
+    budget: Arc<PinBudget>,
+    /// Whether it is a copy that a device saves: one that computes in the host's memory gains nothing, unless it is asked for.
+    is_worth: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    parts: HashMap<SharedKey, Arc<PinnedPart>>,
+    /// Parts that were asked for once. To pin memory takes longer than to gather: who asks once is better off without.
+    once: HashSet<SharedKey>,
+}
+
+impl Pinned {
+    pub(super) fn new(budget: Arc<PinBudget>, class: DeviceClass) -> Self {
+        let is_worth = class == DeviceClass::Gpu || budget.given.is_some();
+        Self { budget, is_worth, state: Mutex::default() }
+    }
+
+    /// The part of a key, which may be empty; none where it is asked for the first time, or there is no room for so many
+    /// bytes.
+    pub(super) fn part(&self, key: SharedKey, bytes: usize) -> Option<Arc<PinnedPart>> {
+        if !self.is_worth {
+            return None;
+        }
+        let mut dropped = Vec::new();
+        let State { parts, once } = &mut *self.state.lock();
+        if let Some(part) = parts.get(&key) {
+            return Some(Arc::clone(part));
+        }
+        if once.insert(key) {
+            return None;
+        }
+        let bytes = bytes as u64;
+        if !self.budget.reserve(bytes) {
+            // What nobody uses of another resource, most likely one that is gone.
+            dropped.extend(
+                parts
+                    .extract_if(|held, part| held.resource != key.resource && Arc::strong_count(part) == 1)
+                    .map(|(_, part)| part),
+            );
+            if dropped.is_empty() {
+                return None;
+            }
+            drop(dropped);
+            if !self.budget.reserve(bytes) {
+                return None;
+            }
+        }
+        let part = PinnedPart { filled: Mutex::default(), bytes, budget: Arc::clone(&self.budget) };
+        let part = Arc::new(part);
+        parts.insert(key, Arc::clone(&part));
+        Some(part)
+    }
+
+    /// Whether a part is there already.
+    pub(super) fn holds(&self, key: SharedKey) -> bool {
+        let part = self.state.lock().parts.get(&key).map(Arc::clone);
+        part.is_some_and(|part| part.filled.try_lock().is_some_and(|filled| filled.is_some()))
+    }
+
+    /// What is pinned for the device now, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.lock().parts.values().map(|part| part.bytes).sum()
+    }
+
+    /// A part that could not be filled.
+    pub(super) fn forget(&self, key: SharedKey) {
+        let part = self.state.lock().parts.remove(&key);
+        drop(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(resource: u64, part: u64) -> SharedKey {
+        SharedKey { resource, form: 0, part }
+    }
+
+    /// Asks twice, as the first time is only noted.
+    fn part(pinned: &Pinned, key: SharedKey, bytes: usize) -> Option<Arc<PinnedPart>> {
+        drop(pinned.part(key, bytes));
+        pinned.part(key, bytes)
+    }
+
+    #[test]
+    fn what_is_available_is_read_in_bytes() {
+        let meminfo = "MemTotal:       100 kB\nMemFree:  2 kB\nMemAvailable:      7 kB\n";
+        assert_eq!(available_of(meminfo), Some(7 * 1024));
+        assert_eq!(available_of("MemTotal: 1 kB"), None);
+        let some = PinBudget::new(None);
+        assert_eq!(some.reserve(1), available_bytes().is_some_and(|bytes| bytes > 1));
+    }
+
+    #[test]
+    fn the_budget_is_common_and_nothing_makes_room_for_its_own_kind() {
+        let budget = PinBudget::new(Some(100));
+        let [one, other] = [(); 2].map(|()| Pinned::new(Arc::clone(&budget), DeviceClass::Cpu));
+        let none = Pinned::new(PinBudget::new(None), DeviceClass::Cpu);
+        assert!(part(&none, key(1, 0), 1).is_none(), "it would save no copy");
+        assert!(one.part(key(1, 0), 40).is_none() && budget.used() == 0, "it is asked for once");
+        let first = one.part(key(1, 0), 40).unwrap();
+        assert!(Arc::ptr_eq(&first, &one.part(key(1, 0), 40).unwrap()));
+        let second = part(&other, key(1, 0), 40).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second), "a device's part is its own");
+        assert_eq!(budget.used(), 80);
+        drop((first, second));
+        assert!(part(&one, key(1, 1), 40).is_none());
+        // Of another resource what is unused goes, and what is in use stays.
+        let third = part(&one, key(2, 0), 60).unwrap();
+        assert_eq!(budget.used(), 100);
+        assert!(part(&one, key(3, 0), 1).is_none());
+        drop(third);
+        assert!(one.part(key(3, 0), 60).is_some());
+        one.forget(key(3, 0));
+        assert_eq!(budget.used(), 40);
+        drop(other);
+        assert_eq!(budget.used(), 0);
+    }
+}
