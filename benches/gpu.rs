@@ -27,6 +27,11 @@
 //! `what=beside`: the rate of distances on the device while boxes compute on all cores, over that while none does.
 //! Arguments: `objects=250000 blocks=400 workers=16 rounds=5`.
 //!
+//! `what=feeding`: feeding threads against one thread that does everything, on 1, 2 and 4 devices; the thesis' figure 3.11.
+//! A block is gathered, sent, computed and brought back, and its k nearest found. Arguments: `objects=50000` a block,
+//! `parts=8` blocks that differ, `blocks=64` for each device, `queries=64 k=100 rounds=5 counts=1,2,4
+//! ways=resident,gathered,pinned`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small
 //! sizes unless told otherwise. Every line checks its answer first. The binary needs an OpenCL driver and no other
 //! file;
@@ -42,6 +47,9 @@ mod bounds;
 
 #[path = "gpu/beside.rs"]
 mod beside;
+
+#[path = "gpu/feeding.rs"]
+mod feeding;
 
 #[path = "gpu/search.rs"]
 mod search;
@@ -66,8 +74,21 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 10] =
-    ["points", "iterations", "streams", "pivots", "k", "rounds", "held", "bound", "workers", "folder"];
+const OF_OTHERS: [&str; 13] = [
+    "points",
+    "iterations",
+    "streams",
+    "pivots",
+    "k",
+    "rounds",
+    "held",
+    "bound",
+    "workers",
+    "folder",
+    "parts",
+    "counts",
+    "ways",
+];
 
 /// What `what=help` says.
 const HELP: &str = "\
@@ -82,6 +103,9 @@ what=search     search.yaml over a store that lies on the device, as a share of 
                 needs 2.45 KB an object in the folder and on the device
 what=beside     the device's rate while boxes compute on all cores, over that while none does
                 objects=250000 blocks=400 workers=CORES rounds=5
+what=feeding    feeding threads against one thread that does everything, on several devices
+                objects=50000 parts=8 blocks=64 queries=64 k=100 rounds=5 counts=1,2,4 ways=resident,gathered,pinned
+                needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
 all             device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
 programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CPU (PoCL) gets small sizes.";
@@ -111,8 +135,9 @@ fn main() {
         "search" => search::run(&arguments, &devices, device),
         "extraction" => extraction::run(&arguments, &devices, device),
         "beside" => beside::run(&arguments, &devices, device),
+        "feeding" => feeding::run(&arguments, &devices),
         other => {
-            eprintln!("what={other} is no question of this bench: ask for distances, bounds, search or help");
+            eprintln!("what={other} is no question of this bench: ask for one of those that what=help lists");
             std::process::exit(2);
         }
     }

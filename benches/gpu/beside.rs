@@ -16,7 +16,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 
-use super::distances::{IN_FLIGHT, Scan, Scene, scene};
+use super::distances::{IN_FLIGHT, Scan, Scene, Way, scene};
 use super::support::signatures::{DIMENSIONS, Signatures};
 use super::support::{Arguments, Spread, verdict};
 
@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         Some(capability) if capability >= (8, 0) => shape.matrices(),
         _ => shape,
     };
-    let made = signatures.with(|store| scene(&signatures, store, measure, shape, 1, 1, false));
+    let made = signatures.with(|store| scene(&signatures, store, measure, shape, 1, 1, Way::Resident));
     assert!(SCENE.set((Arc::new(made), Arc::clone(devices), device)).is_ok(), "one run a process");
     let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
     let prepared = |spec: &'static OperatorSpec| {

@@ -22,22 +22,36 @@ pub(super) const IN_FLIGHT: usize = 6;
 
 /// Everything that the blocks of one line have in common.
 pub(super) struct Scene {
-    signatures: Arc<Signatures>,
-    shape: Shape,
-    layout: Layout,
-    program: ProgramSource,
-    rows: Vec<f32>,
-    row_offsets: Vec<u32>,
-    centres: Vec<f32>,
-    factor: f32,
-    version: u64,
-    streams: bool,
+    pub(super) signatures: Arc<Signatures>,
+    pub(super) shape: Shape,
+    pub(super) layout: Layout,
+    pub(super) program: ProgramSource,
+    pub(super) rows: Vec<f32>,
+    pub(super) row_offsets: Vec<u32>,
+    pub(super) centres: Vec<f32>,
+    pub(super) factor: f32,
+    /// No other scene of the process has it.
+    pub(super) version: u64,
+    /// What the signatures are known by on devices.
+    pub(super) part: u64,
+    pub(super) way: Way,
+}
+
+/// How signatures come to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// They stay there.
+    Resident,
+    /// Gathered and sent for each block.
+    Gathered,
+    /// Sent for each block, from pinned memory.
+    Pinned,
 }
 
 pub(super) struct Scan {
-    scene: Arc<Scene>,
-    /// Those of the first block are kept for checking.
-    sums: Option<Vec<f32>>,
+    pub(super) scene: Arc<Scene>,
+    /// What came back, where it is wanted.
+    pub(super) sums: Option<Vec<f32>>,
 }
 
 impl Scan {
@@ -47,14 +61,45 @@ impl Scan {
     }
 
     fn stride(&self) -> usize {
-        self.scene.signatures.weights.len().next_multiple_of(32)
+        self.scene.stride()
     }
 
     fn fill(&self, column: usize, to: &mut [f32]) -> Result<(), DeviceError> {
-        let signatures = &self.scene.signatures;
-        let from = signatures.coordinates.get(column).unwrap_or(&signatures.weights);
-        to[..from.len()].copy_from_slice(from);
+        self.scene.fill(column, to);
         Ok(())
+    }
+}
+
+impl Scene {
+    /// Length of a column on the device.
+    pub(super) fn stride(&self) -> usize {
+        self.signatures.weights.len().next_multiple_of(32)
+    }
+
+    /// Copies a column.
+    pub(super) fn fill(&self, column: usize, to: &mut [f32]) {
+        let from = self.signatures.coordinates.get(column).unwrap_or(&self.signatures.weights);
+        to[..from.len()].copy_from_slice(from);
+    }
+
+    pub(super) fn queries(&self) -> usize {
+        self.row_offsets.len() - 1
+    }
+
+    /// The kernel's arguments that are no buffers, by name.
+    pub(super) fn values(&self) -> [(&'static str, Value); 9] {
+        let number = |value: usize| Value::U32(value as u32);
+        [
+            ("stride", number(self.stride())),
+            ("tiles_first", number(0)),
+            ("pieces_first", number(0)),
+            ("pieces_count", number(self.layout.pieces.len())),
+            ("queries_first", number(0)),
+            ("queries_count", number(self.queries())),
+            ("factor", Value::F32(self.factor)),
+            ("alpha", Value::F32(0.0)),
+            ("sums_first", number(0)),
+        ]
     }
 }
 
@@ -66,12 +111,13 @@ impl Block for Scan {
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let scene = Arc::clone(&self.scene);
         let (layout, version) = (&scene.layout, scene.version);
-        let key = |form, part| SharedKey { resource: 1, form, part };
+        let key = |form, part| SharedKey { resource: 1 + scene.part, form, part };
         let len = (DIMENSIONS + 1) * self.stride();
         let fill = |column: usize, to: &mut [f32]| self.fill(column, to);
-        match scene.streams {
-            true => feed.write_in_parts("columns", len, self.stride(), fill)?,
-            false => feed.shared_in_parts("columns", key(0, 0), len, self.stride(), fill)?,
+        match scene.way {
+            Way::Resident => feed.shared_in_parts("columns", key(0, 0), len, self.stride(), fill)?,
+            Way::Gathered => feed.write_in_parts("columns", len, self.stride(), fill)?,
+            Way::Pinned => feed.pinned_in_parts("columns", key(0, 0), len, self.stride(), fill)?,
         }
         fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
             to.copy_from_slice(from);
@@ -82,22 +128,10 @@ impl Block for Scan {
         feed.replicated("rows", version, scene.rows.len(), |to| copy(to, &scene.rows))?;
         feed.replicated("row_offsets", version, scene.row_offsets.len(), |to| copy(to, &scene.row_offsets))?;
         feed.replicated("centres", version, scene.centres.len(), |to| copy(to, &scene.centres))?;
-        let queries = scene.row_offsets.len() - 1;
-        let sums = layout.pieces.len() * queries;
+        let sums = layout.pieces.len() * scene.queries();
         feed.output::<f32>("sums", sums)?;
-        let number = |value: usize| Value::U32(value as u32);
-        let values = [
-            ("stride", number(self.stride())),
-            ("tiles_first", number(0)),
-            ("pieces_first", number(0)),
-            ("pieces_count", number(layout.pieces.len())),
-            ("queries_first", number(0)),
-            ("queries_count", number(queries)),
-            ("factor", Value::F32(scene.factor)),
-            ("alpha", Value::F32(0.0)),
-            ("sums_first", number(0)),
-        ];
-        feed.launch(&scene.program, "sqfd", layout.tiles.len() * queries, scene.shape.items(), &values)?;
+        let groups = layout.tiles.len() * scene.queries();
+        feed.launch(&scene.program, "sqfd", groups, scene.shape.items(), &scene.values())?;
         feed.read::<f32>("sums", sums)
     }
 
@@ -174,12 +208,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let text: Option<&'static str> = arguments
         .text("text")
         .map(|path| &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak());
-    let ways: &[bool] = match arguments.text("streams") {
-        Some("yes") => &[true],
-        Some("no") => &[false],
-        _ => &[false, true],
+    let ways: &[Way] = match arguments.text("streams") {
+        Some("yes") => &[Way::Gathered],
+        Some("pinned") => &[Way::Pinned],
+        Some("no") => &[Way::Resident],
+        _ => &[Way::Resident, Way::Gathered, Way::Pinned],
     };
-    for &streams in ways {
+    for &way in ways {
         for split in arguments.text("split").unwrap_or("256x8").split(',') {
             for apart in arguments.text("apart").unwrap_or("no").split(',') {
                 let (items, held) = split.split_once('x').expect("ITEMSxHELD");
@@ -191,17 +226,16 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
                     None => shape.apart(apart == "yes"),
                 };
                 version += 1;
-                let mut scene = signatures
-                    .with(|store| scene(&signatures, store, measure, shape, queries, version, streams));
+                let mut scene =
+                    signatures.with(|store| scene(&signatures, store, measure, shape, queries, version, way));
                 if let Some(text) = text {
                     scene.program.text = text;
                 }
-                let name =
-                    format!("{} {split} apart={apart}", if streams { "streaming" } else { "resident " });
+                let name = format!("{} {split} apart={apart}", format!("{way:?}").to_lowercase());
                 line(&name, devices, device, &Arc::new(scene), measure, blocks);
             }
         }
-        if !is_gpu && streams {
+        if !is_gpu && way == Way::Gathered {
             println!("a device of class CPU shares its memory with the host: streaming costs a copy there");
         }
     }
@@ -214,7 +248,7 @@ pub(super) fn scene(
     shape: Shape,
     queries: usize,
     version: u64,
-    streams: bool,
+    way: Way,
 ) -> Scene {
     let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
     for query in 0..queries {
@@ -231,7 +265,7 @@ pub(super) fn scene(
     let layout = Layout::new(&shape, places);
     let program = distances_program(&shape);
     let signatures = Arc::clone(signatures);
-    Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, streams }
+    Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, part: 0, way }
 }
 
 /// One way to run the kernel: checked, then timed.
@@ -247,12 +281,14 @@ fn line(
     runner.submit(scene, true);
     let first = runner.take();
     let worst = scene.signatures.with(|store| check(&first, store, measure));
-    // Both end points have everything before the clock starts.
+    // Both end points have everything before the clock starts, and what is pinned is.
+    runner.submit(scene, false);
+    drop(runner.take());
     (0..IN_FLIGHT).for_each(|_| runner.submit(scene, false));
     (0..IN_FLIGHT).for_each(|_| drop(runner.take()));
     let alone = timed(&mut runner, devices, device, scene, blocks.div_ceil(4), 1);
     let together = timed(&mut runner, devices, device, scene, blocks, IN_FLIGHT);
-    let bytes = if scene.streams { (first.stride() * (DIMENSIONS + 1) * 4) as f64 } else { 0.0 };
+    let bytes = if scene.way == Way::Resident { 0.0 } else { (first.stride() * (DIMENSIONS + 1) * 4) as f64 };
     println!(
         "{name:28} kernel {:.3e} /s   whole {:.3e} /s, {:5.1} % of it   to the device {:5.1} GB/s   worst error {worst:.1e}",
         alone.size / alone.kernel,

@@ -59,7 +59,8 @@ const FAST_OPTIONS: &str = " -cl-denorms-are-zero -cl-mad-enable";
 const FILE_HEAD: &str = "boxwork program 1\n";
 
 impl ProgramSource {
-    fn options(&self) -> String {
+    /// What the compiler is given.
+    pub fn options(&self) -> String {
         let mut options = OPTIONS.to_owned();
         if !self.exact {
             options += FAST_OPTIONS;
