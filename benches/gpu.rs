@@ -74,7 +74,7 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 13] = [
+const OF_OTHERS: [&str; 14] = [
     "points",
     "iterations",
     "streams",
@@ -88,6 +88,7 @@ const OF_OTHERS: [&str; 13] = [
     "parts",
     "counts",
     "ways",
+    "csv",
 ];
 
 /// What `what=help` says.
@@ -106,7 +107,8 @@ what=beside     the device's rate while boxes compute on all cores, over that wh
 what=feeding    feeding threads against one thread that does everything, on several devices
                 objects=50000 parts=8 blocks=64 queries=64 k=100 rounds=5 counts=1,2,4 ways=resident,gathered,pinned
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
-all             device=NUMBER, of those that `boxwork devices` lists
+all             csv=FILE to append what figures are drawn of by benches/gpu/figures
+                device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
 programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CPU (PoCL) gets small sizes.";
 

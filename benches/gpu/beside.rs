@@ -1,6 +1,6 @@
 //! `what=beside`: what boxes that compute on all cores take from a device that is kept busy.
 //!
-//! One runtime has both: a box that keeps six blocks of distances under way, and as many workers as cores, without
+//! One runtime has both: a box that keeps twelve blocks of distances under way, and as many workers as cores, without
 //! and with requests that compute on all of them. A block costs its feeding thread little, and the device much.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,9 +16,12 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 
-use super::distances::{IN_FLIGHT, Scan, Scene, Way, scene};
+use super::distances::{Scan, Scene, Way, scene};
 use super::support::signatures::{DIMENSIONS, Signatures};
 use super::support::{Arguments, Spread, verdict};
+
+/// Blocks under way at once: as many as `sqfd` has for each device.
+const IN_FLIGHT: usize = 12;
 
 /// How long a firing computes.
 const FIRING: Duration = Duration::from_millis(2);

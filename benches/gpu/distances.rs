@@ -18,7 +18,7 @@ use boxwork_runtime::operator::Outside;
 /// Objects that are compared with the reference.
 const CHECKED: usize = 64;
 /// Blocks under way at once: with one, kernels never run beside each other, and their times are their own.
-pub(super) const IN_FLIGHT: usize = 6;
+const IN_FLIGHT: usize = 6;
 
 /// Everything that the blocks of one line have in common.
 pub(super) struct Scene {
@@ -232,7 +232,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
                     scene.program.text = text;
                 }
                 let name = format!("{} {split} apart={apart}", format!("{way:?}").to_lowercase());
-                line(&name, devices, device, &Arc::new(scene), measure, blocks);
+                let whole = line(&name, devices, device, &Arc::new(scene), measure, blocks);
+                let row = ["4.15", &format!("{way:?}").to_lowercase(), &objects.to_string()];
+                arguments.append_csv(&[&row[..], &[&format!("{:.4}", 1e9 / whole)]].concat());
             }
         }
         if !is_gpu && way == Way::Gathered {
@@ -268,7 +270,7 @@ pub(super) fn scene(
     Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, part: 0, way }
 }
 
-/// One way to run the kernel: checked, then timed.
+/// One way to run the kernel: checked, then timed. Gives the distances a second by the wall clock.
 fn line(
     name: &str,
     devices: &Arc<Devices>,
@@ -276,7 +278,7 @@ fn line(
     scene: &Arc<Scene>,
     measure: Measure,
     blocks: usize,
-) {
+) -> f64 {
     let mut runner = Runner::new(devices, device);
     runner.submit(scene, true);
     let first = runner.take();
@@ -296,6 +298,7 @@ fn line(
         100.0 * together.size / together.wall * alone.kernel / alone.size,
         bytes * blocks as f64 / together.wall / 1e9,
     );
+    together.size / together.wall
 }
 
 /// What some blocks took, in seconds.

@@ -167,6 +167,14 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
                 speedup(*naive_one, &naive),
                 Spread::of(ratios),
             );
+            for (side, took) in [("feeding threads", &ours), ("one thread for all", &naive)] {
+                let series = format!("{side}, {way:?}").to_lowercase();
+                let row = |figure, value: f64| {
+                    arguments.append_csv(&[figure, &series, &count.to_string(), &format!("{value:.4}")]);
+                };
+                row("3.11 time", took.median * 1e3 / count as f64);
+                row("3.11 busy", 100.0 * busy(took));
+            }
             if count == 4 {
                 verdict("devices busy", busy(&ours), 0.9, busy(&ours) >= 0.9);
                 let of_one = speedup(*ours_one, &ours);

@@ -12,6 +12,7 @@ use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
+use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 
 use super::support::store::{name, write_store};
@@ -66,6 +67,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("feeding     {:.2} ms of one thread", 1e3 * Spread::of(feeds).median);
     let shares = Spread::of(kernels.iter().zip(&seconds).map(|(kernel, whole)| kernel / whole));
     println!("share       {shares:.3} of the kernels' rate (kernels that run beside each other count twice)");
+    parts(&search, workers, &name(objects / 3));
     // Many requests: one's host work beside another's kernels.
     let rate_of_kernels = rate(&kernels).median;
     for together in [2usize, 4, 8] {
@@ -85,6 +87,41 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         println!(
             "{together} at once   {whole:.3e} distances/s, {:.3} of the kernels' rate, {count} searches",
             whole / rate_of_kernels
+        );
+    }
+}
+
+/// What the boxes of one search do when, of five on a runtime that records it.
+fn parts(search: &Arc<Prepared>, workers: usize, query: &str) {
+    let runtime =
+        Runtime::start(Config { trace: true, ..Config::flat(workers) }).expect("the system gives threads");
+    (0..5).for_each(|_| drop(request(&runtime, search, query)));
+    let trace = runtime.take_trace();
+    let firing = |event: &TraceEvent| match &event.kind {
+        TraceKind::Firing { name, request, .. } => Some((name.clone(), *request)),
+        _ => None,
+    };
+    let last = trace.iter().filter_map(|event| Some(firing(event)?.1)).max();
+    let mut boxes: BTreeMap<String, (u64, u64, u64, u64)> = BTreeMap::new();
+    for event in &trace {
+        if let Some((name, request)) = firing(event)
+            && Some(request) == last
+        {
+            let (begin, end) = (event.begin_ns, event.begin_ns + event.duration_ns);
+            let known = boxes.entry(name).or_insert((begin, end, 0, 0));
+            *known = (known.0.min(begin), known.1.max(end), known.2 + event.duration_ns, known.3 + 1);
+        }
+    }
+    let begun = boxes.values().map(|known| known.0).min().unwrap_or(0);
+    let mut boxes: Vec<_> = boxes.into_iter().collect();
+    boxes.sort_by_key(|(_, known)| known.0);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    for (name, (begin, end, inside, firings)) in boxes {
+        println!(
+            "part        {name}: {:.2} to {:.2} ms, {firings} firings, {:.2} ms in them",
+            ms(begin - begun),
+            ms(end - begun),
+            ms(inside)
         );
     }
 }

@@ -22,6 +22,15 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Appends a row to the file that `csv=` names, if it does: what a figure is drawn of.
+    pub fn append_csv(&self, fields: &[&str]) {
+        use std::io::Write as _;
+        let Some(path) = self.text("csv") else { return };
+        let file = fs::File::options().create(true).append(true).open(path);
+        let written = file.and_then(|mut file| writeln!(file, "{}", fields.join(",")));
+        written.unwrap_or_else(|error| panic!("csv={path}: {error}"));
+    }
+
     /// Reads them; one that the bench has not is refused with those that it has.
     pub fn read(names: &[&str]) -> Self {
         let mut given = BTreeMap::new();

@@ -20,11 +20,12 @@ use boxwork_runtime::feeding::{Picked, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
 use self::on_device::{Left, OnDevice};
 use self::ranges::Ranges;
 use self::select::Keeps;
+use crate::domain::code_path::of_device;
 use crate::domain::columns;
 use crate::domain::signature_store::Objects;
 use crate::domain::space::SqfdSpace;
@@ -85,18 +86,7 @@ pub static SQFD: OperatorSpec = OperatorSpec {
 };
 
 fn code_path(arguments: &Arguments) -> String {
-    let choice = match arguments.get("device") {
-        Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
-        _ => DeviceChoice::Auto,
-    };
-    match pick(&choice, None, DEVICE_OBJECTS_MIN) {
-        Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
-        Ok(Picked { devices: Some(_), reason }) if choice == DeviceChoice::Auto => {
-            format!("OpenCL, from {DEVICE_OBJECTS_MIN} objects on ({reason})")
-        }
-        Ok(Picked { reason, .. }) => format!("OpenCL ({reason})"),
-        Err(reason) => format!("none ({reason})"),
-    }
+    of_device(arguments, DEVICE_OBJECTS_MIN)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {

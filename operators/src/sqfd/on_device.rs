@@ -24,8 +24,9 @@ use crate::top_k::envelope_of;
 /// Rows from which on a block is worth its way: a tenth of a millisecond on a fast device.
 const BLOCK_ROWS: usize = 1 << 16;
 
-/// Blocks of a box on their way, for each device: what its end points hold, and as many that wait for them.
-const BLOCKS_PER_DEVICE: usize = 6;
+/// Blocks of a box on their way, for each device: what its end points hold, and twice as many that wait for them. Where all
+/// slots compute, a box is fired some milliseconds after a block is back, and the device is not to wait for it.
+const BLOCKS_PER_DEVICE: usize = 12;
 
 /// Similarities of objects to themselves that one slot computes at a time: a millisecond.
 const SIGMAS_PER_CHUNK: usize = 32;
@@ -220,7 +221,7 @@ impl OnDevice {
         }
     }
 
-    /// Objects of the store that lie on devices: on the one that has most of them, or on all that share it.
+    /// Objects of the store that lie on any of the devices.
     fn held(&self, space: &SqfdSpace) -> u64 {
         let (store, cut) = (space.store(), space.chunks().cut);
         let count = |chunk| {
