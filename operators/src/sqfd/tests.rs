@@ -9,6 +9,8 @@ use boxwork_runtime::feeding::{Devices, Options, SharedKey};
 use boxwork_runtime::harness::Harness;
 use boxwork_runtime::operator::Resource;
 
+use boxwork_runtime::parameter::Value;
+
 use super::*;
 use crate::domain::signature::SignatureBuilder;
 use crate::domain::signature_store::{SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter};
