@@ -87,6 +87,15 @@ fn a_device_finds_what_the_processor_finds() {
     });
     assert!(found[0].contains("distance"), "{}", found[0]);
     assert!(found.iter().all(|other| *other == found[0]), "{} is not {}", found[1], found[0]);
+    // What the device did is told.
+    let told = ["--device", "gpu:0", "--stats", "--report", "r.json"];
+    let arguments: Vec<&str> = SEARCH.iter().copied().chain(told).collect();
+    let (status, _, said) = ended(boxwork(folder.path(), &with_query(&arguments, &query)));
+    assert!(status == 0 && said.contains("device 0 (") && said.contains("gathered at"), "{said}");
+    let report = std::fs::read_to_string(folder.path().join("r.json")).expect("a report");
+    let report: Json = serde_json::from_str(&report).expect("it is JSON");
+    let device = &report["devices"][0];
+    assert!(device["blocks"].as_u64() > Some(0) && device["gathered_bytes"].as_u64() > Some(0), "{device}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::request::{BoxStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
@@ -88,6 +89,23 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             text,
             "blocking class {}: {} operations, at most {of_limit}, {} waited",
             class.name, class.operations, class.waited
+        );
+    }
+    for (name, device) in Devices::statistics_of_process() {
+        let gathered = match device.gather_ns {
+            0 => "nothing gathered".to_owned(),
+            ns => {
+                let (bytes, rate) = (device.gathered_bytes as f64, device.gathered_bytes as f64 / ns as f64);
+                format!("{:.3} GB gathered at {rate:.1} GB/s", bytes / 1e9)
+            }
+        };
+        let _ = writeln!(
+            text,
+            "device {name}: {} blocks, {} in kernels, {} of feeding threads, {gathered}, {} failures",
+            device.blocks,
+            time(device.kernel_ns),
+            time(device.feed_ns),
+            device.failures
         );
     }
     requests(&mut text, outcomes);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use boxwork_runtime::feeding::{DeviceStatistics, Devices};
 use boxwork_runtime::request::{BoxStatistics, EdgeStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
@@ -37,6 +38,28 @@ pub struct RunReport {
     pub classes: Vec<ClassReport>,
     /// Threads that there were.
     pub threads: usize,
+    /// By device that computed anything.
+    #[serde(default)]
+    pub devices: Vec<DeviceReport>,
+}
+
+/// What one device has done for the process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Its number and its name.
+    pub name: String,
+    /// Blocks that came back with results.
+    pub blocks: u64,
+    /// Blocks that failed.
+    pub failures: u64,
+    /// Time in kernels, those that run beside each other counted twice.
+    pub kernel_seconds: f64,
+    /// Time that feeding threads took to gather and to enqueue.
+    pub feed_seconds: f64,
+    /// Of it, the time to gather.
+    pub gather_seconds: f64,
+    /// Bytes that were gathered.
+    pub gathered_bytes: u64,
 }
 
 /// What one request took.
@@ -142,6 +165,20 @@ pub struct ClassReport {
     pub waited: u64,
 }
 
+impl DeviceReport {
+    fn new((name, device): (String, DeviceStatistics)) -> Self {
+        Self {
+            name,
+            blocks: device.blocks,
+            failures: device.failures,
+            kernel_seconds: seconds(device.kernel_ns),
+            feed_seconds: seconds(device.feed_ns),
+            gather_seconds: seconds(device.gather_ns),
+            gathered_bytes: device.gathered_bytes,
+        }
+    }
+}
+
 impl RunReport {
     /// The report of a run that has ended.
     pub fn new(
@@ -177,6 +214,7 @@ impl RunReport {
             slots: slots.collect(),
             classes: classes.collect(),
             threads: scheduler.threads,
+            devices: Devices::statistics_of_process().into_iter().map(DeviceReport::new).collect(),
         }
     }
 

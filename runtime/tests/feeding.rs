@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -219,6 +221,79 @@ fn blocks_come_back_with_their_results_and_nothing_is_left() {
         drop(devices);
         assert_eq!(driver.left(), []);
     }
+}
+
+/// Adds its numbers to what the blocks before it have left on the end point.
+struct Running {
+    version: u64,
+    numbers: Range<u32>,
+    total: u32,
+}
+
+impl Block for Running {
+    fn size(&self) -> u64 {
+        1
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        static KERNELS: &[KernelSpec] = &[KernelSpec {
+            name: "run",
+            arguments: &[
+                ("given", Argument::Buffer),
+                ("count", Argument::Value(4)),
+                ("total", Argument::Buffer),
+            ],
+        }];
+        let text = "__kernel void run(__global const uint *given, uint count, __global uint *total) {
+            for (uint idx = 0; idx < count; ++idx) total[0] += given[idx];
+        }";
+        let program =
+            ProgramSource { name: "run", text, constants: Vec::new(), kernels: KERNELS, exact: true };
+        feed.replicated("total", self.version, 1, |total: &mut [u32]| {
+            total[0] = 0;
+            Ok(())
+        })?;
+        feed.write("given", self.numbers.len(), |given: &mut [u32]| {
+            given.iter_mut().zip(self.numbers.clone()).for_each(|(to, number)| *to = number);
+            Ok(())
+        })?;
+        feed.launch(&program, "run", 1, 1, &[("count", Given::U32(self.numbers.len() as u32))])?;
+        feed.read::<u32>("total", 1)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.total = back.numbers::<u32>("total")[0];
+    }
+}
+
+/// The incremental case of the source's section 3.4.2; what is above are its simple and its iterative case.
+#[test]
+fn blocks_add_to_what_stays_on_their_end_point() {
+    if !has_device("blocks_add_to_what_stays_on_their_end_point") {
+        return;
+    }
+    let (driver, devices) =
+        Faulty::devices(Plan { appears_as: 1, ..Plan::default() }, Options { end_points: 1, ..options() });
+    let mut blocks = Blocks::new(devices.unwrap(), vec![0]);
+    let (tell, told) = std::sync::mpsc::channel();
+    // A new version begins anew.
+    for version in [1, 2] {
+        for nth in 0..20 {
+            let tell = tell.clone();
+            let outside = Outside::new(move || tell.send(()).unwrap());
+            blocks.submit(Running { version, numbers: nth * 5..nth * 5 + 5, total: 0 }, outside);
+        }
+        let mut ended = BTreeMap::new();
+        for _ in 0..20 {
+            told.recv().unwrap();
+            let (block, result) = blocks.take().unwrap();
+            result.unwrap();
+            ended.insert(block.numbers.end, block.total);
+        }
+        assert!(ended.iter().all(|(end, total)| *total == (0..*end).sum::<u32>()), "{ended:?}");
+    }
+    drop(blocks);
+    assert_eq!(driver.left(), []);
 }
 
 #[test]

@@ -136,6 +136,14 @@ impl Devices {
         opened.map(|devices| devices.take_warnings()).unwrap_or_default()
     }
 
+    /// What the process's devices have done that computed anything, each with its name; opens none.
+    pub fn statistics_of_process() -> Vec<(String, DeviceStatistics)> {
+        let Some(Ok(devices)) = OF_PROCESS.get() else { return Vec::new() };
+        let named = |device: &Arc<Device>| format!("{} ({})", device.idx(), device.info().name);
+        let all = devices.list().iter().map(named).zip(devices.statistics());
+        all.filter(|(_, of_device)| of_device.blocks + of_device.failures > 0).collect()
+    }
+
     pub(super) fn open_on(driver: Arc<dyn Driver>, options: Options) -> Result<Arc<Self>, NoDevices> {
         let mut devices = Vec::new();
         let mut warnings = Vec::new();

@@ -88,6 +88,9 @@ impl Feed<'_> {
 
     /// Sends numbers to the end point's own buffer, where it does not hold this version of them.
     ///
+    /// Blocks of one end point run one after the other, so kernels may change what is there for those that come later. How
+    /// many blocks each end point gets is left to chance; and a block that another device takes over is computed again.
+    ///
     /// # Errors
     /// As [`Feed::write`].
     pub fn replicated<T: Number>(
@@ -292,21 +295,26 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Brings `len` numbers of a buffer of the block's own back, for [`Back::numbers`].
+    /// Brings `len` numbers of a buffer back, for [`Back::numbers`](super::Back::numbers): of one of the block's own, or of
+    /// the end point's, which blocks may add to one after the other.
     ///
     /// # Errors
     /// When a call of the driver fails.
     ///
     /// # Panics
-    /// When the block has no such buffer, or a smaller one.
+    /// When there is no such buffer, or it is smaller.
     #[expect(unsafe_code, reason = "the device writes into staging memory")]
     pub fn read<T: Number>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
         let bytes = len * size_of::<T>();
-        let found = self.lane().buffers.iter().rev().find(|(own, _)| *own == name);
-        let (handle, held) = match found {
-            Some((_, buffer)) => (buffer.handle(), buffer.bytes()),
-            None => panic!("the block has no buffer `{name}`"),
-        };
+        let own = self.end_point.lanes[self.lane]
+            .buffers
+            .iter()
+            .rev()
+            .find(|(own, _)| *own == name)
+            .map(|(_, buffer)| buffer);
+        let replicated = || self.end_point.replicated.get(name).map(|(_, buffer)| buffer);
+        let found = own.or_else(replicated).map(|buffer| (buffer.handle(), buffer.bytes()));
+        let Some((handle, held)) = found else { panic!("the block has no buffer `{name}`") };
         assert!(bytes <= held, "the buffer `{name}` has {held} bytes, not {bytes}");
         let region = self.lane().staging.region(bytes)?;
         let queue = self.end_point.queue.handle();
