@@ -73,7 +73,7 @@ pub(crate) fn pairs_count(objects: u64) -> u64 {
 }
 
 /// The pair of a group's number: Algorithm 4.7 of the source, which folds the triangle into a rectangle.
-fn pair(group: u64, objects: u64) -> (u64, u64) {
+pub(crate) fn pair(group: u64, objects: u64) -> (u64, u64) {
     let half = objects / 2;
     let (mut i, mut j) = (group / half, group % half + group / half + 1);
     if j >= objects {

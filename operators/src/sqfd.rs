@@ -6,6 +6,7 @@
 
 mod block;
 mod on_device;
+pub(crate) mod pairs;
 mod range_block;
 mod ranges;
 mod select;

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use boxwork_kernels::sqfd::Arithmetic;
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, Device, DeviceError, Feed, ProgramSource, SharedKey, Value};
 
@@ -63,12 +63,22 @@ pub(super) fn arithmetic(device: &Device) -> Arithmetic {
 
 impl Common {
     pub(super) fn new(space: &Arc<SqfdSpace>, residence: Residence, queries: &Queries, keeps: Keeps) -> Self {
+        let prepared = queries.iter().map(|query| &query.prepared);
+        Self::of(space, residence, prepared, Select::new(queries, keeps))
+    }
+
+    pub(super) fn of<'a>(
+        space: &Arc<SqfdSpace>,
+        residence: Residence,
+        queries: impl Iterator<Item = &'a PreparedQuery> + Clone,
+        select: Option<Select>,
+    ) -> Self {
         let shape = Shape::new(&space.measure(), space.store().dimensions());
         let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
-        for query in queries.iter() {
-            let count = query.prepared.device_rows(&shape, &mut rows) as u32;
+        for query in queries.clone() {
+            let count = query.device_rows(&shape, &mut rows) as u32;
             row_offsets.push(row_offsets[row_offsets.len() - 1] + count);
-            let (centre, scale) = query.prepared.device_frame();
+            let (centre, scale) = query.device_frame();
             centres.extend_from_slice(centre);
             factor = scale;
         }
@@ -86,12 +96,12 @@ impl Common {
             row_offsets,
             centres,
             factor,
-            select: Select::new(queries, keeps),
+            select,
             version,
             program_near,
             program_matrices,
             items_of_matrices: of_matrices.items(),
-            fits_matrices: queries.iter().all(|query| query.prepared.fits_matrices()),
+            fits_matrices: { queries }.all(PreparedQuery::fits_matrices),
         }
     }
 }
