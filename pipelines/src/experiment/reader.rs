@@ -231,12 +231,7 @@ impl Reader<'_> {
                 );
                 continue;
             };
-            let text = text.trim();
-            axis.values = match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
-                Some(items) => items.split(',').map(|item| item.trim().to_owned()).collect(),
-                None => vec![text.to_owned()],
-            };
-            axis.values.retain(|value| !value.is_empty());
+            axis.values = values_of(text);
             if axis.values.is_empty() {
                 self.flaw(axis.span, "wrong-shape", format!("--set {name} gives no value"), "");
             }
@@ -475,6 +470,43 @@ impl Reader<'_> {
                 let message = format!("no step uses the axis `{}`", axis.name);
                 self.flaw(axis.span, "unused-axis", message, "use it as ${NAME}, or remove it");
             }
+        }
+    }
+}
+
+/// The values of a `--set NAME=VALUE` or `--set NAME=[VALUE, ...]`; one with a comma of its own stands in quotes.
+fn values_of(text: &str) -> Vec<String> {
+    let text = text.trim();
+    let items = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let mut is_quoted = false;
+    let parts = items.unwrap_or(text).split(|letter| {
+        is_quoted ^= letter == '"';
+        letter == ',' && !is_quoted && items.is_some()
+    });
+    let bare = |part: &str| {
+        let part = part.trim();
+        part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).unwrap_or(part).to_owned()
+    };
+    parts.map(bare).filter(|value| !value.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::values_of;
+
+    #[test]
+    fn values_of_the_command_line() {
+        for (text, values) in [
+            ("0.2", &["0.2"][..]),
+            (" [1, 10 ,100] ", &["1", "10", "100"]),
+            ("[cpu, \"gpu:0,1\"]", &["cpu", "gpu:0,1"]),
+            ("gpu:0,1", &["gpu:0,1"]),
+            ("\"gpu:0,1\"", &["gpu:0,1"]),
+            ("[]", &[]),
+            ("", &[]),
+            ("[,]", &[]),
+        ] {
+            assert_eq!(values_of(text), values, "{text}");
         }
     }
 }
