@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::feeding::{Devices, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
@@ -67,9 +67,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
-    let devices =
-        devices.map(|(devices, allowed)| OnDevices { devices, allowed, chunks: Chunks::new(&store) });
-    Ok(Box::new(Scan { store, devices, runs: None, parts: None, turn: 0, done: 0, shared: None }))
+    let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));
+    Ok(Box::new(Scan { store, devices, parts: None, turn: 0, done: 0, shared: None }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
@@ -79,8 +78,6 @@ struct Scan {
     store: Arc<SignatureStore>,
     /// What computes, where it is not the slots.
     devices: Option<OnDevices>,
-    /// Ranges of ids that are left for devices; known from the first firing on.
-    runs: Option<VecDeque<Range<u64>>>,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
     /// The part that comes next.
@@ -90,11 +87,44 @@ struct Scan {
     shared: SharedColumns,
 }
 
-/// The devices that compute, by their numbers, and how the store is cut for them.
-struct OnDevices {
+/// The devices that compute, by their numbers, and the ranges of a store that are left for them.
+pub(crate) struct OnDevices {
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
+    store: Arc<SignatureStore>,
     chunks: Chunks,
+    /// Known from the first one on.
+    runs: Option<VecDeque<Range<u64>>>,
+}
+
+impl OnDevices {
+    pub(crate) fn new(store: &Arc<SignatureStore>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+        Self { devices, allowed, chunks: Chunks::new(store), store: Arc::clone(store), runs: None }
+    }
+
+    /// The devices, and their numbers.
+    pub(crate) fn devices(&self) -> (&Devices, &[usize]) {
+        (&self.devices, &self.allowed)
+    }
+
+    /// The next range, for all of these queries.
+    pub(crate) fn next(&mut self, queries: &[u32]) -> Result<Option<Envelope>, EnvelopeError> {
+        let Self { devices, allowed, store, chunks, runs } = self;
+        let runs = runs.get_or_insert_with(|| {
+            let runs = chunks.runs(store, devices, allowed, queries.len());
+            let ids =
+                |run: Range<usize>| chunks.ids(store, run.start).start..chunks.ids(store, run.end - 1).end;
+            runs.into_iter().map(ids).collect()
+        });
+        let Some(ids) = runs.pop_front() else { return Ok(None) };
+        let count = queries.len();
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
+            ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
+            ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
+        ];
+        Envelope::from_columns(columns).map(Some)
+    }
 }
 
 /// Batches of a store that lie on one node.
@@ -180,23 +210,11 @@ impl Operator for Scan {
 impl Scan {
     /// Sends the store as ranges, each for all queries.
     fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
-        let Some(OnDevices { devices, allowed, chunks }) = &self.devices else { return Ok(Flow::Done) };
-        let runs = self.runs.get_or_insert_with(|| {
-            let runs = chunks.runs(&self.store, devices, allowed, queries.len());
-            let ids = |run: Range<usize>| {
-                chunks.ids(&self.store, run.start).start..chunks.ids(&self.store, run.end - 1).end
-            };
-            runs.into_iter().map(ids).collect()
-        });
+        let Some(devices) = &mut self.devices else { return Ok(Flow::Done) };
         while cx.has_room("ranges") {
-            let Some(ids) = runs.pop_front().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
-            let count = queries.len();
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
-                ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
-                ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
-            ];
-            if cx.push("ranges", Envelope::from_columns(columns)?)? == Pushed::Closed {
+            let next = if cx.is_cancelled() { None } else { devices.next(queries)? };
+            let Some(envelope) = next else { return Ok(Flow::Done) };
+            if cx.push("ranges", envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }
