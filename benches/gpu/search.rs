@@ -95,7 +95,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
 fn parts(search: &Arc<Prepared>, workers: usize, query: &str) {
     let runtime =
         Runtime::start(Config { trace: true, ..Config::flat(workers) }).expect("the system gives threads");
-    (0..5).for_each(|_| drop(request(&runtime, search, query)));
+    for _ in 0..5 {
+        request(&runtime, search, query);
+    }
     let trace = runtime.take_trace();
     let firing = |event: &TraceEvent| match &event.kind {
         TraceKind::Firing { name, request, .. } => Some((name.clone(), *request)),

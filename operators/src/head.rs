@@ -14,10 +14,14 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
 
+/// Candidates more than twice as many as are looked for.
+const ROWS_MORE: usize = 16;
+
 /// Passes on the first candidates of each query.
 ///
 /// Of candidates in the order of their bounds these are the set E of Algorithm 4.9 of the source, from whose exact
-/// distances a range is estimated.
+/// distances a range is estimated. Of twice as many as are looked for, and a few more, the k-th distance is nearly that
+/// of all: fewer leave the range wide, and more are distances that no range needs.
 ///
 /// # Inputs
 /// `candidates`: objects with their lower bounds. `query` (side): the queries.
@@ -26,26 +30,46 @@ use crate::domain::columns;
 /// `candidates`: the first of each query, in their order.
 ///
 /// # Parameters
-/// `rows`: how many a query.
+/// `rows`: how many a query; without it 2 `k` + 16. `k`: how many objects a query gets in the end.
 pub static HEAD: OperatorSpec = OperatorSpec {
-    parameters: &[Parameter::new(
-        "rows",
-        ParameterType::integer_from(1),
-        Default::Integer(512),
-        "how many candidates a query passes on",
-    )
-    .unit("rows")],
+    parameters: &[
+        Parameter::new(
+            "rows",
+            ParameterType::integer_from(1),
+            Default::Absent,
+            "how many candidates a query passes on; 2 k + 16 without it",
+        )
+        .unit("rows"),
+        Parameter::new(
+            "k",
+            ParameterType::integer_from(1),
+            Default::Integer(10),
+            "how many objects a query gets",
+        )
+        .unit("objects"),
+    ],
     inputs: &[
         Input::stream("candidates", columns::candidates, "objects with their lower bounds"),
         Input::side("query", columns::queries, "the queries"),
     ],
     outputs: &[Output::new("candidates", columns::candidates, "the first of each query")],
-    example: "estimation: {kind: head, rows: 512}",
+    example: "estimation: {kind: head, k: 10}",
     ..OperatorSpec::new("head", "Passes on the first candidates of each query.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Head { rows: bind.count("rows"), left: None }))
+    Ok(Box::new(Head { rows: rows(bind, "rows"), left: None }))
+}
+
+/// How many candidates of a query are the first ones, where a parameter may say it.
+pub(crate) fn rows(bind: &Bind<'_>, name: &str) -> usize {
+    let given = bind.get_integer(name).and_then(|rows| usize::try_from(rows).ok());
+    given.unwrap_or_else(|| rows_for(bind.count("k")))
+}
+
+/// As many as a range for k objects is estimated from.
+pub(crate) fn rows_for(k: usize) -> usize {
+    k.saturating_mul(2).saturating_add(ROWS_MORE)
 }
 
 struct Head {
@@ -132,6 +156,17 @@ mod tests {
             })
             .collect();
         assert_eq!(rows, [(0, 5), (0, 6), (1, 7), (0, 8), (1, 1), (1, 3)]);
+    }
+
+    #[test]
+    fn without_a_number_twice_as_many_as_are_looked_for_pass_and_a_few_more() {
+        let mut harness = Harness::new(&HEAD, [("k", Value::Integer(3))]).unwrap();
+        harness.give("query", testing::queries(&[("a", 1)]));
+        let rows: Vec<(u32, u64)> = (0..40).map(|id| (0, id)).collect();
+        harness.give("candidates", testing::candidates(&rows));
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(harness.taken("candidates")[0].rows(), 2 * 3 + 16);
     }
 
     #[test]

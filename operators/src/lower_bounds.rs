@@ -26,19 +26,26 @@ use self::bounded::{Bounded, Found, above};
 use self::on_device::{Came, OnDevice, SIZES, Sizes};
 use crate::domain::code_path;
 use crate::domain::columns;
-use crate::domain::cost_model::{self, Search};
+use crate::domain::cost_model::{self, OnDevices, Search};
 use crate::domain::pivot_table::PivotTable;
 use crate::domain::signature::SignatureColumns;
 use crate::queries::Queries;
+use crate::scan;
+use crate::sqfd;
 
 /// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
 const BLOCKS_PER_FIRING: usize = 1024;
-/// Blocks that are bounded by one closure.
+/// Blocks that are bounded by one closure at most, and at least: of a small table each slot gets some all the same.
 const BLOCKS_PER_CHUNK: usize = 32;
-/// Pivots whose distances to a query are computed by one closure: a tenth of a millisecond's worth.
-const PIVOTS_PER_CHUNK: usize = 4;
+const BLOCKS_PER_CHUNK_MIN: usize = 4;
+/// Pivots whose distances to a query are computed by one closure: some tens of microseconds' worth.
+const PIVOTS_PER_CHUNK: usize = 2;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
+/// Rows of an envelope at least where nothing is ruled out and all slots wait for some.
+const ENVELOPE_ROWS_MIN: usize = 256;
+/// Pieces of any work that each slot gets at least.
+const PIECES_PER_SLOT: usize = 4;
 /// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
 const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 
@@ -53,7 +60,8 @@ const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 /// `queries` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: the objects left with their lower bounds, by query, ids ascending.
+/// `candidates`: the objects left with their lower bounds, by query, ids ascending. `ranges`: where `auto` takes a scan
+/// and GPUs compute the distances, all objects go out here as ranges of whole chunks, and no candidates do.
 ///
 /// # Hints
 /// `range`, written: a distance that no object of the answer is beyond.
@@ -64,7 +72,8 @@ const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 /// is. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given, only objects
 /// at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are more, all are
 /// bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are some and the
-/// table is worth it. The table stays in a device's memory, and what is not ruled out comes back.
+/// table is worth it. The table stays in a device's memory, and what is not ruled out comes back. What computes the
+/// distances has the same `device`: with `ranges` connected, `bound: auto` asks whether GPUs scan faster.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -107,7 +116,10 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
         ),
     ],
     inputs: &[Input::side("queries", columns::queries, "the queries")],
-    outputs: &[Output::new("candidates", columns::candidates, "the objects that are not ruled out")],
+    outputs: &[
+        Output::new("candidates", columns::candidates, "the objects that are not ruled out"),
+        Output::new("ranges", columns::ranges, "all objects, for GPUs that scan"),
+    ],
     hints_written: &[Hint {
         name: "range",
         join: Join::Minimum,
@@ -133,6 +145,11 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     };
     let table: Arc<PivotTable> = bind.resource("pivots")?;
     let picked = pick(&bind.device("device"), Some(table.len()), DEVICE_OBJECTS_MIN);
+    // Where none can be had, what computes distances says so.
+    let scans = pick(&bind.device("device"), Some(table.len()), sqfd::DEVICE_OBJECTS_MIN).ok();
+    let scans = scans
+        .and_then(|picked| picked.devices)
+        .map(|(devices, allowed)| scan::OnDevices::new(table.space().store(), devices, allowed));
     Ok(Box::new(LowerBounds {
         table,
         evaluator: Evaluator::new(CodePath::detect()),
@@ -143,6 +160,12 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         remember: bind.count("remember"),
         queries: None,
         picked: picked.map_err(BoxError::new)?.devices,
+        computes: scans.as_ref().and_then(|scans| {
+            let (devices, allowed) = scans.devices();
+            OnDevices::of(devices, allowed)
+        }),
+        scans,
+        slots: std::thread::available_parallelism().map_or(1, usize::from),
         sizes: SIZES,
         devices: None,
         rest: VecDeque::new(),
@@ -165,6 +188,12 @@ struct LowerBounds {
     queries: Option<Vec<Bounded>>,
     /// The devices that may be used, and the numbers of those.
     picked: Option<(Arc<Devices>, Arc<[usize]>)>,
+    /// The devices that compute distances, by ranges where no bound is worth it.
+    scans: Option<scan::OnDevices>,
+    /// How fast they are, where they are GPUs.
+    computes: Option<OnDevices>,
+    /// Of the machine: what is done by one of them counts the more the more there are.
+    slots: usize,
     sizes: Sizes,
     /// What is under way there.
     devices: Option<OnDevice>,
@@ -220,15 +249,23 @@ impl Operator for LowerBounds {
 }
 
 impl LowerBounds {
-    /// Computes the queries' distances to the pivots.
+    /// Computes the queries' distances to the pivots, where they are to be bounded.
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        let queries = Queries::new(cx.side("queries"), self.table.space())?;
+        let search = Search {
+            k: self.k,
+            range: self.limit.is_finite().then_some(f64::from(self.limit)),
+            queries: queries.iter().len(),
+            workers: self.slots,
+            devices: self.computes.filter(|_| !cx.is_closed("ranges")),
+        };
+        let known = if self.is_auto { cost_model::known(&self.table, search) } else { Some(self.bound) };
         let (table, space) = (&self.table, self.table.space());
         let pivots = table.pivots();
-        if !space.store().is_in(pivots.iter().copied()) {
+        if known != Some(None) && !space.store().is_in(pivots.iter().copied()) {
             let store = space.store();
             cx.detached("disk", || store.bring_in(pivots.iter().copied()))??;
         }
-        let queries = Queries::new(cx.side("queries"), space)?;
         let mut centroids = Vec::new();
         for envelope in cx.side("queries") {
             let columns = SignatureColumns::new(envelope.lists("signature")?)?;
@@ -236,17 +273,16 @@ impl LowerBounds {
             centroids.extend(numbers.map(|(row, number)| (*number, columns.signature(row).len())));
         }
         centroids.sort_unstable();
-        if self.is_auto {
-            let search = Search {
-                k: self.k,
-                range: self.limit.is_finite().then_some(f64::from(self.limit)),
-                queries: centroids.len(),
-                // Of the machine: what is done by one worker counts the more the more there are.
-                workers: std::thread::available_parallelism().map_or(1, usize::from),
-            };
-            let known = queries.iter().zip(&centroids);
-            let known: Vec<_> = known.map(|(query, (_, centroids))| (query, *centroids)).collect();
-            self.bound = cost_model::choose(&self.table, search, &known)?;
+        self.bound = match known {
+            Some(bound) => bound,
+            None => {
+                let known = queries.iter().zip(&centroids);
+                let known: Vec<_> = known.map(|(query, (_, centroids))| (query, *centroids)).collect();
+                cost_model::choose(cx, table, search, &known)?
+            }
+        };
+        if self.bound.is_some() || search.devices.is_none() {
+            self.scans = None;
         }
         // Known only after the choice: a scan needs none of them.
         let pieces = if self.bound.is_some() { pivots.len().div_ceil(PIVOTS_PER_CHUNK) } else { 0 };
@@ -350,16 +386,18 @@ impl LowerBounds {
         if rest.start == rest.end {
             self.rest.pop_front();
         }
-        let chunks = blocks.len().div_ceil(BLOCKS_PER_CHUNK);
+        let per_chunk =
+            (blocks.len() / (PIECES_PER_SLOT * self.slots)).clamp(BLOCKS_PER_CHUNK_MIN, BLOCKS_PER_CHUNK);
+        let chunks = blocks.len().div_ceil(per_chunk);
         let mut parts: Vec<Vec<Found>> = (0..chunks).map(|_| Vec::new()).collect();
         let (table, evaluator, k, keeps) = (&self.table, &self.evaluator, self.k, self.left.is_some());
         let shared: &[Bounded] = queries;
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut parts, 1, |chunk, part| {
-                let first = blocks.start + chunk * BLOCKS_PER_CHUNK;
+                let first = blocks.start + chunk * per_chunk;
                 let mut found: Vec<Found> = shared.iter().map(|_| Found::default()).collect();
                 let mut bounds = Bounds::default();
-                let upto = blocks.end.min(first + BLOCKS_PER_CHUNK);
+                let upto = blocks.end.min(first + per_chunk);
                 for block in first..upto {
                     // All queries of a block while it is near.
                     let mut next = (block + 1 < upto).then(|| table.block(block + 1));
@@ -389,6 +427,24 @@ impl LowerBounds {
         let (Some(queries), Some(sending)) = (&self.queries, &mut self.sending) else {
             return Ok(Flow::Done);
         };
+        if let Some(scan) = &mut self.scans {
+            let numbers: Vec<u32> = queries.iter().map(|query| query.number).collect();
+            while cx.has_room("ranges") {
+                let next = if cx.is_cancelled() || numbers.is_empty() { None } else { scan.next(&numbers)? };
+                let Some(envelope) = next else { return Ok(Flow::Done) };
+                if cx.push("ranges", envelope)? == Pushed::Closed {
+                    return Ok(Flow::Done);
+                }
+            }
+            return Ok(Flow::Wait);
+        }
+        let rows_max = match self.bound {
+            Some(_) => ENVELOPE_ROWS,
+            None => {
+                let per_slot = self.table.len() as usize / (PIECES_PER_SLOT * self.slots);
+                per_slot.clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS)
+            }
+        };
         let store = self.table.space().store();
         let mut bounds = Bounds::default();
         while let Some(query) = queries.get(sending.query) {
@@ -415,7 +471,7 @@ impl LowerBounds {
                     *sending = Sending { query: sending.query + 1, place: 0 };
                 }
             } else {
-                while ids.len() < ENVELOPE_ROWS && sending.place < self.table.blocks() {
+                while ids.len() < rows_max && sending.place < self.table.blocks() {
                     if let Some(prepared) = &query.query {
                         self.evaluator.bounds(prepared, self.table.block(sending.place), &mut bounds);
                     }

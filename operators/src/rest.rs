@@ -10,7 +10,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
-use crate::head::filtered;
+use crate::head::{filtered, rows};
 
 /// Passes on what `head` did not, if it may be nearer than the k-th of the head's distances.
 ///
@@ -24,14 +24,14 @@ use crate::head::filtered;
 /// `candidates`: those after the head whose lower bound is not above the k-th distance of the estimate.
 ///
 /// # Parameters
-/// `skip`: as many as `head` passes on. `k`: how many objects a query gets.
+/// `skip`: as many as `head` passes on, which without a number knows it by `k` too. `k`: how many objects a query gets.
 pub static REST: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "skip",
             ParameterType::integer_from(1),
-            Default::Integer(512),
-            "how many candidates of a query to leave out, as `rows` of `head`",
+            Default::Absent,
+            "how many candidates of a query to leave out, as `rows` of `head`; 2 k + 16 without it",
         )
         .unit("rows"),
         Parameter::new(
@@ -47,13 +47,13 @@ pub static REST: OperatorSpec = OperatorSpec {
         Input::side("estimate", columns::distances, "the nearest of the first ones"),
     ],
     outputs: &[Output::new("candidates", columns::candidates, "the others within the range")],
-    example: "others: {kind: rest, skip: 512, k: 10}",
+    example: "others: {kind: rest, k: 10}",
     ..OperatorSpec::new("rest", "Passes on candidates within an estimated range.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Rest {
-        skip: bind.count("skip"),
+        skip: rows(bind, "skip"),
         k: bind.count("k"),
         ranges: None,
         skipped: BTreeMap::new(),

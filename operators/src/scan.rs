@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::feeding::{Devices, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
@@ -67,8 +67,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
-    let devices = devices.map(|(devices, allowed)| OnDevices { devices, allowed, cut: Cut::new(&store) });
-    Ok(Box::new(Scan { store, devices, runs: None, parts: None, turn: 0, done: 0, shared: None }))
+    let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));
+    Ok(Box::new(Scan { store, devices, parts: None, turn: 0, done: 0, shared: None }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
@@ -78,8 +78,6 @@ struct Scan {
     store: Arc<SignatureStore>,
     /// What computes, where it is not the slots.
     devices: Option<OnDevices>,
-    /// What is left for devices: queries, by their places, and chunks; known from the first firing on.
-    runs: Option<VecDeque<Piece>>,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
     /// The part that comes next.
@@ -89,11 +87,42 @@ struct Scan {
     shared: SharedColumns,
 }
 
-/// The devices that compute, by their numbers, and how the store is cut for them.
-struct OnDevices {
+/// The devices that compute, by their numbers, and the ranges of a store that are left for them.
+pub(crate) struct OnDevices {
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
+    store: Arc<SignatureStore>,
     cut: Cut,
+    /// Queries, by their places, and chunks; known from the first one on.
+    runs: Option<VecDeque<Piece>>,
+}
+
+impl OnDevices {
+    pub(crate) fn new(store: &Arc<SignatureStore>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+        Self { devices, allowed, cut: Cut::new(store), store: Arc::clone(store), runs: None }
+    }
+
+    /// The devices, and their numbers.
+    pub(crate) fn devices(&self) -> (&Devices, &[usize]) {
+        (&self.devices, &self.allowed)
+    }
+
+    /// The next range, for all of these queries.
+    pub(crate) fn next(&mut self, queries: &[u32]) -> Result<Option<Envelope>, EnvelopeError> {
+        let Self { devices, allowed, store, cut, runs } = self;
+        let runs = runs.get_or_insert_with(|| {
+            cut.runs(store, devices, allowed, (0..queries.len(), 0..cut.count())).into()
+        });
+        let Some((places, run)) = runs.pop_front() else { return Ok(None) };
+        let (queries, count) = (&queries[places.clone()], places.len());
+        let ids = cut.ids(store, run.start).start..cut.ids(store, run.end - 1).end;
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
+            ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
+            ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
+        ];
+        Envelope::from_columns(columns).map(Some)
+    }
 }
 
 /// Batches of a store that lie on one node.
@@ -179,22 +208,11 @@ impl Operator for Scan {
 impl Scan {
     /// Sends the store as ranges, each for all queries.
     fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
-        let Some(OnDevices { devices, allowed, cut }) = &self.devices else { return Ok(Flow::Done) };
-        let runs = self.runs.get_or_insert_with(|| {
-            cut.runs(&self.store, devices, allowed, (0..queries.len(), 0..cut.count())).into()
-        });
+        let Some(devices) = &mut self.devices else { return Ok(Flow::Done) };
         while cx.has_room("ranges") {
-            let Some((places, run)) = runs.pop_front().filter(|_| !cx.is_cancelled()) else {
-                return Ok(Flow::Done);
-            };
-            let (queries, count) = (&queries[places.clone()], places.len());
-            let ids = cut.ids(&self.store, run.start).start..cut.ids(&self.store, run.end - 1).end;
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
-                ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
-                ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
-            ];
-            if cx.push("ranges", Envelope::from_columns(columns)?)? == Pushed::Closed {
+            let next = if cx.is_cancelled() { None } else { devices.next(queries)? };
+            let Some(envelope) = next else { return Ok(Flow::Done) };
+            if cx.push("ranges", envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

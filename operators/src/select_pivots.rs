@@ -23,6 +23,8 @@ use crate::random::Random;
 const PAIRS: usize = 256;
 /// Distances that one closure computes: some milliseconds' worth.
 const DISTANCES_PER_CHUNK: usize = 64;
+/// The same where few are computed at a time: a tenth of a millisecond's worth.
+const FEW_PER_CHUNK: usize = 8;
 
 /// Chooses pivots among the objects of a store.
 ///
@@ -121,7 +123,8 @@ struct SelectPivots {
     select: Select,
     /// What is chosen from, in an order of chance.
     sample: Vec<u64>,
-    /// The distance of each of the sample to the nearest pivot; minus infinity for one that is too near.
+    /// The distance of each of the sample to the nearest pivot; minus infinity for one that is too near. Of `random`
+    /// infinity until its turn comes: most of the sample is never looked at.
     nearest: Vec<f64>,
     /// Places in the sample.
     chosen: Vec<usize>,
@@ -178,35 +181,63 @@ impl SelectPivots {
             }
             return Ok(best.map(|(_, place)| place));
         }
-        let mut left = left;
-        Ok(match self.select {
-            Select::Random => left.next(),
-            _ => left.reduce(|a, b| if self.nearest[b] > self.nearest[a] { b } else { a }),
-        })
+        if self.select == Select::MaxMin {
+            return Ok(left.reduce(|a, b| if self.nearest[b] > self.nearest[a] { b } else { a }));
+        }
+        let pivots: Vec<u64> = self.chosen.iter().map(|place| self.sample[*place]).collect();
+        for place in left {
+            let distances = self.distances(cx, self.sample[place], &pivots, FEW_PER_CHUNK)?;
+            let mut is_apart = true;
+            for (pivot, distance) in pivots.iter().zip(distances) {
+                is_apart &= distance > self.tolerance(*pivot)?;
+            }
+            if is_apart {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
     }
 
     /// Takes a new pivot into account.
     fn see(&mut self, cx: &mut Context<'_>, place: usize) -> Result<(), BoxError> {
-        let (space, sample, pivot) = (&self.space, &self.sample, self.sample[place]);
-        let mut distances = vec![0.0; sample.len()];
-        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut distances, DISTANCES_PER_CHUNK, |first, distances| {
-                for (distance, id) in distances.iter_mut().zip(&sample[first..]) {
-                    // What cannot be read is told below.
-                    *distance = between(pivot, *id).unwrap_or(f64::NAN);
-                }
-            });
-        });
-        space.store().read(|objects| objects.signature(pivot).map(drop))?;
+        if self.select == Select::Random {
+            // Those before it were passed over, and are again no pivots.
+            self.nearest[..=place].fill(f64::NEG_INFINITY);
+            return Ok(());
+        }
+        let pivot = self.sample[place];
+        let distances = self.distances(cx, pivot, &self.sample, DISTANCES_PER_CHUNK)?;
         let tolerance = self.tolerance(pivot)?;
         for (nearest, distance) in self.nearest.iter_mut().zip(distances) {
-            if distance.is_nan() {
-                return Err(BoxError::new("an object of the sample cannot be read"));
-            }
             *nearest = nearest.min(if distance > tolerance { distance } else { f64::NEG_INFINITY });
         }
         Ok(())
+    }
+
+    /// The distances of objects from one.
+    fn distances(
+        &self,
+        cx: &mut Context<'_>,
+        from: u64,
+        ids: &[u64],
+        chunk: usize,
+    ) -> Result<Vec<f64>, BoxError> {
+        let space = &self.space;
+        let mut distances = vec![0.0; ids.len()];
+        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut distances, chunk, |first, distances| {
+                for (distance, id) in distances.iter_mut().zip(&ids[first..]) {
+                    // What cannot be read is told below.
+                    *distance = between(from, *id).unwrap_or(f64::NAN);
+                }
+            });
+        });
+        space.store().read(|objects| objects.signature(from).map(drop))?;
+        if distances.iter().any(|distance| distance.is_nan()) {
+            return Err(BoxError::new("an object of the sample cannot be read"));
+        }
+        Ok(distances)
     }
 
     /// The largest distance from a pivot that rounding alone can make.

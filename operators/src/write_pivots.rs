@@ -17,7 +17,7 @@ use crate::queries::SPACE;
 /// Objects that may come before one that is missing.
 const AHEAD_MAX: u64 = ENVELOPE_ROWS_MAX as u64;
 /// Distances among the pivots that one closure computes.
-const DISTANCES_PER_CHUNK: usize = 64;
+const DISTANCES_PER_CHUNK: usize = 16;
 
 /// Writes the distances of all objects to the pivots as an index.
 ///
@@ -102,17 +102,22 @@ impl WritePivots {
         let (space, out, count) = (&self.space, &self.out, pivots.len());
         let store = space.store();
         cx.detached("disk", || store.bring_in(pivots.iter().copied()))??;
-        let mut between = vec![0.0; count * count];
+        // The distance is the same in either order: half of the table is the other half.
+        let mut pairs: Vec<(usize, usize, f64)> =
+            (0..count).flat_map(|a| (a..count).map(move |b| (a, b, f64::NAN))).collect();
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut between, DISTANCES_PER_CHUNK, |first, distances| {
-                for (place, distance) in (first..).zip(distances) {
-                    let (a, b) = (pivots[place / count], pivots[place % count]);
-                    let found = store.read(|objects| space.between(objects, a, b));
+            inside.for_each_chunk_of(&mut pairs, DISTANCES_PER_CHUNK, |_, pairs| {
+                for (a, b, distance) in pairs {
+                    let found = store.read(|objects| space.between(objects, pivots[*a], pivots[*b]));
                     // The writer refuses what is not a distance.
                     *distance = found.unwrap_or(f64::NAN);
                 }
             });
         });
+        let mut between = vec![0.0; count * count];
+        for (a, b, distance) in pairs {
+            (between[a * count + b], between[b * count + a]) = (distance, distance);
+        }
         let writer =
             cx.detached("disk", || PivotTableWriter::create(out, Arc::clone(space), &pivots, &between))??;
         self.writer = Some(writer);

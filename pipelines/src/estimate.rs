@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_operators::domain::cost_model::{self, Estimate, Search};
+use boxwork_operators::domain::cost_model::{self, Estimate, OnDevices, Search};
 use boxwork_operators::domain::pivot_table::PivotTable;
 use boxwork_operators::domain::signature_store::SignatureStore;
 use boxwork_operators::domain::space::SqfdSpace;
-use boxwork_runtime::parameter::{Arguments, Value};
+use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
 use serde_json::{Value as Json, json};
 
@@ -51,7 +51,11 @@ pub fn estimate(
         Some(Value::Number(range)) => Some(*range),
         _ => None,
     };
-    let search = Search { k, range, queries, workers };
+    let computing = plan.boxes.iter().find(|planned| planned.spec.name == "sqfd");
+    let device = computing.and_then(|planned| text(planned.arguments.as_ref()?, "device"));
+    let device: DeviceChoice = device.and_then(|text| text.parse().ok()).unwrap_or(DeviceChoice::Auto);
+    let devices = OnDevices::picked(&device, table.len());
+    let search = Search { k, range, queries, workers, devices };
     cost_model::estimate(&table, search).map(Some).map_err(|error| error.to_string())
 }
 
@@ -79,7 +83,7 @@ fn error_text(error: impl std::fmt::Display) -> String {
 
 /// The estimate for people.
 pub fn text_of(estimate: &Estimate) -> String {
-    let Search { k, range, queries, workers } = estimate.search;
+    let Search { k, range, queries, workers, devices } = estimate.search;
     let wanted = match (k, range) {
         (Some(k), Some(range)) => format!("the {k} nearest within {range}"),
         (Some(k), None) => format!("the {k} nearest"),
@@ -95,7 +99,7 @@ pub fn text_of(estimate: &Estimate) -> String {
     let _ = writeln!(
         page,
         "  by {} bounds of sampled objects; a distance takes {} in a scan, {} picked out, {} in f64 ({} pivots); \
-         the farthest of an answer is about {:.3} away\n",
+         the farthest of an answer is about {:.3} away",
         estimate.sampled,
         time(rates.scan_ns * 1e-9),
         time(rates.picked_ns * 1e-9),
@@ -103,6 +107,13 @@ pub fn text_of(estimate: &Estimate) -> String {
         rates.pivots,
         estimate.farthest,
     );
+    if let Some(OnDevices { count, rate, is_measured }) = devices {
+        let (gpus, known) =
+            (if count == 1 { "GPU" } else { "GPUs" }, if is_measured { "measured" } else { "assumed" });
+        let _ =
+            writeln!(page, "  distances are computed on {count} {gpus}, {rate:.1e} in a second ({known})");
+    }
+    page.push('\n');
     let head =
         ["strategy", "bound", "a bound", "left", "distances a query", "time of all"].map(str::to_owned);
     let mut rows = vec![head];
@@ -133,7 +144,10 @@ pub fn text_of(estimate: &Estimate) -> String {
 
 /// The estimate for machines.
 pub fn json_of(estimate: &Estimate) -> Json {
-    let Search { k, range, queries, workers } = estimate.search;
+    let Search { k, range, queries, workers, devices } = estimate.search;
+    let devices = devices.map(
+        |devices| json!({"count": devices.count, "rate": devices.rate, "is_measured": devices.is_measured}),
+    );
     let way = |way: &cost_model::Way| {
         json!({
             "strategy": way.strategy, "bound": way.bound.map(|bound| bound.to_string()), "bound_ns": way.bound_ns,
@@ -143,6 +157,7 @@ pub fn json_of(estimate: &Estimate) -> Json {
     let choice = estimate.choice();
     json!({
         "objects": estimate.objects, "k": k, "range": range, "queries": queries, "workers": workers,
+        "devices": devices,
         "sampled": estimate.sampled, "farthest": estimate.farthest,
         "scan_ns": estimate.rates.scan_ns, "picked_ns": estimate.rates.picked_ns,
         "exact_ns": estimate.rates.exact_ns, "pivots": estimate.rates.pivots,

@@ -1,9 +1,9 @@
 //! The loops over a block of objects, compiled for each instruction set.
 //!
 //! Plain loops over arrays of one length, which the compiler turns into vector instructions; the doors below compile
-//! the same loops for AVX2 and AVX-512. Triangles and quadrilaterals hold [`LANES`] objects in registers and go through
-//! the columns; apexes go through one column after the other. Memory is the limit of both: whoever bounds block after
-//! block tells the next one, which is asked for in the order in which it lies while this one is computed with.
+//! the same loops for AVX2 and AVX-512. All hold [`LANES`] objects in registers and go through the columns. Memory is
+//! the limit: whoever bounds block after block tells the next one, which is asked for in the order in which it lies while
+//! this one is computed with. It is asked for into the second level: both together are more than the first level holds.
 
 use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
@@ -174,32 +174,30 @@ fn quadrilaterals(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
     }
 }
 
-// A whole column at a time: memory is read in the order in which it lies, and the sums stay in the first level.
 #[inline(always)]
 fn apexes(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
-    let mut squared = [0.0; PACKED_OBJECTS];
-    let mut ahead = next.chunks_exact(PACKED_OBJECTS);
-    for (number, &q) in query.numbers.iter().enumerate() {
-        if let Some(piece) = ahead.next() {
-            fetch(piece);
-        }
-        let column = whole_column(columns, number);
-        for row in 0..PACKED_OBJECTS {
-            let difference = q - column[row];
-            squared[row] += difference * difference;
-        }
-    }
     let altitude = query.numbers.last().copied().unwrap_or(0.0);
-    let column = whole_column(columns, query.numbers.len() - 1);
-    for row in 0..PACKED_OBJECTS {
-        bounds.lower[row] = larger(squared[row].sqrt() - query.slack, 0.0);
-        bounds.upper[row] = (squared[row] + 4.0 * altitude * column[row]).sqrt() + query.slack;
+    // As much of the next block for each piece of this one.
+    let mut ahead = next.chunks_exact(LANES);
+    for first in (0..PACKED_OBJECTS).step_by(LANES) {
+        let mut squared = [0.0; LANES];
+        for (number, &q) in query.numbers.iter().enumerate() {
+            if let Some(piece) = ahead.next() {
+                fetch(piece);
+            }
+            let column = column(columns, number, first);
+            for lane in 0..LANES {
+                let difference = q - column[lane];
+                squared[lane] += difference * difference;
+            }
+        }
+        let column = column(columns, query.numbers.len() - 1, first);
+        let (lower, upper) = (chunk(&mut bounds.lower, first), chunk(&mut bounds.upper, first));
+        for lane in 0..LANES {
+            lower[lane] = larger(squared[lane].sqrt() - query.slack, 0.0);
+            upper[lane] = (squared[lane] + 4.0 * altitude * column[lane]).sqrt() + query.slack;
+        }
     }
-}
-
-#[inline(always)]
-fn whole_column(columns: &[f32], number: usize) -> &[f32; PACKED_OBJECTS] {
-    columns[number * PACKED_OBJECTS..].first_chunk().expect("a whole column")
 }
 
 /// Asks for numbers that will be read soon.
@@ -215,7 +213,7 @@ fn fetch(numbers: &[f32]) {
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
     use super::{BoundQuery, Bounds, CodePath, run};
 
@@ -226,7 +224,7 @@ mod x86 {
     pub(super) fn fetch(numbers: &[f32]) {
         for line in numbers.chunks(LINE) {
             // SAFETY: every processor of this kind has the instruction, and it reads nothing: any address will do.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
         }
     }
 

@@ -4,23 +4,40 @@
 //! where they are dear, and what they leave is sent on in an order that is never much slower than a scan
 //! (`prefilter`).
 
+mod choices;
+mod devices;
 mod rates;
 mod sample;
+
+use std::sync::{Mutex, PoisonError};
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::Bound;
 use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
-use boxwork_runtime::operator::BoxError;
+use boxwork_runtime::operator::{BoxError, Context};
 
+pub use devices::OnDevices;
 pub use rates::Rates;
 
-use self::sample::Sample;
+use self::choices::{Asked, Choices};
+
+use self::sample::{Part, Sample};
 use super::pivot_table::PivotTable;
+use crate::head;
 use crate::queries::Query;
 use crate::sqfd::Gather;
 
 /// Nanoseconds to keep, order and hand over a candidate, on one core: measured once, small beside a distance.
 const CANDIDATE_NS: f64 = 30.0;
+/// What a search by an index waits for that a scan does not, for each slot of the machine: boxes that follow each
+/// other, and slots that fall asleep in between and are woken. On 16 cores a search that computed 33 of 20,000
+/// distances took a millisecond longer than its work.
+const WAITING_NS_PER_SLOT: f64 = 60_000.0;
+/// The same for each block of best first, which waits for what the ones before have brought.
+const BLOCK_NS_PER_SLOT: f64 = 6_000.0;
+/// Rows of its first block, and by how much the next ones grow, as `auto.yaml` says.
+const FIRST_ROWS: f64 = 16.0;
+const GROWTH: f64 = 0.125;
 /// Of a scan's time, the share that may be spent on bounding all objects and handing on what is left, though the sample
 /// promises nothing. A sample of some thousand does not show what lies near one object of a million.
 const WORTH_TRYING: f64 = 0.1;
@@ -28,8 +45,12 @@ const WORTH_TRYING: f64 = 0.1;
 const STAND_INS: u64 = 8;
 /// Queries that are looked at; the others of a request are taken to be like them.
 const PROBES: usize = 4;
-/// Objects that `two_phase` estimates its range from.
-const ESTIMATION: f64 = 512.0;
+/// Pivots whose fast distances are computed by one closure: some tens of microseconds' worth.
+const PIVOTS_PER_PIECE: usize = 8;
+/// What a choice takes, about, but for what it takes in distances to the pivots.
+const CHOICE_SECONDS: f64 = 1e-4;
+/// How many times as long the next best way takes where a choice is clear.
+const CLEAR: f64 = 1.25;
 /// Steps in which the fall of the range over a store is followed.
 const FALL_STEPS: u32 = 64;
 
@@ -44,6 +65,8 @@ pub struct Search {
     pub queries: usize,
     /// Slots that compute.
     pub workers: usize,
+    /// What computes distances in their place, if something does.
+    pub devices: Option<OnDevices>,
 }
 
 /// A way to search, and what it would take.
@@ -124,81 +147,138 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
         .iter()
         .map(|(prepared, distances, centroids)| Probe { prepared, distances, centroids: *centroids })
         .collect();
-    let samples: Vec<Sample> =
-        probes.iter().map(|probe| Sample::of(table, probe, &Bound::ALL)).collect::<Result<_, _>>()?;
+    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part) + Sync)| parts.iter_mut().for_each(work);
+    let samples: Vec<Sample> = probes
+        .iter()
+        .map(|probe| Sample::of(&mut run, table, probe, &Bound::ALL))
+        .collect::<Result<_, _>>()?;
     let Some(first) = probes.first() else {
         return Err(BoxError::new("there is no query to estimate by"));
     };
     let rates = rates::of_space(space, table.pivots(), first.prepared, first.centroids)?;
-    Ok(Estimate::of(table, search, &samples, rates, &Bound::ALL, true))
+    let mut estimate = Estimate::empty(table, search, rates);
+    estimate.add(&samples, &Bound::ALL, true);
+    Ok(estimate)
+}
+
+/// What this process chose.
+static CHOICES: Mutex<Choices> = Mutex::new(Choices::new());
+
+/// What the requests before chose that asked alike, where they did so alike and this one need not choose.
+pub(crate) fn known(table: &PivotTable, search: Search) -> Option<Option<Bound>> {
+    CHOICES.lock().unwrap_or_else(PoisonError::into_inner).known(asked(table, search))
+}
+
+fn asked(table: &PivotTable, search: Search) -> Asked {
+    let Search { k, range, queries, devices, .. } = search;
+    Asked { table: table.number(), k, range, queries, on_devices: devices.is_some() }
 }
 
 /// The bound by which a request's queries, of so many centroids, are best bounded; nothing where a scan is faster.
 ///
-/// Whoever bounds needs the queries' f64 distances to the pivots. To choose, the fast ones do, and a search that ends as
-/// a scan has not paid for the others. The pivots must be in memory for this not to block.
+/// Whoever bounds needs the queries' f64 distances to the pivots. To choose, the fast ones do, and a search that ends
+/// as a scan has not paid for the others. The pivots must be in memory for this not to block.
 pub(crate) fn choose(
+    cx: &mut Context<'_>,
     table: &PivotTable,
     search: Search,
     queries: &[(&Query, usize)],
 ) -> Result<Option<Bound>, BoxError> {
-    if queries.is_empty() {
-        return Ok(Some(Bound::Simplex));
-    }
+    let Some((first, centroids)) = queries.first() else { return Ok(Some(Bound::Simplex)) };
     let (space, pivots) = (table.space(), table.pivots());
-    let mut gather = Gather::new(Evaluator::new(CodePath::detect()));
-    let mut order: Vec<u32> = (0..pivots.len() as u32).collect();
-    order.sort_unstable_by_key(|idx| pivots[*idx as usize]);
+    let rates = rates::of_space(space, pivots, &first.prepared, *centroids)?;
+    let mut estimate = Estimate::empty(table, search, rates);
+    if estimate.is_small() {
+        return Ok(None);
+    }
+    // While one slot chooses the others wait: what can be done beside each other is.
+    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part) + Sync)| {
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(parts, 1, |_, parts| parts.iter_mut().for_each(work));
+        });
+    };
+    let queries = &queries[..queries.len().min(PROBES)];
+    let distances = fast_distances(&mut run, table, queries)?;
     // The others are looser than these two and dearer than one of them.
     let bounds = [Bound::Triangular, Bound::Simplex];
     let mut samples = Vec::new();
-    for (query, centroids) in queries.iter().take(PROBES) {
+    for ((query, centroids), distances) in queries.iter().zip(&distances) {
         let (prepared, centroids) = (&query.prepared, *centroids);
-        let mut distances = vec![0.0; pivots.len()];
-        space
-            .store()
-            .read(|objects| gather.distances(space, objects, prepared, &order, pivots, &mut distances))?;
         // Of an object in the span of the pivots, or nearly, they may be those of no point.
-        let sample = match Sample::of(table, &Probe { prepared, distances: &distances, centroids }, &bounds) {
+        let sample = match Sample::of(&mut run, table, &Probe { prepared, distances, centroids }, &bounds) {
             Ok(sample) => sample,
             Err(_) => {
-                let distances = query.exact(space, pivots)?;
-                Sample::of(table, &Probe { prepared, distances: &distances, centroids }, &bounds)?
+                let distances = &query.exact(space, pivots)?;
+                Sample::of(&mut run, table, &Probe { prepared, distances, centroids }, &bounds)?
             }
         };
         samples.push(sample);
     }
-    let (first, centroids) = queries[0];
-    let rates = rates::of_space(space, pivots, &first.prepared, centroids)?;
-    let estimate = Estimate::of(table, search, &samples, rates, &bounds, false);
-    Ok(estimate.choice().way.bound)
+    estimate.add(&samples, &bounds, false);
+    let bound = estimate.choice().way.bound;
+    CHOICES.lock().unwrap_or_else(PoisonError::into_inner).learn(
+        asked(table, search),
+        bound,
+        estimate.is_clear(),
+    );
+    Ok(bound)
+}
+
+/// The distances of queries from the pivots by the fast paths.
+fn fast_distances(
+    run: &mut sample::Run<'_>,
+    table: &PivotTable,
+    queries: &[(&Query, usize)],
+) -> Result<Vec<Vec<f64>>, BoxError> {
+    let (space, pivots) = (table.space(), table.pivots());
+    let mut order: Vec<usize> = (0..pivots.len()).collect();
+    order.sort_unstable_by_key(|idx| pivots[*idx]);
+    let pieces: Vec<&[usize]> = order.chunks(PIVOTS_PER_PIECE).collect();
+    let mut parts = Part::list(queries.len() * pieces.len());
+    run(&mut parts, &|part| {
+        let (query, piece) = (queries[part.idx / pieces.len()].0, pieces[part.idx % pieces.len()]);
+        let ids: Vec<u64> = piece.iter().map(|idx| pivots[*idx]).collect();
+        let rows: Vec<u32> = (0..ids.len() as u32).collect();
+        let mut gather = Gather::new(Evaluator::new(CodePath::detect()));
+        part.distances = vec![0.0; ids.len()];
+        let computed = space.store().read(|objects| {
+            gather.distances(space, objects, &query.prepared, &rows, &ids, &mut part.distances)
+        });
+        part.error = computed.err();
+    });
+    let mut distances = vec![vec![0.0; pivots.len()]; queries.len()];
+    for mut part in parts {
+        if let Some(error) = part.error.take() {
+            return Err(error);
+        }
+        let (query, piece) = (part.idx / pieces.len(), pieces[part.idx % pieces.len()]);
+        for (idx, distance) in piece.iter().zip(part.distances) {
+            distances[query][*idx] = distance;
+        }
+    }
+    Ok(distances)
 }
 
 impl Estimate {
-    /// By what these bounds say of some queries: all ways, or those alone that `auto` chooses from.
-    fn of(
-        table: &PivotTable,
-        search: Search,
-        samples: &[Sample],
-        rates: Rates,
-        bounds: &[Bound],
-        all_ways: bool,
-    ) -> Self {
+    /// The scan alone.
+    fn empty(table: &PivotTable, search: Search, rates: Rates) -> Self {
         let objects = table.space().store().objects();
+        let mut estimate = Self { search, objects, sampled: 0, rates, farthest: 0.0, ways: Vec::new() };
+        estimate.ways.push(estimate.scan());
+        estimate
+    }
+
+    /// Adds what these bounds say of some queries: all ways, or those alone that `auto` chooses from.
+    fn add(&mut self, samples: &[Sample], bounds: &[Bound], all_ways: bool) {
+        let (search, objects) = (self.search, self.objects);
         let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
         let of = |search: &Search, sample: &Sample| {
             let kth = search.k.map_or(f64::INFINITY, |k| sample.near(k as f64 / objects as f64));
             kth.min(search.range.unwrap_or(f64::INFINITY))
         };
-        let mut estimate = Self {
-            search,
-            objects,
-            sampled: samples.iter().map(Sample::len).sum(),
-            rates,
-            farthest: mean(&|sample| of(&search, sample)),
-            ways: Vec::new(),
-        };
-        estimate.ways.push(estimate.scan());
+        self.sampled = samples.iter().map(Sample::len).sum();
+        self.farthest = mean(&|sample| of(&search, sample));
+        let estimate = self;
         for (idx, bound) in bounds.iter().enumerate() {
             let bound_ns = mean(&|sample| sample.bound_ns(idx));
             let within = mean(&|sample| sample.share_within(idx, of(&search, sample)));
@@ -224,12 +304,31 @@ impl Estimate {
                     sample.share_while_falling(idx, search.k, search.range, objects, FALL_STEPS)
                 });
                 ways.push(way("estimated_range", left, left * count));
-                ways.push(way("two_phase", 1.0, (within * count).max(ESTIMATION)));
+                let estimation = head::rows_for(search.k.unwrap_or(0)) as f64;
+                ways.push(way("two_phase", left, (within * count).max(estimation)));
                 ways.push(way("fixed_blocks", 1.0, falling * count));
             }
             estimate.ways.extend(ways);
         }
-        estimate
+    }
+
+    /// Whether a scan takes no longer than to choose and to have the distances to the pivots.
+    fn is_small(&self) -> bool {
+        let pivots = self.seconds(self.pivots_ns(), self.search.workers);
+        self.ways[0].seconds <= CHOICE_SECONDS + pivots
+    }
+
+    /// Whether the best way is far from the next.
+    fn is_clear(&self) -> bool {
+        let mut seconds: Vec<f64> =
+            self.known().map(|way| way.seconds).chain([self.ways[0].seconds]).collect();
+        seconds.sort_by(f64::total_cmp);
+        seconds.len() < 2 || seconds[1] > CLEAR * seconds[0]
+    }
+
+    /// The ways that `auto` knows beside the scan: best first, or all within a range.
+    fn known(&self) -> impl Iterator<Item = &Way> {
+        self.ways.iter().filter(|way| ["best_first", "indexed_range"].contains(&way.strategy))
     }
 
     /// Seconds of all queries at so many nanoseconds of one core for each.
@@ -239,7 +338,10 @@ impl Estimate {
 
     fn scan(&self) -> Way {
         let count = self.objects as f64;
-        let seconds = self.seconds(count * self.rates.scan_ns, self.search.workers);
+        let seconds = match self.search.devices {
+            None => self.seconds(count * self.rates.scan_ns, self.search.workers),
+            Some(devices) => devices.scan_seconds(count * self.search.queries as f64),
+        };
         Way { strategy: "scan", bound: None, bound_ns: 0.0, candidates: count, distances: count, seconds }
     }
 
@@ -256,10 +358,15 @@ impl Estimate {
         // Where most are left, they are neighbours.
         let distance_ns = picked_ns + (scan_ns - picked_ns) * distances / self.objects as f64;
         // What one box does with its candidates is not divided among workers.
+        let computing = match self.search.devices {
+            None => self.seconds(distances * distance_ns, workers),
+            Some(devices) => devices.picked_seconds(distances * self.search.queries as f64),
+        };
         let seconds = self.seconds(self.certain_ns(bound_ns), workers)
-            + self.seconds(distances * distance_ns, workers)
+            + computing
             + self.seconds(self.pivots_ns(), workers)
-            + self.seconds(candidates * CANDIDATE_NS, 1);
+            + self.seconds(candidates * CANDIDATE_NS, 1)
+            + waiting_seconds(distances, workers);
         Way { strategy, bound: Some(bound), bound_ns, candidates, distances, seconds }
     }
 
@@ -271,23 +378,41 @@ impl Estimate {
         self.rates.exact_ns * self.rates.pivots as f64
     }
 
+    fn pays(&self, way: &Way) -> bool {
+        way.seconds < self.ways[0].seconds
+    }
+
+    /// Seconds until it is known what the bounds leave.
+    fn trying(&self, way: &Way) -> f64 {
+        self.seconds(self.certain_ns(way.bound_ns) + self.pivots_ns(), self.search.workers)
+            + self.seconds(way.candidates * CANDIDATE_NS, 1)
+    }
+
+    fn is_worth_trying(&self, way: &Way) -> bool {
+        let (trying, scan) = (self.trying(way), self.ways[0].seconds);
+        let wanted = self.search.k.unwrap_or(0) as f64;
+        let least = trying + waiting_seconds(wanted, self.search.workers);
+        trying <= WORTH_TRYING * scan && CLEAR * least < scan
+    }
+
     /// The way of least time among those that `auto` knows: the scan, best first, or all within a range.
     pub fn choice(&self) -> Choice {
         let scan = self.ways[0];
-        let known = |way: &&Way| ["best_first", "indexed_range"].contains(&way.strategy);
-        let best = self.ways.iter().filter(known).min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let Some(best) = best.copied() else {
+        let best = self.known().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let (Some(best), Some(tightest)) = (best.copied(), self.known().last().copied()) else {
             return Choice { way: scan, reason: "there is nothing else".to_owned() };
         };
-        let trying = self.seconds(self.certain_ns(best.bound_ns) + self.pivots_ns(), self.search.workers)
-            + self.seconds(best.candidates * CANDIDATE_NS, 1);
+        // What lies nearer than any of a sample makes the tightest bound better than it looks, and no other as much.
+        let is_near = tightest.seconds <= CLEAR * best.seconds;
+        let is_worth = self.pays(&tightest) || self.is_worth_trying(&tightest);
+        let best = if is_near && is_worth { tightest } else { best };
         let ratio = scan.seconds / best.seconds;
-        if ratio > 1.0 {
+        if self.pays(&best) {
             let reason = format!("{ratio:.1} times as fast as a scan");
             return Choice { way: best, reason };
         }
-        if trying <= WORTH_TRYING * scan.seconds {
-            let percent = 100.0 * trying / scan.seconds;
+        if self.is_worth_trying(&best) {
+            let percent = 100.0 * self.trying(&best) / scan.seconds;
             let reason = format!(
                 "the sample promises nothing, but bounding all objects takes {percent:.1} % of a scan, and objects \
                  nearer than any of a sample would make it pay"
@@ -299,13 +424,19 @@ impl Estimate {
     }
 }
 
+/// What is waited for until so many distances have gone out in blocks that grow.
+fn waiting_seconds(distances: f64, workers: usize) -> f64 {
+    let blocks = (1.0 + distances * GROWTH / FIRST_ROWS).ln() / (1.0 + GROWTH).ln();
+    (WAITING_NS_PER_SLOT + BLOCK_NS_PER_SLOT * blocks) * workers as f64 * 1e-9
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
 
     fn made(objects: u64, rates: (f64, f64), ways: &[(f64, f64)]) -> Estimate {
-        let search = Search { k: Some(10), range: None, queries: 1, workers: 1 };
+        let search = Search { k: Some(10), range: None, queries: 1, workers: 1, devices: None };
         let rates = Rates { scan_ns: rates.0, picked_ns: rates.1, exact_ns: 0.0, pivots: 32 };
         let mut estimate = Estimate { search, objects, sampled: 0, rates, farthest: 1.0, ways: Vec::new() };
         estimate.ways.push(estimate.scan());
@@ -331,10 +462,52 @@ mod tests {
     }
 
     #[test]
+    fn a_scan_on_a_fast_device_is_taken_where_bounds_would_take_longer() {
+        let mut estimate = made(1_000_000, (2000.0, 3000.0), &[(20.0, 0.001)]);
+        assert_eq!(estimate.choice().way.bound, Some(Bound::Simplex), "by cores");
+        for (rate, expected) in [(4.5e8, None), (1e6, Some(Bound::Simplex))] {
+            let devices = Some(OnDevices { count: 1, rate, is_measured: true });
+            estimate.search = Search { devices, ..estimate.search };
+            estimate.ways = vec![estimate.scan()];
+            estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, 20.0, 1000.0, 1000.0));
+            assert_eq!(estimate.choice().way.bound, expected, "by {rate} distances a second");
+        }
+    }
+
+    #[test]
+    fn nothing_is_chosen_where_a_scan_takes_no_longer_than_to_choose() {
+        assert!(made(30, (2000.0, 3000.0), &[]).is_small());
+        assert!(!made(30_000, (2000.0, 3000.0), &[]).is_small());
+    }
+
+    #[test]
+    fn what_many_slots_scan_in_a_millisecond_is_scanned() {
+        for (objects, expected) in [(20_000, None), (100_000, Some(Bound::Simplex))] {
+            let mut estimate = made(objects, (900.0, 1800.0), &[]);
+            estimate.search.workers = 16;
+            estimate.ways = vec![estimate.scan()];
+            estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, 5.0, 500.0, 100.0));
+            assert_eq!(estimate.choice().way.bound, expected, "{objects} objects");
+        }
+    }
+
+    #[test]
+    fn a_choice_is_clear_when_the_next_best_takes_a_quarter_longer() {
+        let of = |share| made(100_000, (1000.0, 1500.0), &[(20.0, 0.1), (20.0, share)]).is_clear();
+        assert!(of(0.5) && !of(0.11));
+    }
+
+    #[test]
     fn the_least_of_the_ways_is_taken() {
         let estimate = made(100_000, (1000.0, 1500.0), &[(20.0, 0.5), (40.0, 0.1), (80.0, 0.09)]);
-        assert_eq!(estimate.choice().way, estimate.ways[2]);
+        assert_eq!(
+            estimate.choice().way,
+            estimate.ways[3],
+            "the last is the tightest, and takes little longer"
+        );
         assert!(estimate.choice().reason.contains("times as fast"));
+        let estimate = made(100_000, (1000.0, 1500.0), &[(20.0, 0.5), (40.0, 0.1), (180.0, 0.09)]);
+        assert_eq!(estimate.choice().way, estimate.ways[2]);
     }
 
     #[test]
@@ -342,7 +515,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let space = testing::space(testing::store(folder.path(), 3000));
         let table = testing::pivot_table(&space, &[1, 30, 200, 999, 1500, 77, 5, 1234], folder.path());
-        let search = Search { k: Some(20), range: None, queries: 1, workers: 2 };
+        let search = Search { k: Some(20), range: None, queries: 1, workers: 2, devices: None };
         let estimate = estimate(&table, search).unwrap();
         assert_eq!((estimate.objects, estimate.ways.len()), (3000, 1 + 4 * Bound::ALL.len()));
         assert!(estimate.rates.scan_ns > 0.0 && estimate.rates.exact_ns > 0.0);

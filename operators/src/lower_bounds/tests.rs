@@ -152,8 +152,18 @@ fn on_devices(
     (k, range): (Option<usize>, Option<f64>),
     (sizes, remember): (Sizes, usize),
 ) -> Harness {
+    Harness::of(&LOWER_BOUNDS, Box::new(operator(table, devices, bound, (k, range), (sizes, remember))))
+}
+
+fn operator(
+    table: &Arc<PivotTable>,
+    devices: &Arc<Devices>,
+    bound: Bound,
+    (k, range): (Option<usize>, Option<f64>),
+    (sizes, remember): (Sizes, usize),
+) -> LowerBounds {
     let allowed: Vec<usize> = (0..devices.list().len()).collect();
-    let operator = LowerBounds {
+    LowerBounds {
         table: Arc::clone(table),
         evaluator: Evaluator::new(CodePath::detect()),
         bound: Some(bound),
@@ -163,14 +173,16 @@ fn on_devices(
         remember,
         queries: None,
         picked: Some((Arc::clone(devices), allowed.into())),
+        scans: None,
+        computes: None,
+        slots: 2,
         sizes,
         devices: None,
         rest: VecDeque::new(),
         bounded: 0,
         left: Some(0),
         sending: None,
-    };
-    Harness::of(&LOWER_BOUNDS, Box::new(operator))
+    }
 }
 
 /// Devices of a test's own, whose programs are kept between runs.
@@ -352,4 +364,54 @@ fn what_is_brought_to_a_device_shows_and_stays() {
     }
     // Four chunks and their bounds; then the bounds alone.
     assert_eq!(blocks, [5, 1]);
+}
+
+#[test]
+fn where_gpus_scan_all_objects_go_out_as_ranges() {
+    if !has_device("where_gpus_scan_all_objects_go_out_as_ranges") {
+        return;
+    }
+    let (_, devices) = devices(Plan { appears_as: 2, ..Plan::default() }, None);
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 9000));
+    let table = testing::pivot_table(&space, &[3, 500], folder.path());
+    let is_gpu = OnDevices { count: 2, rate: 4e8, is_measured: true };
+    for computes in [Some(is_gpu), None] {
+        let operator = LowerBounds {
+            bound: None,
+            scans: Some(scan::OnDevices::new(space.store(), Arc::clone(&devices), [0, 1].into())),
+            computes,
+            picked: None,
+            ..operator(&table, &devices, Bound::Simplex, (Some(7), None), (SIZES, 1 << 20))
+        };
+        let mut harness = Harness::of(&LOWER_BOUNDS, Box::new(operator));
+        harness.give("queries", testing::queries(&[("q0", 5), ("q1", 7777)]));
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        let mut seen = vec![vec![0; 9000]; 2];
+        for envelope in harness.taken("ranges") {
+            let (firsts, counts) = (envelope.u64s("first").unwrap(), envelope.u64s("count").unwrap());
+            for ((query, first), count) in envelope.u32s("query").unwrap().iter().zip(firsts).zip(counts) {
+                seen[*query as usize][*first as usize..][..*count as usize]
+                    .iter_mut()
+                    .for_each(|seen| *seen += 1);
+            }
+        }
+        let told: usize = harness.taken("candidates").iter().map(Envelope::rows).sum();
+        let by_range = usize::from(computes.is_some());
+        assert!(seen.iter().flatten().all(|seen| *seen == by_range), "each object once for each query");
+        assert_eq!(told, (1 - by_range) * 18_000, "cores in a device's clothes are told object by object");
+    }
+}
+
+#[test]
+fn what_was_chosen_before_is_taken_and_finds_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = testing::space(testing::store(folder.path(), 3000));
+    let table = testing::pivot_table(&space, &[3, 500, 1999, 42], folder.path());
+    // The choices of a table: the first ones, and then those that are taken.
+    for turn in 0..8 {
+        let side = testing::queries(&[("q0", 5 + turn), ("q1", 7777), ("q2", 200)]);
+        check_on(&space, &table, side, "auto", Some(7), None);
+    }
 }

@@ -6,7 +6,7 @@
 //! exponent is estimated from the nearest of the sample (Hill's estimator).
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator};
+use boxwork_kernels::lower_bound::{Bound, BoundQuery, Bounds, Evaluator};
 use boxwork_runtime::operator::BoxError;
 
 use super::{Probe, rates};
@@ -17,6 +17,11 @@ use crate::domain::pivot_table::PivotTable;
 const BLOCKS_MIN: usize = 4;
 const BLOCKS_MAX: usize = 32;
 const BLOCKS_SHARE: usize = 64;
+/// Blocks that one closure bounds: some tens of microseconds' worth.
+const BLOCKS_PER_PIECE: usize = 4;
+/// How many times as long the bounds of a block take that comes from memory as of one in the cache. Pages that nobody
+/// has touched for a while can take a hundred times as long, once.
+const COLD: f64 = 4.0;
 /// Places among the sampled from which on they are taken as they are.
 const RANK_SURE: f64 = 8.0;
 /// The nearest of the sample, by which the exponent is estimated.
@@ -35,34 +40,84 @@ struct OfBound {
     uppers: Vec<f32>,
 }
 
+/// A piece of what is measured, which may be done beside others.
+pub(super) struct Part {
+    pub(super) idx: usize,
+    pub(super) distances: Vec<f64>,
+    pub(super) error: Option<BoxError>,
+    lowers: Vec<f32>,
+    uppers: Vec<f32>,
+    times: Vec<f64>,
+    times_again: Vec<f64>,
+}
+
+impl Part {
+    pub(super) fn list(count: usize) -> Vec<Self> {
+        let part = |idx| Self {
+            idx,
+            distances: Vec::new(),
+            error: None,
+            lowers: Vec::new(),
+            uppers: Vec::new(),
+            times: Vec::new(),
+            times_again: Vec::new(),
+        };
+        (0..count).map(part).collect()
+    }
+}
+
+/// What runs pieces, in turn or beside each other.
+pub(super) type Run<'a> = dyn FnMut(&mut [Part], &(dyn Fn(&mut Part) + Sync)) + 'a;
+
 impl Sample {
-    pub(super) fn of(table: &PivotTable, probe: &Probe<'_>, bounds: &[Bound]) -> Result<Self, BoxError> {
+    pub(super) fn of(
+        run: &mut Run<'_>,
+        table: &PivotTable,
+        probe: &Probe<'_>,
+        bounds: &[Bound],
+    ) -> Result<Self, BoxError> {
         let evaluator = Evaluator::new(CodePath::detect());
         let count = (table.blocks() / BLOCKS_SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(table.blocks()).max(1);
-        let sampled = (0..count).map(|nth| nth * table.blocks() / count);
+        let sampled: Vec<usize> = (0..count).map(|nth| nth * table.blocks() / count).collect();
         let (sigma, store) = (probe.prepared.sigma_self(), table.space().store());
-        let mut sample = Self { near: Vec::new(), bounds: Vec::new() };
-        for bound in bounds {
+        let queries = bounds.iter().map(|bound| {
             let query = table.query(*bound, probe.distances, sigma, probe.centroids);
-            let query =
-                query.map_err(|error| BoxError::new(format!("`{}`: {error}", table.path().display())))?;
+            query.map_err(|error| BoxError::new(format!("`{}`: {error}", table.path().display())))
+        });
+        let queries: Vec<BoundQuery> = queries.collect::<Result<_, _>>()?;
+        let pieces: Vec<&[usize]> = sampled.chunks(BLOCKS_PER_PIECE).collect();
+        let mut parts = Part::list(bounds.len() * pieces.len());
+        run(&mut parts, &|part| {
+            let query = &queries[part.idx / pieces.len()];
             let mut found = Bounds::default();
-            let (mut lowers, mut uppers, mut times) = (Vec::new(), Vec::new(), Vec::new());
-            for block in sampled.clone() {
-                let rows = table.ids(block).count();
+            for block in pieces[part.idx % pieces.len()] {
+                let rows = table.ids(*block).count();
                 let ((), ns) =
-                    rates::timed(rows, || evaluator.bounds(&query, table.block(block), &mut found));
-                times.push(ns);
-                let kept = table.ids(block).zip(found.lower.iter().zip(&found.upper));
+                    rates::timed(rows, || evaluator.bounds(query, table.block(*block), &mut found));
+                part.times.push(ns);
+                let ((), ns) =
+                    rates::timed(rows, || evaluator.bounds(query, table.block(*block), &mut found));
+                part.times_again.push(ns);
+                let kept = table.ids(*block).zip(found.lower.iter().zip(&found.upper));
                 for (_, (lower, upper)) in kept.filter(|(id, _)| store.has(*id)) {
-                    lowers.push(*lower);
-                    uppers.push(*upper);
+                    part.lowers.push(*lower);
+                    part.uppers.push(*upper);
                 }
             }
+        });
+        let mut sample = Self { near: Vec::new(), bounds: Vec::new() };
+        for parts in parts.chunks(pieces.len()) {
+            let lowers: Vec<f32> = parts.iter().flat_map(|part| part.lowers.iter().copied()).collect();
+            let uppers: Vec<f32> = parts.iter().flat_map(|part| part.uppers.iter().copied()).collect();
+            let median = |of: fn(&Part) -> &Vec<f64>| {
+                rates::median(parts.iter().flat_map(|part| of(part).iter().copied()).collect())
+            };
+            let again = median(|part| &part.times_again);
+            let bound_ns = median(|part| &part.times).min(COLD * again);
             let expected = |(lower, upper): (&f32, &f32)| ((lower * lower + upper * upper) / 2.0).sqrt();
             // The last bound is the tightest.
             sample.near = lowers.iter().zip(&uppers).map(expected).collect();
-            sample.bounds.push(OfBound { bound_ns: rates::median(times), lowers, uppers });
+            sample.bounds.push(OfBound { bound_ns, lowers, uppers });
         }
         Ok(sample)
     }
