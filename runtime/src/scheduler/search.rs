@@ -13,15 +13,12 @@ use super::{Scheduler, count};
 use crate::inside::Branch;
 use crate::model::{HOMELESS, Model};
 use crate::statistics::TraceKind;
-use crate::sync::{Ordering, interleave, is_simulated, now};
+use crate::sync::{Ordering, now};
 use crate::topology::Distance;
 
 /// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
 /// keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
-
-/// Each look touches what the slots at work write: between two of them it waits a little.
-const PAUSES_PER_LOOK: usize = 8;
 
 /// What a slot does next.
 pub(super) enum Found {
@@ -41,43 +38,8 @@ impl Scheduler {
         }
         slot.shelve();
         let found = self.look(slot, fair)?;
-        let searched = slot.searching;
-        self.crew.end_search(slot, || self.any_work());
-        // A glance: who misses a sleeper here leaves it to those that publish.
-        if searched && self.crew.sleeping(slot.node) > 0 {
-            self.wake_more(slot);
-        }
+        self.crew.found(slot, || self.any_work(), |node| self.queues[node].len());
         Some(found)
-    }
-
-    /// A slot that searched has found something. Where a task waits for every slot it wakes two others, each of which does
-    /// the same: one after the other, sixteen would take sixteen times as long to come as one.
-    fn wake_more(&self, slot: &Slot) {
-        for _ in 0..2 {
-            let waiting = self.queues[slot.node].len();
-            if waiting >= self.slots.len() {
-                self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
-            }
-        }
-    }
-
-    /// Whether there is something to look for again, before a slot that has found nothing rests. Only one that searches
-    /// waits here, and whoever publishes meanwhile wakes nobody; `looks` is how often it has looked since it last had a
-    /// task.
-    pub(super) fn lingers(&self, slot: &Slot, looks: &mut u32) -> bool {
-        // A virtual clock does not go on meanwhile, and each look is a change of threads.
-        let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
-        while slot.searching && *looks < most {
-            *looks += 1;
-            for _ in 0..PAUSES_PER_LOOK {
-                std::hint::spin_loop();
-            }
-            interleave();
-            if self.any_work() || self.crew.is_awaited() {
-                return true;
-            }
-        }
-        false
     }
 
     /// Whether a slot looks at the request queues before its own deque next.

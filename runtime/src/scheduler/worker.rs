@@ -59,7 +59,7 @@ impl Worker {
             if let Some(found) = scheduler.next(slot) {
                 looks = 0;
                 self.run_found(&scheduler, found, &mut woken);
-            } else if scheduler.lingers(slot, &mut looks) {
+            } else if scheduler.crew.lingers(slot, &mut looks, any_work) {
                 continue;
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
