@@ -88,6 +88,11 @@ struct Counters {
 }
 
 impl BoxCell {
+    /// Whether it takes from several edges, which hold the more the longer it waits.
+    fn merges(&self) -> bool {
+        self.only_stream.is_none() && !self.is_source
+    }
+
     /// The input ports: how each receives, and its edges.
     fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
         self.spec.inputs.iter().map(|port| port.mode).zip(&self.inputs)

@@ -26,7 +26,8 @@ use crate::sync::{Ordering, add, interleave};
 /// Results of an ordered copy that may wait for older ones, per copy of the box.
 const REORDER_INPUTS_PER_COPY: usize = 2;
 
-/// Why a box was told: what decides where its task goes.
+/// Why a box was told: what decides where its task goes. Room on an edge between two boxes counts as an input for a
+/// producer that takes from several: what waits there goes on before more is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WokenBy {
     /// An input was just made: the task is immediate, its data are hot.
@@ -282,7 +283,8 @@ impl Model {
             later |= told == Told::Later;
             if told == Told::Producer {
                 for producer in edge.producers.iter() {
-                    self.notify(*producer, WokenBy::Room, woken);
+                    let by = if self.boxes[*producer].merges() { WokenBy::Input } else { WokenBy::Room };
+                    self.notify(*producer, by, woken);
                 }
             }
         }
