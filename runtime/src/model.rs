@@ -88,6 +88,11 @@ struct Counters {
 }
 
 impl BoxCell {
+    /// Whether it takes from several edges, which hold the more the longer it waits.
+    fn merges(&self) -> bool {
+        self.only_stream.is_none() && !self.is_source
+    }
+
     /// The input ports: how each receives, and its edges.
     fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
         self.spec.inputs.iter().map(|port| port.mode).zip(&self.inputs)
@@ -137,20 +142,20 @@ impl Model {
         prepared: Arc<Prepared>,
         submission: &Submission,
         machine: &Topology,
-    ) -> Result<Self, PrepareError> {
-        let nodes = machine.nodes().len();
+    ) -> Result<Arc<Self>, PrepareError> {
+        let (started, nodes) = (now(), machine.nodes().len());
         let plan = prepared.plan();
         let arguments = prepared.arguments(&submission.values)?;
         let shape = prepared.shape((machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =
             shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
         let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));
+        let ports = |fed: &[Vec<usize>]| fed.iter().map(port).collect::<Box<[PortEdges]>>();
         let mut boxes = Vec::with_capacity(shape.boxes.len());
         for cell in &shape.boxes {
             let planned = &plan.boxes[cell.plan_box];
             let operator = prepared.make(cell.plan_box, arguments.of(cell.plan_box), submission.part)?;
-            let inputs: Box<[PortEdges]> = cell.inputs.iter().map(port).collect();
-            let outputs: Box<[PortEdges]> = cell.outputs.iter().map(port).collect();
+            let (inputs, outputs) = (ports(&cell.inputs), ports(&cell.outputs));
             // Neither an order nor a budget is kept.
             let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
             boxes.push(BoxCell {
@@ -177,7 +182,7 @@ impl Model {
         }
         let hints = shape.hints.iter().map(|hint| HintCell::new(hint.join, Arc::clone(&hint.readers)));
         let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));
-        Ok(Self {
+        Ok(Arc::new(Self {
             id,
             boxes,
             edges,
@@ -192,10 +197,10 @@ impl Model {
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
             problems: Mutex::new((Vec::new(), 0)),
-            started: now(),
+            started,
             ended: (Mutex::new(None), Condvar::new()),
             prepared,
-        })
+        }))
     }
 
     pub(crate) fn id(&self) -> RequestId {
@@ -207,6 +212,11 @@ impl Model {
     pub(crate) fn near(&self, cell: usize) -> Option<usize> {
         // As the task was handed to the caller, so was this.
         Some(self.boxes[cell].near.load(Ordering::Relaxed)).filter(|node| *node != HOMELESS)
+    }
+
+    /// Whether it begins with one task that needs no permit, and nothing comes after that.
+    pub(crate) fn is_one_task(&self) -> bool {
+        matches!(&self.boxes[..], [only] if !only.blocks)
     }
 
     /// The name of a box.
@@ -286,16 +296,15 @@ impl Model {
     }
 
     /// Tells every source once, so that it starts.
-    pub(crate) fn start(&self) -> Woken {
-        let mut woken = Woken::default();
+    pub(crate) fn start(&self, woken: &mut Woken) {
         let planned_ns = self.now_ns();
+        woken.has_read(self.id, planned_ns);
         for (idx, cell) in self.boxes.iter().enumerate().filter(|(_, cell)| cell.is_source) {
             cell.planned_ns.store(planned_ns, Ordering::Relaxed);
             if cell.state.notify() == Notified::Plan {
                 woken.push(idx, WokenBy::Room);
             }
         }
-        woken
     }
 
     /// Takes tokens for tasks that are about to be planned. The caller holds one, or has just settled the request.
@@ -492,13 +501,7 @@ impl Model {
 
     /// `box.port` of both ends.
     fn edge_ends(&self, edge: &Edge) -> (String, String) {
-        let plan = self.prepared.plan();
-        let planned = &plan.edges[edge.plan_edge];
-        let (from, to) = (&plan.boxes[planned.from], &plan.boxes[planned.to]);
-        (
-            format!("{}.{}", from.name, from.spec.outputs[planned.output].name),
-            format!("{}.{}", to.name, to.spec.inputs[planned.input].name),
-        )
+        self.shape.ends[edge.plan_edge].clone()
     }
 }
 

@@ -236,13 +236,14 @@ impl Parameter {
 /// Checked values by parameter name; parameters that are absent have no entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arguments {
-    values: BTreeMap<String, Value>,
+    /// In the order of the names. They are few, and asked for each time that a box is made: most differ in length.
+    values: Box<[(String, Value)]>,
 }
 
 impl Arguments {
     /// Wraps values that are already checked against a table.
     pub fn new(values: BTreeMap<String, Value>) -> Self {
-        Self { values }
+        Self { values: values.into_iter().collect() }
     }
 
     /// Checks values against a table and fills in the defaults.
@@ -281,12 +282,12 @@ impl Arguments {
                 None => {}
             }
         }
-        if faults.is_empty() { Ok(Self { values }) } else { Err(faults) }
+        if faults.is_empty() { Ok(Self::new(values)) } else { Err(faults) }
     }
 
     /// The value of a parameter, or nothing when it is absent.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.values.get(name)
+        self.values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
     /// All values by name.

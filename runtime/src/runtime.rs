@@ -73,7 +73,7 @@ impl Runtime {
     /// When its values do not fit, or a box refuses to be made.
     pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
         let id = self.scheduler.next_request();
-        let model = Arc::new(Model::new(id, Arc::clone(prepared), submission, self.topology())?);
+        let model = Model::new(id, Arc::clone(prepared), submission, self.topology())?;
         self.scheduler.submit(Arc::clone(&model), submission.deadline);
         Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
     }

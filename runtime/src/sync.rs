@@ -208,8 +208,10 @@ mod modelled {
     /// loom finds the orders by itself.
     pub(crate) fn interleave() {}
 
+    /// Time stands still: what a slot does by how long it has rested must be the same in each run of an order.
     pub(crate) fn now() -> Instant {
-        Instant::now()
+        static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *NOW.get_or_init(Instant::now)
     }
 
     pub(crate) fn is_simulated() -> bool {

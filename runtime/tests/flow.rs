@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use boxwork_runtime::request::Submission;
+use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Runtime};
 use support::*;
 
@@ -25,6 +26,28 @@ fn a_chain_keeps_the_order() {
         assert!(outcome.edges.iter().all(|edge| edge.state.bytes_total >= 8 * 1000));
         assert_eq!(outcome.bytes_moved, outcome.edges.iter().map(|edge| edge.state.bytes_total).sum());
         assert!(outcome.edges.iter().all(|edge| edge.state.envelopes_high <= edge.state.envelopes_max));
+    }
+}
+
+#[test]
+fn boxes_that_wait_for_nobody_are_taken_several_at_once() {
+    const SOURCES: usize = 200;
+    let mut graph = Graph::new().add("c", "gather", &[]).add("end", "collect", &[]).chain("c -> end");
+    for idx in 0..SOURCES {
+        let name = format!("s{idx}");
+        graph = graph.add(&name, "source", &[("count", int(1))]).chain(&format!("{name} -> c"));
+    }
+    for slots in [1, 2, 4] {
+        let runtime = Runtime::start(Config::new(Topology::flat(slots))).unwrap();
+        let (outcome, basket) = graph.run_on(&runtime);
+        outcome.result.unwrap();
+        assert_eq!(basket.got.lock().unwrap().len(), SOURCES);
+        let statistics = runtime.statistics();
+        let taken: u64 = statistics.slots.iter().map(|slot| slot.from_node).sum();
+        let tasks: u64 = statistics.slots.iter().map(|slot| slot.tasks).sum();
+        assert!(tasks >= SOURCES as u64);
+        // Few at a time where many share them, and more where one has them all.
+        assert!(slots > 1 || taken < SOURCES as u64 / 2, "{taken} times a slot went to the queue");
     }
 }
 
@@ -197,7 +220,7 @@ fn many_requests_share_the_slots() {
 
 #[test]
 fn a_synthetic_machine_of_two_nodes_runs_it_all() {
-    let topology = boxwork_runtime::topology::Topology::synthetic("numa:2 core:2 pu:2").unwrap();
+    let topology = Topology::synthetic("numa:2 core:2 pu:2").unwrap();
     let runtime = Runtime::start(Config::new(topology)).unwrap();
     let graph = Graph::new()
         .add("s", "source", &[("count", int(2000))])

@@ -361,7 +361,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 20_000 }))]
 
         #[test]
         fn the_sum_of_a_square_rounds_once(sum in 0_u32..0x7f80_0000, t in any::<u32>(), shift in 0_u32..64) {

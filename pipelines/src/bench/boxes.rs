@@ -17,7 +17,7 @@ pub use turn::PASSES;
 
 /// Every operator that a workload uses.
 pub fn catalog() -> Catalog {
-    let stream = [&stream::SOURCE, &stream::STAGE, &stream::COPY_ADD, &stream::MERGE, &stream::SINK];
+    let stream = [&stream::SOURCE, &stream::STAGE, &stream::COPY_ADD, &stream::SINK];
     Catalog::new(
         stream.into_iter().chain([
             &job::JOB,

@@ -1,7 +1,8 @@
 //! Which firings are timed: all of them, until those of a box are shorter than reading the clock is worth.
 //!
 //! Invariant: a firing longer than [`SHORT_NS`] is missed only behind [`STREAK`] short ones in a row, and then counts as
-//! one of them. Those that are not timed count as the shorter of the two timed ones around them.
+//! one of them. Those that are not timed count as the shorter of the two timed ones around them. A firing that follows
+//! another one of its request at once, on the same slot, begins where that ended: the way between them is its own.
 
 use super::{BoxCell, Model};
 use crate::sync::{Ordering, add};
@@ -34,7 +35,7 @@ pub(super) struct Timed {
 impl Sampled {
     /// A firing begins.
     #[inline]
-    pub(super) fn begin(&mut self, model: &Model, cell: &BoxCell) -> Option<Timed> {
+    pub(super) fn begin(&mut self, now_ns: impl FnOnce() -> u64, cell: &BoxCell) -> Option<Timed> {
         if self.left > 0 {
             self.left -= 1;
             self.left_out += 1;
@@ -44,17 +45,22 @@ impl Sampled {
             }
             return None;
         }
-        let begun_ns = model.now_ns();
+        Some(self.begin_timed(now_ns(), cell))
+    }
+
+    #[inline(never)]
+    fn begin_timed(&mut self, begun_ns: u64, cell: &BoxCell) -> Timed {
         let planned_ns = cell.planned_ns.load(Ordering::Relaxed);
         let waiting_ns = if planned_ns == 0 { 0 } else { begun_ns.saturating_sub(planned_ns) };
         let left_out_ns = u64::from(self.left_out) * waiting_ns.min(self.waiting_ns);
         add(&cell.counters.waiting_ns, waiting_ns + left_out_ns);
         self.waiting_ns = waiting_ns;
-        Some(Timed { begun_ns, blocked_before_ns: cell.counters.blocked_ns.load(Ordering::Relaxed) })
+        Timed { begun_ns, blocked_before_ns: cell.counters.blocked_ns.load(Ordering::Relaxed) }
     }
 
-    /// A timed firing ends.
-    pub(super) fn end(&mut self, model: &Model, cell: &BoxCell, timed: Timed) {
+    /// A timed firing ends, now.
+    #[inline(never)]
+    pub(super) fn end(&mut self, model: &Model, cell: &BoxCell, timed: Timed) -> u64 {
         let ended_ns = model.now_ns();
         let blocked_ns = cell.counters.blocked_ns.load(Ordering::Relaxed) - timed.blocked_before_ns;
         let busy_ns = ended_ns.saturating_sub(timed.begun_ns).saturating_sub(blocked_ns);
@@ -70,5 +76,6 @@ impl Sampled {
             self.left = LEFT_OUT + (self.random >> 29);
             cell.timed.store(false, Ordering::Relaxed);
         }
+        ended_ns
     }
 }

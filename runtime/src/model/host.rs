@@ -257,13 +257,15 @@ impl Host for Firing<'_> {
             self.direct.has_done();
             self.direct.has_looked(false);
             self.kept.has_closed = true;
-            self.kept.sides[input].clear();
+            if let Some(side) = self.kept.sides.get_mut(input) {
+                side.clear();
+            }
             self.model.close_edges(self.cell_idx, input, self.woken);
         }
     }
 
     fn side(&self, input: usize) -> &[Envelope] {
-        &self.kept.sides[input]
+        self.kept.sides.get(input).map_or(&[], Vec::as_slice)
     }
 
     fn has_room(&self, output: usize) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::edge::EdgeShape;
 use crate::operator::{Join, Kind, Mode};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanEdge};
 
 /// See the module.
 pub(crate) struct Shape {
@@ -17,6 +17,8 @@ pub(crate) struct Shape {
     pub(crate) copies: Vec<Arc<[usize]>>,
     pub(crate) boxes: Vec<BoxShape>,
     pub(crate) edges: Vec<EdgeShape>,
+    /// By edge of the plan: `box.port` of both ends, which every outcome tells.
+    pub(crate) ends: Vec<(String, String)>,
     pub(crate) hints: Vec<HintShape>,
     /// By ordered box with copies: how many.
     pub(crate) reorders: Vec<usize>,
@@ -44,6 +46,15 @@ pub(crate) struct HintShape {
     pub(crate) readers: Arc<[usize]>,
 }
 
+/// `box.port` of both ends.
+fn ends(plan: &Plan, edge: &PlanEdge) -> (String, String) {
+    let (from, to) = (&plan.boxes[edge.from], &plan.boxes[edge.to]);
+    (
+        format!("{}.{}", from.name, from.spec.outputs[edge.output].name),
+        format!("{}.{}", to.name, to.spec.inputs[edge.input].name),
+    )
+}
+
 impl Shape {
     /// The shape on a machine of so many slots and nodes.
     pub(super) fn new(plan: &Plan, machine: (usize, usize)) -> Self {
@@ -53,6 +64,7 @@ impl Shape {
             copies: Vec::with_capacity(plan.boxes.len()),
             boxes: Vec::new(),
             edges: Vec::new(),
+            ends: plan.edges.iter().map(|edge| ends(plan, edge)).collect(),
             hints: Vec::new(),
             reorders: Vec::new(),
         };

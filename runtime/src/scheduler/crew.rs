@@ -8,8 +8,11 @@ use std::time::Instant;
 use super::sleep::NodeSleep;
 use super::slot::{Message, Pool, Seat, Slot};
 use crate::request::RequestId;
-use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, now};
+use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, is_simulated, now};
 use crate::topology::Topology;
+
+/// Each look touches what the slots at work write: between two of them a slot that looks again waits a little.
+const PAUSES_PER_LOOK: usize = 8;
 
 /// The slots of all nodes, and the threads that have none.
 pub(crate) struct Crew {
@@ -178,6 +181,47 @@ impl Crew {
         if std::mem::take(&mut slot.searching) && self.nodes[slot.node].end_search() && any_work() {
             self.publish(slot.node, Some(slot.idx));
         }
+    }
+
+    /// A slot that may have searched has found something. Where a task waits in its node's queue for every slot it wakes two
+    /// others, each of which does the same: one after the other, sixteen would take sixteen times as long to come as one.
+    #[inline]
+    pub(crate) fn found(
+        &self,
+        slot: &mut Slot,
+        any_work: impl Fn() -> bool,
+        waiting: impl Fn(usize) -> usize,
+    ) {
+        let searched = slot.searching;
+        self.end_search(slot, any_work);
+        // A glance: who misses a sleeper here leaves it to those that publish.
+        if searched && self.sleeping(slot.node) > 0 {
+            for _ in 0..2 {
+                let waiting = waiting(slot.node);
+                if waiting >= self.wakes.len() {
+                    self.publish_one_of(waiting, slot.node, Some(slot.idx));
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to look for again, before a slot that has found nothing rests. Only one that searches
+    /// waits here, and whoever publishes meanwhile wakes nobody; `looks` is how often it has looked since it last had a
+    /// task.
+    pub(crate) fn lingers(&self, slot: &Slot, looks: &mut u32, any_work: impl Fn() -> bool) -> bool {
+        // A virtual clock does not go on meanwhile, and each look is a change of threads.
+        let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
+        while slot.searching && *looks < most {
+            *looks += 1;
+            for _ in 0..PAUSES_PER_LOOK {
+                std::hint::spin_loop();
+            }
+            interleave();
+            if any_work() || self.is_awaited() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Nothing was found: the slot rests, or goes to a thread that waits to attach; the caller is a backup from now

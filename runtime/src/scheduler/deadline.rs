@@ -7,11 +7,13 @@ use std::time::Instant;
 use super::Scheduler;
 use crate::model::Model;
 use crate::request::{RequestError, RequestId};
-use crate::sync::{Condvar, Mutex, Thread, now};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, Thread, now};
 
 /// The deadlines of requests under way.
 pub(super) struct Deadlines {
     state: Arc<(Mutex<State>, Condvar)>,
+    /// Whether there has been one: most runtimes never have any.
+    used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -24,10 +26,12 @@ struct State {
 
 impl Deadlines {
     pub(super) fn new() -> Self {
-        Self { state: Arc::new((Mutex::new(State::default()), Condvar::new())) }
+        Self { state: Arc::new((Mutex::new(State::default()), Condvar::new())), used: AtomicBool::new(false) }
     }
 
     pub(super) fn add(&self, scheduler: &Arc<Scheduler>, deadline: Instant, model: &Arc<Model>) {
+        // Before the request is seen by those who end it.
+        self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.0.lock();
         state.pending.insert((deadline, model.id()));
         state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
@@ -43,6 +47,9 @@ impl Deadlines {
 
     /// The request has ended.
     pub(super) fn remove(&self, request: RequestId) {
+        if !self.used.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.state.0.lock();
         if let Some((deadline, _)) = state.models.remove(&request) {
             state.pending.remove(&(deadline, request));

@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crossbeam_deque::Worker as Deque;
+
 use crate::model::Model;
 use crate::request::RequestId;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
@@ -60,12 +62,29 @@ impl RequestQueues {
 
     /// The first task of the oldest request.
     pub(crate) fn pop(&self) -> Option<Task> {
+        self.take(0, |_| false, |_| ())
+    }
+
+    /// The same, and up to `most` of the same request in all: those that follow and fit go to the deque, from which its
+    /// owner takes them in their order.
+    pub(crate) fn pop_several(
+        &self,
+        most: usize,
+        fits: impl Fn(&Task) -> bool,
+        deque: &Deque<Task>,
+    ) -> Option<Task> {
+        self.take(most.saturating_sub(1), fits, |task| deque.push(task))
+    }
+
+    fn take(&self, more: usize, fits: impl Fn(&Task) -> bool, push: impl FnMut(Task)) -> Option<Task> {
         if self.is_empty() {
             return None;
         }
         let Queues { by_age, spare } = &mut *self.queues.lock();
         let (_, oldest) = by_age.front_mut()?;
         let task = oldest.pop_front();
+        let others = oldest.iter().take(more).take_while(|task| fits(task)).count();
+        oldest.drain(..others).rev().for_each(push);
         if oldest.is_empty()
             && let Some((_, emptied)) = by_age.pop_front()
             && spare.len() < SPARE_MAX
@@ -73,7 +92,8 @@ impl RequestQueues {
             spare.push(emptied);
         }
         if task.is_some() {
-            self.count.fetch_sub(1, Ordering::SeqCst);
+            // After the others stand in the deque: whoever looks here and then there sees them.
+            self.count.fetch_sub(1 + others, Ordering::SeqCst);
         }
         task
     }
@@ -133,15 +153,30 @@ impl GlobalQueue {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn pop(&self) -> Option<Arc<Model>> {
+    /// The oldest, and up to `most` in all: those that follow and fit come in their order, as far as there are places.
+    pub(crate) fn pop_several(
+        &self,
+        most: usize,
+        fits: impl Fn(&Model) -> bool,
+        others: &mut [Option<Arc<Model>>],
+    ) -> Option<Arc<Model>> {
         if self.is_empty() {
             return None;
         }
-        let model = self.requests.lock().pop_front();
-        if model.is_some() {
-            self.count.fetch_sub(1, Ordering::SeqCst);
+        let mut requests = self.requests.lock();
+        let model = requests.pop_front()?;
+        let most = most.saturating_sub(1).min(others.len());
+        let more = requests.iter().take(most).take_while(|model| fits(model)).count();
+        for (place, model) in others.iter_mut().zip(requests.drain(..more)) {
+            *place = Some(model);
         }
-        model
+        self.count.fetch_sub(1 + more, Ordering::SeqCst);
+        Some(model)
+    }
+
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -13,6 +13,9 @@ pub(super) struct Register {
     requests: Mutex<HashMap<RequestId, Weak<Model>, BuildHasherDefault<NumberHasher>>>,
 }
 
+/// Bits of a hash by which the table tells entries apart before it looks at them.
+const TAG_BITS: u32 = 7;
+
 impl Register {
     pub(super) fn new() -> Self {
         Self { requests: Mutex::new(HashMap::default()) }
@@ -48,7 +51,8 @@ impl Register {
     }
 }
 
-/// Numbers are given in turn by this program itself: nobody can choose them so that they meet, and neighbours must not.
+/// Numbers are given in turn by this program itself: nobody can choose them so that they meet. Neighbours lie beside each
+/// other, so that requests that come and go in turn touch the same few cache lines.
 #[derive(Default)]
 struct NumberHasher(u64);
 
@@ -60,12 +64,11 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Fibonacci hashing: the golden ratio spreads neighbours over the upper bits, which the table looks at.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= number;
     }
 
     fn finish(&self) -> u64 {
-        // The table takes the place from the lower bits, and a tag from the upper ones.
-        self.0 ^ (self.0 >> 32)
+        // The table takes the place from the lower bits, and from the upper ones a tag, in which neighbours differ.
+        self.0 ^ (self.0 << (u64::BITS - TAG_BITS))
     }
 }

@@ -11,17 +11,17 @@ use super::queues::Task;
 use super::slot::Slot;
 use super::{Scheduler, count};
 use crate::inside::Branch;
-use crate::model::{HOMELESS, Model};
+use crate::model::{HOMELESS, Model, Woken};
 use crate::statistics::TraceKind;
-use crate::sync::{Ordering, interleave, is_simulated, now};
+use crate::sync::{Ordering, now};
 use crate::topology::Distance;
 
 /// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
 /// keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
 
-/// Each look touches what the slots at work write: between two of them it waits a little.
-const PAUSES_PER_LOOK: usize = 8;
+/// So many tasks of a request a slot takes from its node's queue at once, at most: for so many an older request waits.
+const TASKS_AT_ONCE_MAX: usize = 8;
 
 /// What a slot does next.
 pub(super) enum Found {
@@ -33,51 +33,16 @@ pub(super) enum Found {
 impl Scheduler {
     /// The next task of a slot, or nothing when every place was empty.
     #[inline]
-    pub(super) fn next(self: &Arc<Self>, slot: &mut Slot) -> Option<Found> {
+    pub(super) fn next(self: &Arc<Self>, slot: &mut Slot, woken: &mut Woken) -> Option<Found> {
         let fair = self.is_due(slot);
         slot.ticks = if fair { 0 } else { slot.ticks + 1 };
         if !fair && let Some(task) = slot.next.take() {
             return Some(Found::Task(task));
         }
         slot.shelve();
-        let found = self.look(slot, fair)?;
-        let searched = slot.searching;
-        self.crew.end_search(slot, || self.any_work());
-        // A glance: who misses a sleeper here leaves it to those that publish.
-        if searched && self.crew.sleeping(slot.node) > 0 {
-            self.wake_more(slot);
-        }
+        let found = self.look(slot, fair, woken)?;
+        self.crew.found(slot, || self.any_work(), |node| self.queues[node].len());
         Some(found)
-    }
-
-    /// A slot that searched has found something. Where a task waits for every slot it wakes two others, each of which does
-    /// the same: one after the other, sixteen would take sixteen times as long to come as one.
-    fn wake_more(&self, slot: &Slot) {
-        for _ in 0..2 {
-            let waiting = self.queues[slot.node].len();
-            if waiting >= self.slots.len() {
-                self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
-            }
-        }
-    }
-
-    /// Whether there is something to look for again, before a slot that has found nothing rests. Only one that searches
-    /// waits here, and whoever publishes meanwhile wakes nobody; `looks` is how often it has looked since it last had a
-    /// task.
-    pub(super) fn lingers(&self, slot: &Slot, looks: &mut u32) -> bool {
-        // A virtual clock does not go on meanwhile, and each look is a change of threads.
-        let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
-        while slot.searching && *looks < most {
-            *looks += 1;
-            for _ in 0..PAUSES_PER_LOOK {
-                std::hint::spin_loop();
-            }
-            interleave();
-            if self.any_work() || self.crew.is_awaited() {
-                return true;
-            }
-        }
-        false
     }
 
     /// Whether a slot looks at the request queues before its own deque next.
@@ -86,7 +51,7 @@ impl Scheduler {
         slot.ticks >= TICKS_PER_FAIR_LOOK
     }
 
-    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool) -> Option<Found> {
+    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool, woken: &mut Woken) -> Option<Found> {
         let counters = &self.slots[slot.idx].counters;
         let queues = &self.queues[slot.node];
         if fair && let Some(task) = queues.pop() {
@@ -107,11 +72,12 @@ impl Scheduler {
         {
             return Some(found);
         }
-        if let Some(task) = queues.pop() {
+        let most = self.at_once(queues.len());
+        if let Some(task) = queues.pop_several(most, |task| !task.model.blocks(task.cell), &slot.deque) {
             count(&counters.from_node);
             return Some(Found::Task(task));
         }
-        if let Some(task) = self.adopt(slot) {
+        if let Some(task) = self.adopt(slot, woken) {
             return Some(Found::Task(task));
         }
         if !slot.searching {
@@ -178,12 +144,32 @@ impl Scheduler {
         None
     }
 
+    /// How many of those that wait a slot takes at once: half of its share at most. The others of its node find them in its
+    /// deque.
+    fn at_once(&self, waiting: usize) -> usize {
+        (waiting / (2 * self.slots.len())).min(TASKS_AT_ONCE_MAX)
+    }
+
     /// Takes a new request from the global queue and makes this node its home.
-    fn adopt(self: &Arc<Self>, slot: &mut Slot) -> Option<Task> {
-        let model = self.global.pop()?;
+    fn adopt(self: &Arc<Self>, slot: &mut Slot, woken: &mut Woken) -> Option<Task> {
+        let most = self.at_once(self.global.len());
+        let mut others = [const { None }; TASKS_AT_ONCE_MAX - 1];
+        let model = self.global.pop_several(most, Model::is_one_task, &mut others)?;
+        // Where many wait they are taken several at once, if each is one task: the first of these comes out first.
+        let mut pushed = 0;
+        for model in others.into_iter().rev().flatten() {
+            model.home.store(slot.node, Ordering::Relaxed);
+            model.start(woken);
+            let Some(cell) = woken.take_only() else { unreachable!("a request of one box has one task") };
+            slot.deque.push(Task { model, cell });
+            pushed += 1;
+        }
+        if pushed > 0 {
+            self.crew.publish_one_of(pushed, slot.node, Some(slot.idx));
+        }
         debug_assert_eq!(model.home.load(Ordering::Relaxed), HOMELESS);
         model.home.store(slot.node, Ordering::Relaxed);
-        let mut woken = model.start();
+        model.start(woken);
         if let Some(cell) = woken.take_only() {
             // Its token is the submission's, and it need not wait: nothing was in the node's queue a moment ago.
             count(&self.slots[slot.idx].counters.from_node);

@@ -73,7 +73,16 @@ impl Slot {
 }
 
 /// The most that a slot looks again before it rests, some 20 us in all: about as long as resting and being woken take.
+#[cfg(not(loom))]
 const PATIENCE_MAX: u32 = 48;
+/// What a first short rest makes of none.
+#[cfg(not(loom))]
+const PATIENCE_MIN: u32 = 4;
+// In the models each look is a point where threads change: one shows what more would.
+#[cfg(loom)]
+const PATIENCE_MAX: u32 = 1;
+#[cfg(loom)]
+const PATIENCE_MIN: u32 = 1;
 /// Who rested less than this would have done better to look on.
 const SHORT_REST_NS: u64 = 15_000;
 
@@ -87,7 +96,7 @@ impl Slot {
     /// It was woken from a rest of this length: whether looking on would have paid is what it goes by next time.
     pub(crate) fn has_rested(&mut self, rested_ns: u64) {
         self.patience = if rested_ns < SHORT_REST_NS {
-            (2 * self.patience).clamp(4, PATIENCE_MAX)
+            (2 * self.patience).clamp(PATIENCE_MIN, PATIENCE_MAX)
         } else {
             self.patience / 2
         };

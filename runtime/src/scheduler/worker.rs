@@ -55,11 +55,17 @@ impl Worker {
             interleave();
             // Whoever waits to attach comes before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
-            let Some(slot) = &mut self.slot else { continue };
-            if let Some(found) = scheduler.next(slot) {
+            let Some(slot) = &mut self.slot else {
+                woken.forget_clock();
+                continue;
+            };
+            if let Some(found) = scheduler.next(slot, &mut woken) {
                 looks = 0;
                 self.run_found(&scheduler, found, &mut woken);
-            } else if scheduler.lingers(slot, &mut looks) {
+                continue;
+            }
+            woken.forget_clock();
+            if scheduler.crew.lingers(slot, &mut looks, any_work) {
                 continue;
             } else if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
@@ -104,6 +110,7 @@ impl Worker {
         match found {
             Found::Task(task) => self.run_task(scheduler, task, woken),
             Found::Branch(branch) => {
+                woken.forget_clock();
                 let begun = scheduler.traced.then(now);
                 // SAFETY: it was just taken from a deque of branches.
                 unsafe { branch.run(self) };

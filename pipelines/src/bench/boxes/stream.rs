@@ -48,13 +48,6 @@ pub static COPY_ADD: OperatorSpec = OperatorSpec {
     })
 };
 
-pub static MERGE: OperatorSpec = OperatorSpec {
-    parameters: &[TALLY_PARAMETER],
-    inputs: &[Input::merge("in", numbers, "envelopes from any number of boxes")],
-    outputs: &[Output::new("out", numbers, "all of them")],
-    ..OperatorSpec::new("merge", "Makes one stream of many.", Kind::Stateful, |_| Ok(Box::new(Merge)))
-};
-
 pub static SINK: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("stamped", "whether the first row is the time of sending")],
     inputs: &[Input::merge("in", numbers, "envelopes")],
@@ -147,20 +140,6 @@ impl Operator for CopyAdd {
             };
             let greater = message.u64s("n")?.iter().map(|number| number.wrapping_add(1)).collect();
             cx.push("out", envelope(message.schema(), greater)?)?;
-        }
-        Ok(Flow::Wait)
-    }
-}
-
-struct Merge;
-
-impl Operator for Merge {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(message) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
-            };
-            cx.push("out", message)?;
         }
         Ok(Flow::Wait)
     }
