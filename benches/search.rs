@@ -80,6 +80,8 @@ impl Search {
             ("queries".to_owned(), Value::List(Vec::new())),
             ("k".to_owned(), Value::Integer(k as i64)),
             ("format".to_owned(), Value::Text("json".to_owned())),
+            // The kernel beside it is the processor's.
+            ("device".to_owned(), Value::Text("cpu".to_owned())),
         ]);
         let prepared = Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values);
         let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));

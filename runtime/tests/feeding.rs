@@ -204,9 +204,9 @@ fn blocks_come_back_with_their_results_and_nothing_is_left() {
     if !has_device("blocks_come_back_with_their_results_and_nothing_is_left") {
         return;
     }
-    for thread_per_end_point in [true, false] {
+    for (thread_per_end_point, appears_as) in [(true, 2), (false, 2), (true, 4)] {
         let options = Options { thread_per_end_point, ..options() };
-        let (driver, devices) = Faulty::devices(Plan { appears_as: 2, ..Plan::default() }, options);
+        let (driver, devices) = Faulty::devices(Plan { appears_as, ..Plan::default() }, options);
         let devices = devices.unwrap();
         assert_eq!(devices.self_check(0), Ok(()));
         assert_eq!(devices.self_check(1), Ok(()));

@@ -24,13 +24,16 @@ impl Rate {
 }
 
 /// Whether a device takes a block: it does unless the others would be through with all that waits, this block too,
-/// before it has computed this one alone. A device of no known rate takes one, to have one.
+/// before it has computed this one alone. They share what waits, but none of it is less than a block; so the fastest
+/// takes whatever waits, and nothing waits for ever. A device of no known rate takes one, to have one.
 pub(super) fn takes(size: u64, own: Rate, waiting: u64, others: &[Rate]) -> bool {
     if own.get() == 0.0 || others.iter().any(|other| other.get() == 0.0) {
         return true;
     }
     let together: f64 = others.iter().map(|rate| rate.get()).sum();
-    together == 0.0 || size as f64 / own.get() <= waiting as f64 / together
+    let fastest = others.iter().map(|rate| rate.get()).fold(0.0, f64::max);
+    let own_seconds = size as f64 / own.get();
+    together == 0.0 || own_seconds <= waiting as f64 / together || own_seconds <= size as f64 / fastest
 }
 
 #[cfg(test)]
@@ -68,6 +71,22 @@ mod tests {
         assert!(takes(10, rate(1.0), 10, &[]));
         assert!(takes(10, Rate::default(), 10, &[rate(1e9)]));
         assert!(takes(10, rate(1.0), 10, &[Rate::default()]), "nobody knows that the other is faster");
+    }
+
+    #[test]
+    fn somebody_takes_whatever_the_rates_and_whatever_waits() {
+        let sets: [&[f64]; 6] =
+            [&[5.0; 3], &[5.0; 4], &[5.0; 16], &[1.0, 2.0, 3.0, 4.0], &[1e-9, 1e9, 1e9], &[3.0, 3.0, 1.0]];
+        for rates in sets {
+            for (size, waiting) in [(1, 1), (10, 10), (10, 20), (10, 25), (7, 1000)] {
+                let takers = (0..rates.len()).filter(|own| {
+                    let others = (0..rates.len()).filter(|other| other != own);
+                    let others: Vec<Rate> = others.map(|other| rate(rates[other])).collect();
+                    takes(size, rate(rates[*own]), waiting, &others)
+                });
+                assert!(takers.count() > 0, "{rates:?}: nobody takes {size} of {waiting}");
+            }
+        }
     }
 
     #[test]
