@@ -190,11 +190,14 @@ impl Plan {
         graph::order(&graph::feeding(self.boxes.len(), &pairs)).into_iter().map(|(idx, _)| idx).collect()
     }
 
-    /// Envelopes that an edge holds on a machine of so many slots: enough for each copy of the consumer to work on
-    /// one while the next waits, where the pipeline does not say.
+    /// Envelopes that an edge holds on a machine of so many slots, where the pipeline does not say: enough for each copy
+    /// of the consumer to work on one while the next waits, and for one of each copy of the producer. With less, copies
+    /// that end together wait for room, and all are woken for each that there is.
     pub fn edge_envelopes(&self, edge: usize, slots: usize) -> usize {
         let edge = &self.edges[edge];
-        edge.envelopes.unwrap_or_else(|| EDGE_ENVELOPES.max(2 * self.boxes[edge.to].copies.on(slots)))
+        let copies = |of: usize| self.boxes[of].copies.on(slots);
+        let usual = || EDGE_ENVELOPES.max(2 * copies(edge.to)).max(copies(edge.from));
+        edge.envelopes.unwrap_or_else(usual)
     }
 
     /// The parameters that are bound once, when the pipeline is prepared: those used in resources, kinds, copies and

@@ -267,7 +267,8 @@ impl Scheduler {
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
                 if known {
-                    let waiting = slot.deque.len() - usize::from(!busy);
+                    // Less what the owner takes; thieves may have taken all of it by now.
+                    let waiting = slot.deque.len().saturating_sub(usize::from(!busy));
                     self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
                 }
             }

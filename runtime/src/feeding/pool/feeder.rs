@@ -2,8 +2,8 @@
 //!
 //! It sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's commands have ended;
 //! such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's tells every 20 ms), so
-//! a thread that has blocks in flight also looks for itself: without a pause while a slot is withheld for it and a GPU
-//! computes, else soon at first and then ever later.
+//! a thread that has blocks in flight also looks for itself, soon at first and then ever later. It sleeps in between
+//! though it may have a core to itself: where it has not, a thread that slept is let in before those that compute.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::super::device::Device;
-use super::super::driver::DeviceClass;
 use super::super::end_point::{EndPoint, Feed};
 use super::super::error::DeviceError;
 use super::super::gather::Gatherers;
@@ -32,9 +31,6 @@ const LOOK_SHARE: u32 = 32;
 /// How long a slot stays withheld from the scheduler of blocks in flight after one was fed or came back. A thread that
 /// looks for blocks of a millisecond or less needs a core as much as one that gathers, or the device waits for it.
 const HOLD: Duration = Duration::from_millis(4);
-
-/// Turns of an empty loop between two looks of a thread that has a core to itself: a microsecond or so.
-const SPINS: u32 = 50;
 
 /// How often it is looked whether a device that was given up has come to an end after all.
 const LOST_PAUSE: Duration = Duration::from_millis(100);
@@ -162,19 +158,6 @@ impl Feeder {
                 } else if desk.changed.wait_for(&mut state, LOST_PAUSE).timed_out() {
                     return Next::Recover;
                 }
-            } else if self.slot.is_some() && self.device.info().class == DeviceClass::Gpu {
-                // A core is this thread's own: it need not sleep, to be late by what the system takes to wake it.
-                let seen = MutexGuard::unlocked(&mut state, || {
-                    (0..SPINS).for_each(|_| std::hint::spin_loop());
-                    self.look()
-                });
-                if let Some((place, status)) = seen {
-                    return Next::Collect(place, status);
-                }
-                if begun.elapsed() >= HOLD {
-                    // Not under the lock: the scheduler may have to start a thread for it.
-                    MutexGuard::unlocked(&mut state, || self.slot = None);
-                }
             } else if desk
                 .changed
                 .wait_for(&mut state, (begun.elapsed() / LOOK_SHARE).clamp(LOOK_PAUSE_MIN, LOOK_PAUSE_MAX))
@@ -184,6 +167,7 @@ impl Feeder {
                     return Next::Collect(place, status);
                 }
                 if begun.elapsed() >= HOLD && self.slot.is_some() {
+                    // Not under the lock: the scheduler may have to start a thread for it.
                     MutexGuard::unlocked(&mut state, || self.slot = None);
                 }
                 if let Some(end_point) = self.overdue() {

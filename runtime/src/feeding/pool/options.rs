@@ -19,7 +19,8 @@ pub struct Options {
     pub pinned_bytes: Option<u64>,
     /// The folder where compiled programs are kept; nothing means that each run compiles anew.
     pub cache: Option<PathBuf>,
-    /// Threads that gather what one block sends, at most, its feeding thread included: see [`Feed::write_in_parts`].
+    /// Threads that gather what one block sends, at most, its feeding thread included: see
+    /// [`Feed::write_in_parts`](super::super::Feed::write_in_parts).
     pub gatherers: usize,
     /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
     /// that takes longer is held to be hung, and gets no more blocks.
