@@ -130,6 +130,8 @@ impl Operator for Sqfd {
             found => found,
         };
         if let Some(candidates) = candidates {
+            // Whoever sends them goes on while these are computed.
+            cx.announce();
             let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
             let pushed = cx.push("distances", distances)?;
             return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });

@@ -371,6 +371,8 @@ impl Host for Ports {
         *entry = join.join(*entry, value);
     }
 
+    fn announce(&mut self) {}
+
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
         if self.cancelled {
             return Err(Cancelled);

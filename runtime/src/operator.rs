@@ -146,6 +146,8 @@ pub trait Host {
     fn join_hint(&mut self, hint: usize, query: u32, value: f64);
     /// Runs a blocking closure without holding a slot; see [`Context::detached`].
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled>;
+    /// As [`Context::announce`].
+    fn announce(&mut self);
     /// As [`Context::outside`].
     fn outside(&mut self) -> Outside;
     /// Whether the request is being cancelled.
@@ -308,6 +310,13 @@ impl<'a> Context<'a> {
             }
         })?;
         result.ok_or(Cancelled)
+    }
+
+    /// Lets neighbours know now what this firing has pushed, and where it has made room by taking, instead of at its end:
+    /// for a box that computes for a millisecond or more once it has taken what it needs, as neighbours could go on
+    /// meanwhile.
+    pub fn announce(&mut self) {
+        self.host.announce();
     }
 
     /// Begins something outside of the box's firings, such as a block on a device. See [`Outside`].

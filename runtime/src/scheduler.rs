@@ -237,10 +237,10 @@ impl Scheduler {
         slot.next = next.map(|cell| Task { model, cell });
     }
 
-    /// Plans what a firing has made so far; it goes on without its slot.
-    fn plan_before_blocking(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken) {
+    /// Plans what a firing has made so far; it goes on without its slot, or the slot is `busy` with it.
+    fn plan_early(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken, busy: bool) {
         model.take_tokens(woken.len());
-        self.plan_woken(slot, model, woken, false);
+        self.plan_woken(slot, model, woken, busy);
     }
 
     /// Plans tasks: immediate ones on the slot that made them, the rest on their node. `busy`: the owner of the slot

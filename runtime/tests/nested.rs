@@ -125,3 +125,51 @@ fn branches_learn_of_a_cancel() {
     assert!(matches!(wait(&request).result, Err(RequestError::Cancelled)));
     assert!(STOPPED.load(Ordering::SeqCst), "the request ended before its branches");
 }
+
+static TOGETHER: AtomicUsize = AtomicUsize::new(0);
+const MEETING: usize = 4;
+
+/// Announces what it has taken, and goes on when so many of its copies are at it.
+struct Meets;
+
+impl Operator for Meets {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(envelope) = cx.take("in") else {
+            return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        };
+        cx.announce();
+        TOGETHER.fetch_add(1, Ordering::SeqCst);
+        let begun = std::time::Instant::now();
+        while TOGETHER.load(Ordering::SeqCst) < MEETING {
+            if begun.elapsed() > std::time::Duration::from_secs(60) {
+                return Err(BoxError::new("the others did not come"));
+            }
+            std::thread::yield_now();
+        }
+        let pushed = cx.push("out", envelope)?;
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+    }
+}
+
+static MEETS: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the same")],
+    ..OperatorSpec::new("meets", "waits for its copies", Kind::Stateless, |_| Ok(Box::new(Meets)))
+};
+
+/// Over an edge with room for one the producer learns of each envelope that is taken while its taker computes: else no
+/// two copies would ever be at it together.
+#[test]
+fn what_is_announced_is_known_before_the_firing_ends() {
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(40)), ("rows", int(1))])
+        .add("m", "meets", &[("copies", int(MEETING as i64))])
+        .add("c", "collect", &[])
+        .bounded("s -> m", Some(1), None)
+        .chain("m -> c");
+    let prepared = graph.prepare_with(&catalog().with(&MEETS));
+    let runtime = Runtime::start(Config::flat(MEETING)).unwrap();
+    let outcome = wait(&runtime.submit(&prepared, &Submission::default()).unwrap());
+    outcome.result.unwrap();
+    assert_eq!(sorted(&basket(&prepared)), (0..40).collect::<Vec<u64>>());
+}

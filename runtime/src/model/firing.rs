@@ -125,6 +125,9 @@ pub(crate) trait Detacher: Lane {
         f: &mut dyn FnMut(),
     ) -> Result<(), Cancelled>;
 
+    /// Plans the tasks woken so far, for others than the owner of the slot, who goes on with its firing.
+    fn plan(&mut self, model: &Arc<Model>, woken: &mut Woken);
+
     /// Takes a token for something that the box begins outside of its firings; it moves to the box's next task when that
     /// is over.
     fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside;

@@ -323,6 +323,16 @@ impl Host for Firing<'_> {
         result
     }
 
+    fn announce(&mut self) {
+        self.tell();
+        if self.direct.took() && self.cell.state.take_wanted() {
+            self.model.tell_of_room(self.cell_idx, self.woken);
+        }
+        if self.woken.len() != 0 {
+            self.detacher.plan(self.model, self.woken);
+        }
+    }
+
     fn outside(&mut self) -> Outside {
         self.detacher.outside(self.model, self.cell_idx)
     }

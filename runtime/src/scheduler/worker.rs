@@ -303,6 +303,11 @@ impl Lane for Worker {
 }
 
 impl Detacher for Worker {
+    fn plan(&mut self, model: &Arc<Model>, woken: &mut Woken) {
+        let Some(slot) = &self.slot else { unreachable!("a task went on without its slot") };
+        self.scheduler.plan_early(slot, model, woken, true);
+    }
+
     fn node(&self) -> usize {
         self.slot.as_ref().map_or(0, |slot| slot.node)
     }
@@ -319,7 +324,7 @@ impl Detacher for Worker {
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
         let told = self.desk.end();
-        scheduler.plan_before_blocking(slot, model, woken);
+        scheduler.plan_early(slot, model, woken, false);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
