@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Duration;
 
+use boxwork_runtime::parameter::Value;
 use boxwork_runtime::request::{RequestError, Submission};
 use boxwork_runtime::simulator::{Simulation, refuse_threads, simulate};
 use boxwork_runtime::statistics::ClassLimit;
@@ -127,6 +128,31 @@ fn blocking_reaches_the_best_list_schedule() {
             "{share} of the best with {slots} slots, {compute_ms}:{block_ms}, limit {limit}"
         );
     }
+}
+
+#[test]
+fn an_edge_with_room_for_two_feeds_all_copies_that_announce() {
+    // A box that makes little at a time, as one that waits for a range does, and sixteen copies that compute for long.
+    let shares = [false, true].map(|announces| {
+        let simulation = simulate(7, move || {
+            let runtime = Runtime::start(Config::flat(16)).unwrap();
+            let computing =
+                [("copies", int(16)), ("spin_us", int(5000)), ("announces", Value::Boolean(announces))];
+            let graph = Graph::new()
+                .add("s", "source", &[("count", int(160)), ("rows", int(1))])
+                .add("few", "add_stateful", &[("spin_us", int(20))])
+                .add("a", "add", &computing)
+                .add("c", "collect", &[])
+                .chain("s -> few")
+                .bounded("few -> a", Some(2), None)
+                .chain("a -> c");
+            let (outcome, _) = graph.run_on(&runtime);
+            outcome.result.unwrap();
+            outcome.duration
+        });
+        0.05 / simulation.result.as_secs_f64()
+    });
+    assert!(shares[1] > 0.8 && shares[0] < 0.5, "{:.2} and {:.2} of sixteen slots", shares[0], shares[1]);
 }
 
 /// The makespan of equal tasks, each computing and then blocking, when none waits that could go on.

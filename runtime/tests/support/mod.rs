@@ -99,6 +99,8 @@ struct Add {
     block_us: u64,
     /// So many branches a firing.
     branches: usize,
+    /// Whether neighbours learn of what it takes before it computes.
+    announces: bool,
     fail_at: Option<u64>,
     panic_at: Option<u64>,
     panic_detached: bool,
@@ -120,6 +122,9 @@ impl Add {
                 return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
             };
             let values = taken.u64s("n")?;
+            if self.announces {
+                cx.announce();
+            }
             compute(Duration::from_micros(self.spin_us));
             if self.branches > 0 {
                 self.branch(cx);
@@ -177,6 +182,7 @@ fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         sleep_us: bind.count("sleep_us") as u64,
         block_us: bind.count("block_us") as u64,
         branches: bind.count("branches"),
+        announces: bind.boolean("announces"),
         fail_at: at("fail_at"),
         panic_at: at("panic_at"),
         panic_detached: bind.boolean("panic_detached"),
@@ -190,6 +196,7 @@ const ADD: &[Parameter] = &[
     count("sleep_us", 0),
     count("block_us", 0),
     count("branches", 0),
+    Parameter::new("announces", ParameterType::Boolean, Default::Boolean(false), "tells what it took"),
     Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
     Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
     Parameter::new(
