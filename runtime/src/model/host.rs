@@ -328,7 +328,7 @@ impl Host for Firing<'_> {
         if self.direct.took() && self.cell.state.take_wanted() {
             self.model.tell_of_room(self.cell_idx, self.woken);
         }
-        if self.woken.len() != 0 {
+        if !self.woken.is_empty() {
             self.detacher.plan(self.model, self.woken);
         }
     }
