@@ -161,13 +161,16 @@ mod tests {
     /// All pairs of a store's objects, in envelopes of so many, on devices that may fail at a call.
     fn check_on_devices(space: &Arc<SqfdSpace>, plan: Plan, rows: usize) {
         let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
-        let is_lost = plan.for_good;
+        let (is_lost, is_sound) = (plan.for_good, plan.call == 0);
         let (driver, devices) = Faulty::devices(plan, Options { cache, ..Options::default() });
         let Ok(devices) = devices else { return };
         let objects = space.store().objects();
         let all: Vec<(u64, u64)> = (0..pairs_count(objects)).map(|group| pair(group, objects)).collect();
         let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
-        let picked = Picked { devices: Some((devices, allowed)), reason: "the test has picked".to_owned() };
+        let picked = Picked {
+            devices: Some((Arc::clone(&devices), allowed)),
+            reason: "the test has picked".to_owned(),
+        };
         let mut harness = Harness::of(&SQFD_PAIRS, Box::new(SqfdPairs::new(Arc::clone(space), picked)));
         harness.room(2);
         for rows in all.chunks(rows) {
@@ -195,6 +198,11 @@ mod tests {
         }
         // What a device that says nothing any more may yet write to is given up.
         drop(harness);
+        if is_sound {
+            let computed: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
+            assert_eq!((computed, devices.take_warnings()), (all.len() as u64, Vec::new()), "all on devices");
+        }
+        drop(devices);
         assert!(is_lost || driver.left().is_empty(), "{:?} are left", driver.left());
     }
 

@@ -370,23 +370,33 @@ impl OnDevice {
         let mut batches = Vec::new();
         for run in wanted.chunk_by(|a, b| a.1 + 1 == b.1) {
             let (first, last) = (run[0].1, run[run.len() - 1].1);
-            batches.extend(match self.residence.whole {
-                true => {
-                    let cut = space.chunks().cut;
-                    let (first, last) = (cut.of(store, first)?, cut.of(store, last)?);
-                    cut.batches(store, first).start..cut.batches(store, last).end
-                }
-                false => store.locate(first)?.0..store.locate(last)?.0 + 1,
-            });
+            batches.extend(store.locate(first)?.0..store.locate(last)?.0 + 1);
         }
-        batches.sort_unstable();
-        batches.dedup();
-        batches.retain(|batch| !store.is_checked(*batch));
-        if !batches.is_empty() {
-            cx.detached("disk", || store.bring_in(batches.iter().map(|batch| store.ids(*batch).start)))??;
-        }
-        Ok(())
+        bring_in_batches(cx, space, self.residence, batches)
     }
+}
+
+/// Reads batches in any order, and all of their chunks where a block may bring these in.
+pub(super) fn bring_in_batches(
+    cx: &mut Context<'_>,
+    space: &SqfdSpace,
+    residence: Residence,
+    mut batches: Vec<usize>,
+) -> Result<(), BoxError> {
+    let (store, cut) = (space.store(), space.chunks().cut);
+    batches.sort_unstable();
+    batches.dedup();
+    if residence.whole {
+        let chunks = batches.iter().map(|batch| cut.of(store, store.ids(*batch).start));
+        let mut chunks = chunks.collect::<Result<Vec<_>, _>>()?;
+        chunks.dedup();
+        batches = chunks.into_iter().flat_map(|chunk| cut.batches(store, chunk)).collect();
+    }
+    batches.retain(|batch| !store.is_checked(*batch));
+    if !batches.is_empty() {
+        cx.detached("disk", || store.bring_in(batches.iter().map(|batch| store.ids(*batch).start)))??;
+    }
+    Ok(())
 }
 
 /// The distances of a block that came back, by envelope; without the rows that it has left out.

@@ -12,6 +12,7 @@ use boxwork_runtime::feeding::{Blocks, Devices};
 use boxwork_runtime::operator::{BoxError, Context};
 
 use super::block::{Common, SqfdBlock};
+use super::on_device::bring_in_batches;
 use crate::domain::chunks::Residence;
 use crate::domain::space::SqfdSpace;
 
@@ -98,8 +99,6 @@ impl PairsOnDevice {
         for pairs in &envelopes {
             rows.extend(with_queries(pairs.u64s("a")?, pairs.u64s("b")?));
         }
-        // Of what is kept on devices whole chunks are brought in, so whole chunks must be in memory.
-        let cut = space.chunks().cut;
         let mut batches = Vec::new();
         for id in rows.iter().flat_map(|(query, id)| [*query, *id]) {
             let batch = store.locate(id)?.0;
@@ -107,18 +106,7 @@ impl PairsOnDevice {
                 batches.push(batch);
             }
         }
-        batches.sort_unstable();
-        batches.dedup();
-        if self.residence.whole {
-            let chunks = batches.iter().map(|batch| cut.of(store, store.ids(*batch).start));
-            let mut chunks = chunks.collect::<Result<Vec<_>, _>>()?;
-            chunks.dedup();
-            batches = chunks.into_iter().flat_map(|chunk| cut.batches(store, chunk)).collect();
-        }
-        batches.retain(|batch| !store.is_checked(*batch));
-        if !batches.is_empty() {
-            cx.detached("disk", || store.bring_in(batches.iter().map(|batch| store.ids(*batch).start)))??;
-        }
+        bring_in_batches(cx, space, self.residence, batches)?;
         // In the order of their ids, so that neighbours among the queries lie beside each other too.
         let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
         places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);

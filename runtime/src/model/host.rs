@@ -156,6 +156,14 @@ impl Firing<'_> {
         }
     }
 
+    /// Tells of what was made directly, and of room where something was taken: what waits for the end of a firing else.
+    fn tell_all(&mut self) {
+        self.tell();
+        if self.direct.took() && self.cell.state.take_wanted() {
+            self.model.tell_of_room(self.cell_idx, self.woken);
+        }
+    }
+
     /// Puts an envelope on all edges of an output.
     fn send_to_all(
         &mut self,
@@ -312,10 +320,7 @@ impl Host for Firing<'_> {
             return Err(Cancelled);
         }
         // The closure may take long, and neither consumers nor producers must wait for it.
-        self.tell();
-        if self.direct.took() && self.cell.state.take_wanted() {
-            self.model.tell_of_room(self.cell_idx, self.woken);
-        }
+        self.tell_all();
         let begun_ns = self.model.now_ns();
         let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
         self.direct.go_on(self.detacher.node());
@@ -324,10 +329,7 @@ impl Host for Firing<'_> {
     }
 
     fn announce(&mut self) {
-        self.tell();
-        if self.direct.took() && self.cell.state.take_wanted() {
-            self.model.tell_of_room(self.cell_idx, self.woken);
-        }
+        self.tell_all();
         if !self.woken.is_empty() {
             self.detacher.plan(self.model, self.woken);
         }
