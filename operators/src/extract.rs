@@ -327,6 +327,8 @@ impl Operator for Extract {
         let Some(pixels) = cx.take("pixels") else {
             return Ok(if cx.is_ended("pixels") { Flow::Done } else { Flow::Wait });
         };
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
         let Some(signatures) = extract(cx, &mut self.extractor, &mut self.note, &pixels)? else {
             return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::Wait });
         };
@@ -443,6 +445,7 @@ pub(crate) mod tests {
         harness.end("pixels");
         harness.run().unwrap();
         assert!(harness.is_done());
+        assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
         assert_eq!(harness.problems().len(), 1);
         assert_eq!(harness.problems()[0].subject, "a/1");
         let envelopes = harness.taken("signatures");

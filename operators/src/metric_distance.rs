@@ -49,6 +49,8 @@ impl Operator for MetricDistance {
         let Some(candidates) = cx.take("candidates") else {
             return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
         };
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
         let queries = match &self.queries {
             Some(queries) => queries,
             None => self.queries.insert(queries(cx.side("query"), &self.space)?),

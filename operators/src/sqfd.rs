@@ -24,6 +24,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
 use self::on_device::{Left, OnDevice};
+pub(crate) use self::range_block::DISTANCES_OF_ALL;
 use self::ranges::Ranges;
 use self::select::Keeps;
 use crate::domain::code_path::of_device;
@@ -130,8 +131,6 @@ impl Operator for Sqfd {
             found => found,
         };
         if let Some(candidates) = candidates {
-            // Whoever sends them goes on while these are computed.
-            cx.announce();
             let distances = self.gather.envelope(cx, &self.space, queries, &candidates)?;
             let pushed = cx.push("distances", distances)?;
             return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
@@ -186,7 +185,7 @@ impl Gather {
         Self { evaluator, rows: Vec::new(), out: Vec::new() }
     }
 
-    /// The distances of an envelope of candidates, on this slot.
+    /// The distances of an envelope of candidates, on this slot; whoever sends them goes on meanwhile.
     fn envelope(
         &mut self,
         cx: &mut Context<'_>,
@@ -194,6 +193,7 @@ impl Gather {
         queries: &Queries,
         candidates: &Envelope,
     ) -> Result<Envelope, BoxError> {
+        cx.announce();
         let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
         let store = space.store();
         if !store.is_in(ids.iter().copied()) {

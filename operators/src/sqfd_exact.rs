@@ -50,6 +50,8 @@ impl Operator for SqfdExact {
         let Some(candidates) = cx.take("candidates") else {
             return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
         };
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
         let queries = match &self.queries {
             Some(queries) => queries,
             None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
@@ -95,6 +97,7 @@ mod tests {
         harness.end("candidates");
         harness.run().unwrap();
         assert!(harness.is_done());
+        assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
         let found = testing::distance_rows(&harness.taken("distances"));
         let expected = |(number, id): &(u32, u64)| {
             (*number, *id, prepared.at(*number as usize).exact(&space, &[*id]).unwrap()[0])

@@ -109,6 +109,8 @@ impl Operator for SqfdPairs {
         let Some(pairs) = found else {
             return Ok(if cx.is_ended("pairs") { Flow::Done } else { Flow::Wait });
         };
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
         let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
         let store = self.space.store();
         let ids = || a.iter().chain(b).copied();

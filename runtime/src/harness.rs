@@ -45,6 +45,7 @@ struct Ports {
     outside: Arc<UnderWay>,
     problems: Vec<Problem>,
     detached: Vec<String>,
+    announced: usize,
 }
 
 impl Harness {
@@ -113,6 +114,7 @@ impl Harness {
             outside: Arc::new(UnderWay::new()),
             problems: Vec::new(),
             detached: Vec::new(),
+            announced: 0,
         };
         Self { spec, operator, ports, done: false, firings: 0 }
     }
@@ -262,6 +264,11 @@ impl Harness {
     pub fn detached(&self) -> &[String] {
         &self.ports.detached
     }
+
+    /// How often the box let its neighbours know, within a firing, what it took and pushed.
+    pub fn announced(&self) -> usize {
+        self.ports.announced
+    }
 }
 
 /// What the box has begun outside of its firings.
@@ -371,7 +378,9 @@ impl Host for Ports {
         *entry = join.join(*entry, value);
     }
 
-    fn announce(&mut self) {}
+    fn announce(&mut self) {
+        self.announced += 1;
+    }
 
     fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
         if self.cancelled {

@@ -33,6 +33,7 @@ fn distances_are_near_the_exact_ones_whatever_the_order_of_rows() {
     harness.run().unwrap();
     assert!(harness.is_done());
     assert_eq!(harness.detached(), ["disk"]);
+    assert_eq!(harness.announced(), 2, "whoever sends goes on while an envelope is computed");
     let found = testing::distance_rows(&harness.taken("distances"));
     assert_eq!(found.len(), 502);
     for (row, (number, id, distance)) in found.into_iter().enumerate() {
