@@ -165,6 +165,10 @@ impl Block for Pictures {
         self.rows.len() as u64
     }
 
+    fn kind(&self) -> &'static str {
+        "pictures"
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let count = self.rows.len();
         if count == 0 {

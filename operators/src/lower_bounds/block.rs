@@ -242,6 +242,13 @@ impl Block for BoundsBlock {
         common.objects(&blocks) as u64
     }
 
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Load(_) => "tables",
+            Self::Scan(_) => "bounds",
+        }
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         match self {
             Self::Load(load) => load.common.bind(feed, load.chunk),

@@ -421,6 +421,10 @@ impl Block for SqfdBlock {
         self.wanted.len() as u64
     }
 
+    fn kind(&self) -> &'static str {
+        "distances"
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
         let store = common.space.store();

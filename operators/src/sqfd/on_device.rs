@@ -79,6 +79,13 @@ impl Block for Sent {
         }
     }
 
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Rows(block) => block.kind(),
+            Self::Run(block) => block.kind(),
+        }
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         match self {
             Self::Rows(block) => block.feed(feed),

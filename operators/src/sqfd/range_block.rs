@@ -15,6 +15,9 @@ use super::select::{Part, Select};
 use crate::domain::chunks::{Cut, Form, Laid};
 use crate::domain::signature_store::{Objects, StoreError};
 
+/// The kind of blocks of chunks that are on the device.
+pub(crate) const DISTANCES_OF_ALL: &str = "distances of all";
+
 /// Whole chunks for queries that follow each other.
 pub(super) struct RangeBlock {
     common: Arc<Common>,
@@ -160,6 +163,10 @@ impl Block for RangeBlock {
     fn size(&self) -> u64 {
         let ids = self.ids();
         (ids.end - ids.start) * self.queries.len() as u64
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.brings { "chunks and distances of all" } else { DISTANCES_OF_ALL }
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {

@@ -15,6 +15,13 @@ pub trait Block: Send + 'static {
     /// How much work it is, in a unit of the operator's own: what devices' speeds are told by.
     fn size(&self) -> u64;
 
+    /// What kind of work it is. A device's speed is measured for each kind apart: a million bounds are not a million
+    /// distances. Asked again when the block has come back, so that one which turned out to be of another kind, as it
+    /// had to bring data first, does not count.
+    fn kind(&self) -> &'static str {
+        ""
+    }
+
     /// Gathers the data and enqueues what is to be done. Called again, for another device, when one has failed.
     ///
     /// # Errors
@@ -102,6 +109,10 @@ struct Handed<B> {
 impl<B: Block> Work for Handed<B> {
     fn size(&self) -> u64 {
         self.block.size()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.block.kind()
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {

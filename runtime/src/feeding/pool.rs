@@ -22,13 +22,14 @@ use super::end_point::{Back, Feed};
 use super::error::{DeviceError, NoDevices};
 use super::opencl::OpenCl;
 use super::pinned::PinBudget;
-use super::share::Rate;
+use super::share::Rates;
 use super::survey::find;
 use crate::operator::Lend;
 
 /// A block, whatever its type.
 pub(super) trait Work: Send {
     fn size(&self) -> u64;
+    fn kind(&self) -> &'static str;
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
     fn collect(&mut self, back: &Back<'_>);
     fn end(self: Box<Self>, result: Result<(), DeviceError>);
@@ -65,8 +66,6 @@ pub struct DeviceStatistics {
     pub gather_ns: u64,
     /// Bytes that were sent.
     pub gathered_bytes: u64,
-    /// What was computed in a second, lately.
-    pub rate: f64,
 }
 
 struct State {
@@ -75,7 +74,7 @@ struct State {
     ended: Vec<Vec<(Place, u64, i32)>>,
     /// By device.
     statistics: Vec<DeviceStatistics>,
-    rates: Vec<Rate>,
+    rates: Vec<Rates>,
     /// Feeding threads that are left, by device.
     threads: Vec<usize>,
     warnings: Vec<String>,
@@ -167,7 +166,7 @@ impl Devices {
             waiting: VecDeque::new(),
             ended: Vec::new(),
             statistics: vec![DeviceStatistics::default(); count],
-            rates: vec![Rate::default(); count],
+            rates: vec![Rates::default(); count],
             threads: vec![0; count],
             warnings,
             closing: false,
@@ -193,12 +192,14 @@ impl Devices {
 
     /// What each device has done so far.
     pub fn statistics(&self) -> Vec<DeviceStatistics> {
+        self.hall.desk.state.lock().statistics.clone()
+    }
+
+    /// How fast each device was lately with blocks of a kind (see [`Block::kind`](super::Block::kind)), in blocks' sizes a
+    /// second; 0 where it has computed none.
+    pub fn rates(&self, kind: &str) -> Vec<f64> {
         let state = self.hall.desk.state.lock();
-        let with_rate = |(of_device, rate): (&DeviceStatistics, &Rate)| DeviceStatistics {
-            rate: rate.get(),
-            ..*of_device
-        };
-        state.statistics.iter().zip(&state.rates).map(with_rate).collect()
+        state.rates.iter().map(|rates| rates.of(kind).get()).collect()
     }
 
     /// What the person who runs this should be told: each device's first failure, and its last. Each is given once.

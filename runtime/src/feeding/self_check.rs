@@ -118,6 +118,10 @@ impl Work for Asked {
         self.check.size()
     }
 
+    fn kind(&self) -> &'static str {
+        "check"
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         self.check.feed(feed)
     }

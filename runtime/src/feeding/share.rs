@@ -3,6 +3,8 @@
 //! All take from one queue, so a device that is twice as fast takes twice as much by itself. What is left to decide is
 //! the end: a slow device must not take a block that the others would have computed before it has.
 
+use std::collections::BTreeMap;
+
 /// Weight of the newest measurement of a device's rate.
 const NEWEST: f64 = 0.3;
 
@@ -20,6 +22,20 @@ impl Rate {
     /// Blocks' sizes in a second.
     pub(super) fn get(self) -> f64 {
         self.0
+    }
+}
+
+/// The rates of a device, by the kind of what it computes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rates(BTreeMap<&'static str, Rate>);
+
+impl Rates {
+    pub(super) fn of(&self, kind: &str) -> Rate {
+        self.0.get(kind).copied().unwrap_or_default()
+    }
+
+    pub(super) fn measure(&mut self, kind: &'static str, size: u64, seconds: f64) {
+        self.0.entry(kind).or_default().measure(size, seconds);
     }
 }
 
@@ -55,6 +71,15 @@ mod tests {
         assert!((rate.get() - 200.0).abs() < 1.0);
         rate.measure(100, 0.0);
         assert!(rate.get().is_finite());
+    }
+
+    #[test]
+    fn rates_of_different_kinds_are_apart() {
+        let mut rates = Rates::default();
+        rates.measure("bounds", 1_000_000, 1.0);
+        rates.measure("distances", 100, 1.0);
+        assert_eq!((rates.of("bounds").get(), rates.of("distances").get()), (1e6, 100.0));
+        assert_eq!(rates.of("pictures").get(), 0.0, "not known");
     }
 
     #[test]

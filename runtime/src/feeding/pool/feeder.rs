@@ -195,15 +195,17 @@ impl Feeder {
     fn choose(&self, state: &State) -> Option<usize> {
         let at = state.waiting.iter().position(|parcel| parcel.may_go_to(&self.device))?;
         let parcel = &state.waiting[at];
+        let kind = parcel.work.kind();
         let others: Vec<Rate> = self
             .hall
             .devices
             .iter()
             .filter(|device| device.idx() != self.device.idx() && parcel.may_go_to(device))
-            .map(|device| state.rates[device.idx()])
+            .map(|device| state.rates[device.idx()].of(kind))
             .collect();
-        let waiting = state.waiting.iter().map(|parcel| parcel.work.size()).sum();
-        takes(parcel.work.size(), state.rates[self.device.idx()], waiting, &others).then_some(at)
+        let alike = state.waiting.iter().filter(|parcel| parcel.work.kind() == kind);
+        let waiting = alike.map(|parcel| parcel.work.size()).sum();
+        takes(parcel.work.size(), state.rates[self.device.idx()].of(kind), waiting, &others).then_some(at)
     }
 
     fn feed(&mut self, mut parcel: Parcel, place: Place) {
@@ -262,14 +264,15 @@ impl Feeder {
                 let from = self.last_back.map_or(begun, |last| last.max(begun));
                 let now = Instant::now();
                 self.last_back = Some(now);
-                let size = parcel.work.size();
+                let (size, kind) = (parcel.work.size(), parcel.work.kind());
                 {
                     let state = &mut *self.hall.desk.state.lock();
                     let of_device = &mut state.statistics[self.device.idx()];
                     of_device.blocks += 1;
                     of_device.size += size;
                     of_device.kernel_ns += kernel_ns;
-                    state.rates[self.device.idx()].measure(size, now.duration_since(from).as_secs_f64());
+                    let seconds = now.duration_since(from).as_secs_f64();
+                    state.rates[self.device.idx()].measure(kind, size, seconds);
                 }
                 parcel.work.end(Ok(()));
             }
