@@ -40,9 +40,8 @@ const BLOCKS_PER_CHUNK: usize = 32;
 const BLOCKS_PER_CHUNK_MIN: usize = 4;
 /// Pivots whose distances to a query are computed by one closure: some tens of microseconds' worth.
 const PIVOTS_PER_CHUNK: usize = 2;
-/// Rows of an envelope at most.
+/// Rows of an envelope at most, and at least where there are as many.
 const ENVELOPE_ROWS: usize = 4096;
-/// Rows of an envelope at least where nothing is ruled out and all slots wait for some.
 const ENVELOPE_ROWS_MIN: usize = 256;
 /// Pieces of any work that each slot gets at least.
 const PIECES_PER_SLOT: usize = 4;
@@ -171,7 +170,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         rest: VecDeque::new(),
         bounded: 0,
         left: Some(0),
+        is_mixed: false,
         sending: None,
+        made: None,
     }))
 }
 
@@ -203,15 +204,19 @@ struct LowerBounds {
     bounded: u64,
     /// Objects remembered of all queries; nothing when they were too many.
     left: Option<usize>,
+    /// Whether devices were asked, from which blocks come in any order.
+    is_mixed: bool,
     /// How far the answers are sent, once all are known.
     sending: Option<Sending>,
+    /// Made, and yet to be sent.
+    made: Option<Envelope>,
 }
 
 /// How far the answers are sent.
 #[derive(Clone, Copy, std::default::Default)]
 struct Sending {
     query: usize,
-    /// An object remembered, or a block.
+    /// The block, where none are remembered.
     place: usize,
 }
 
@@ -236,8 +241,9 @@ impl Operator for LowerBounds {
                 return Ok(Flow::Wait);
             }
             for query in self.queries.iter_mut().flatten() {
-                // From devices they come in any order.
-                query.found.left.sort_unstable_by_key(|(id, _)| *id);
+                if self.is_mixed {
+                    query.sort(ENVELOPE_ROWS);
+                }
                 if query.query.is_some() {
                     cx.join_hint("range", query.number, f64::from(query.range()));
                 }
@@ -322,7 +328,7 @@ impl LowerBounds {
                 let (table, k) = (&self.table, self.k);
                 let places = (devices, &**allowed);
                 let on_device = OnDevice::new(table, bound, &prepared, k, places, self.sizes, self.remember);
-                self.devices = Some(on_device);
+                (self.devices, self.is_mixed) = (Some(on_device), true);
             }
             _ => self.rest.push_back(0..self.table.blocks()),
         }
@@ -348,8 +354,10 @@ impl LowerBounds {
                     for (query, entries) in queries.iter_mut().zip(&scan.entries) {
                         let range = query.range();
                         let uppers = entries.iter().map(|entry| entry.upper);
-                        query.found.uppers.extend(uppers.filter(|upper| *upper <= range));
-                        query.found.left.extend(entries.iter().map(|entry| (entry.id, entry.lower)));
+                        let mut found = Found::default();
+                        found.uppers.extend(uppers.filter(|upper| *upper <= range));
+                        entries.iter().for_each(|entry| found.left.push(entry.id, entry.lower));
+                        query.learn(found);
                     }
                 }
             }
@@ -367,12 +375,11 @@ impl LowerBounds {
         let Some(queries) = &mut self.queries else { return };
         let mut left = 0;
         for query in queries.iter_mut() {
-            query.narrow(self.k);
-            left += query.found.left.len();
+            left += query.narrow(self.k);
         }
         self.left = self.left.map(|_| left).filter(|left| *left <= self.remember);
         if self.left.is_none() {
-            queries.iter_mut().for_each(|query| query.found.left = Vec::new());
+            queries.iter_mut().for_each(|query| query.left.clear());
         }
     }
 
@@ -412,10 +419,7 @@ impl LowerBounds {
             });
         });
         for part in parts {
-            for (query, found) in queries.iter_mut().zip(part) {
-                query.found.uppers.extend(found.uppers);
-                query.found.left.extend(found.left);
-            }
+            queries.iter_mut().zip(part).for_each(|(query, found)| query.learn(found));
         }
         self.narrow();
         self.bounded += self.table.ids(blocks.end - 1).end - self.table.ids(blocks.start).start;
@@ -424,9 +428,7 @@ impl LowerBounds {
 
     /// Sends what is left, query after query.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let (Some(queries), Some(sending)) = (&self.queries, &mut self.sending) else {
-            return Ok(Flow::Done);
-        };
+        let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if let Some(scan) = &mut self.scans {
             let numbers: Vec<u32> = queries.iter().map(|query| query.number).collect();
             while cx.has_room("ranges") {
@@ -438,39 +440,55 @@ impl LowerBounds {
             }
             return Ok(Flow::Wait);
         }
-        let rows_max = match self.bound {
-            Some(_) => ENVELOPE_ROWS,
-            None => {
-                let per_slot = self.table.len() as usize / (PIECES_PER_SLOT * self.slots);
-                per_slot.clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS)
+        while cx.has_room("candidates") {
+            let made = match self.made.take() {
+                None => self.make()?,
+                made => made,
+            };
+            let Some(made) = made else { return Ok(Flow::Done) };
+            let (mut rows, whole) = (made.rows(), made.rows());
+            if let Some(left) = &mut self.left {
+                // As a scan does, so that all slots end together where what follows computes.
+                rows = rows.min((*left / (2 * self.slots)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS));
+                *left -= rows;
             }
-        };
+            let mut next = made.clone();
+            if rows < whole {
+                next = Envelope::new(made.batch().slice(0, rows))?;
+                self.made = Some(Envelope::new(made.batch().slice(rows, whole - rows))?);
+            }
+            if cx.push("candidates", next)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Wait)
+    }
+
+    /// The next of what is left, of one query; nothing when all was made.
+    fn make(&mut self) -> Result<Option<Envelope>, BoxError> {
+        let (Some(queries), Some(sending)) = (&mut self.queries, &mut self.sending) else { return Ok(None) };
         let store = self.table.space().store();
         let mut bounds = Bounds::default();
-        while let Some(query) = queries.get(sending.query) {
-            if !cx.has_room("candidates") {
-                return Ok(Flow::Wait);
-            }
+        while let Some(query) = queries.get_mut(sending.query) {
             let range = query.range();
             let (mut ids, mut lowers) = (Vec::new(), Vec::new());
             if self.left.is_some() {
-                let rest = &query.found.left[sending.place..];
-                let mut seen = 0;
-                for (id, lower) in rest {
-                    seen += 1;
-                    if *lower <= range {
-                        ids.push(*id);
-                        lowers.push(f64::from(*lower));
-                    }
-                    if ids.len() == ENVELOPE_ROWS {
-                        break;
-                    }
+                // Narrowed to the range before the first was sent. Large pieces go as they are, small ones together.
+                let mut left = query.left.pop_front().unwrap_or_default();
+                while let Some(next) =
+                    query.left.pop_front_if(|next| next.len() + left.len() <= ENVELOPE_ROWS)
+                {
+                    left.append(next);
                 }
-                sending.place += seen;
-                if sending.place == query.found.left.len() {
+                (ids, lowers) = (left.ids, left.lowers);
+                if query.left.is_empty() {
                     *sending = Sending { query: sending.query + 1, place: 0 };
                 }
             } else {
+                let is_scan = self.bound.is_none();
+                let left = self.table.len() - self.table.ids(sending.place).start;
+                let rows_max =
+                    if is_scan { scan::rows_next(left, self.slots) as usize } else { ENVELOPE_ROWS };
                 while ids.len() < rows_max && sending.place < self.table.blocks() {
                     if let Some(prepared) = &query.query {
                         self.evaluator.bounds(prepared, self.table.block(sending.place), &mut bounds);
@@ -495,11 +513,9 @@ impl LowerBounds {
                 ("id", Arc::new(UInt64Array::from(ids))),
                 ("lower", Arc::new(Float64Array::from(lowers))),
             ];
-            if cx.push("candidates", Envelope::from_columns(columns)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
+            return Ok(Some(Envelope::from_columns(columns)?));
         }
-        Ok(Flow::Done)
+        Ok(None)
     }
 }
 

@@ -4,10 +4,11 @@
 //! other one goes out once. The range only falls, and may be old: then more goes out than need be.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
+use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope, EnvelopeError};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -136,18 +137,51 @@ struct Prefilter {
 
 /// The candidates of one query that wait.
 struct Waiting {
-    /// As they came.
-    candidates: Vec<(f64, u64)>,
-    /// Of `best_first`: those that come next, the last of them first.
-    part: Vec<(f64, u64)>,
-    /// Whether they are in the order of bounds, so that none is within the range once the next is not.
-    is_sorted: bool,
-    /// How many the first part is to have, or the one after this.
+    /// As they came. They stay in their envelopes until they go out: of a million of them most never do.
+    held: VecDeque<Held>,
+    /// How many of them wait.
+    left: usize,
+    /// Of `best_first`: those that come first, the last of them first. All others have larger bounds.
+    first: Vec<(f64, u64)>,
+    /// Of `best_first`, after these: those with bounds up to here, as they are stored.
+    part: Option<Part>,
+    /// How many the next part is to have.
     part_next: usize,
-    /// Parts so far.
-    parts: usize,
+    /// Whether there was one.
+    has_begun: bool,
     /// Rows of the next block.
     block: f64,
+}
+
+/// Rows of an envelope, all of one query.
+struct Held {
+    envelope: Envelope,
+    rows: Range<usize>,
+    /// Those with bounds up to here have gone out.
+    above: f64,
+    /// Those with bounds beyond are out of range.
+    within: f64,
+}
+
+/// How far a part has gone out.
+struct Part {
+    most: f64,
+    held: usize,
+    row: usize,
+}
+
+impl Held {
+    fn lowers(&self) -> Result<&[f64], EnvelopeError> {
+        Ok(&self.envelope.f64s("lower")?[self.rows.clone()])
+    }
+
+    fn ids(&self) -> Result<&[u64], EnvelopeError> {
+        Ok(&self.envelope.u64s("id")?[self.rows.clone()])
+    }
+
+    fn waits(&self, lower: f64) -> bool {
+        self.above < lower && lower <= self.within
+    }
 }
 
 impl Operator for Prefilter {
@@ -168,7 +202,7 @@ impl Operator for Prefilter {
                     break;
                 }
                 self.take(&envelope, cx)?;
-                let has_block = |waiting: &Waiting| waiting.candidates.len() >= waiting.rows();
+                let has_block = |waiting: &Waiting| waiting.left >= waiting.rows();
                 self.drains = match self.best_first {
                     true => self.held >= self.hold,
                     false => self.queries.values().any(has_block),
@@ -223,25 +257,31 @@ impl Prefilter {
 
     /// Sorts the rows of an envelope to their queries, without those that are out of range already.
     fn take(&mut self, envelope: &Envelope, cx: &Context<'_>) -> Result<(), BoxError> {
-        let (numbers, ids, lowers) = (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("lower")?);
+        let (numbers, lowers) = (envelope.u32s("query")?, envelope.f64s("lower")?);
+        envelope.u64s("id")?;
         let mut first = 0;
         for run in numbers.chunk_by(|a, b| a == b) {
             let rows = first..first + run.len();
             first = rows.end;
             let range = cx.hint("range", run[0]);
             let block = self.first as f64;
+            let count = lowers[rows.clone()].iter().filter(|lower| **lower <= range).count();
+            if count == 0 {
+                continue;
+            }
             let waiting = self.queries.entry(run[0]).or_insert_with(|| Waiting {
-                candidates: Vec::new(),
-                part: Vec::new(),
-                is_sorted: false,
+                held: VecDeque::new(),
+                left: 0,
+                first: Vec::new(),
+                part: None,
                 part_next: SORTED.max(self.first),
-                parts: 0,
+                has_begun: false,
                 block,
             });
-            let before = waiting.candidates.len();
-            let rows = lowers[rows.clone()].iter().copied().zip(ids[rows].iter().copied());
-            waiting.candidates.extend(rows.filter(|(lower, _)| *lower <= range));
-            self.held += waiting.candidates.len() - before;
+            let envelope = envelope.clone();
+            waiting.held.push_back(Held { envelope, rows, above: f64::NEG_INFINITY, within: range });
+            waiting.left += count;
+            self.held += count;
         }
         Ok(())
     }
@@ -261,7 +301,7 @@ impl Prefilter {
         self.turn = number.wrapping_add(1);
         let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
         let before = waiting.len();
-        let rows = if self.best_first { waiting.nearest(range) } else { waiting.oldest(range) };
+        let rows = if self.best_first { waiting.nearest(range)? } else { waiting.oldest(range)? };
         self.held -= before - waiting.len();
         if rows.is_empty() {
             return Ok(None);
@@ -279,7 +319,7 @@ impl Prefilter {
 
 impl Waiting {
     fn len(&self) -> usize {
-        self.candidates.len() + self.part.len()
+        self.left + self.first.len()
     }
 
     /// Rows of the next block.
@@ -288,66 +328,115 @@ impl Waiting {
     }
 
     /// The next block of the most promising part. Drops all when nothing is within the range.
-    fn nearest(&mut self, range: f64) -> Vec<(f64, u64)> {
+    fn nearest(&mut self, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
         let mut rows = Vec::with_capacity(self.rows().min(self.len()));
         while rows.len() < self.rows() {
-            match self.part.pop() {
+            match self.first.pop() {
                 Some(candidate) if candidate.0 <= range => rows.push(candidate),
-                Some(_) if self.is_sorted => {
+                Some(_) => {
                     // Those left have no smaller bounds, and the range does not rise.
-                    self.candidates.clear();
-                    self.part.clear();
+                    self.first.clear();
+                    self.held.clear();
+                    self.left = 0;
                 }
-                Some(_) => {}
-                None if self.candidates.is_empty() => break,
-                None => self.choose_part(range),
+                None if self.part.is_some() => self.pull(&mut rows, range)?,
+                None if self.left == 0 => break,
+                None => self.choose_part(range)?,
             }
         }
-        rows
+        Ok(rows)
     }
 
     /// Takes the next part out of the candidates: those of the least bounds. All computing of distances waits for the
     /// first one, so of a million the reach of a part is estimated by some thousand.
-    fn choose_part(&mut self, range: f64) {
-        self.candidates.retain(|candidate| candidate.0 <= range);
-        let left = self.candidates.len();
-        if self.part_next < left {
-            let step = left.div_ceil(LOOKED_AT);
-            let mut bounds: Vec<f64> =
-                self.candidates.iter().step_by(step).map(|candidate| candidate.0).collect();
-            let place = (self.part_next / step).min(bounds.len() - 1);
-            let (_, most, _) = bounds.select_nth_unstable_by(place, f64::total_cmp);
-            let most = *most;
-            // Those of one bound are not parted: a part may be larger than it was to be.
-            self.part.extend(self.candidates.extract_if(.., |candidate| candidate.0 <= most));
-        } else {
-            self.part.append(&mut self.candidates);
+    fn choose_part(&mut self, range: f64) -> Result<(), BoxError> {
+        let (step, mut looked_at) = (self.left.div_ceil(LOOKED_AT).max(1), Vec::new());
+        self.left = 0;
+        let mut skip = 0;
+        for held in &mut self.held {
+            held.within = held.within.min(range);
+            let (held, lowers) = (&*held, held.lowers()?);
+            self.left += lowers.iter().filter(|lower| held.waits(**lower)).count();
+            let some = lowers.iter().skip(skip).step_by(step);
+            skip = skip + some.len() * step - lowers.len();
+            looked_at.extend(some.filter(|lower| held.waits(**lower)));
         }
-        self.is_sorted = self.parts == 0;
-        self.parts += 1;
-        if self.is_sorted {
-            self.part.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        } else {
-            self.part.reverse();
-        }
+        let place = self.part_next / step;
+        let most = match self.part_next < self.left && place < looked_at.len() {
+            true => *looked_at.select_nth_unstable_by(place, f64::total_cmp).1,
+            false => f64::INFINITY,
+        };
         self.part_next = self.part_next.saturating_mul(PART_GROWTH);
+        self.part = Some(Part { most, held: 0, row: 0 });
+        if !std::mem::replace(&mut self.has_begun, true) {
+            // Those of one bound are not parted: a part may be larger than it was to be.
+            let mut first = Vec::new();
+            while self.part.is_some() {
+                self.pull_at_most(&mut first, usize::MAX, range)?;
+            }
+            first.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+            self.first = first;
+        }
+        Ok(())
+    }
+
+    /// Fills the block with what comes next of the part; ends the part with its last one.
+    fn pull(&mut self, to: &mut Vec<(f64, u64)>, range: f64) -> Result<(), BoxError> {
+        self.pull_at_most(to, self.rows(), range)
+    }
+
+    fn pull_at_most(&mut self, to: &mut Vec<(f64, u64)>, rows: usize, range: f64) -> Result<(), BoxError> {
+        let Some(part) = &mut self.part else { return Ok(()) };
+        while let Some(held) = self.held.get_mut(part.held) {
+            let within = held.within.min(part.most);
+            let (lowers, ids) = (held.lowers()?, held.ids()?);
+            for (lower, id) in lowers[part.row..].iter().zip(&ids[part.row..]) {
+                if to.len() == rows {
+                    return Ok(());
+                }
+                part.row += 1;
+                if held.above < *lower && *lower <= within {
+                    self.left -= 1;
+                    if *lower <= range {
+                        to.push((*lower, *id));
+                    }
+                }
+            }
+            held.above = part.most;
+            (part.held, part.row) = (part.held + 1, 0);
+        }
+        if part.most == f64::INFINITY {
+            self.held.clear();
+        }
+        self.part = None;
+        Ok(())
     }
 
     /// The next block in the order of storage, of those within the range.
-    fn oldest(&mut self, range: f64) -> Vec<(f64, u64)> {
-        let mut taken = 0;
-        let mut rows = Vec::with_capacity(self.rows().min(self.candidates.len()));
-        for candidate in &self.candidates {
-            if rows.len() == self.rows() {
-                break;
+    fn oldest(&mut self, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
+        let mut rows = Vec::with_capacity(self.rows().min(self.left));
+        while rows.len() < self.rows()
+            && let Some(held) = self.held.front_mut()
+        {
+            let mut seen = 0;
+            for (lower, id) in held.lowers()?.iter().zip(held.ids()?) {
+                if rows.len() == self.block as usize {
+                    break;
+                }
+                seen += 1;
+                if held.waits(*lower) {
+                    self.left -= 1;
+                    if *lower <= range {
+                        rows.push((*lower, *id));
+                    }
+                }
             }
-            taken += 1;
-            if candidate.0 <= range {
-                rows.push(*candidate);
+            held.rows.start += seen;
+            if held.rows.is_empty() {
+                self.held.pop_front();
             }
         }
-        self.candidates.drain(..taken);
-        rows
+        Ok(rows)
     }
 }
 

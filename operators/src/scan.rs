@@ -24,6 +24,9 @@ use crate::sqfd::DEVICE_OBJECTS_MIN;
 /// Rows of an envelope at most: a thousand distances are a few milliseconds, the most that one worker computes alone
 /// at the end of a scan.
 const ENVELOPE_ROWS: u64 = 1024;
+/// Rows of an envelope at least: towards its end a scan goes out in ever smaller envelopes, so that no slot computes long
+/// after the others are through.
+const ENVELOPE_ROWS_MIN: u64 = 128;
 
 /// Emits all objects of a store as candidates.
 ///
@@ -68,7 +71,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         .ok()
         .and_then(|picked| picked.devices);
     let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));
-    Ok(Box::new(Scan { store, devices, parts: None, turn: 0, done: 0, shared: None }))
+    let slots = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Box::new(Scan { store, devices, slots, parts: None, turn: 0, done: 0, shared: None }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
@@ -78,6 +82,8 @@ struct Scan {
     store: Arc<SignatureStore>,
     /// What computes, where it is not the slots.
     devices: Option<OnDevices>,
+    /// Of the machine.
+    slots: usize,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
     /// The part that comes next.
@@ -167,7 +173,6 @@ impl Operator for Scan {
         if self.devices.is_some() && !cx.is_closed("ranges") {
             return self.send_ranges(cx, &queries);
         }
-        let ids_per_envelope = (ENVELOPE_ROWS / queries.len() as u64).max(1);
         let parts = self.parts.get_or_insert_with(|| Part::all(&self.store, cx.nodes()));
         while cx.has_room("candidates") {
             // One envelope of each part, so that every node has work from the beginning to the end.
@@ -182,7 +187,8 @@ impl Operator for Scan {
                 cx.detached("disk", || store.bring_in([first]))??;
             }
             let end = self.store.ids(batch).end;
-            let upto = end.min(part.next + ids_per_envelope);
+            let rows = rows_next((self.store.objects() - self.done) * queries.len() as u64, self.slots);
+            let upto = end.min(part.next + (rows / queries.len() as u64).max(1));
             let ids = self.store.among(part.next..upto);
             let envelope = candidates(&mut self.shared, &queries, ids)?;
             self.done += self.store.count(part.next..upto);
@@ -220,6 +226,11 @@ impl Scan {
     }
 }
 
+/// Rows of the next envelope where so many are left for so many slots: guided self-scheduling, half of a slot's share.
+pub(crate) fn rows_next(left: u64, slots: usize) -> u64 {
+    (left / (2 * slots as u64)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS)
+}
+
 /// Objects for all queries.
 fn candidates(
     shared: &mut SharedColumns,
@@ -251,25 +262,21 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    fn check(objects: usize, queries: &[(&str, u64)], envelopes_expected: usize) {
+    fn check(objects: usize, queries: &[(&str, u64)]) {
         let folder = tempfile::tempdir().unwrap();
-        check_on(testing::store(folder.path(), objects), 1, queries, envelopes_expected);
+        check_on(testing::store(folder.path(), objects), 1, queries);
     }
 
     /// Gives the nodes that the envelopes' objects are on.
-    fn check_on(
-        store: Arc<SignatureStore>,
-        nodes: usize,
-        queries: &[(&str, u64)],
-        envelopes_expected: usize,
-    ) -> Vec<Option<usize>> {
+    fn check_on(store: Arc<SignatureStore>, nodes: usize, queries: &[(&str, u64)]) -> Vec<Option<usize>> {
         let objects = store.len() as usize;
+        let slots = std::thread::available_parallelism().map_or(1, usize::from);
         let of_batch: Vec<_> =
             (0..store.batches()).map(|batch| (store.ids(batch), store.node(batch))).collect();
         let store: Resource = store;
         let mut harness =
             Harness::with_resources(&SCAN, [("store", Value::Text("s".into()))], [("s", store)]).unwrap();
-        harness.room(2);
+        harness.room(1);
         harness.nodes(nodes);
         harness.give("queries", testing::queries(queries));
         let mut found = Vec::new();
@@ -282,13 +289,13 @@ mod tests {
                     let first = envelope.u64s("id").unwrap()[0];
                     assert!(of_batch.iter().any(|(ids, of)| ids.contains(&first) && *of == Some(node)));
                 }
-                assert!(envelope.rows() <= ENVELOPE_ROWS as usize);
+                let rows = rows_next(((objects - found.len() / queries.len()) * queries.len()) as u64, slots);
+                assert!((1..=(rows as usize).max(queries.len())).contains(&envelope.rows()));
                 assert!(envelope.f64s("lower").unwrap().iter().all(|lower| *lower == 0.0));
                 let (queries, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
                 found.extend(queries.iter().copied().zip(ids.iter().copied()));
             }
         }
-        assert_eq!(nears.len(), envelopes_expected);
         found.sort_unstable();
         let expected: Vec<(u32, u64)> = (0..queries.len() as u32)
             .flat_map(|query| (0..objects as u64).map(move |id| (query, id)))
@@ -308,22 +315,34 @@ mod tests {
             let store = Arc::into_inner(testing::store(folder.path(), 9000)).unwrap();
             Arc::new(store.copied_to(Topology::synthetic(machine).unwrap()))
         };
-        // Three batches, of 4, 4 and 1 envelopes.
-        let nears = check_on(copied("numa:3 core:1"), 3, &[("a", 1)], 9);
+        // Three batches, the last of 808 objects.
+        let nears = check_on(copied("numa:3 core:1"), 3, &[("a", 1)]);
         let on = |node: usize| Some(node);
-        assert_eq!(nears, [on(0), on(1), on(2), on(0), on(1), on(0), on(1), on(0), on(1)]);
+        assert_eq!(nears[..5], [on(0), on(1), on(2), on(0), on(1)]);
+        assert!(nears.iter().all(|near| near.is_some_and(|node| node < 3)));
         // Copied for another machine than the one that runs, or for one node: in order, and near nothing.
         for (machine, nodes) in [("numa:3 core:1", 2), ("numa:1 core:2", 1), ("numa:2 core:1", 1)] {
-            assert_eq!(check_on(copied(machine), nodes, &[("a", 1)], 9), [None; 9]);
+            let nears = check_on(copied(machine), nodes, &[("a", 1)]);
+            assert!(nears.len() >= 9 && nears.iter().all(Option::is_none));
         }
         // More nodes than batches: some have nothing.
-        assert_eq!(check_on(copied("numa:4 core:1"), 4, &[("a", 1)], 9).len(), 9);
+        assert!(check_on(copied("numa:4 core:1"), 4, &[("a", 1)]).iter().all(|near| *near < on(3)));
+    }
+
+    #[test]
+    fn envelopes_get_smaller_towards_the_end() {
+        let rows = |left| rows_next(left, 16);
+        assert_eq!(
+            [rows(1 << 20), rows(32_768), rows(8000), rows(4096), rows(1)],
+            [1024, 1024, 250, 128, 128]
+        );
+        assert_eq!(rows_next(100, 1), ENVELOPE_ROWS_MIN);
     }
 
     #[test]
     fn every_object_for_every_query() {
-        check(1, &[("a", 1)], 1);
-        check(5000, &[("a", 1), ("b", 2), ("c", 3)], 16);
-        check(10, &[], 0);
+        check(1, &[("a", 1)]);
+        check(5000, &[("a", 1), ("b", 2), ("c", 3)]);
+        check(10, &[]);
     }
 }

@@ -27,8 +27,8 @@ use crate::head;
 use crate::queries::Query;
 use crate::sqfd::Gather;
 
-/// Nanoseconds to keep, order and hand over a candidate, on one core: measured once, small beside a distance.
-const CANDIDATE_NS: f64 = 30.0;
+/// Nanoseconds to look through a candidate that waits for its turn, on one core: measured once, small beside a distance.
+const CANDIDATE_NS: f64 = 6.0;
 /// What a search by an index waits for that a scan does not, for each slot of the machine: boxes that follow each
 /// other, and slots that fall asleep in between and are woken. On 16 cores a search that computed some tens of 10,000
 /// distances took 0.92 ms in all.
@@ -38,10 +38,12 @@ const BLOCK_NS_PER_SLOT: f64 = 2_000.0;
 /// Rows of its first block, and by how much the next ones grow, as `auto.yaml` says.
 const FIRST_ROWS: f64 = 16.0;
 const GROWTH: f64 = 0.125;
-/// Of a scan's time, the share that may be spent on bounding all objects and handing on what is left, though the sample
-/// promises nothing. A sample of some thousand does not show what lies near one object of a million: where a scan was
-/// chosen that would have taken 0.15 of its time to try, the bounds would have been six times as fast.
-const WORTH_TRYING: f64 = 0.18;
+/// What every search takes beside its distances, whatever way it goes: the query, the boxes, the results.
+const ALWAYS_SECONDS: f64 = 1e-3;
+/// Of each of the k nearest, f64 distances that rank it.
+const RANKED: f64 = 2.0;
+/// How many times as long as a scan a search may take that was tried in vain.
+const VAIN_MAX: f64 = 1.7;
 /// Objects that stand in for queries which are not known yet.
 const STAND_INS: u64 = 8;
 /// Queries that are looked at; the others of a request are taken to be like them.
@@ -389,11 +391,35 @@ impl Estimate {
             + self.seconds(way.candidates * CANDIDATE_NS, 1)
     }
 
+    /// What every way takes beside its distances.
+    fn always(&self) -> f64 {
+        let ranked = self.search.k.unwrap_or(0).min(self.objects as usize) as f64 * RANKED;
+        ALWAYS_SECONDS + self.seconds(ranked * self.rates.exact_ns, self.search.workers)
+    }
+
+    /// How many times as long as a scan a way takes where next to all is left, and how many times as fast it is where
+    /// next to nothing is but the answer.
+    ///
+    /// A sample of some thousand does not show what lies near one object of a million. Where it promises nothing,
+    /// bounds are tried all the same if they might gain more than they may lose.
+    fn stakes(&self, way: &Way) -> (f64, f64) {
+        let (scan, workers) = (self.ways[0].seconds, self.search.workers);
+        let (least, most) = (self.search.k.unwrap_or(0) as f64, self.objects as f64);
+        let trying = self.trying(way) + self.always();
+        let computing = |distances: f64| match self.search.devices {
+            None => self.seconds(distances * self.rates.picked_ns, workers),
+            Some(devices) => devices.picked_seconds(distances * self.search.queries as f64),
+        };
+        let all = if self.search.devices.is_some() { computing(most) } else { scan };
+        let scan = scan + self.always();
+        let worst = (trying + waiting_seconds(most, workers) + all) / scan;
+        let best = scan / (trying + waiting_seconds(least, workers) + computing(least));
+        (worst, best)
+    }
+
     fn is_worth_trying(&self, way: &Way) -> bool {
-        let (trying, scan) = (self.trying(way), self.ways[0].seconds);
-        let wanted = self.search.k.unwrap_or(0) as f64;
-        let least = trying + waiting_seconds(wanted, self.search.workers);
-        trying <= WORTH_TRYING * scan && CLEAR * least < scan
+        let (worst, best) = self.stakes(way);
+        worst <= VAIN_MAX && worst < best
     }
 
     /// The way of least time among those that `auto` knows: the scan, best first, or all within a range.
@@ -413,10 +439,10 @@ impl Estimate {
             return Choice { way: best, reason };
         }
         if self.is_worth_trying(&best) {
-            let percent = 100.0 * self.trying(&best) / scan.seconds;
+            let (worst, gain) = self.stakes(&best);
             let reason = format!(
-                "the sample promises nothing, but bounding all objects takes {percent:.1} % of a scan, and objects \
-                 nearer than any of a sample would make it pay"
+                "the sample promises nothing, but objects nearer than any of it would make this up to {gain:.1} times \
+                 as fast as a scan, and {worst:.2} times as long it takes at worst"
             );
             return Choice { way: best, reason };
         }
@@ -454,7 +480,8 @@ mod tests {
         assert_eq!(bound((2000.0, 3000.0), (20.0, 0.05)), Some(Bound::Simplex));
         assert_eq!(bound((2000.0, 3000.0), (20.0, 0.6)), Some(Bound::Simplex));
         assert_eq!(bound((15.0, 30.0), (20.0, 0.0)), None, "bounds dearer than distances");
-        assert_eq!(bound((100.0, 150.0), (20.0, 0.9)), None, "a fifth of a scan for nothing");
+        assert_eq!(bound((30.0, 45.0), (20.0, 0.9)), None, "two thirds of a scan for nothing");
+        assert_eq!(bound((200.0, 300.0), (20.0, 1.0)), Some(Bound::Simplex), "a tenth staked on nine");
         assert_eq!(
             bound((2000.0, 3000.0), (20.0, 1.0)),
             Some(Bound::Simplex),
@@ -490,6 +517,41 @@ mod tests {
             estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, 5.0, 500.0, 100.0));
             assert_eq!(estimate.choice().way.bound, expected, "{objects} objects");
         }
+    }
+
+    #[test]
+    fn what_is_promised_nothing_is_tried_where_more_may_be_gained_than_lost() {
+        let tried = |objects: u64, k, workers| {
+            let mut estimate = made(objects, (2400.0, 3600.0), &[]);
+            estimate.search = Search { k: Some(k), workers, ..estimate.search };
+            estimate.rates.exact_ns = 21_000.0;
+            estimate.ways = vec![estimate.scan()];
+            let all = objects as f64;
+            estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, 6.0, all, all));
+            estimate.choice().way.bound.is_some()
+        };
+        assert!(tried(10_000, 10, 1), "one slot hands nothing over");
+        assert!(
+            tried(10_000, 1, 16) && !tried(10_000, 1000, 16),
+            "1000 are to be ranked whatever is left out"
+        );
+        assert!(!tried(2_000, 1, 16), "over before all slots are awake");
+        assert!(tried(1_000_000, 1000, 16));
+    }
+
+    #[test]
+    fn a_scan_on_a_gpu_is_not_staked_on_rows_picked_out() {
+        let chosen = |objects: u64| {
+            let mut estimate = made(objects, (2400.0, 3600.0), &[]);
+            let devices = Some(OnDevices { count: 1, rate: 4.4e8, is_measured: true });
+            estimate.search = Search { devices, workers: 16, ..estimate.search };
+            estimate.ways = vec![estimate.scan()];
+            let all = objects as f64;
+            estimate.ways.push(estimate.indexed("best_first", Bound::Simplex, 0.01, 0.01 * all, 0.001 * all));
+            estimate.choice().way.bound
+        };
+        assert_eq!((chosen(100_000), chosen(1_000_000)), (None, None));
+        assert_eq!(chosen(17_500_000), Some(Bound::Simplex));
     }
 
     #[test]

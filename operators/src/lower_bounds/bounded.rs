@@ -1,5 +1,6 @@
 //! One query of `lower_bounds`, and what the bounds seen so far say for it.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,21 +13,85 @@ pub(super) struct Bounded {
     /// The bits of the range as an f32: those of positive numbers are in the numbers' order. Whoever reads an old one
     /// leaves out less.
     range: AtomicU32,
-    pub(super) found: Found,
+    /// The smallest upper bounds, at least k of them where there are as many.
+    pub(super) uppers: Vec<f32>,
+    /// Objects not ruled out, piece by piece.
+    pub(super) left: VecDeque<Left>,
 }
 
 /// What the bounds of some blocks say for one query.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The smallest upper bounds, at least k of them where there are as many.
     pub(super) uppers: Vec<f32>,
-    /// Objects not ruled out, by id, with their lower bounds.
-    pub(super) left: Vec<(u64, f32)>,
+    pub(super) left: Left,
+}
+
+/// Objects not ruled out, with their lower bounds: the columns of an envelope, which are not copied any more.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) ids: Vec<u64>,
+    pub(super) lowers: Vec<f64>,
+    /// No lower bound is larger.
+    most: f64,
+}
+
+impl Left {
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Adds those of a block that are within the range.
+    fn add(&mut self, ids: Range<u64>, lowers: &[f32], range: f32) {
+        let (first, rows) = (self.len(), (ids.end - ids.start) as usize);
+        self.ids.resize(first + rows, 0);
+        self.lowers.resize(first + rows, 0.0);
+        // Each is written where the next one of the range is to be: which are left is not to be predicted.
+        let mut count = first;
+        for (id, lower) in ids.zip(lowers) {
+            self.ids[count] = id;
+            self.lowers[count] = f64::from(*lower);
+            count += usize::from(*lower <= range);
+        }
+        self.ids.truncate(count);
+        self.lowers.truncate(count);
+        self.most = self.most.max(f64::from(range));
+    }
+
+    /// Adds one, where it is not known within what range.
+    pub(super) fn push(&mut self, id: u64, lower: f32) {
+        self.ids.push(id);
+        self.lowers.push(f64::from(lower));
+        self.most = self.most.max(f64::from(lower));
+    }
+
+    /// Adds all of another.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.ids.append(&mut other.ids);
+        self.lowers.append(&mut other.lowers);
+        self.most = self.most.max(other.most);
+    }
+
+    /// Forgets those beyond a range.
+    pub(super) fn narrow(&mut self, range: f32) {
+        let range = f64::from(range);
+        if self.most <= range {
+            return;
+        }
+        let mut count = 0;
+        for row in 0..self.len() {
+            (self.ids[count], self.lowers[count]) = (self.ids[row], self.lowers[row]);
+            count += usize::from(self.lowers[count] <= range);
+        }
+        self.ids.truncate(count);
+        self.lowers.truncate(count);
+        self.most = range;
+    }
 }
 
 impl Bounded {
     pub(super) fn new(number: u32, query: Option<BoundQuery>, limit: f32) -> Self {
-        Self { number, query, range: AtomicU32::new(limit.to_bits()), found: Found::default() }
+        let (uppers, left) = (Vec::new(), VecDeque::new());
+        Self { number, query, range: AtomicU32::new(limit.to_bits()), uppers, left }
     }
 
     pub(super) fn range(&self) -> f32 {
@@ -58,19 +123,40 @@ impl Bounded {
             }
         }
         if keeps {
-            let range = self.range();
-            let left = ids.zip(bounds.lower.iter().copied()).filter(|(_, lower)| *lower <= range);
-            found.left.extend(left);
+            found.left.add(ids, &bounds.lower[..rows], self.range());
         }
     }
 
-    /// Learns the k-th smallest upper bound of all seen, and forgets what it rules out.
-    pub(super) fn narrow(&mut self, k: Option<usize>) {
-        if let Some(kth) = k.and_then(|k| cut(&mut self.found.uppers, k)) {
+    /// Adds what some blocks said.
+    pub(super) fn learn(&mut self, found: Found) {
+        self.uppers.extend(found.uppers);
+        if found.left.len() > 0 {
+            self.left.push_back(found.left);
+        }
+    }
+
+    /// Learns the k-th smallest upper bound of all seen, and forgets what it rules out. Gives how many are left.
+    pub(super) fn narrow(&mut self, k: Option<usize>) -> usize {
+        if let Some(kth) = k.and_then(|k| cut(&mut self.uppers, k)) {
             self.lower_range(kth);
         }
         let range = self.range();
-        self.found.left.retain(|(_, lower)| *lower <= range);
+        self.left.iter_mut().for_each(|left| left.narrow(range));
+        self.left.retain(|left| left.len() > 0);
+        self.left.iter().map(Left::len).sum()
+    }
+
+    /// Puts all that is left into the order of the ids, in pieces of so many.
+    pub(super) fn sort(&mut self, rows: usize) {
+        let all = self.left.iter().flat_map(|left| left.ids.iter().zip(&left.lowers));
+        let mut all: Vec<(u64, f64)> = all.map(|(id, lower)| (*id, *lower)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        let most = self.left.iter().map(|left| left.most).fold(0.0, f64::max);
+        let piece = |rows: &[(u64, f64)]| {
+            let (ids, lowers) = rows.iter().copied().unzip();
+            Left { ids, lowers, most }
+        };
+        self.left = all.chunks(rows).map(piece).collect();
     }
 }
 

@@ -181,7 +181,9 @@ fn operator(
         rest: VecDeque::new(),
         bounded: 0,
         left: Some(0),
+        is_mixed: false,
         sending: None,
+        made: None,
     }
 }
 
