@@ -25,6 +25,8 @@ const LOOKED_AT: usize = 1 << 14;
 const PART_GROWTH: usize = 16;
 /// Rows that go out at a time of candidates about which nothing is known, as from `scan`.
 const UNKNOWN_ROWS: usize = 1024;
+/// Rows of a block that may be large, though little is left for all slots.
+const SHARED_ROWS: usize = 128;
 
 /// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
 ///
@@ -37,7 +39,8 @@ const UNKNOWN_ROWS: usize = 1024;
 /// its last block; this one does not).
 ///
 /// Blocks grow from `first` rows to `most`, by the share `growth` from one to the next: small ones soon bring a range
-/// and waste little when it has come, large ones cost less to hand over. Queries take turns, block by block.
+/// and waste little when it has come, large ones cost less to hand over. Towards the end they get smaller again, to half
+/// of a slot's share of what is left, so that no slot computes long after the others. Queries take turns, block by block.
 ///
 /// # Inputs
 /// `candidates`: objects with their lower bounds, no object twice for one query.
@@ -106,6 +109,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         first,
         most: most.max(first),
         growth: bind.number("growth"),
+        slots: std::thread::available_parallelism().map_or(1, usize::from),
         hold: bind.count("hold"),
         held: 0,
         queries: BTreeMap::new(),
@@ -121,6 +125,8 @@ struct Prefilter {
     first: usize,
     most: usize,
     growth: f64,
+    /// Of the machine.
+    slots: usize,
     hold: usize,
     /// Candidates kept, of all queries.
     held: usize,
@@ -301,7 +307,12 @@ impl Prefilter {
         self.turn = number.wrapping_add(1);
         let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
         let before = waiting.len();
-        let rows = if self.best_first { waiting.nearest(range)? } else { waiting.oldest(range)? };
+        // By all that waits, as slots do not care whose it is.
+        let rows_max = (self.held / (2 * self.slots)).max(SHARED_ROWS.min(self.most));
+        let rows = match self.best_first {
+            true => waiting.nearest(rows_max, range)?,
+            false => waiting.oldest(range)?,
+        };
         self.held -= before - waiting.len();
         if rows.is_empty() {
             return Ok(None);
@@ -328,9 +339,10 @@ impl Waiting {
     }
 
     /// The next block of the most promising part. Drops all when nothing is within the range.
-    fn nearest(&mut self, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
-        let mut rows = Vec::with_capacity(self.rows().min(self.len()));
-        while rows.len() < self.rows() {
+    fn nearest(&mut self, rows_max: usize, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
+        let rows_max = self.rows().min(rows_max);
+        let mut rows = Vec::with_capacity(rows_max.min(self.len()));
+        while rows.len() < rows_max {
             match self.first.pop() {
                 Some(candidate) if candidate.0 <= range => rows.push(candidate),
                 Some(_) => {
@@ -339,7 +351,7 @@ impl Waiting {
                     self.held.clear();
                     self.left = 0;
                 }
-                None if self.part.is_some() => self.pull(&mut rows, range)?,
+                None if self.part.is_some() => self.pull(&mut rows, rows_max, range)?,
                 None if self.left == 0 => break,
                 None => self.choose_part(range)?,
             }
@@ -372,7 +384,7 @@ impl Waiting {
             // Those of one bound are not parted: a part may be larger than it was to be.
             let mut first = Vec::new();
             while self.part.is_some() {
-                self.pull_at_most(&mut first, usize::MAX, range)?;
+                self.pull(&mut first, usize::MAX, range)?;
             }
             first.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
             self.first = first;
@@ -380,12 +392,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Fills the block with what comes next of the part; ends the part with its last one.
-    fn pull(&mut self, to: &mut Vec<(f64, u64)>, range: f64) -> Result<(), BoxError> {
-        self.pull_at_most(to, self.rows(), range)
-    }
-
-    fn pull_at_most(&mut self, to: &mut Vec<(f64, u64)>, rows: usize, range: f64) -> Result<(), BoxError> {
+    /// Takes what comes next of the part, until there are so many rows; ends the part with its last one.
+    fn pull(&mut self, to: &mut Vec<(f64, u64)>, rows: usize, range: f64) -> Result<(), BoxError> {
         let Some(part) = &mut self.part else { return Ok(()) };
         while let Some(held) = self.held.get_mut(part.held) {
             let within = held.within.min(part.most);

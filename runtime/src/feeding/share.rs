@@ -8,20 +8,24 @@ use std::collections::BTreeMap;
 /// Weight of the newest measurement of a device's rate.
 const NEWEST: f64 = 0.3;
 
-/// What a device computes in a second, by what it has computed so far; 0 for not known.
+/// What a device computes in a second, by what it has computed so far: mean sizes and mean seconds, the newest with most
+/// weight; 0 for not known. So a short block, which is mostly the way there and back, says little beside long ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rate(f64);
+pub(super) struct Rate {
+    size: f64,
+    seconds: f64,
+}
 
 impl Rate {
     /// Counts a block of a size that took so long.
     pub(super) fn measure(&mut self, size: u64, seconds: f64) {
-        let rate = size as f64 / seconds.max(1e-9);
-        self.0 = if self.0 == 0.0 { rate } else { self.0 + NEWEST * (rate - self.0) };
+        self.size += NEWEST * (size as f64 - self.size);
+        self.seconds += NEWEST * (seconds.max(1e-9) - self.seconds);
     }
 
     /// Blocks' sizes in a second.
     pub(super) fn get(self) -> f64 {
-        self.0
+        if self.seconds == 0.0 { 0.0 } else { self.size / self.seconds }
     }
 }
 
@@ -57,7 +61,9 @@ mod tests {
     use super::*;
 
     fn rate(per_second: f64) -> Rate {
-        Rate(per_second)
+        let mut rate = Rate::default();
+        rate.measure(per_second as u64, 1.0);
+        rate
     }
 
     #[test]

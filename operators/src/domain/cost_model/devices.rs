@@ -5,15 +5,15 @@ use boxwork_runtime::parameter::DeviceChoice;
 
 use crate::sqfd::{DEVICE_OBJECTS_MIN, DISTANCES_OF_ALL};
 
-/// Distances in a cycle of a compute unit, as long as a device has not computed any: half of an H200's.
-const PER_CYCLE_UNKNOWN: f64 = 8e-4;
+/// Distances in a cycle of a compute unit, as long as a device has not computed any: an H200's are 1.7e-3.
+const PER_CYCLE_UNKNOWN: f64 = 1.4e-3;
 /// What any GPU is taken for, whatever it says of itself.
 const RATE_LEAST: f64 = 1e7;
 /// There and back for a scan: what is before the first kernel and after the last.
-const SCAN_SECONDS: f64 = 1.5e-3;
+const SCAN_SECONDS: f64 = 1.3e-3;
 /// There and back for rows that were picked out, block after block until the range has come. On an H200 a search that
-/// computed some tens of 100,000 took 3 ms longer than a scan of all of them.
-const PICKED_SECONDS: f64 = 4e-3;
+/// computed some tens of 100,000, or of a million, took 2 to 3 ms longer than a scan of all of them.
+const PICKED_SECONDS: f64 = 5e-3;
 /// For each of these rows, whatever the device does: each is laid out on the host. There it was 0.24 us for 48,000 and
 /// 82,000 of 100,000, and 1.2 us for 34,000 of a million.
 const PICK_SECONDS: f64 = 5e-7;
