@@ -24,6 +24,9 @@
 //! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract_on_devices`. Arguments:
 //! `objects=65536 points=2000 iterations=5 rounds=11 workers=16`.
 //!
+//! `what=own`: the time of a scan by queries of 20 to 160 centroids, and of one that computes each object's similarity to
+//! itself too; the thesis' figure 4.16. Arguments: `objects=250000 centroids=75 rounds=9`.
+//!
 //! `what=beside`: the rate of distances on the device while boxes compute on all cores, over that while none does.
 //! Arguments: `objects=250000 blocks=400 workers=16 rounds=5`.
 //!
@@ -47,6 +50,9 @@ mod bounds;
 
 #[path = "gpu/beside.rs"]
 mod beside;
+
+#[path = "gpu/own.rs"]
+mod own;
 
 #[path = "gpu/feeding.rs"]
 mod feeding;
@@ -102,6 +108,8 @@ what=bounds     bounds of all objects by a pivot table, and the selection of wha
 what=search     search.yaml over a store that lies on the device, as a share of its kernels' rate
                 objects=1000000 k=100 workers=CORES rounds=21 folder=TEMPORARY
                 needs 2.45 KB an object in the folder and on the device
+what=own        what it saves that objects' similarities to themselves are known
+                objects=250000 centroids=75 rounds=9
 what=beside     the device's rate while boxes compute on all cores, over that while none does
                 objects=250000 blocks=400 workers=CORES rounds=5
 what=feeding    feeding threads against one thread that does everything, on several devices
@@ -136,6 +144,7 @@ fn main() {
         "bounds" => bounds::run(&arguments, &devices, device),
         "search" => search::run(&arguments, &devices, device),
         "extraction" => extraction::run(&arguments, &devices, device),
+        "own" => own::run(&arguments, &devices, device),
         "beside" => beside::run(&arguments, &devices, device),
         "feeding" => feeding::run(&arguments, &devices),
         other => {

@@ -270,6 +270,32 @@ pub(super) fn scene(
     Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, part: 0, way }
 }
 
+/// A scene whose blocks are timed again and again.
+pub(super) struct Timing {
+    runner: Runner,
+    scene: Arc<Scene>,
+}
+
+impl Timing {
+    /// Everything is on the device, and right.
+    pub(super) fn new(devices: &Arc<Devices>, device: usize, scene: Arc<Scene>, measure: Measure) -> Self {
+        let mut runner = Runner::new(devices, device);
+        runner.submit(&scene, true);
+        let first = runner.take();
+        scene.signatures.with(|store| check(&first, store, measure));
+        (0..IN_FLIGHT).for_each(|_| runner.submit(&scene, false));
+        (0..IN_FLIGHT).for_each(|_| drop(runner.take()));
+        Self { runner, scene }
+    }
+}
+
+/// Seconds of a million distances, by the wall clock.
+pub(super) fn time(timing: &mut Timing, devices: &Devices, device: usize) -> f64 {
+    let Timing { runner, scene } = timing;
+    let timed = timed(runner, devices, device, scene, 2 * IN_FLIGHT, IN_FLIGHT);
+    1e6 * timed.wall / timed.size
+}
+
 /// One way to run the kernel: checked, then timed. Gives the distances a second by the wall clock.
 fn line(
     name: &str,

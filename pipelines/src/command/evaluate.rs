@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Space, path_value, whole};
+use super::{Space, device, path_value, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -21,6 +21,9 @@ pub struct Arguments {
     /// Objects at most: the time grows with their square
     #[arg(long, default_value_t = 10_000)]
     most: u32,
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; last digits differ between them
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+    device: String,
     /// What the results look like
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
     format: String,
@@ -33,6 +36,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("format".to_owned(), Value::Text(arguments.format.clone())),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
         ("most".to_owned(), whole(arguments.most)),
     ]);
     arguments.space.give(&mut values);
