@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::m_tree::{MTree, Rings};
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept};
+use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
 
 /// A tree of balls and rings.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ impl PmTree {
     /// Makes an M-tree and its rings around these pivots.
     ///
     /// # Errors
-    /// When what is computed is no distance.
+    /// When the system has no memory for them, or what is computed is no distance.
     pub fn build(objects: &Objects<'_>, capacity: usize, pivots: &[u32]) -> Result<Self, MetricIndexError> {
         let mut tree = MTree::build(objects, capacity)?;
-        let mut distances = Vec::with_capacity(objects.count() * pivots.len());
+        let mut distances = room_of_pivots("pm_tree", objects.count(), pivots.len())?;
         for object in objects.all() {
             for &pivot in pivots {
                 distances.push(kept(if object == pivot { 0.0 } else { objects.distance(pivot, object)? })?);
