@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lower_bound::Simplex;
-use crate::sqfd::{Columns, SignatureRef};
 use crate::sqfd::testing::{Store, uniform};
+use crate::sqfd::{Columns, SignatureRef};
 
 /// A table of all distances of some objects.
 struct Table {
