@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::m_tree::{MTree, Rings};
 use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use crate::memory::filled;
 
 /// A tree of balls and rings.
 #[derive(Debug)]
@@ -35,7 +36,12 @@ impl PmTree {
         }
         // Their distances are known before the tree is entered.
         pivots.iter().for_each(|pivot| tree.is_centre[*pivot as usize] = true);
-        let rings = vec![[f32::INFINITY, 0.0]; tree.nodes.len() * pivots.len()];
+        let rings = filled(
+            tree.nodes.len() * pivots.len(),
+            [f32::INFINITY, 0.0],
+            || format!("the rings of a pm_tree of {} nodes and {} pivots", tree.nodes.len(), pivots.len()),
+            "take fewer pivots, or free memory",
+        )?;
         let mut made = Self { tree, pivots: pivots.to_vec(), distances, rings };
         made.ring(made.tree.root);
         Ok(made)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::check;
+use crate::request::RequestId;
 use crate::scheduler::crew::{Crew, GivenAway};
 use crate::scheduler::slot::{Message, Seat, Slot};
 use crate::sync::{AtomicUsize, Counter, Mailbox, Mutex, Ordering};
