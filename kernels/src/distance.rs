@@ -219,4 +219,32 @@ pub enum DistanceError {
          divide each weight by their sum"
     )]
     WeightSum(f64),
+    /// More centroids than a distance that compares each with each can take.
+    #[error(
+        "the signature has {centroids} centroids, and the earth mover's distance takes {most}, as it holds the distance \
+         of each to each: extract smaller signatures, or use another distance"
+    )]
+    TooManyCentroids {
+        /// Those of the signature.
+        centroids: usize,
+        /// The most.
+        most: usize,
+    },
+    /// A long text of many different letters.
+    #[error(
+        "the text has {letters} letters, {different} of them different, and takes {} MiB to compare, more than {} MiB: \
+         compare parts of it",
+        bytes >> 20,
+        most >> 20
+    )]
+    TooManyLetters {
+        /// All letters.
+        letters: usize,
+        /// Different ones.
+        different: usize,
+        /// What comparing it takes.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
 }

@@ -9,6 +9,8 @@ mod path;
 
 pub use path::CodePath;
 
+pub mod memory;
+
 pub mod extract;
 
 pub mod similarity;

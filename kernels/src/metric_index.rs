@@ -42,6 +42,7 @@ pub use search::{Answer, Search};
 use thiserror::Error;
 
 use crate::distance::Slack;
+use crate::memory::{MemoryRefused, room};
 
 /// An index that is made.
 pub trait MetricIndex: Send + Sync + std::fmt::Debug {
@@ -88,6 +89,15 @@ pub enum MetricIndexError {
     /// There is nothing to index.
     #[error("there are no objects: an index needs at least one")]
     NoObjects,
+    /// The system has no memory for it.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
+}
+
+/// Room for the distances of all objects to some pivots, in an index of this name.
+fn room_of_pivots<T>(index: &str, objects: usize, pivots: usize) -> Result<Vec<T>, MemoryRefused> {
+    let what = || format!("the {index} of {objects} objects and {pivots} pivots");
+    room(objects.saturating_mul(pivots), what, "take fewer pivots, or free memory")
 }
 
 /// A distance in 32 bits.

@@ -229,6 +229,15 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
             IMAGE_BYTES_MAX >> 20
         ));
     }
+    // A decoder ends the process where it is refused room: that for the image as it is and as RGB is tried beforehand.
+    let bytes = decoder.total_bytes() + 3 * u64::from(width) * u64::from(height);
+    if Vec::<u8>::new().try_reserve_exact(bytes as usize).is_err() {
+        return Err(format!(
+            "the image is {width} x {height} pixels and takes {} MiB of memory, which the system refuses: scale it \
+             down, or free memory",
+            bytes >> 20
+        ));
+    }
     // A note that cannot be read is no reason to refuse the picture.
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder).map_err(refused)?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use boxwork_kernels::memory::filled;
 use boxwork_kernels::quality::{
     average_precision, intrinsic_dimensionality, mean_average_precision, precision_at,
 };
@@ -155,7 +156,12 @@ fn place(a: usize, b: usize, objects: usize) -> usize {
 impl Evaluate {
     fn add(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
         if self.triangle.is_empty() {
-            self.triangle = vec![f32::NAN; pairs_count(self.objects as u64) as usize];
+            self.triangle = filled(
+                pairs_count(self.objects as u64) as usize,
+                f32::NAN,
+                || format!("the distance of every two of {} objects", self.objects),
+                "evaluate a smaller store, or free memory",
+            )?;
         }
         let (a, b, distances) = (envelope.u64s("a")?, envelope.u64s("b")?, envelope.f64s("distance")?);
         for row in 0..envelope.rows() {

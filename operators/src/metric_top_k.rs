@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
+use boxwork_kernels::memory::{MemoryRefused, room};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
-use crate::top_k::envelope_of;
+use crate::top_k::{ADVICE, WHAT, envelope_of};
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
@@ -103,6 +104,10 @@ impl Operator for MetricTopK {
                     }
                     let found = Found { bits: distance.to_bits(), id: ids[row] };
                     if nearest.len() < self.k {
+                        nearest.try_reserve(1).map_err(|_| {
+                            let bytes = 2 * nearest.len() * size_of::<Found>();
+                            MemoryRefused::new(WHAT.to_owned(), bytes, ADVICE)
+                        })?;
                         nearest.push(found);
                     } else if let Some(mut farthest) = nearest.peek_mut()
                         && found < *farthest
@@ -119,15 +124,18 @@ impl Operator for MetricTopK {
         if !cx.is_ended("distances") {
             return Ok(Flow::Wait);
         }
-        let nearest = &mut self.nearest;
-        let rows = self.rows.get_or_insert_with(|| {
-            let sorted =
-                std::mem::take(nearest).into_iter().map(|(number, heap)| (number, heap.into_sorted_vec()));
-            let rows = sorted.flat_map(|(number, found)| {
-                found.into_iter().map(move |found| (number, found.id, f64::from_bits(found.bits)))
-            });
-            rows.collect()
-        });
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            None => {
+                let count = self.nearest.values().map(BinaryHeap::len).sum();
+                let mut rows = room(count, || WHAT.to_owned(), ADVICE)?;
+                for (number, heap) in std::mem::take(&mut self.nearest) {
+                    let sorted = heap.into_sorted_vec().into_iter();
+                    rows.extend(sorted.map(|found| (number, found.id, f64::from_bits(found.bits))));
+                }
+                self.rows.insert(rows)
+            }
+        };
         while self.sent < rows.len() {
             if !cx.has_room("nearest") {
                 return Ok(Flow::Wait);

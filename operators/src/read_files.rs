@@ -128,7 +128,11 @@ fn read(path: &str, limit: u64) -> Result<Vec<u8>, String> {
     if !metadata.is_file() {
         return Err("it is not a file".to_owned());
     }
-    let mut content = Vec::with_capacity(metadata.len().min(limit) as usize);
+    let mut content = Vec::new();
+    let bytes = metadata.len().min(limit);
+    content.try_reserve_exact(bytes as usize).map_err(|_| {
+        format!("the file takes {} MiB of memory, which the system refuses: free memory", bytes >> 20)
+    })?;
     // The limit holds for a file that grows while it is read, too.
     let file = File::open(path).map_err(unreadable)?;
     file.take(limit + 1).read_to_end(&mut content).map_err(unreadable)?;

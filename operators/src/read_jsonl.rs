@@ -18,7 +18,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::domain::columns;
-use crate::domain::json_lines::{Line, read_line};
+use crate::domain::json_lines::{Line, next_line, read_line};
 use crate::domain::signature::SignatureBuilder;
 use crate::domain::signature_store::StoreError;
 
@@ -119,6 +119,10 @@ impl ReadJsonl {
                     self.line += 1;
                     return Err(self.error("the line is not UTF-8 text".to_owned()));
                 }
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    self.line += 1;
+                    return Err(self.error(error.to_string()));
+                }
                 Err(source) => {
                     return Err(StoreError::Io { path: self.path.clone(), action: "read", source }.into());
                 }
@@ -146,7 +150,7 @@ impl ReadJsonl {
             }
             None => self.reader.insert(Box::new(BufReader::new(File::open(&self.path)?))),
         };
-        reader.read_line(text)
+        next_line(reader, text)
     }
 
     /// Checks a line against those before it.
@@ -261,6 +265,13 @@ mod tests {
     }
 
     const A: &str = "{\"name\":\"a\",\"centroids\":[[1,2]],\"weights\":[5]}\n";
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let error = read(&[A.as_bytes(), &[b' '; (1 << 20) + 1]].concat(), &[]).unwrap_err();
+        assert!(error.contains(":2: the line is longer than 1 MiB"), "{error}");
+        assert_eq!(read(&[A.as_bytes(), &[b' '; 1 << 20]].concat(), &[]).unwrap().len(), 1);
+    }
 
     #[test]
     fn reads_lines_in_their_order() {

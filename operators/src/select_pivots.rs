@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use boxwork_kernels::lower_bound::PIVOTS_MAX;
+use boxwork_kernels::memory::filled;
 use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
@@ -253,7 +254,12 @@ impl SelectPivots {
     /// The triangular bound of each pair by each candidate.
     fn bounds_of_pairs(&self, cx: &mut Context<'_>) -> Result<Vec<f64>, BoxError> {
         let (space, sample, pairs) = (&self.space, &self.sample, &self.pairs);
-        let mut all = vec![0.0; sample.len() * pairs.len()];
+        let mut all = filled(
+            sample.len() * pairs.len(),
+            0.0,
+            || format!("choosing among a sample of {} objects", sample.len()),
+            "make `sample` smaller, or free memory",
+        )?;
         let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut all, DISTANCES_PER_CHUNK, |first, bounds| {

@@ -8,6 +8,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_kernels::memory::{more, room};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
@@ -23,6 +24,10 @@ const ENVELOPE_ROWS: usize = 4096;
 
 /// Candidates beyond k that gather before the list is cut: cutting costs as much as it is long.
 const SLACK: usize = 1024;
+
+/// What holds an answer, and what helps where there is no memory for it.
+pub(crate) const WHAT: &str = "the list of what may be among the nearest";
+pub(crate) const ADVICE: &str = "take a smaller `k`, or free memory";
 
 /// Distances in f64 that are computed in one firing: some milliseconds' worth.
 const EXACT_PER_FIRING: usize = 256;
@@ -183,7 +188,9 @@ fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest]) -> Resu
         };
         last = Some((numbers[row], idx));
         if distances[row] <= nearest[idx].limit {
-            nearest[idx].found.push((distances[row], ids[row]));
+            let found = &mut nearest[idx].found;
+            more(found, 1, || WHAT.to_owned(), ADVICE)?;
+            found.push((distances[row], ids[row]));
             nearest[idx].is_fresh = true;
         }
     }
@@ -240,6 +247,7 @@ impl TopK {
             if ranking.exact.is_empty() {
                 // In the order in which they lie in the store.
                 nearest.found.sort_unstable_by_key(|found| std::cmp::Reverse(found.1));
+                ranking.exact = room(nearest.found.len(), || WHAT.to_owned(), ADVICE)?;
             }
             let query = queries.at(ranking.query_idx);
             let from = nearest.found.len().saturating_sub(EXACT_PER_FIRING);
@@ -267,6 +275,7 @@ impl TopK {
                 let mut exact = std::mem::take(&mut ranking.exact);
                 exact.retain(|found| found.0 <= self.range);
                 exact.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                more(&mut ranking.rows, exact.len().min(self.k), || WHAT.to_owned(), ADVICE)?;
                 let rows = exact.into_iter().take(self.k);
                 ranking.rows.extend(rows.map(|(distance, id)| (query.number, id, distance)));
                 ranking.query_idx += 1;

@@ -16,15 +16,17 @@ mod hints;
 mod host;
 mod reorder;
 mod stall;
+mod woken;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::box_state::{BoxState, Notified};
 use self::firing::Running;
-pub(crate) use self::firing::{After, Detacher, Woken, WokenBy};
+pub(crate) use self::firing::{After, Detacher};
 use self::hints::HintCell;
 use self::reorder::Reorder;
+pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::operator::{Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, Shape, panic_message};

@@ -7,7 +7,7 @@
 //! always gives the same run, and a run in which everybody waits for ever is found and told.
 //!
 //! What it covers: orders of whole steps, on whole graphs and machines, with virtual time. What it does not: orders of
-//! single memory accesses (loom does, `loom_models.rs`), locks that operators hold while they compute, and code that
+//! single memory accesses (loom does, `loom_models`), locks that operators hold while they compute, and code that
 //! reads the system's clock by itself.
 
 mod world;

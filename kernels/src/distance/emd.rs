@@ -20,6 +20,8 @@ use crate::sqfd::SignatureRef;
 const TOTAL: i64 = 1 << 40;
 /// How far the sum of weights may be from 1: what rounding to f32 leaves of a million of them.
 const SUM_TOLERANCE: f64 = 1e-3;
+/// Centroids of a signature at most: the distances of two such then take 512 MiB.
+const CENTROIDS_MAX: usize = 1 << 13;
 
 /// The earth mover's distance over a ground distance of centroids.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +59,9 @@ impl Distance for Emd {
 
     fn check(&self, object: SignatureRef<'_>) -> Result<(), DistanceError> {
         check_centroids(object)?;
+        if object.len() > CENTROIDS_MAX {
+            return Err(DistanceError::TooManyCentroids { centroids: object.len(), most: CENTROIDS_MAX });
+        }
         let weights = object.weights();
         if let Some(place) = weights.iter().position(|weight| !(weight.is_finite() && *weight > 0.0)) {
             return Err(DistanceError::Weight { place, value: weights[place] });

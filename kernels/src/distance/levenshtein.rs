@@ -6,12 +6,19 @@
 //! distance of whole texts H. Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
 //! Nordic J. of Computing 10(1), 2003).
 
+use std::collections::HashSet;
+
 use super::{Distance, DistanceError, Properties, Slack};
 
 /// Letters of a word of bits.
 const WORD: usize = u64::BITS as usize;
 /// Letters that are looked up in a table, all of ASCII among them.
 const TABLE: usize = 128;
+/// Bytes of a pattern at most.
+const BYTES_MAX: usize = 1 << 29;
+/// Texts up to here take no more, whatever their letters.
+const LETTERS_FREE: usize = 65_000;
+const _: () = assert!(bytes_of(LETTERS_FREE, LETTERS_FREE) <= BYTES_MAX);
 
 /// The Levenshtein distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +36,18 @@ impl Distance for Levenshtein {
         Slack::EXACT
     }
 
-    fn check(&self, _object: &[char]) -> Result<(), DistanceError> {
-        Ok(())
+    fn check(&self, object: &[char]) -> Result<(), DistanceError> {
+        let letters = object.len();
+        if letters <= LETTERS_FREE {
+            return Ok(());
+        }
+        let different = object.iter().collect::<HashSet<_>>().len();
+        match bytes_of(letters, different) {
+            bytes if bytes > BYTES_MAX => {
+                Err(DistanceError::TooManyLetters { letters, different, bytes, most: BYTES_MAX })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn distance(&self, a: &[char], b: &[char]) -> f64 {
@@ -53,6 +70,11 @@ impl Distance for Levenshtein {
         }
         row[b.len()] as f64
     }
+}
+
+/// What the masks of a pattern take: a bit of each letter for each different one, and for those that are not in it.
+const fn bytes_of(letters: usize, different: usize) -> usize {
+    letters.div_ceil(WORD) * (different + 1) * size_of::<u64>()
 }
 
 /// A text made ready to be compared with many.

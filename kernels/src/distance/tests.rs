@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lower_bound::Simplex;
-use crate::sqfd::SignatureRef;
 use crate::sqfd::testing::{Store, uniform};
+use crate::sqfd::{Columns, SignatureRef};
 
 /// A table of all distances of some objects.
 struct Table {
@@ -194,7 +194,7 @@ fn emd_by_hand_and_what_it_refuses() {
     let emd = Emd::new(Lp::L2);
     let of = |x: &[f32], weights: &[f32], f: &mut dyn FnMut(SignatureRef<'_>)| {
         let columns = [x];
-        f(crate::sqfd::Columns::new(&columns, weights).signature(0, weights.len()));
+        f(Columns::new(&columns, weights).signature(0, weights.len()));
     };
     let between = |a: (&[f32], &[f32]), b: (&[f32], &[f32])| {
         let mut found = 0.0;
@@ -318,6 +318,21 @@ fn sets_that_are_none_are_refused() {
     let sets: [&[u32]; 4] = [&[1, 2], &[1, 3], &[1], &[1, 2, 3]];
     let slack = Jaccard.slack(0, 0.0);
     assert_eq!(inequalities(Jaccard.properties(), &table(&Jaccard, &sets, slack), slack), [true, true]);
+}
+
+#[test]
+fn what_would_take_too_much_to_compare_is_refused() {
+    let column = vec![0.5; 8193];
+    let weights = vec![1.0 / 8193.0; 8193];
+    let columns: [&[f32]; 1] = [&column];
+    let columns = Columns::new(&columns, &weights);
+    let refused = Emd::new(Lp::L2).check(columns.signature(0, 8193));
+    assert_eq!(refused, Err(DistanceError::TooManyCentroids { centroids: 8193, most: 8192 }));
+    let letters: Vec<char> = (0..).filter_map(char::from_u32).take(70_000).collect();
+    let refused = Levenshtein.check(&letters).unwrap_err().to_string();
+    assert!(refused.contains("70000 letters, 70000 of them different, and takes 584 MiB"), "{refused}");
+    assert_eq!(Levenshtein.check(&letters[..60_000]), Ok(()));
+    assert_eq!(Levenshtein.check(&['a'; 200_000]), Ok(()));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! for a few thousand of them, and distances that are expensive.
 
 use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of, kept};
+use crate::memory::room;
 
 /// Objects at most: their distances then take 2 GiB.
 const OBJECTS_MAX: usize = 1 << 15;
@@ -40,14 +41,19 @@ impl Aesa {
     /// Computes all distances.
     ///
     /// # Errors
-    /// When there are more than 32,768 objects, or what is computed is no distance.
+    /// When there are more than 32,768 objects, the system has no memory for their distances, or what is computed is
+    /// no distance.
     pub fn build(objects: &Objects<'_>, choice: AesaChoice) -> Result<Self, MetricIndexError> {
         let count = objects.count();
         if count > OBJECTS_MAX {
             let (index, most) = ("aesa", OBJECTS_MAX);
             return Err(MetricIndexError::TooManyObjects { index, objects: count, most });
         }
-        let mut distances = Vec::with_capacity(count * (count - 1) / 2);
+        let mut distances = room(
+            count * (count - 1) / 2,
+            || format!("the aesa of {count} objects"),
+            "use an index that does not grow with their square, such as laesa, or free memory",
+        )?;
         for a in objects.all() {
             for b in 0..a {
                 distances.push(kept(objects.distance(a, b)?)?);

@@ -7,7 +7,7 @@
 //! ([`lower_bound`](crate::lower_bound)).
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of, kept};
+use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of, kept, room_of_pivots};
 
 /// The distances of all objects to some of them.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ impl Laesa {
     /// after them only while they may be answers themselves.
     ///
     /// # Errors
-    /// When what is computed is no distance.
+    /// When the system has no memory for them, or what is computed is no distance.
     pub fn build(objects: &Objects<'_>, pivots: &[u32], eager: usize) -> Result<Self, MetricIndexError> {
-        let mut distances = Vec::with_capacity(pivots.len() * objects.count());
+        let mut distances = room_of_pivots("laesa", objects.count(), pivots.len())?;
         for &pivot in pivots {
             for object in objects.all() {
                 distances.push(kept(if object == pivot { 0.0 } else { objects.distance(pivot, object)? })?);

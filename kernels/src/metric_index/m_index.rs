@@ -10,7 +10,7 @@
 //! stands above them. An index that is made once needs no room for insertions, and a column is what a store can hold.
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept};
+use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
 
 /// How an M-index divides its objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl MIndex {
     /// Makes the index by these pivots, no pivot twice.
     ///
     /// # Errors
-    /// When what is computed is no distance, or there are no pivots, or more than 65,535.
+    /// When what is computed is no distance, there are no pivots, or more than 65,535, or the system has no memory.
     pub fn build(
         objects: &Objects<'_>,
         pivots: &[u32],
@@ -76,7 +76,7 @@ impl MIndex {
                 most,
             });
         }
-        let mut all = Vec::with_capacity(objects.count() * count);
+        let mut all = room_of_pivots("m_index", objects.count(), count)?;
         for object in objects.all() {
             for &pivot in pivots {
                 all.push(if object == pivot { 0.0 } else { objects.distance(pivot, object)? });
@@ -92,7 +92,7 @@ impl MIndex {
             clusters: Vec::new(),
             keys: Vec::with_capacity(objects.count()),
             objects: Vec::with_capacity(objects.count()),
-            distances: Vec::new(),
+            distances: room_of_pivots("m_index", objects.count(), count)?,
         };
         let mut members: Vec<u32> = objects.all().collect();
         let levels = parameters.levels.clamp(1, count);
@@ -104,7 +104,6 @@ impl MIndex {
                 index.distances.push(kept(*distance)?);
             }
         }
-        index.distances.shrink_to_fit();
         Ok(index)
     }
 

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use super::m_tree::{MTree, Rings};
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept};
+use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use crate::memory::filled;
 
 /// A tree of balls and rings.
 #[derive(Debug)]
@@ -24,10 +25,10 @@ impl PmTree {
     /// Makes an M-tree and its rings around these pivots.
     ///
     /// # Errors
-    /// When what is computed is no distance.
+    /// When the system has no memory for them, or what is computed is no distance.
     pub fn build(objects: &Objects<'_>, capacity: usize, pivots: &[u32]) -> Result<Self, MetricIndexError> {
         let mut tree = MTree::build(objects, capacity)?;
-        let mut distances = Vec::with_capacity(objects.count() * pivots.len());
+        let mut distances = room_of_pivots("pm_tree", objects.count(), pivots.len())?;
         for object in objects.all() {
             for &pivot in pivots {
                 distances.push(kept(if object == pivot { 0.0 } else { objects.distance(pivot, object)? })?);
@@ -35,7 +36,12 @@ impl PmTree {
         }
         // Their distances are known before the tree is entered.
         pivots.iter().for_each(|pivot| tree.is_centre[*pivot as usize] = true);
-        let rings = vec![[f32::INFINITY, 0.0]; tree.nodes.len() * pivots.len()];
+        let rings = filled(
+            tree.nodes.len() * pivots.len(),
+            [f32::INFINITY, 0.0],
+            || format!("the rings of a pm_tree of {} nodes and {} pivots", tree.nodes.len(), pivots.len()),
+            "take fewer pivots, or free memory",
+        )?;
         let mut made = Self { tree, pivots: pivots.to_vec(), distances, rings };
         made.ring(made.tree.root);
         Ok(made)

@@ -5,6 +5,7 @@
 //! fewest digits that read back as the same `f32`.
 
 use std::fmt::Write;
+use std::io::{self, BufRead, Read};
 
 use boxwork_kernels::sqfd::SignatureRef;
 use boxwork_runtime::parameter::did_you_mean;
@@ -12,6 +13,9 @@ use serde_json::{Map, Value};
 
 /// What a line may say.
 const KEYS: [&str; 6] = ["name", "centroids", "weights", "width", "height", "coordinates"];
+
+/// Bytes of a line at most: a file without lines must not take all memory. Small in tests.
+const LINE_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 1 << 28 };
 
 /// What a line said; the numbers column by column, not yet checked as a signature.
 #[derive(Debug)]
@@ -56,6 +60,26 @@ fn numbers(text: &mut String, values: impl Iterator<Item = f32>) {
     for (idx, value) in values.enumerate() {
         let comma = if idx == 0 { "" } else { "," };
         write!(text, "{comma}{value:?}").expect(INFALLIBLE);
+    }
+}
+
+/// Appends the next line of a file to a text; gives its bytes, 0 at the end of the file.
+///
+/// # Errors
+/// When the file cannot be read, is not UTF-8 there, or has no end of a line within [`LINE_BYTES_MAX`].
+pub(crate) fn next_line(reader: &mut dyn BufRead, text: &mut String) -> io::Result<usize> {
+    let mut limited = reader.take(LINE_BYTES_MAX + 1);
+    let read = limited.read_line(text);
+    // First, as the limit may cut a letter in two.
+    match limited.limit() == 0 {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!(
+                "the line is longer than {} MiB: give each object a line of its own, and no more numbers than that",
+                LINE_BYTES_MAX >> 20
+            ),
+        )),
+        false => read,
     }
 }
 

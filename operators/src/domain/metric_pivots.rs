@@ -12,6 +12,7 @@ use boxwork_kernels::distance::Unsound;
 use boxwork_kernels::lower_bound::{
     Block, Bound, BoundError, BoundQuery, Bounds, Evaluator, PACKED_OBJECTS, PIVOTS_MAX, Simplex, TableErrors,
 };
+use boxwork_kernels::memory::{filled, room};
 use boxwork_kernels::metric_index::{MetricIndexError, Objects};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -21,6 +22,8 @@ use super::metric_space::MetricSpace;
 
 /// A query this many times farther from a pivot than any object is bounded by nothing: f32 would not hold its squares.
 const FAR: f64 = 1e6;
+/// What helps where there is no memory.
+const ADVICE: &str = "take fewer pivots, or free memory";
 
 /// The distances of all objects of a space to a few of them.
 #[derive(Debug)]
@@ -50,13 +53,14 @@ impl MetricPivots {
     /// Chooses so many pivots, or fewer where there are fewer different objects, and computes all distances to them.
     ///
     /// # Errors
-    /// When an object cannot be read, or a distance is none.
+    /// When an object cannot be read, a distance is none, or the system has no memory for them.
     pub fn new(space: Arc<MetricSpace>, count: usize, seed: u64) -> Result<Self, BoxError> {
         let objects = space.len() as usize;
-        let (pivots, rows, computed) = space.between(|between| {
+        let what = |pivots: usize| format!("the pivot table of {objects} objects and {pivots} pivots");
+        let (pivots, mut rows, computed) = space.between(|between| {
             let objects = Objects::new(objects, between)?;
             let pivots = objects.pivots(count.clamp(1, PIVOTS_MAX), seed)?;
-            let mut rows = Vec::with_capacity(objects.count() * pivots.len());
+            let mut rows = room(objects.count() * pivots.len(), || what(pivots.len()), ADVICE)?;
             for object in objects.all() {
                 for &pivot in &pivots {
                     rows.push(if pivot == object { 0.0 } else { objects.distance(pivot, object)? });
@@ -67,7 +71,7 @@ impl MetricPivots {
         let count = pivots.len();
         let largest = rows.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
         let unit = power_above(largest);
-        let rows: Vec<f64> = rows.iter().map(|distance| distance / unit).collect();
+        rows.iter_mut().for_each(|distance| *distance /= unit);
         let between: Vec<f64> =
             pivots.iter().flat_map(|pivot| rows[*pivot as usize * count..][..count].to_vec()).collect();
         let noise = space.slack(None).noise_squared(largest) / (unit * unit);
@@ -75,9 +79,10 @@ impl MetricPivots {
         // Where it is not sound it is not used.
         let simplex = Simplex::new(if is_hilbert { &between } else { &[0.0] }, noise)?;
         let blocks = objects.div_ceil(PACKED_OBJECTS);
+        let zeros = |columns: usize| filled(blocks * columns * PACKED_OBJECTS, 0.0, || what(count), ADVICE);
         let mut made = Self {
-            distances: vec![0.0; blocks * count * PACKED_OBJECTS],
-            apexes: vec![0.0; if is_hilbert { blocks * simplex.dimensions() * PACKED_OBJECTS } else { 0 }],
+            distances: zeros(count)?,
+            apexes: zeros(if is_hilbert { simplex.dimensions() } else { 0 })?,
             space,
             pivots,
             between,

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, StringArray, UInt32Array};
 use arrow_schema::{DataType, Field};
-use boxwork_kernels::distance::{Distance, Lp, Pattern};
+use boxwork_kernels::distance::{Distance, Levenshtein, Lp, Pattern};
 use boxwork_kernels::sqfd::{Columns, SignatureRef};
 use boxwork_runtime::descriptor::Family;
 use boxwork_runtime::envelope::Envelope;
@@ -76,7 +76,10 @@ pub fn queries(envelopes: &[Envelope], space: &MetricSpace) -> Result<Vec<Metric
                 Some(store) => {
                     store.check_coordinates(&coordinate_names(objects.data_type()).unwrap_or_default())?;
                     let columns = SignatureColumns::new(envelope.lists("object")?)?;
-                    QueryObject::Signature(OwnedSignature::of(columns.signature(row)))
+                    let signature = columns.signature(row);
+                    let checked = space.measure().check_signature(signature);
+                    checked.map_err(|error| wrong(error.to_string()))?;
+                    QueryObject::Signature(OwnedSignature::of(signature))
                 }
                 None => {
                     let item = item(objects, row).ok_or_else(|| {
@@ -132,6 +135,9 @@ pub fn check(item: &OwnedItem, space: &MetricSpace) -> Result<(), String> {
             ));
         }
         Lp::L2.check(vector).map_err(|error| error.to_string())?;
+    }
+    if let OwnedItem::Text(text) = item {
+        Levenshtein.check(text).map_err(|error| error.to_string())?;
     }
     match item.kind() == column.kind() {
         true => Ok(()),

@@ -7,7 +7,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use boxwork_kernels::distance::{Distance, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties, Slack};
+use boxwork_kernels::distance::{
+    Distance, DistanceError, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties, Slack,
+};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{SignatureRef, reference};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
@@ -105,6 +107,14 @@ impl MetricMeasure {
         if self.root { of.rooted() } else { of }
     }
 
+    /// Whether it is defined for a signature.
+    pub(super) fn check_signature(&self, signature: SignatureRef<'_>) -> Result<(), DistanceError> {
+        match self.distance {
+            Named::Emd(ground) => Emd::new(ground).check(signature),
+            _ => Hausdorff::new(Lp::L2).check(signature),
+        }
+    }
+
     fn rooted(&self, distance: f64) -> f64 {
         if self.root { distance.sqrt() } else { distance }
     }
@@ -192,11 +202,7 @@ impl MetricSpace {
                 for id in store.among(store.ids(idx)) {
                     let signature = batch.columns().signature((id - first) as usize);
                     centroids_max = centroids_max.max(signature.len());
-                    let checked = match measure.distance {
-                        Named::Emd(ground) => Emd::new(ground).check(signature),
-                        _ => Hausdorff::new(Lp::L2).check(signature),
-                    };
-                    checked.map_err(|error| {
+                    measure.check_signature(signature).map_err(|error| {
                         BoxError::new(format!("object {id} of `{}`: {error}", store.path().display()))
                     })?;
                 }

@@ -4,20 +4,24 @@
 //! dimension and of finite numbers, texts, sets in ascending order. What is not sound is refused by file and row.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_ipc::reader::FileReader;
-use arrow_schema::DataType;
-use boxwork_kernels::distance::{Distance, Lp};
+use arrow_ipc::reader::{FileReader, read_footer_length};
+use arrow_schema::{ArrowError, DataType};
+use boxwork_kernels::distance::{Distance, Levenshtein, Lp};
+use boxwork_kernels::memory::more;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use serde_json::Value;
+
+use super::json_lines::next_line;
 
 /// What the objects of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +84,18 @@ impl<T> List<T> {
         Self { numbers: Vec::new(), ends: Vec::new() }
     }
 
-    fn push(&mut self, item: impl IntoIterator<Item = T>) {
-        self.numbers.extend(item);
+    /// Asks for room first: the column of a large file may be more than there is memory for.
+    fn push(&mut self, item: &[T]) -> Result<(), String>
+    where
+        T: Copy,
+    {
+        let what = || "holding the objects up to here".to_owned();
+        let advice = "read fewer, or free memory";
+        let room = more(&mut self.numbers, item.len(), what, advice);
+        room.and_then(|()| more(&mut self.ends, 1, what, advice)).map_err(|error| error.to_string())?;
+        self.numbers.extend_from_slice(item);
         self.ends.push(self.numbers.len());
+        Ok(())
     }
 
     fn at(&self, place: usize) -> &[T] {
@@ -183,12 +196,20 @@ struct Reading {
 
 impl Reading {
     fn arrow(&mut self, path: &Path, column: &str, name: &str) -> Result<(), String> {
-        let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-        let reader = FileReader::try_new(BufReader::new(file), None).map_err(|error| {
+        let mut file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+        let none = |error: &dyn Display| {
             format!("is no Arrow IPC file ({error}); files of JSON lines end in .jsonl, .ndjson or .json")
-        })?;
+        };
+        footer_fits(&mut file).map_err(|error| none(&error))?;
+        let reader = FileReader::try_new(BufReader::new(file), None).map_err(|error| none(&error))?;
         for batch in reader {
-            let batch = batch.map_err(|error| format!("cannot be read: {error}"))?;
+            let batch = batch.map_err(|error| match error {
+                ArrowError::MemoryError(error) => format!(
+                    "a batch says that it takes more memory than the system gives ({error}): write it anew in smaller \
+                     batches, or free memory"
+                ),
+                error => format!("cannot be read: {error}"),
+            })?;
             self.batch(&batch, column, name)?;
         }
         Ok(())
@@ -248,9 +269,13 @@ impl Reading {
 
     fn lines(&mut self, path: &Path, column: &str, name: &str) -> Result<(), String> {
         let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-        for (line, text) in BufReader::new(file).lines().enumerate() {
-            let at = |reason: String| format!("line {}: {reason}", line + 1);
-            let text = text.map_err(|error| at(error.to_string()))?;
+        let (mut reader, mut text) = (BufReader::new(file), String::new());
+        for line in 1.. {
+            let at = |reason: String| format!("line {line}: {reason}");
+            text.clear();
+            if next_line(&mut reader, &mut text).map_err(|error| at(error.to_string()))? == 0 {
+                break;
+            }
             if text.trim().is_empty() {
                 continue;
             }
@@ -296,13 +321,17 @@ impl Reading {
                         vector.len()
                     ));
                 }
-                vectors.push(vector.iter().copied());
+                vectors.push(vector)?;
             }
-            (Items::Texts(texts), Given::Text(text)) => texts.push(text.chars()),
+            (Items::Texts(texts), Given::Text(text)) => {
+                let letters: Vec<char> = text.chars().collect();
+                Levenshtein.check(&letters).map_err(|error| error.to_string())?;
+                texts.push(&letters)?;
+            }
             (Items::Sets(sets), Given::Set(mut set)) => {
                 set.sort_unstable();
                 set.dedup();
-                sets.push(set);
+                sets.push(&set)?;
             }
             // The kinds were compared above.
             _ => return Err(format!("it is one of {}", kind.name())),
@@ -324,6 +353,23 @@ impl Given<'_> {
             Self::Text(_) => ObjectKind::Texts,
             Self::Set(_) => ObjectKind::Sets,
         }
+    }
+}
+
+/// Whether a file is as long as the footer that its end tells of: whoever reads that makes room for it before.
+fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
+    const TRAILER_BYTES: usize = 10;
+    let mut trailer = [0; TRAILER_BYTES];
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES as u64)))?;
+    file.read_exact(&mut trailer)?;
+    let footer_bytes = read_footer_length(trailer)?;
+    file.seek(SeekFrom::Start(0))?;
+    match (footer_bytes + TRAILER_BYTES) as u64 <= length {
+        true => Ok(()),
+        false => Err(ArrowError::ParseError(format!(
+            "its footer should take {footer_bytes} bytes of a file of {length}"
+        ))),
     }
 }
 
@@ -487,6 +533,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_claims_is_refused_where_it_cannot_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path(), vec![("object", Arc::new(StringArray::from(vec!["a", "b"])))]);
+        let sound = fs::read(&path).unwrap();
+        let end = sound.len() - 10;
+        let open = |content: &[u8]| {
+            fs::write(&path, content).unwrap();
+            ObjectColumn::open(&path, "object", "name", None).unwrap_err().to_string()
+        };
+        let mut footer = sound.clone();
+        footer[end..end + 4].copy_from_slice(&i32::MAX.to_le_bytes());
+        let error = open(&footer);
+        assert!(error.contains("its footer should take 2147483647 bytes of a file of"), "{error}");
+        // The body of the second batch, the last that the footer tells of: more than any machine has.
+        let body = sound[end - 400..end].windows(8).rposition(|word| word == 128_i64.to_le_bytes()).unwrap();
+        let mut batch = sound.clone();
+        batch[end - 400 + body..][..8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
+        let error = open(&batch);
+        assert!(error.contains("takes more memory than the system gives"), "{error}");
+        assert!(open(&sound[..9]).contains("is no Arrow IPC file"));
+    }
+
+    #[test]
     fn lines_of_json_are_read_and_what_is_wrong_is_named_by_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("objects.jsonl");
@@ -513,6 +582,7 @@ mod tests {
             ("{\"object\": []}", None, "at least one"),
             ("[1, 2", None, "line 1: not a JSON object"),
             ("\n", None, "holds no objects"),
+            (&"é".repeat(600_000), None, "line 1: the line is longer than 1 MiB"),
         ];
         for (text, kind, reason) in wrong {
             let error = open(text, kind).unwrap_err().to_string();

@@ -44,6 +44,7 @@ use std::sync::OnceLock;
 
 use arrow_array::StringArray;
 use arrow_buffer::Buffer;
+use boxwork_kernels::memory::room;
 use boxwork_runtime::topology::Topology;
 
 use manifest::{Manifest, PartKind};
@@ -405,7 +406,11 @@ impl SignatureStore {
             let by_name = match self.by_name.get() {
                 Some(by_name) => by_name,
                 None => {
-                    let mut hashes = Vec::with_capacity(self.len as usize);
+                    let mut hashes = room(
+                        self.len as usize,
+                        || format!("finding one of {} objects by its name", self.len),
+                        "search by images, or free memory",
+                    )?;
                     for batch in 0..self.batches() {
                         let named = objects.names(batch)?.map(hash).zip(self.ids(batch));
                         hashes.extend(named.filter(|(_, id)| self.has(*id)));

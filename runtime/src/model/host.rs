@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::firing::{Detacher, Kept, Staged, Woken, WokenBy};
+use super::firing::{Detacher, Kept, Staged};
+use super::woken::{Woken, WokenBy};
 use super::{BoxCell, Model};
 use crate::edge::{Direct, Edge, Offered, PortEdges, Single};
 use crate::envelope::Envelope;

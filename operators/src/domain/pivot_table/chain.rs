@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
+use boxwork_kernels::memory::filled;
 use boxwork_kernels::similarity::Measure;
 
 use super::super::signature_store::{SignatureStore, StoreError};
@@ -118,11 +119,14 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
         let (store, objects) = (store.path().to_owned(), store.len());
         return Err(IndexError::Behind { path: path.to_owned(), store, found: len, objects });
     }
+    let what = || format!("the index `{}` of {rows} rows and {} pivots", path.display(), pivots.len());
+    let advice = "make an index of fewer pivots, or free memory";
+    let zeros = |columns: usize| filled(rows.saturating_mul(columns), 0.0, what, advice);
     let mut table = PivotTable {
         path: name,
         number: new_number(),
-        distances: vec![0.0; rows * pivots.len()],
-        apexes: vec![0.0; rows * simplex.dimensions()],
+        distances: zeros(pivots.len())?,
+        apexes: zeros(simplex.dimensions())?,
         space,
         pivots,
         between,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use boxwork_kernels::lower_bound::BoundError;
+use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::signature_store::{StoreError, way_out};
 
@@ -110,4 +111,7 @@ pub enum IndexError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The system has no memory for it.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
 }

@@ -178,7 +178,8 @@ impl IndexFile {
         let path = &self.path;
         let io = |source| IndexError::Io { path: path.clone(), action: "read", source };
         self.file.seek(SeekFrom::Start(start)).map_err(io)?;
-        let mut bytes = Vec::with_capacity(count as usize);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(count as usize).map_err(|refused| io(refused.into()))?;
         (&self.file).take(count).read_to_end(&mut bytes).map_err(io)?;
         match bytes.len() as u64 == count {
             true => Ok(bytes),

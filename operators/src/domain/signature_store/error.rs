@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use boxwork_kernels::memory::MemoryRefused;
+
 use super::super::signature::SignatureError;
 
 /// Why a store cannot be opened, read or written.
@@ -159,6 +161,9 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+    /// The system has no memory for what a search needs.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
 }
 
 /// What to do about an error in writing, to follow it in a message; nothing where the error says it.
@@ -169,6 +174,7 @@ pub(crate) fn way_out(error: &io::Error) -> &'static str {
         io::ErrorKind::FileTooLarge => {
             "; raise the limit of a file's size (`ulimit -f`) or write to another disk"
         }
+        io::ErrorKind::OutOfMemory => "; free memory",
         _ => "",
     }
 }

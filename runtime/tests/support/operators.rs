@@ -1,0 +1,470 @@
+//! What the boxes of the tests do.
+
+use super::*;
+
+const BASKET: Parameter =
+    Parameter::new("basket", ParameterType::Resource("basket"), Default::Required, "where it goes");
+const fn count(name: &'static str, default: i64) -> Parameter {
+    Parameter::new(name, ParameterType::integer_from(0), Default::Integer(default), "a count")
+}
+
+struct Source {
+    next: u64,
+    end: u64,
+    rows: u64,
+    /// Whether each envelope's data are on a node: that of its first number, in turn.
+    near: bool,
+}
+impl Operator for Source {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.next == self.end {
+                return Ok(Flow::Done);
+            }
+            let until = (self.next + self.rows).min(self.end);
+            if self.near {
+                let node = self.next as usize % cx.nodes();
+                cx.push_near("out", envelope(self.next..until), node)?;
+            } else {
+                cx.push("out", envelope(self.next..until))?;
+            }
+            self.next = until;
+            cx.progress(self.next, self.end);
+        }
+        Ok(Flow::More)
+    }
+}
+pub static SOURCE: OperatorSpec = OperatorSpec {
+    parameters: &[count("count", 100), count("rows", 1), count("near", 0)],
+    outputs: &[Output::new("out", numbers, "the numbers from 0")],
+    ..OperatorSpec::new("source", "numbers from 0", Kind::Stateful, |bind| {
+        let (end, rows, near) =
+            (bind.count("count") as u64, bind.count("rows") as u64, bind.count("near") > 0);
+        Ok(Box::new(Source { next: 0, end, rows, near }))
+    })
+};
+
+/// Adds, computes for a while, and blocks for a while, as it is told.
+struct Add {
+    add: u64,
+    spin_us: u64,
+    sleep_us: u64,
+    block_us: u64,
+    /// So many branches a firing.
+    branches: usize,
+    /// Whether neighbours learn of what it takes before it computes.
+    announces: bool,
+    fail_at: Option<u64>,
+    panic_at: Option<u64>,
+    panic_detached: bool,
+    class: String,
+    basket: Arc<Basket>,
+}
+impl Operator for Add {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        Basket::enter(&self.basket.computing, &self.basket.computing_high);
+        let result = self.step(cx);
+        self.basket.computing.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}
+impl Add {
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            let values = taken.u64s("n")?;
+            if self.announces {
+                cx.announce();
+            }
+            compute(Duration::from_micros(self.spin_us));
+            if self.branches > 0 {
+                self.branch(cx);
+            }
+            if self.sleep_us > 0 {
+                std::thread::sleep(Duration::from_micros(self.sleep_us));
+            }
+            if self.block_us > 0 {
+                let basket = Arc::clone(&self.basket);
+                basket.computing.fetch_sub(1, Ordering::SeqCst);
+                let blocked = cx.detached(&self.class, || {
+                    Basket::enter(&basket.blocking, &basket.blocking_high);
+                    sleep(Duration::from_micros(self.block_us));
+                    basket.blocking.fetch_sub(1, Ordering::SeqCst);
+                    assert!(!self.panic_detached, "a panic while detached");
+                });
+                Basket::enter(&basket.computing, &basket.computing_high);
+                blocked?;
+            }
+            if values.iter().any(|n| Some(*n) == self.panic_at) {
+                panic!("a panic on purpose");
+            }
+            if let Some(n) = values.iter().find(|n| Some(**n) == self.fail_at) {
+                return Err(BoxError::new(format!("does not like {n}")));
+            }
+            cx.push("out", envelope(values.iter().map(|n| n + self.add)))?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+impl Add {
+    /// Computes in branches; a lock is held across them, which only a foreign task on this stack could want.
+    fn branch(&self, cx: &mut Context<'_>) {
+        let basket = &self.basket;
+        basket.computing.fetch_sub(1, Ordering::SeqCst);
+        // A simulation has no locks that are held while others run.
+        let held = (!is_simulated()).then(|| basket.branching.lock().unwrap());
+        let ran = AtomicUsize::new(0);
+        cx.for_each_chunk(self.branches, 1, |_| {
+            Basket::enter(&basket.computing, &basket.computing_high);
+            compute(Duration::from_micros(self.spin_us));
+            ran.fetch_add(1, Ordering::SeqCst);
+            basket.computing.fetch_sub(1, Ordering::SeqCst);
+        });
+        drop(held);
+        assert_eq!(ran.into_inner(), self.branches, "a branch was lost");
+        Basket::enter(&basket.computing, &basket.computing_high);
+    }
+}
+fn make_add(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let at = |name| bind.get_integer(name).map(|n| n as u64);
+    Ok(Box::new(Add {
+        add: bind.count("add") as u64,
+        spin_us: bind.count("spin_us") as u64,
+        sleep_us: bind.count("sleep_us") as u64,
+        block_us: bind.count("block_us") as u64,
+        branches: bind.count("branches"),
+        announces: bind.boolean("announces"),
+        fail_at: at("fail_at"),
+        panic_at: at("panic_at"),
+        panic_detached: bind.boolean("panic_detached"),
+        class: bind.text("class").to_owned(),
+        basket: bind.resource("basket")?,
+    }))
+}
+const ADD: &[Parameter] = &[
+    count("add", 1),
+    count("spin_us", 0),
+    count("sleep_us", 0),
+    count("block_us", 0),
+    count("branches", 0),
+    Parameter::new("announces", ParameterType::Boolean, Default::Boolean(false), "tells what it took"),
+    Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
+    Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
+    Parameter::new(
+        "panic_detached",
+        ParameterType::Boolean,
+        Default::Boolean(false),
+        "panics while detached",
+    ),
+    Parameter::new("class", ParameterType::Text, Default::Text("nap"), "what it blocks on"),
+    BASKET,
+];
+macro_rules! add {
+    ($name:ident, $text:literal, $kind:expr, $blocking:expr) => {
+        pub static $name: OperatorSpec = OperatorSpec {
+            parameters: ADD,
+            inputs: &[Input::stream("in", numbers, "numbers")],
+            outputs: &[Output::new("out", numbers, "greater numbers")],
+            blocking: $blocking,
+            ..OperatorSpec::new($text, "adds", $kind, make_add)
+        };
+    };
+}
+add!(ADD_STATELESS, "add", Kind::Stateless, None);
+add!(ADD_ORDERED, "add_ordered", Kind::Ordered, None);
+add!(ADD_STATEFUL, "add_stateful", Kind::Stateful, None);
+add!(ADD_NAP, "add_nap", Kind::Stateless, Some("nap"));
+
+/// Collects; closes its input after `most` rows; panics in its drop, if told.
+struct Collect {
+    most: usize,
+    seen: usize,
+    sink: usize,
+    panic_in_drop: bool,
+    basket: Arc<Basket>,
+}
+impl Operator for Collect {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(taken) = cx.take("in") {
+            let values = taken.u64s("n")?;
+            self.seen += values.len();
+            self.basket.got.lock().unwrap().extend(values);
+            self.basket.by_sink.lock().unwrap().entry(self.sink).or_default().extend(values);
+            if self.seen >= self.most {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+    }
+}
+impl Drop for Collect {
+    fn drop(&mut self) {
+        assert!(!self.panic_in_drop || std::thread::panicking(), "a panic in a drop");
+    }
+}
+pub static COLLECT: OperatorSpec = OperatorSpec {
+    parameters: &[
+        count("most", i64::MAX),
+        count("sink", 0),
+        Parameter::new(
+            "panic_in_drop",
+            ParameterType::Boolean,
+            Default::Boolean(false),
+            "panics in its drop",
+        ),
+        BASKET,
+    ],
+    inputs: &[Input::merge("in", numbers, "numbers")],
+    ..OperatorSpec::new("collect", "collects", Kind::Stateful, |bind| {
+        Ok(Box::new(Collect {
+            most: bind.count("most"),
+            seen: 0,
+            sink: bind.count("sink"),
+            panic_in_drop: bind.boolean("panic_in_drop"),
+            basket: bind.resource("basket")?,
+        }))
+    })
+};
+
+/// Adds the sum of its side input.
+struct AddSide;
+impl Operator for AddSide {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let sum: u64 = cx.side("side").iter().flat_map(|envelope| envelope.u64s("n").unwrap().to_vec()).sum();
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", envelope(taken.u64s("n")?.iter().map(|n| n + sum)))?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static ADD_SIDE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers"), Input::side("side", numbers, "what to add")],
+    outputs: &[Output::new("out", numbers, "sums")],
+    ..OperatorSpec::new("add_side", "adds the side input's sum", Kind::Stateless, |_| Ok(Box::new(AddSide)))
+};
+
+/// Joins streams in any order.
+struct Gather;
+impl Operator for Gather {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static GATHER: OperatorSpec = OperatorSpec {
+    inputs: &[Input::merge("in", numbers, "streams")],
+    outputs: &[Output::new("out", numbers, "all of them")],
+    ..OperatorSpec::new("gather", "joins streams", Kind::Stateless, |_| Ok(Box::new(Gather)))
+};
+pub static GATHER_ORDERED: OperatorSpec = OperatorSpec {
+    inputs: &[Input::merge("in", numbers, "streams")],
+    outputs: &[Output::new("out", numbers, "all of them")],
+    ..OperatorSpec::new("gather_ordered", "joins streams", Kind::Ordered, |_| Ok(Box::new(Gather)))
+};
+
+/// Takes all of `a` before any of `b`: with bounded edges from one source it stalls.
+struct AThenB;
+impl Operator for AThenB {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let taken = if cx.is_ended("a") { cx.take("b") } else { cx.take("a") };
+            match taken {
+                Some(taken) => drop(cx.push("out", taken)?),
+                None if cx.is_ended("a") && cx.is_ended("b") => return Ok(Flow::Done),
+                None if cx.is_ended("a") && !cx.is_ended("b") => return Ok(Flow::Wait),
+                None => return Ok(Flow::Wait),
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static A_THEN_B: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("a", numbers, "first"), Input::stream("b", numbers, "second")],
+    outputs: &[Output::new("out", numbers, "both")],
+    ..OperatorSpec::new("a_then_b", "one stream after the other", Kind::Stateful, |_| Ok(Box::new(AThenB)))
+};
+
+/// Hands on a few envelopes and is done, though more may come.
+struct Quit {
+    left: usize,
+}
+impl Operator for Quit {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            if self.left == 0 {
+                return Ok(Flow::Done);
+            }
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+            self.left -= 1;
+        }
+        Ok(if self.left == 0 { Flow::Done } else { Flow::Wait })
+    }
+}
+pub static QUIT: OperatorSpec = OperatorSpec {
+    parameters: &[count("most", 1)],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the first of them")],
+    ..OperatorSpec::new("quit", "takes a few", Kind::Stateless, |bind| {
+        Ok(Box::new(Quit { left: bind.count("most") }))
+    })
+};
+
+/// Hands the first envelopes on and takes the others away.
+struct Head {
+    left: usize,
+}
+impl Operator for Head {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            if self.left > 0 {
+                self.left -= 1;
+                cx.push("out", taken)?;
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HEAD: OperatorSpec = OperatorSpec {
+    parameters: &[count("most", 1)],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the first of them")],
+    ..OperatorSpec::new("head", "the first envelopes", Kind::Stateful, |bind| {
+        Ok(Box::new(Head { left: bind.count("most") }))
+    })
+};
+
+/// Hands `a` on, and closes `b` when the first of `a` comes.
+struct HoldThenClose;
+impl Operator for HoldThenClose {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("a") else {
+                return Ok(if cx.is_ended("a") { Flow::Done } else { Flow::Wait });
+            };
+            cx.push("out", taken)?;
+            cx.close("b");
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HOLD_THEN_CLOSE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("a", numbers, "numbers"), Input::stream("b", numbers, "never taken")],
+    outputs: &[Output::new("out", numbers, "those of a")],
+    ..OperatorSpec::new("hold_then_close", "closes b late", Kind::Stateful, |_| Ok(Box::new(HoldThenClose)))
+};
+
+/// Hands an envelope on and blocks until the sink has it: what was made before must be on its way.
+struct Handshake {
+    basket: Arc<Basket>,
+}
+impl Operator for Handshake {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("out") {
+            let Some(taken) = cx.take("in") else {
+                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            };
+            let wanted = taken.u64s("n")?[0];
+            cx.push("out", taken)?;
+            let got = cx.detached("handshake", || {
+                let until = std::time::Instant::now() + Duration::from_secs(20);
+                while !self.basket.got.lock().unwrap().contains(&wanted) {
+                    if std::time::Instant::now() > until {
+                        return false;
+                    }
+                    std::thread::yield_now();
+                }
+                true
+            })?;
+            if !got {
+                return Err(BoxError::new("nobody ran the sink"));
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+pub static HANDSHAKE: OperatorSpec = OperatorSpec {
+    parameters: &[BASKET],
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    outputs: &[Output::new("out", numbers, "the same")],
+    ..OperatorSpec::new("handshake", "waits for the sink", Kind::Stateful, |bind| {
+        Ok(Box::new(Handshake { basket: bind.resource("basket")? }))
+    })
+};
+
+/// Cannot be made.
+pub static UNMADE: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    ..OperatorSpec::new("unmade", "panics when it is made", Kind::Stateful, |_| panic!("a panic in make"))
+};
+
+struct Stubborn;
+impl Operator for Stubborn {
+    fn process(&mut self, _: &mut Context<'_>) -> Result<Flow, BoxError> {
+        Ok(Flow::Wait)
+    }
+}
+pub static STUBBORN: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "never taken")],
+    ..OperatorSpec::new("stubborn", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Stubborn)))
+};
+
+/// Writes the least number seen as a hint.
+struct Least;
+impl Operator for Least {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(taken) = cx.take("in") {
+            for n in taken.u64s("n")? {
+                cx.join_hint("least", 0, 100.0 - *n as f64);
+            }
+        }
+        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+    }
+}
+const LEAST_HINT: Hint = Hint { name: "least", join: Join::Minimum, about: "the least so far" };
+pub static LEAST: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", numbers, "numbers")],
+    hints_written: &[LEAST_HINT],
+    ..OperatorSpec::new("least", "the least so far", Kind::Stateful, |_| Ok(Box::new(Least)))
+};
+
+/// A source that goes on until the hint falls to a value.
+struct UntilHint {
+    next: u64,
+    until: f64,
+}
+impl Operator for UntilHint {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if cx.hint("least", 0) <= self.until {
+            return Ok(Flow::Done);
+        }
+        while cx.has_room("out") {
+            cx.push("out", envelope([self.next]))?;
+            self.next += 1;
+        }
+        Ok(Flow::More)
+    }
+}
+pub static UNTIL_HINT: OperatorSpec = OperatorSpec {
+    parameters: &[count("until", 10)],
+    outputs: &[Output::new("out", numbers, "numbers")],
+    hints_read: &[LEAST_HINT],
+    ..OperatorSpec::new("until_hint", "until the hint is low", Kind::Stateful, |bind| {
+        Ok(Box::new(UntilHint { next: 0, until: bind.count("until") as f64 }))
+    })
+};
