@@ -56,7 +56,7 @@ fn run(seed: u64, machine: &'static str, homes: bool) -> Run {
 fn requests_stay_at_home() {
     for machine in ["numa:2 core:2", "numa:4 core:2", "numa:4 core:4"] {
         let (mut on, mut off, mut bytes) = (Duration::ZERO, Duration::ZERO, (0, 0));
-        for seed in 0..5 {
+        for seed in 0..20 {
             let (at_home, anywhere) = (run(seed, machine, true), run(seed, machine, false));
             println!("{machine} seed {seed}: {at_home:?} {anywhere:?}");
             assert!(at_home.crossed * 20 < at_home.tasks, "{machine}, seed {seed}: {at_home:?}");

@@ -131,7 +131,7 @@ fn blocking_reaches_the_best_list_schedule() {
 }
 
 #[test]
-fn an_edge_with_room_for_two_feeds_all_copies_that_announce() {
+fn an_edge_with_room_for_two_feeds_all_copies_that_compute_for_long() {
     // A box that makes little at a time, as one that waits for a range does, and sixteen copies that compute for long.
     let shares = [false, true].map(|announces| {
         let simulation = simulate(7, move || {
@@ -152,7 +152,30 @@ fn an_edge_with_room_for_two_feeds_all_copies_that_announce() {
         });
         0.05 / simulation.result.as_secs_f64()
     });
-    assert!(shares[1] > 0.8 && shares[0] < 0.5, "{:.2} and {:.2} of sixteen slots", shares[0], shares[1]);
+    // What does not is found to be slow by its first firings, one of which takes all that waits.
+    assert!(shares[1] > 0.9 && shares[0] > 0.8, "{:.2} and {:.2} of sixteen slots", shares[0], shares[1]);
+}
+
+#[test]
+fn stages_that_compute_for_long_run_beside_each_other() {
+    // A firing takes all that waits, four envelopes here; who follows must not wait until it has computed them all.
+    for slots in [4, 8, 16] {
+        let simulation = simulate(7, move || {
+            let runtime = Runtime::start(Config::flat(slots)).unwrap();
+            let mut graph = Graph::new().add("0", "source", &[("count", int(500)), ("rows", int(1))]);
+            for stage in 1..=8 {
+                graph = graph.add(&stage.to_string(), "add_stateful", &[("spin_us", int(10))]);
+                graph = graph.bounded(&format!("{} -> {stage}", stage - 1), Some(4), None);
+            }
+            let (outcome, _) = graph.add("c", "collect", &[]).chain("8 -> c").run_on(&runtime);
+            outcome.result.unwrap();
+            outcome.duration
+        });
+        // The stages fill and empty one after the other.
+        let least = (500.0 + 8.0) * 10e-6 * (8.0 / slots as f64).max(1.0);
+        let share = least / simulation.result.as_secs_f64();
+        assert!(share > 0.9, "{share:.3} of {slots} slots or 8");
+    }
 }
 
 /// The makespan of equal tasks, each computing and then blocking, when none waits that could go on.

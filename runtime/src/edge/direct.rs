@@ -58,8 +58,9 @@ pub(crate) struct Direct<'a> {
     untold: Cell<usize>,
     /// Whether anything can be answered here: nothing is staged, no input is closed, no budget counts, no order is kept.
     is_plain: Cell<bool>,
-    took: Cell<bool>,
-    made: Cell<bool>,
+    /// Envelopes that the firing took, and that it made.
+    took: Cell<u32>,
+    made: Cell<u32>,
     drained: Cell<bool>,
 }
 
@@ -73,8 +74,8 @@ impl<'a> Direct<'a> {
             node: Cell::new(node),
             untold: Cell::new(NOBODY),
             is_plain: Cell::new(is_plain),
-            took: Cell::new(false),
-            made: Cell::new(false),
+            took: Cell::new(0),
+            made: Cell::new(0),
             drained: Cell::new(false),
         }
     }
@@ -95,7 +96,7 @@ impl<'a> Direct<'a> {
             return Some(None);
         };
         self.drained.set(false);
-        self.took.set(true);
+        self.has_taken();
         single.crossing().count(self.node.get(), None, &envelope);
         add(&self.gates.rows_in, envelope.rows() as u64);
         Some(Some(envelope))
@@ -136,7 +137,7 @@ impl<'a> Direct<'a> {
         gate.single.crossing().made_on(self.node.get());
         gate.single.try_offer(envelope)?;
         self.untold.set(gate.consumer);
-        self.made.set(true);
+        self.has_done();
         add(&self.gates.rows_out, rows);
         Ok(())
     }
@@ -169,16 +170,22 @@ impl<'a> Direct<'a> {
         self.node.set(node);
     }
 
-    /// The host has taken something from an input.
-    #[inline]
+    /// Something was taken from an input.
+    #[inline(always)]
     pub(crate) fn has_taken(&self) {
-        self.took.set(true);
+        self.took.set(self.took.get() + 1);
     }
 
-    /// The host has made something, or closed a port.
-    #[inline]
+    /// Something was made, or a port closed.
+    #[inline(always)]
     pub(crate) fn has_done(&self) {
-        self.made.set(true);
+        self.made.set(self.made.get() + 1);
+    }
+
+    /// Envelopes that the firing took or made, whichever are more.
+    #[inline(always)]
+    pub(crate) fn steps(&self) -> u32 {
+        self.took.get().max(self.made.get())
     }
 
     /// The host has looked at a stream, and found it empty or not; or has closed it.
@@ -190,13 +197,13 @@ impl<'a> Direct<'a> {
     /// Whether the firing took anything.
     #[inline]
     pub(crate) fn took(&self) -> bool {
-        self.took.get()
+        self.took.get() > 0
     }
 
     /// Whether it took or made anything.
     #[inline]
     pub(crate) fn progressed(&self) -> bool {
-        self.took.get() || self.made.get()
+        self.took.get() | self.made.get() > 0
     }
 
     /// Whether the stream that it looked at last was empty, and has not been closed since.

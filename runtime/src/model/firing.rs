@@ -67,6 +67,8 @@ pub(super) struct Running {
     clock: Sampled,
     /// Whether the firing took anything.
     made_room: bool,
+    /// Envelopes that it took or made.
+    steps: u32,
     /// Whether the box may go to its edges directly, as far as its own firings are concerned.
     is_plain: bool,
     /// Whether there is something to do before a firing: staged envelopes, side inputs, an order, the end.
@@ -126,6 +128,7 @@ impl Running {
             finishing: false,
             clock: Sampled::default(),
             made_room: false,
+            steps: 0,
             // The first firing looks for side inputs.
             has_business: true,
             is_plain,
@@ -164,7 +167,7 @@ impl Model {
         let timed = running.clock.begin(|| woken.now_ns(self), cell);
         let step = self.step((cell, cell_idx), running, detacher, woken);
         if let Some(timed) = timed {
-            woken.has_read(self.id, running.clock.end(self, cell, timed));
+            woken.has_read(self.id, running.clock.end(self, cell, timed, running.steps));
         } else {
             woken.forget_clock();
         }
@@ -244,14 +247,16 @@ impl Model {
             return step;
         }
         add(&cell.counters.firings, 1);
-        let Running { operator, schema, kept, is_plain, .. } = &mut *running;
-        let direct = Direct::new(&cell.gates, schema, detacher.node(), *is_plain);
-        let mut firing = Firing::new(self, (cell, cell_idx), detacher, woken, kept, &direct);
+        let Running { operator, schema, kept, is_plain, clock, .. } = &mut *running;
+        // The host tells the neighbours of a slow box at each step.
+        let is_slow = clock.is_slow();
+        let direct = Direct::new(&cell.gates, schema, detacher.node(), *is_plain && !is_slow);
+        let mut firing = Firing::new(self, (cell, cell_idx), detacher, woken, kept, (&direct, is_slow));
         let mut context = Context::with_direct(cell.spec, &mut firing, &direct);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
         firing.tell();
         let (progressed, drained, is_plain) = (direct.progressed(), direct.drained(), direct.is_plain());
-        running.made_room = direct.took();
+        (running.made_room, running.steps) = (direct.took(), direct.steps());
         match flow {
             // What most firings come to: nothing is staged where all is plain.
             Ok(Ok(Flow::Wait)) if is_plain => {

@@ -28,6 +28,8 @@ pub(super) struct Firing<'a> {
     kept: &'a mut Kept,
     /// What the box asks for without asking here, and what both note.
     direct: &'a Direct<'a>,
+    /// Whether neighbours are to know of each envelope at once, as the box computes for long.
+    is_slow: bool,
 }
 
 impl<'a> Firing<'a> {
@@ -38,9 +40,9 @@ impl<'a> Firing<'a> {
         detacher: &'a mut dyn Detacher,
         woken: &'a mut Woken,
         kept: &'a mut Kept,
-        direct: &'a Direct<'a>,
+        (direct, is_slow): (&'a Direct<'a>, bool),
     ) -> Self {
-        Self { model, cell, cell_idx, detacher, woken, kept, direct }
+        Self { model, cell, cell_idx, detacher, woken, kept, direct, is_slow }
     }
 
     #[inline(never)]
@@ -165,6 +167,14 @@ impl Firing<'_> {
         }
     }
 
+    /// As if the firing ended here, as far as its neighbours are concerned.
+    fn tell_now(&mut self) {
+        self.tell_all();
+        if !self.woken.is_empty() {
+            self.detacher.plan(self.model, self.woken);
+        }
+    }
+
     /// Puts an envelope on all edges of an output.
     fn send_to_all(
         &mut self,
@@ -249,10 +259,15 @@ impl Host for Firing<'_> {
         // The shape of the model outlives the firing.
         let cell = self.cell;
         let edges = &cell.inputs[input];
-        match edges.only() {
+        let taken = match edges.only() {
             Some(only) => self.take_from(only),
             None => self.take_in_turn(edges),
+        };
+        // It computes now, and for long: there is room, and what was made before this one.
+        if taken.is_some() && self.is_slow {
+            self.tell_now();
         }
+        taken
     }
 
     fn is_ended(&self, input: usize) -> bool {
@@ -282,6 +297,10 @@ impl Host for Firing<'_> {
     }
 
     fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
+        // What was made before it: with it the firing may be over, which tells of it in a cheaper way.
+        if self.is_slow {
+            self.tell_now();
+        }
         self.send_to_all(output, envelope, near)
     }
 
@@ -330,10 +349,7 @@ impl Host for Firing<'_> {
     }
 
     fn announce(&mut self) {
-        self.tell_all();
-        if !self.woken.is_empty() {
-            self.detacher.plan(self.model, self.woken);
-        }
+        self.tell_now();
     }
 
     fn outside(&mut self) -> Outside {
