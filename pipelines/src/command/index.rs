@@ -9,7 +9,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_operators::domain::pivot_table::in_threads;
 use boxwork_operators::domain::upkeep;
 
-use super::{Space, objects, path_value, talk, whole};
+use super::{Space, device, objects, path_value, talk, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Bring the index up to the store: only objects that were added since are measured
-    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "similarity", "ground", "alpha"])]
+    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "similarity", "ground", "alpha", "device"])]
     append: bool,
     /// How many objects all others are measured against
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -36,6 +36,9 @@ pub struct Arguments {
     seed: u32,
     #[command(flatten)]
     space: Space,
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; the index is the same to the bit
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+    device: String,
     #[command(flatten)]
     options: Options,
 }
@@ -51,10 +54,12 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("count".to_owned(), whole(arguments.pivots)),
         ("select".to_owned(), Value::Text(arguments.select.clone())),
         ("seed".to_owned(), whole(arguments.seed)),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
     let exit = run::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
-    if exit == Exit::Ok {
+    // A device that was found wrong is a problem, and the index is sound.
+    if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
