@@ -217,20 +217,21 @@ impl Case {
         ])
     }
 
-    fn index(&self, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
-        self.index_on("cpu", "p", runtime, pivots, select, seed);
-    }
-
-    /// The same by a device, to a file of this name.
+    /// Makes the index by the shipped pipeline on a device, in a file of this name.
     fn index_on(&self, device: &str, name: &str, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
         let mut values = self.values();
         let out = Self::path(&self.folder, name).to_str().expect("a path in UTF-8").to_owned();
-        values.insert("device".to_owned(), Value::Text(device.to_owned()));
         values.insert("out".to_owned(), Value::Text(out));
         values.insert("count".to_owned(), Value::Integer(pivots as i64));
         values.insert("select".to_owned(), Value::Text(select.to_owned()));
         values.insert("seed".to_owned(), Value::Integer(seed as i64));
-        run(runtime, &shipped::INDEX.load(), &values);
+        let pipeline = if device == "cpu" {
+            shipped::INDEX
+        } else {
+            values.insert("device".to_owned(), Value::Text(device.to_owned()));
+            shipped::INDEX_ON_DEVICES
+        };
+        run(runtime, &pipeline.load(), &values);
     }
 
     /// The index by these pivots, which no choice of pivots would take together.
@@ -410,8 +411,7 @@ fn an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives
         return;
     }
     let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
-    let mut seed = 300;
-    for alpha in [0.01, 0.2, 3.0] {
+    for (seed, alpha) in (300..).zip([0.01, 0.2, 3.0]) {
         let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("a sound measure");
         check_on("gpu", &runtime, seed, 300, 7, measure);
         let case = Case::new(seed, 700, measure);
@@ -425,7 +425,6 @@ fn an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives
             let found = case.found(&runtime, shipped::BEST_FIRST, seed, &given);
             assert!(found == expected(&ranked, Some(10), None), "{bound}, alpha {alpha}");
         }
-        seed += 1;
     }
     let devices = Devices::of_process().expect("there are devices");
     assert!(devices.statistics().iter().any(|device| device.blocks >= 6), "no device computed");

@@ -1,12 +1,12 @@
-// Weighted similarities of queries and objects in f64: what `reference::sigma` states in `sqfd/reference.rs`, to the bit,
-// on a device.
+// Weighted similarities of queries and objects in f64: what `reference::sigma` states in `sqfd/reference.rs`, to the
+// bit, on a device.
 //
-// A work item computes one pair. OpenCL fixes additions, products, quotients and roots of doubles to the last bit, as IEEE
-// 754 does, and the exponential is made of these; so what is left to see to is the order of additions, which is the
+// A work item computes one pair. OpenCL fixes additions, products, quotients and roots of doubles to the last bit, as
+// IEEE 754 does, and the exponential is made of these; so what is left to see to is the order of additions, which is the
 // reference's, and that no compiler joins a product with an addition: every product goes through `product`.
 //
-// `exact_device.rs` gives all constants: DIMENSIONS, ITEMS, the name of the measure, and the numbers of the exponential as
-// bits.
+// `exact_device.rs` gives all constants: DIMENSIONS, ITEMS, the name of the measure, and the numbers of the exponential
+// as bits.
 
 #if !defined(cl_khr_fp64) && !defined(__opencl_c_fp64)
 #error the device has no numbers of 64 bits
@@ -73,8 +73,8 @@ inline double exponential(double x) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
-    // Centroids of all queries one after the other, ROW numbers each, and where those of a query begin; one more than there
-    // are queries.
+    // Centroids of all queries one after the other, ROW numbers each, and where those of a query begin; one more than
+    // there are queries.
     __global const float *queries, __global const uint *query_offsets,
     // The same of the objects that the block wants.
     __global const float *objects, __global const uint *object_offsets,

@@ -1,28 +1,13 @@
 //! `sqfd_exact`: the f64 distances of candidates from their queries, those that results report.
 //!
-//! Invariants: rows keep their order, and envelopes theirs, whoever computed them; a distance has the same bits on the
-//! slots and on devices.
-//!
-//! The box is stateful, and uses all slots from within: an ordered box with copies gives its results in the firing that
-//! took the input, and what devices compute comes later.
+//! Invariant: rows keep their order, and envelopes theirs, whoever computed them.
 
-mod block;
-mod on_devices;
-#[cfg(test)]
-mod tests;
-
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Picked, pick};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use self::on_devices::OnDevices;
-use crate::domain::code_path::of_device;
 use crate::domain::columns;
 use crate::domain::space::SqfdSpace;
 use crate::queries::{Queries, SPACE};
@@ -36,175 +21,87 @@ use crate::sqfd::with_distances;
 /// `candidates`: objects by query. `query` (side): the queries.
 ///
 /// # Outputs
-/// `distances`: the distance of each candidate, in the order of the candidates.
+/// `distances`: the distance of each candidate.
 ///
 /// # Parameters
-/// `space`: the measure and the store. `device`: where to compute; the bits are the same everywhere.
+/// `space`: the measure and the store.
 pub static SQFD_EXACT: OperatorSpec = OperatorSpec {
-    parameters: &[
-        SPACE,
-        Parameter::new(
-            "device",
-            ParameterType::Device,
-            Default::Text("cpu"),
-            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
-        ),
-    ],
+    parameters: &[SPACE],
     inputs: &[
         Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
         Input::side("query", columns::queries, "the queries"),
     ],
     outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
-    example: "distance: {kind: sqfd_exact, space: space}",
-    code_path: Some(|arguments| of_device(arguments, DEVICE_OBJECTS_MIN)),
-    ..OperatorSpec::new("sqfd_exact", "Computes distances of candidates in f64.", Kind::Stateful, make)
+    example: "distance: {kind: sqfd_exact, space: space, copies: auto}",
+    ..OperatorSpec::new("sqfd_exact", "Computes distances of candidates in f64.", Kind::Ordered, make)
 };
 
-/// Objects from which on `auto` takes GPUs: with the usual 32 pivots, those of a block.
-const DEVICE_OBJECTS_MIN: u64 = 2048;
-
-/// Rows that the slots compute in one firing at most, and those of a piece that one slot takes: some milliseconds.
-const FIRING_ROWS: usize = 16_384;
-const PIECE_ROWS: usize = 32;
-
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
-    let objects = space.store().objects();
-    let picked = pick(&bind.device("device"), Some(objects), DEVICE_OBJECTS_MIN).map_err(BoxError::new)?;
-    Ok(Box::new(SqfdExact::new(space, picked)))
-}
-
-/// An envelope on its way out.
-struct Ready {
-    candidates: Envelope,
-    /// Of its rows; nothing where the slots are to compute them.
-    distances: Option<Vec<f64>>,
-}
-
-/// Some rows of one query, which one slot computes.
-struct Piece<'a> {
-    query: usize,
-    ids: &'a [u64],
-    distances: Result<Vec<f64>, BoxError>,
+    Ok(Box::new(SqfdExact { space: bind.resource("space")?, queries: None }))
 }
 
 struct SqfdExact {
     space: Arc<SqfdSpace>,
-    queries: Option<Arc<Queries>>,
-    devices: Option<OnDevices>,
-    /// In the order of the candidates.
-    ready: VecDeque<Ready>,
-}
-
-impl SqfdExact {
-    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
-        let devices = picked.devices.map(|(devices, allowed)| OnDevices::new(devices, allowed));
-        Self { space, queries: None, devices, ready: VecDeque::new() }
-    }
-
-    /// Takes candidates for the slots.
-    fn take(&mut self, cx: &mut Context<'_>) {
-        let mut rows = 0;
-        while rows < FIRING_ROWS
-            && let Some(candidates) = cx.take("candidates")
-        {
-            rows += candidates.rows();
-            self.ready.push_back(Ready { candidates, distances: None });
-        }
-    }
-
-    /// Computes on the slots what is next and has no distances. True when there was any.
-    fn compute(&mut self, cx: &mut Context<'_>, queries: &Queries) -> Result<bool, BoxError> {
-        let mut rows = 0;
-        let next = self.ready.iter().take_while(|ready| {
-            let is_left = ready.distances.is_none() && rows < FIRING_ROWS;
-            rows += ready.candidates.rows();
-            is_left
-        });
-        let envelopes: Vec<Envelope> = next.map(|ready| ready.candidates.clone()).collect();
-        if envelopes.is_empty() {
-            return Ok(false);
-        }
-        // Whoever sends them goes on while these are computed.
-        cx.announce();
-        bring_in(cx, &self.space, &envelopes)?;
-        let mut pieces = Vec::new();
-        for candidates in &envelopes {
-            let (numbers, mut ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
-            for run in numbers.chunk_by(|a, b| a == b) {
-                let (of_run, rest) = ids.split_at(run.len());
-                let query = queries.idx(run[0])?;
-                let of_piece = |ids| Piece { query, ids, distances: Ok(Vec::new()) };
-                pieces.extend(of_run.chunks(PIECE_ROWS).map(of_piece));
-                ids = rest;
-            }
-        }
-        let space = &self.space;
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
-                for piece in pieces {
-                    piece.distances = queries.at(piece.query).exact(space, piece.ids);
-                }
-            });
-        });
-        let mut pieces = pieces.into_iter();
-        for (ready, candidates) in self.ready.iter_mut().zip(&envelopes) {
-            let mut distances = Vec::with_capacity(candidates.rows());
-            while distances.len() < candidates.rows()
-                && let Some(piece) = pieces.next()
-            {
-                distances.extend(piece.distances?);
-            }
-            ready.distances = Some(distances);
-        }
-        Ok(true)
-    }
-}
-
-/// Reads the objects of candidates from disk, where they are not in memory.
-fn bring_in(cx: &mut Context<'_>, space: &SqfdSpace, envelopes: &[Envelope]) -> Result<(), BoxError> {
-    let store = space.store();
-    for candidates in envelopes {
-        let ids = candidates.u64s("id")?;
-        if !store.is_in(ids.iter().copied()) {
-            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
-        }
-    }
-    Ok(())
+    queries: Option<Queries>,
 }
 
 impl Operator for SqfdExact {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let queries = match &self.queries {
-            Some(queries) => Arc::clone(queries),
-            None => {
-                let queries = Queries::new(cx.side("query"), &self.space)?;
-                Arc::clone(self.queries.insert(Arc::new(queries)))
-            }
+        let Some(candidates) = cx.take("candidates") else {
+            return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
         };
-        if let Some(devices) = &mut self.devices {
-            devices.process(cx, &self.space, &queries, &mut self.ready)?;
-            if devices.is_given_up() {
-                self.devices = None;
-            }
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
+        let queries = match &self.queries {
+            Some(queries) => queries,
+            None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
+        };
+        let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
+        let store = self.space.store();
+        if !store.is_in(ids.iter().copied()) {
+            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
         }
-        if self.devices.is_none() && self.ready.is_empty() {
-            self.take(cx);
+        let mut distances = Vec::with_capacity(ids.len());
+        for run in numbers.chunk_by(|a, b| a == b) {
+            let query = queries.at(queries.idx(run[0])?);
+            let first = distances.len();
+            distances.extend(query.exact(&self.space, &ids[first..first + run.len()])?);
         }
-        let has_computed = self.compute(cx, &queries)?;
-        while cx.has_room("distances")
-            && let Some(Ready { candidates, distances: Some(distances) }) =
-                self.ready.pop_front_if(|ready| ready.distances.is_some())
-        {
-            if cx.push("distances", with_distances(&candidates, distances)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        if has_computed {
-            return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::More });
-        }
-        let is_idle = self.devices.as_ref().is_none_or(OnDevices::is_idle);
-        let is_over = self.ready.is_empty() && is_idle && cx.is_ended("candidates");
-        Ok(if is_over { Flow::Done } else { Flow::Wait })
+        let pushed = cx.push("distances", with_distances(&candidates, distances)?)?;
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn distances_are_those_that_results_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 50));
+        let queries = testing::queries(&[("a", 7), ("b", 9000)]);
+        let prepared = Queries::new(std::slice::from_ref(&queries), &space).unwrap();
+        let resource: Resource = Arc::clone(&space) as Resource;
+        let mut harness =
+            Harness::with_resources(&SQFD_EXACT, [("space", Value::Text("s".into()))], [("s", resource)])
+                .unwrap();
+        harness.give("query", queries);
+        let rows: Vec<(u32, u64)> = (0..90).map(|idx| (idx / 7 % 2, u64::from(idx) * 17 % 50)).collect();
+        harness.give("candidates", testing::candidates(&rows));
+        harness.end("candidates");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
+        let found = testing::distance_rows(&harness.taken("distances"));
+        let expected = |(number, id): &(u32, u64)| {
+            (*number, *id, prepared.at(*number as usize).exact(&space, &[*id]).unwrap()[0])
+        };
+        assert_eq!(found, rows.iter().map(expected).collect::<Vec<_>>());
     }
 }

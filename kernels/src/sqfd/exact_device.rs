@@ -1,7 +1,8 @@
-//! What the device's kernel of exact sums (`sqfd_exact.cl`) is given: sums in f64, the bits of [`super::reference::sigma`].
+//! What the device's kernel of exact sums (`sqfd_exact.cl`) is given: sums in f64, the bits of
+//! [`super::reference::sigma`].
 //!
-//! Invariant: all that the kernel computes is additions, products, quotients and roots of doubles in the reference's order,
-//! which OpenCL rounds as IEEE 754 does; so there is nothing for the two to differ in.
+//! Invariant: all that the kernel computes is additions, products, quotients and roots of doubles in the reference's
+//! order, which OpenCL rounds as IEEE 754 does; so there is nothing for the two to differ in.
 
 use super::columns::SignatureRef;
 use crate::elementary::{EXP_MIN, INVERSE_FACTORIAL, LN_2_HIGH, LN_2_LOW, ROUND};

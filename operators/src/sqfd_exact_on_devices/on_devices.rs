@@ -1,4 +1,4 @@
-//! What of `sqfd_exact` is on devices: blocks on their way, and those that wait for older ones.
+//! What of the box is on devices: blocks on their way, and those that wait for older ones.
 //!
 //! Invariant: envelopes become ready in the order in which they were taken, each once, with its distances or without.
 
@@ -198,7 +198,8 @@ impl Waiting {
     }
 }
 
-/// Objects' similarities to themselves stay the slots': they are kept beside the store, and results are reported by them.
+/// Objects' similarities to themselves stay the slots': they are kept beside the store, and results are reported by
+/// them.
 fn compute_sigmas(cx: &mut Context<'_>, space: &SqfdSpace, mut ids: Vec<u64>) -> Result<(), BoxError> {
     ids.sort_unstable();
     ids.dedup();

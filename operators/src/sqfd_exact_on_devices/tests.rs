@@ -13,15 +13,14 @@ use crate::domain::signature_store::{SignatureStore, StoreInfo, StoreWriter};
 use crate::testing;
 
 #[test]
-fn distances_are_those_that_results_report() {
+fn distances_on_slots_are_those_that_results_report() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 50));
     let queries = testing::queries(&[("a", 7), ("b", 9000)]);
     let prepared = Queries::new(std::slice::from_ref(&queries), &space).unwrap();
     let resource: Resource = Arc::clone(&space) as Resource;
-    let mut harness =
-        Harness::with_resources(&SQFD_EXACT, [("space", Value::Text("s".into()))], [("s", resource)])
-            .unwrap();
+    let given = [("space", Value::Text("s".into())), ("device", Value::Text("cpu".into()))];
+    let mut harness = Harness::with_resources(&SQFD_EXACT_ON_DEVICES, given, [("s", resource)]).unwrap();
     harness.give("query", queries);
     let rows: Vec<(u32, u64)> = (0..90).map(|idx| (idx / 7 % 2, u64::from(idx) * 17 % 50)).collect();
     harness.give("candidates", testing::candidates(&rows));
@@ -47,10 +46,10 @@ fn devices(plan: Plan) -> (Arc<Faulty>, Option<Arc<Devices>>) {
 }
 
 /// A box on these devices that looks at every sum.
-fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> SqfdExact {
+fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> SqfdExactOnDevices {
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(devices), allowed)), reason: String::new() };
-    let mut operator = SqfdExact::new(Arc::clone(space), picked);
+    let mut operator = SqfdExactOnDevices::new(Arc::clone(space), picked);
     operator.devices.as_mut().unwrap().checked_rows = usize::MAX;
     operator
 }
@@ -58,7 +57,7 @@ fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> SqfdExact {
 /// All candidates of the queries in envelopes of so many rows: the same rows in the same order come out, to the bit.
 fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, rows_max: usize) -> usize {
     let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
-    let mut harness = Harness::of(&SQFD_EXACT, Box::new(on(space, devices)));
+    let mut harness = Harness::of(&SQFD_EXACT_ON_DEVICES, Box::new(on(space, devices)));
     harness.room(2);
     harness.give("query", queries.clone());
     let ids: Vec<u64> = space.store().among(0..space.store().len()).collect();
