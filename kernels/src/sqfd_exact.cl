@@ -2,8 +2,8 @@
 // bit, on a device.
 //
 // A work item computes one pair. OpenCL fixes additions, products, quotients and roots of doubles to the last bit, as
-// IEEE 754 does, and the exponential is made of these; so what is left to see to is the order of additions, which is the
-// reference's, and that no compiler joins a product with an addition: every product goes through `product`.
+// IEEE 754 does, and the exponential is made of these; so what is left to see to is the order of additions, which is
+// the reference's, and that no compiler joins a product with an addition: every product goes through `product`.
 //
 // `exact_device.rs` gives all constants: DIMENSIONS, ITEMS, the name of the measure, and the numbers of the exponential
 // as bits.

@@ -40,6 +40,7 @@ pub(super) struct OnDevices {
     /// Blocks that are back, by number, until it is their turn.
     back: BTreeMap<u64, Vec<Ready>>,
     next_back: u64,
+    pub(super) block_rows: usize,
     pub(super) checked_rows: usize,
     /// Whether all sums so far that were looked at were the reference's.
     is_trusted: bool,
@@ -63,6 +64,7 @@ impl OnDevices {
             next_number: 0,
             back: BTreeMap::new(),
             next_back: 0,
+            block_rows: BLOCK_ROWS,
             checked_rows: CHECKED_ROWS,
             is_trusted: true,
         }
@@ -144,14 +146,14 @@ impl OnDevices {
         let is_full = ready.iter().map(|ready| ready.candidates.rows()).sum::<usize>() >= READY_ROWS;
         // Blocks that are back and wait for an older one are kept few as well.
         while !is_full && ((self.next_number - self.next_back) as usize) < self.blocks_max {
-            while !self.waiting.is_enough()
+            while !self.waiting.is_enough(self.block_rows)
                 && let Some(candidates) = cx.take("candidates")
             {
                 bring_in(cx, space, std::slice::from_ref(&candidates))?;
                 self.waiting.add(space, queries, &common, candidates)?;
             }
-            let may_go =
-                self.waiting.is_enough() || self.blocks.in_flight() == 0 || cx.is_ended("candidates");
+            let is_enough = self.waiting.is_enough(self.block_rows);
+            let may_go = is_enough || self.blocks.in_flight() == 0 || cx.is_ended("candidates");
             if self.waiting.envelopes.is_empty() || !may_go {
                 break;
             }
@@ -168,8 +170,8 @@ impl OnDevices {
 }
 
 impl Waiting {
-    fn is_enough(&self) -> bool {
-        self.rows.len() >= BLOCK_ROWS || self.terms >= BLOCK_TERMS
+    fn is_enough(&self, block_rows: usize) -> bool {
+        self.rows.len() >= block_rows || self.terms >= BLOCK_TERMS
     }
 
     fn add(
