@@ -98,6 +98,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
     for (uint j = object_offsets[object]; j < second_end; ++j) {
         __global const float *column = objects + (size_t)j * ROW;
         double held[DIMENSIONS];
+#pragma unroll
         for (uint d = 0; d < DIMENSIONS; ++d) {
             held[d] = column[d];
         }
@@ -105,6 +106,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
         for (uint i = first; i < first_end; ++i) {
             __global const float *centroid = queries + (size_t)i * ROW;
             double ground = 0.0;
+#pragma unroll
             for (uint d = 0; d < DIMENSIONS; ++d) {
                 const double x = (double)centroid[d] - held[d];
                 ground += PART(x);
