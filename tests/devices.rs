@@ -125,6 +125,13 @@ fn an_index_on_a_device_gives_the_same_answers_and_explain_says_where() {
     let index = ["index", "--store", "s.arrow", "--pivots", "3", "--out", "i.arrow"];
     let (status, _, said) = ended(boxwork(folder.path(), &index));
     assert_eq!(status, 0, "{said}");
+    // Made there it is the same file.
+    let made =
+        ["index", "--store", "s.arrow", "--pivots", "3", "--out", "j.arrow", "--device", "gpu:0", "--stats"];
+    let (status, _, said) = ended(boxwork(folder.path(), &made));
+    assert!(status == 0 && !said.contains("warning") && said.contains("device 0 ("), "{said}");
+    let bytes = |name| std::fs::read(folder.path().join(name)).expect("the index was written");
+    assert!(bytes("i.arrow") == bytes("j.arrow"), "the device's index differs");
     let query = first_image(folder.path());
     for more in [&["-k", "4"][..], &["--range", "0.5"]] {
         for bound in ["triangular", "ptolemaic", "combined", "simplex"] {

@@ -24,6 +24,8 @@ use boxwork_operators::domain::signature::{SignatureBuilder, SignatureColumns};
 use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
 use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::Devices;
+use boxwork_runtime::feeding::faults::has_device;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
 };
@@ -215,14 +217,21 @@ impl Case {
         ])
     }
 
-    fn index(&self, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
+    /// Makes the index by the shipped pipeline on a device, in a file of this name.
+    fn index_on(&self, device: &str, name: &str, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
         let mut values = self.values();
-        let out = Self::path(&self.folder, "p").to_str().expect("a path in UTF-8").to_owned();
+        let out = Self::path(&self.folder, name).to_str().expect("a path in UTF-8").to_owned();
         values.insert("out".to_owned(), Value::Text(out));
         values.insert("count".to_owned(), Value::Integer(pivots as i64));
         values.insert("select".to_owned(), Value::Text(select.to_owned()));
         values.insert("seed".to_owned(), Value::Integer(seed as i64));
-        run(runtime, &shipped::INDEX.load(), &values);
+        let pipeline = if device == "cpu" {
+            shipped::INDEX
+        } else {
+            values.insert("device".to_owned(), Value::Text(device.to_owned()));
+            shipped::INDEX_ON_DEVICES
+        };
+        run(runtime, &pipeline.load(), &values);
     }
 
     /// The index by these pivots, which no choice of pivots would take together.
@@ -324,9 +333,14 @@ const BOUNDS: [&str; 6] = ["auto", "none", "triangular", "ptolemaic", "combined"
 
 /// Checks all strategies of a case with 64 queries; the bounds take turns.
 fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: Measure) {
+    check_on("cpu", runtime, seed, objects, pivots, measure);
+}
+
+/// The same by an index that this device has made.
+fn check_on(device: &str, runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: Measure) {
     let case = Case::new(seed, objects, measure);
     let select = ["random", "maxmin", "incremental"][seed as usize % 3];
-    case.index(runtime, pivots, select, seed);
+    case.index_on(device, "p", runtime, pivots, select, seed);
     let ranked = case.ranked(seed);
     let mut turn = seed as usize;
     for k in [1, 7, objects, objects + 5] {
@@ -389,6 +403,32 @@ fn every_measure_is_bounded_soundly() {
         let measure = Measure::new(similarity, ground, 0.5).expect("a sound measure");
         check(&runtime, seed, 150, 6, measure);
     }
+}
+
+#[test]
+fn an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives() {
+    if !has_device("an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives") {
+        return;
+    }
+    let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
+    for (seed, alpha) in (300..).zip([0.01, 0.2, 3.0]) {
+        let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("a sound measure");
+        check_on("gpu", &runtime, seed, 300, 7, measure);
+        let case = Case::new(seed, 700, measure);
+        case.index_on("cpu", "p", &runtime, 5, "random", seed);
+        case.index_on("gpu", "q", &runtime, 5, "random", seed);
+        let bytes = |name| std::fs::read(Case::path(&case.folder, name)).expect("the index was written");
+        assert!(bytes("p") == bytes("q"), "the indexes differ, alpha {alpha}");
+        let ranked = case.ranked(seed);
+        for bound in ["simplex", "triangular"] {
+            let given = [("k", Value::Integer(10)), ("bound", Value::Text(bound.to_owned()))];
+            let found = case.found(&runtime, shipped::BEST_FIRST, seed, &given);
+            assert!(found == expected(&ranked, Some(10), None), "{bound}, alpha {alpha}");
+        }
+    }
+    let devices = Devices::of_process().expect("there are devices");
+    assert!(devices.statistics().iter().any(|device| device.blocks >= 6), "no device computed");
+    assert_eq!(devices.take_warnings(), [""; 0]);
 }
 
 /// Objects that mislead, and pivots among them.

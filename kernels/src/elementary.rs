@@ -7,14 +7,14 @@ const MANTISSA: u64 = (1 << 52) - 1;
 const ONE: u64 = 1023 << 52;
 
 /// Below this `exp` is 0: its value would be no normal number.
-const EXP_MIN: f64 = -708.0;
+pub(crate) const EXP_MIN: f64 = -708.0;
 
 /// Adding it rounds a number below 2^51 to a whole one, halves to even, which is then in the lowest bits.
-const ROUND: f64 = (3u64 << 51) as f64;
+pub(crate) const ROUND: f64 = (3u64 << 51) as f64;
 
 /// ln 2 in two parts: the first has 32 bits, so that its products with whole numbers below 2^21 are exact.
-const LN_2_HIGH: f64 = f64::from_bits(std::f64::consts::LN_2.to_bits() & !0x1f_ffff);
-const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+pub(crate) const LN_2_HIGH: f64 = f64::from_bits(std::f64::consts::LN_2.to_bits() & !0x1f_ffff);
+pub(crate) const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// `e^x` for `x` of at most 0, within one unit in the last place; 0 below -708.
 ///
@@ -46,7 +46,7 @@ pub(crate) const fn exp(x: f64) -> f64 {
     if x < EXP_MIN { 0.0 } else { scaled }
 }
 
-const INVERSE_FACTORIAL: [f64; 14] = {
+pub(crate) const INVERSE_FACTORIAL: [f64; 14] = {
     let mut inverse = [1.0; 14];
     let (mut n, mut factorial) = (1, 1.0);
     while n < 14 {

@@ -7,7 +7,7 @@
 //!
 //! Modules in reading order: `columns` (signatures), `reference`, `lanes` (vector operations) and `x86`,
 //! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `device` (what `sqfd.cl`, the twin on
-//! OpenCL devices, is given), `job` (a call).
+//! OpenCL devices, is given), `exact_device` (the same of `sqfd_exact.cl`, the reference's twin), `job` (a call).
 
 mod columns;
 pub mod reference;
@@ -24,6 +24,7 @@ mod bound;
 mod query;
 
 pub mod device;
+pub mod exact_device;
 
 mod job;
 

@@ -19,6 +19,7 @@ pub mod head;
 pub mod rest;
 pub mod sqfd;
 pub mod sqfd_exact;
+pub mod sqfd_exact_on_devices;
 pub mod write_pivots;
 pub mod read_jsonl;
 pub mod write_store;
@@ -80,6 +81,7 @@ pub fn catalog() -> Catalog {
             &rest::REST,
             &sqfd::SQFD,
             &sqfd_exact::SQFD_EXACT,
+            &sqfd_exact_on_devices::SQFD_EXACT_ON_DEVICES,
             &write_pivots::WRITE_PIVOTS,
             &merge::MERGE,
             &filter_range::FILTER_RANGE,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::similarity::Similarity;
-use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, distance_error};
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, SignatureRef, distance_error};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -73,6 +73,12 @@ impl Queries {
 }
 
 impl Query {
+    /// Hands its signature to `f`.
+    pub(crate) fn with_signature<R>(&self, f: impl FnOnce(SignatureRef<'_>) -> R) -> Result<R, BoxError> {
+        let columns = SignatureColumns::new(self.envelope.lists("signature")?)?;
+        Ok(f(columns.signature(self.row)))
+    }
+
     /// The f64 distances of objects, which must be in memory for this not to block.
     pub(crate) fn exact(&self, space: &SqfdSpace, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
         let columns = SignatureColumns::new(self.envelope.lists("signature")?)?;

@@ -24,8 +24,8 @@ const DISTANCES_PER_CHUNK: usize = 16;
 /// The pivots' distances among themselves are computed here, and each object's apex over the simplex that they span.
 ///
 /// # Inputs
-/// `distances`: of the objects from the pivots, in f64; in the order of the store, as `scan` and `sqfd_exact` give
-/// them. `pivots` (side): which objects the pivots are.
+/// `distances`: of the objects from the pivots, in f64; in the order of the store, as `scan` and `sqfd_exact` (or
+/// `sqfd_exact_on_devices`) give them. `pivots` (side): which objects the pivots are.
 ///
 /// # Outputs
 /// None.

@@ -32,6 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_runtime::feeding::pick;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -151,6 +152,12 @@ impl Space {
 /// Refuses what `device:` would.
 fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())
+}
+
+/// Whether devices compute, by what a person wrote for `--device`.
+fn on_devices(text: &str) -> Result<bool, String> {
+    let choice = text.parse::<DeviceChoice>()?;
+    Ok(pick(&choice, None, 0)?.devices.is_some())
 }
 
 /// What a store holds, for people.

@@ -2,7 +2,9 @@
 
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
+use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
+use boxwork_kernels::sqfd::exact_device as exact;
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
 static DISTANCES: [KernelSpec; 1] = [KernelSpec {
@@ -24,6 +26,21 @@ static DISTANCES: [KernelSpec; 1] = [KernelSpec {
         ("alpha", Argument::Value(4)),
         ("sums", Argument::Buffer),
         ("sums_first", Argument::Value(4)),
+    ],
+}];
+
+static EXACT: [KernelSpec; 1] = [KernelSpec {
+    name: exact::KERNEL,
+    arguments: &[
+        ("queries", Argument::Buffer),
+        ("query_offsets", Argument::Buffer),
+        ("objects", Argument::Buffer),
+        ("object_offsets", Argument::Buffer),
+        ("pairs", Argument::Buffer),
+        ("pairs_count", Argument::Value(4)),
+        ("alpha_low", Argument::Value(4)),
+        ("alpha_high", Argument::Value(4)),
+        ("sums", Argument::Buffer),
     ],
 }];
 
@@ -116,6 +133,12 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
 pub fn distances_program(shape: &distances::Shape) -> ProgramSource {
     let constants = shape.constants();
     ProgramSource { name: "sqfd", text: distances::TEXT, constants, kernels: &DISTANCES, exact: false }
+}
+
+/// Similarities of queries to signatures in f64 (`sqfd_exact.cl`).
+pub fn exact_program(measure: &Measure, dimensions: usize) -> ProgramSource {
+    let constants = exact::constants(measure, dimensions);
+    ProgramSource { name: "sqfd_exact", text: exact::TEXT, constants, kernels: &EXACT, exact: true }
 }
 
 /// Bounds of distances from a pivot table (`lower_bound.cl`).

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use boxwork_runtime::feeding::pick;
 use boxwork_runtime::operator::Catalog;
-use boxwork_runtime::parameter::{DeviceChoice, Value};
+use boxwork_runtime::parameter::Value;
 
-use super::{device, path_value, whole};
+use super::{device, on_devices, path_value, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -126,10 +125,4 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
-}
-
-/// Whether devices extract, by what a person wrote for `--device`.
-fn on_devices(device: &str) -> Result<bool, String> {
-    let choice = device.parse::<DeviceChoice>()?;
-    Ok(pick(&choice, None, 0)?.devices.is_some())
 }
