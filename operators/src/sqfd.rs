@@ -23,6 +23,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
+pub(crate) use self::on_device::compute_sigmas;
 use self::on_device::{Left, OnDevice};
 pub(crate) use self::range_block::DISTANCES_OF_ALL;
 use self::ranges::Ranges;

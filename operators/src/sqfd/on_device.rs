@@ -299,33 +299,11 @@ impl OnDevice {
                 }
             }
             if self.keeps.any() && !device.holds(block.sigmas_key()) {
-                self.compute_sigmas(cx, space, store.among(block.ids()).collect())?;
+                compute_sigmas(cx, space, store.among(block.ids()).collect())?;
             }
             self.submit(cx, Sent::Run(block));
         }
         Ok(())
-    }
-
-    /// What a block selects by takes long the first time: many slots do it sooner than a feeding thread.
-    fn compute_sigmas(
-        &self,
-        cx: &mut Context<'_>,
-        space: &SqfdSpace,
-        mut ids: Vec<u64>,
-    ) -> Result<(), BoxError> {
-        ids.retain(|id| !space.is_known(*id));
-        let failed = OnceLock::new();
-        cx.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
-            let computed = space.store().read::<_, BoxError>(|objects| {
-                ids[range].iter().try_for_each(|id| space.sigma_self(objects, *id).map(drop))?;
-                Ok(())
-            });
-            if let Err(error) = computed {
-                // One is told.
-                let _ = failed.set(error);
-            }
-        });
-        failed.into_inner().map_or(Ok(()), Err)
     }
 
     fn hand_over(
@@ -359,7 +337,7 @@ impl OnDevice {
             }
             self.bring_in(cx, space, &wanted)?;
             if self.keeps.any() {
-                self.compute_sigmas(cx, space, wanted.iter().map(|(_, id)| *id).collect())?;
+                compute_sigmas(cx, space, wanted.iter().map(|(_, id)| *id).collect())?;
             }
             self.submit(cx, Sent::Rows(SqfdBlock::new(&common, envelopes, wanted)));
         }
@@ -495,4 +473,26 @@ fn distances_of_run(
         }
     })?;
     rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(envelope_of(rows)?)).collect()
+}
+
+/// Objects' similarities to themselves, which blocks select by and results are reported by: those that are not known yet
+/// take long, and many slots compute them sooner than a feeding thread.
+pub(crate) fn compute_sigmas(
+    cx: &mut Context<'_>,
+    space: &SqfdSpace,
+    mut ids: Vec<u64>,
+) -> Result<(), BoxError> {
+    ids.retain(|id| !space.is_known(*id));
+    let failed = OnceLock::new();
+    cx.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
+        let computed = space.store().read::<_, BoxError>(|objects| {
+            ids[range].iter().try_for_each(|id| space.sigma_self(objects, *id).map(drop))?;
+            Ok(())
+        });
+        if let Err(error) = computed {
+            // One is told.
+            let _ = failed.set(error);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }

@@ -3,7 +3,7 @@
 //! Invariant: envelopes become ready in the order in which they were taken, each once, with its distances or without.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Blocks, Devices};
@@ -13,6 +13,7 @@ use super::block::{Common, ExactBlock};
 use super::{Ready, bring_in};
 use crate::domain::space::SqfdSpace;
 use crate::queries::Queries;
+use crate::sqfd::compute_sigmas;
 
 /// Rows of a block from which on it is worth its way, and pairs of centroids: some seconds of a few cores, and far less
 /// than what a device may take for a block.
@@ -27,9 +28,6 @@ const READY_ROWS: usize = 2 * BLOCK_ROWS;
 
 /// Rows of each block that are computed again, and compared.
 const CHECKED_ROWS: usize = 16;
-
-/// Similarities of objects to themselves that one closure computes.
-const SIGMAS_PER_CHUNK: usize = 16;
 
 pub(super) struct OnDevices {
     blocks: Blocks<ExactBlock>,
@@ -158,11 +156,13 @@ impl OnDevices {
                 break;
             }
             let Waiting { envelopes, rows, terms } = std::mem::take(&mut self.waiting);
-            let ids = rows.iter().map(|(_, id)| *id).collect();
+            let mut ids: Vec<u64> = rows.iter().map(|(_, id)| *id).collect();
+            ids.sort_unstable();
+            ids.dedup();
             let block = ExactBlock::new(&common, self.next_number, envelopes, rows, terms);
             self.next_number += 1;
             self.blocks.submit(block, cx.outside());
-            // While the device computes.
+            // While the device computes. They stay the slots', as they are kept beside the store.
             compute_sigmas(cx, space, ids)?;
         }
         Ok(())
@@ -198,24 +198,4 @@ impl Waiting {
         self.envelopes.push(candidates);
         Ok(())
     }
-}
-
-/// Objects' similarities to themselves stay the slots': they are kept beside the store, and results are reported by
-/// them.
-fn compute_sigmas(cx: &mut Context<'_>, space: &SqfdSpace, mut ids: Vec<u64>) -> Result<(), BoxError> {
-    ids.sort_unstable();
-    ids.dedup();
-    ids.retain(|id| !space.is_known(*id));
-    let failed = OnceLock::new();
-    cx.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
-        let computed = space.store().read::<_, BoxError>(|objects| {
-            ids[range].iter().try_for_each(|id| space.sigma_self(objects, *id).map(drop))?;
-            Ok(())
-        });
-        if let Err(error) = computed {
-            // One is told.
-            let _ = failed.set(error);
-        }
-    });
-    failed.into_inner().map_or(Ok(()), Err)
 }
