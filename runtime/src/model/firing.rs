@@ -238,6 +238,8 @@ impl Model {
         detacher: &mut dyn Detacher,
         woken: &mut Woken,
     ) -> Step {
+        // Where there is no firing, its clock says nothing of how long one takes.
+        running.steps = 0;
         if self.is_stopping() {
             return Step::Done;
         }
