@@ -113,8 +113,9 @@ pub(crate) struct Model {
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
     live: AtomicUsize,
-    /// Nodes of the machine.
+    /// Nodes of the machine, and whether it has but one slot: nobody is there to be told of anything early.
     nodes: usize,
+    alone: bool,
     /// The node whose queues hold the request's tasks.
     pub(crate) home: AtomicUsize,
     /// When it was moved there from another one; 0 for never.
@@ -194,6 +195,7 @@ impl Model {
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
             nodes,
+            alone: machine.slots_count() == 1,
             home: AtomicUsize::new(HOMELESS),
             moved_ns: Counter::new(0),
             stopping: AtomicBool::new(false),

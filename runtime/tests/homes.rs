@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use boxwork_runtime::request::Submission;
-use boxwork_runtime::simulator::simulate;
+use boxwork_runtime::simulator::{simulate, sleep};
 use boxwork_runtime::topology::{Distance, Topology};
 use boxwork_runtime::{Config, Runtime};
 use support::*;
@@ -19,7 +19,8 @@ struct Run {
     bytes_crossed: u64,
 }
 
-fn run(seed: u64, machine: &'static str, homes: bool) -> Run {
+/// The requests arrive together, or at random so that the slots are busy for this share of the time.
+fn run(seed: u64, machine: &'static str, homes: bool, load: Option<f64>) -> Run {
     let run = move || {
         let topology = Topology::synthetic(machine).unwrap();
         let runtime = Runtime::start(Config { homes, ..Config::new(topology) }).unwrap();
@@ -32,8 +33,17 @@ fn run(seed: u64, machine: &'static str, homes: bool) -> Run {
             .add("c", "collect", &[])
             .bounded("s -> a -> b -> d -> c", Some(4), None);
         let prepared = graph.prepare();
-        let requests: Vec<_> =
-            (0..64).map(|_| runtime.submit(&prepared, &Submission::default()).unwrap()).collect();
+        // Three stages of 16 envelopes each.
+        let work_us = 3.0 * 16.0 * 10.0 / runtime.topology().slots_count() as f64;
+        let mut state = seed;
+        let mut submit = |_| {
+            if let Some(load) = load {
+                let pause_us = -uniform(&mut state).ln() * work_us / load;
+                sleep(Duration::from_secs_f64(pause_us / 1e6));
+            }
+            runtime.submit(&prepared, &Submission::default()).unwrap()
+        };
+        let requests: Vec<_> = (0..64).map(&mut submit).collect();
         let outcomes = requests.iter().map(wait);
         let bytes = |outcome: boxwork_runtime::request::Outcome| {
             outcome.result.unwrap();
@@ -52,12 +62,21 @@ fn run(seed: u64, machine: &'static str, homes: bool) -> Run {
     Run { makespan: simulation.elapsed, tasks, crossed, bytes_crossed }
 }
 
+/// A number above 0 and at most 1, of splitmix64.
+fn uniform(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut x = *state;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((x ^ (x >> 31)) >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
+}
+
 #[test]
 fn requests_stay_at_home() {
     for machine in ["numa:2 core:2", "numa:4 core:2", "numa:4 core:4"] {
         let (mut on, mut off, mut bytes) = (Duration::ZERO, Duration::ZERO, (0, 0));
         for seed in 0..20 {
-            let (at_home, anywhere) = (run(seed, machine, true), run(seed, machine, false));
+            let (at_home, anywhere) = (run(seed, machine, true, None), run(seed, machine, false, None));
             println!("{machine} seed {seed}: {at_home:?} {anywhere:?}");
             assert!(at_home.crossed * 20 < at_home.tasks, "{machine}, seed {seed}: {at_home:?}");
             bytes = (bytes.0 + at_home.bytes_crossed, bytes.1 + anywhere.bytes_crossed);
@@ -65,6 +84,24 @@ fn requests_stay_at_home() {
             off += anywhere.makespan;
         }
         assert!(bytes.0 <= bytes.1, "{machine}: {bytes:?} bytes crossed nodes at home and anywhere");
+        assert!(on.as_secs_f64() <= off.as_secs_f64() * 1.01, "{machine}: {on:?} at home, {off:?} anywhere");
+    }
+}
+
+/// Where some slots have nothing to do, they take tasks from nodes where all have; but less data goes across.
+#[test]
+fn requests_that_come_at_random_bring_less_across() {
+    for machine in ["numa:2 core:2", "numa:2 core:8", "numa:4 core:4"] {
+        let (mut on, mut off, mut bytes) = (Duration::ZERO, Duration::ZERO, (0, 0));
+        for seed in 0..10 {
+            let (at_home, anywhere) =
+                (run(seed, machine, true, Some(0.7)), run(seed, machine, false, Some(0.7)));
+            println!("{machine} seed {seed}: {at_home:?} {anywhere:?}");
+            bytes = (bytes.0 + at_home.bytes_crossed, bytes.1 + anywhere.bytes_crossed);
+            on += at_home.makespan;
+            off += anywhere.makespan;
+        }
+        assert!(bytes.0 * 10 <= bytes.1 * 9, "{machine}: {bytes:?} bytes crossed nodes at home and anywhere");
         assert!(on.as_secs_f64() <= off.as_secs_f64() * 1.01, "{machine}: {on:?} at home, {off:?} anywhere");
     }
 }

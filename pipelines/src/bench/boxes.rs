@@ -24,6 +24,7 @@ pub fn catalog() -> Catalog {
             &job::TASK,
             &nest::FIB,
             &nest::SKYNET,
+            &nest::CLOSURES,
             &turn::TURN_SOURCE,
             &turn::TURN_SINK,
         ]),

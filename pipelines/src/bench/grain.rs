@@ -1,7 +1,8 @@
 //! B8, grain: the smallest task at which half, or nine tenths, of the workers' time is work.
 //!
-//! Two parts. `tasks` are boxes that depend on nobody, a firing each, with the making of the request inside the time.
-//! `envelopes` are sent by one box to as many copies of another as there are workers.
+//! Three parts. `tasks` are boxes that depend on nobody, a firing each, with the making of the request inside the time.
+//! `envelopes` are sent by one box to as many copies of another as there are workers. `closures` are spawned into a scope
+//! within one firing, and timed there.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub static GRAIN: Workload = Workload {
         let part = |part: &str, each: usize| {
             Case::new(&[("part", &part), ("tasks_each", &each), ("most_us", &most_us)])
         };
-        vec![part("tasks", 64), part("envelopes", 256)]
+        vec![part("tasks", 64), part("envelopes", 256), part("closures", 64)]
     },
     open,
 };
@@ -36,6 +37,8 @@ struct Grain {
     spin: Spin,
     workers: f64,
     tasks: u64,
+    /// Whether they are closures of one firing.
+    nested: bool,
     /// In microseconds, from the greatest to the smallest.
     grains_us: Vec<f64>,
 }
@@ -59,15 +62,19 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
             graph.edge("source", "stage", edge);
             graph.edge("stage", "end", edge);
         }
+        "closures" => {
+            graph.add("closures", "closures", &[("iterations", iterations), ("count", whole(tasks))]);
+        }
         other => {
-            let wanted = "tasks or envelopes";
+            let wanted = "tasks, envelopes or closures";
             return Err(Error::Setting { name: "part", value: other.to_owned(), wanted });
         }
     }
     let powers = case.count("most_us")?.ilog2() as i32;
     let grains_us = (-HALVINGS..=powers).rev().map(|power| f64::from(power).exp2()).collect();
     let (workers, tasks, spin) = (bed.workers() as f64, tasks as u64, bed.spin);
-    Ok(Box::new(Grain { rig: Rig::new(bed, &graph)?, spin, workers, tasks, grains_us }))
+    let nested = case.text("part") == "closures";
+    Ok(Box::new(Grain { rig: Rig::new(bed, &graph)?, spin, workers, tasks, nested, grains_us }))
 }
 
 impl Bench for Grain {
@@ -94,7 +101,12 @@ impl Grain {
         let outcome = self.rig.run_with(&Submission { values, ..Submission::default() })?;
         self.rig.check_arrived(self.tasks)?;
         self.rig.check_tasks(self.tasks, iterations)?;
-        Ok(self.tasks as f64 * grain_us / 1e6 / self.workers / outcome.duration.as_secs_f64())
+        let seconds = if self.nested {
+            self.rig.tally.marked_ns() as f64 / 1e9
+        } else {
+            outcome.duration.as_secs_f64()
+        };
+        Ok(self.tasks as f64 * grain_us / 1e6 / self.workers / seconds)
     }
 }
 

@@ -1,12 +1,13 @@
 //! B10, many requests: pipelines of five boxes that arrive together, or one by one as chance will have it.
 //!
 //! `load=0` is all together; else the workers' share that the requests need, arriving with exponential pauses from a
-//! fixed seed. Steals come from the statistics; a machine of several nodes (`--topology`) shows whether requests stay
-//! at home.
+//! fixed seed. Tasks from other nodes come from the statistics; a machine of several nodes (`--topology`) shows whether
+//! requests stay at home, and `homes=0` what becomes of them without one.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use boxwork_runtime::Config;
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 
@@ -22,16 +23,17 @@ pub static REQUESTS: Workload = Workload {
     rounds_max: 21,
     cases: |is_quick| {
         let messages = if is_quick { 8 } else { 64 };
-        let case = |load: f64| {
+        let case = |load: f64, homes: u8| {
             Case::new(&[
                 ("requests", &64),
                 ("load", &load),
+                ("homes", &homes),
                 ("messages", &messages),
                 ("spin_us", &10),
                 ("edge", &4),
             ])
         };
-        vec![case(0.0), case(0.7)]
+        vec![case(0.0, 1), case(0.0, 0), case(0.7, 1)]
     },
     open,
 };
@@ -70,7 +72,8 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     let request_s = (STAGES * messages) as f64 * spin_us / 1e6 / bed.workers() as f64;
     let arrivals = arrivals(requests, if load > 0.0 { request_s / load } else { 0.0 });
     let ideal_s = request_s * requests as f64;
-    let rig = Rig::new(bed, &graph)?;
+    let homes = case.number("homes")? > 0.0;
+    let rig = Rig::with(bed, &graph, Config { homes, ..Config::new(bed.topology.clone()) })?;
     Ok(Box::new(Requests { rig, arrivals, messages: messages as u64, iterations, ideal_s }))
 }
 
@@ -108,16 +111,22 @@ impl Bench for Requests {
         self.rig.check_arrived(messages)?;
         self.rig.check_tasks(messages * STAGES as u64, self.iterations)?;
         let mean_ns = times_ns.iter().sum::<u64>() as f64 / times_ns.len() as f64;
-        let (steals, remote) = (steals(&after) - steals(&before), remote(&after) - remote(&before));
+        let since = |count: fn(&SchedulerStatistics) -> u64| (count(&after) - count(&before)) as f64;
         Ok(figures([
             ("makespan_ms", seconds * 1e3),
             ("efficiency", self.ideal_s / seconds),
             ("request_mean_ms", mean_ns / 1e6),
             ("request_p99_ms", quantile_us(&mut times_ns, 0.99) / 1e3),
-            ("steals", steals as f64),
-            ("from_other_nodes", remote as f64),
+            ("steals", since(steals)),
+            ("from_other_nodes", since(remote)),
+            ("other_nodes_percent", 1e2 * since(remote) / since(tasks)),
         ]))
     }
+}
+
+/// Tasks that were run.
+fn tasks(statistics: &SchedulerStatistics) -> u64 {
+    statistics.slots.iter().map(|slot| slot.tasks).sum()
 }
 
 /// Tasks taken from other slots.

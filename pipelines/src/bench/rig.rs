@@ -54,7 +54,8 @@ impl Rig {
         Self::with(bed, graph, config)
     }
 
-    fn with(bed: &Bed, graph: &Graph, config: Config) -> Result<Self, Error> {
+    /// The same on a runtime that is set up so.
+    pub fn with(bed: &Bed, graph: &Graph, config: Config) -> Result<Self, Error> {
         let prepared = Arc::new(Prepared::new(&graph.declaration, &boxes::catalog(), &[].into())?);
         let tally = Tally::of(&prepared);
         let runtime = Runtime::start(Config { pin: bed.pin, ..config }).map_err(Error::Threads)?;

@@ -18,7 +18,7 @@ pub static STAGES: Workload = Workload {
         let sizes: &[(usize, usize, usize)] = if is_quick {
             &[(4, 1, 1), (4, 1, 10)]
         } else {
-            &[(2, 1, 1), (8, 1, 1), (8, 10, 1), (8, 1, 10), (16, 1, 1)]
+            &[(2, 0, 1), (16, 0, 1), (2, 1, 1), (8, 1, 1), (8, 10, 1), (8, 1, 10), (16, 1, 1)]
         };
         let messages = if is_quick { 500 } else { 5000 };
         let case = |(stages, spin_us, slow): &(usize, usize, usize)| {

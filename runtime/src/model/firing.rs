@@ -251,7 +251,7 @@ impl Model {
         add(&cell.counters.firings, 1);
         let Running { operator, schema, kept, is_plain, clock, .. } = &mut *running;
         // The host tells the neighbours of a slow box at each step.
-        let is_slow = clock.is_slow();
+        let is_slow = clock.is_slow() && !self.alone;
         let direct = Direct::new(&cell.gates, schema, detacher.node(), *is_plain && !is_slow);
         let mut firing = Firing::new(self, (cell, cell_idx), detacher, woken, kept, (&direct, is_slow));
         let mut context = Context::with_direct(cell.spec, &mut firing, &direct);

@@ -40,8 +40,10 @@ impl Scheduler {
             return Some(Found::Task(task));
         }
         slot.shelve();
+        slot.branches_left = 0;
         let found = self.look(slot, fair, woken)?;
-        self.crew.found(slot, || self.any_work(), |node| self.queues[node].len());
+        let left = slot.branches_left;
+        self.crew.found(slot, || self.any_work(), |node| left.max(self.queues[node].len()));
         Some(found)
     }
 
@@ -129,8 +131,12 @@ impl Scheduler {
                     continue;
                 }
                 let from = &self.slots[victim];
-                let branch = || steal_from(&from.branches).map(Found::Branch);
-                let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
+                let found = if let Some(branch) = steal_from(&from.branches) {
+                    slot.branches_left = from.branches.len();
+                    Found::Branch(branch)
+                } else if let Some(task) = steal_from(&from.stealer) {
+                    Found::Task(task)
+                } else {
                     continue;
                 };
                 count(&shared.counters.steals[ring.distance as usize]);

@@ -30,6 +30,8 @@ pub(crate) struct Slot {
     pub(crate) searching: bool,
     /// Tasks taken since the request queue was last looked at first.
     pub(crate) ticks: u32,
+    /// Branches that were left where it took the last one from another slot; 0 where it has found something else since.
+    pub(crate) branches_left: usize,
     /// How often it looks for work again before it rests.
     patience: u32,
     /// The state of a xorshift generator for the random start within a ring.
@@ -46,6 +48,7 @@ impl Slot {
             next: None,
             searching: false,
             ticks: 0,
+            branches_left: 0,
             patience: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
         }
@@ -202,11 +205,13 @@ impl Pool {
         below
     }
 
-    /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing).
+    /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing). Of equals the one that
+    /// has rested least: its caches are the warmest, and its core sleeps the least deeply.
     pub(crate) fn take_resting(&mut self, rank: impl Fn(&Slot) -> Option<usize>) -> Option<Slot> {
-        let ranked = self.resting.iter().enumerate().filter_map(|(place, slot)| Some((rank(slot)?, place)));
-        let (_, place) = ranked.min()?;
-        Some(self.resting.swap_remove(place))
+        let latest = self.resting.iter().enumerate().rev();
+        let (_, place) =
+            latest.filter_map(|(place, slot)| Some((rank(slot)?, place))).min_by_key(|(rank, _)| *rank)?;
+        Some(self.resting.remove(place))
     }
 
     /// A parked thread for a slot: one that has held it before, since the system wakes a thread where it last ran, which is
@@ -261,5 +266,18 @@ mod tests {
             slot.has_rested(1_000_000);
         }
         assert_eq!(slot.patience(), 0);
+    }
+
+    #[test]
+    fn of_the_nearest_the_one_that_has_rested_least_is_woken() {
+        let mut pool = Pool::new(8);
+        for idx in 0..4 {
+            assert!(pool.rest(Slot::new(idx, idx % 2), &Arc::new(Mailbox::new())).is_none());
+        }
+        let mut woken = |rank: fn(&Slot) -> Option<usize>| pool.take_resting(rank).map(|slot| slot.idx);
+        assert_eq!(woken(|slot| (slot.node == 0).then_some(0)), Some(2));
+        assert_eq!(woken(|slot| Some(slot.idx)), Some(0), "the nearest comes first");
+        assert_eq!(woken(|slot| (slot.node == 0).then_some(0)), None);
+        assert_eq!((woken(|_| Some(0)), woken(|_| Some(0)), woken(|_| Some(0))), (Some(3), Some(1), None));
     }
 }

@@ -1,10 +1,12 @@
-//! Boxes that recurse within one firing: a number of Fibonacci, and a tree of ten children each.
+//! Boxes that branch within one firing: a number of Fibonacci, a tree of ten children each, closures in a scope.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_runtime::inside::Inside;
-use boxwork_runtime::operator::{BoxError, Context, Flow, Kind, Operator, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec};
 
+use super::super::spin::{SEED, spin};
 use super::super::tally::Tally;
 use super::{TALLY_PARAMETER, count};
 
@@ -19,10 +21,7 @@ pub static FIB: OperatorSpec = OperatorSpec {
     ],
     ..OperatorSpec::new("fib", "Computes a number of Fibonacci, the naive way.", Kind::Stateful, |bind| {
         let (n, cutoff) = (bind.count("n") as u64, bind.count("cutoff") as u64);
-        Ok(Box::new(Nest {
-            tally: Tally::bound(bind)?,
-            compute: Box::new(move |inside| fib(inside, n, cutoff)),
-        }))
+        nest(bind, 1, move |inside| fib(inside, n, cutoff))
     })
 };
 
@@ -30,10 +29,19 @@ pub static SKYNET: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("leaves", "leaves of the tree, a power of ten")],
     ..OperatorSpec::new("skynet", "Adds the numbers of a tree's leaves.", Kind::Stateful, |bind| {
         let leaves = bind.count("leaves") as u64;
-        Ok(Box::new(Nest {
-            tally: Tally::bound(bind)?,
-            compute: Box::new(move |inside| node(inside, 0, leaves)),
-        }))
+        nest(bind, 1, move |inside| node(inside, 0, leaves))
+    })
+};
+
+pub static CLOSURES: OperatorSpec = OperatorSpec {
+    parameters: &[
+        TALLY_PARAMETER,
+        count("count", "closures to spawn"),
+        count("iterations", "steps of work for each"),
+    ],
+    ..OperatorSpec::new("closures", "Spawns closures into a scope.", Kind::Stateful, |bind| {
+        let (closures, iterations) = (bind.count("count") as u64, bind.count("iterations") as u64);
+        nest(bind, closures, move |inside| scoped(inside, closures, iterations))
     })
 };
 
@@ -41,7 +49,17 @@ type Compute = Box<dyn Fn(&mut Inside<'_>) -> u64 + Send>;
 
 struct Nest {
     tally: Arc<Tally>,
+    /// What it counts as when it has ended.
+    tasks: u64,
     compute: Compute,
+}
+
+fn nest(
+    bind: &Bind<'_>,
+    tasks: u64,
+    compute: impl Fn(&mut Inside<'_>) -> u64 + Send + 'static,
+) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(Nest { tally: Tally::bound(bind)?, tasks, compute: Box::new(compute) }))
 }
 
 impl Operator for Nest {
@@ -50,7 +68,7 @@ impl Operator for Nest {
         let sum = cx.inside(|inside| (self.compute)(inside));
         self.tally.mark(self.tally.now_ns());
         self.tally.add(sum);
-        self.tally.arrive(1);
+        self.tally.arrive(self.tasks);
         Ok(Flow::Done)
     }
 }
@@ -66,6 +84,19 @@ fn fib(inside: &mut Inside<'_>, n: u64, cutoff: u64) -> u64 {
     }
     let (a, b) = inside.join(|inside| fib(inside, n - 1, cutoff), |inside| fib(inside, n - 2, cutoff));
     a + b
+}
+
+/// What so many closures compute together.
+fn scoped(inside: &mut Inside<'_>, closures: u64, iterations: u64) -> u64 {
+    let sum = AtomicU64::new(0);
+    inside.scope(|scope, inside| {
+        for _ in 0..closures {
+            scope.spawn(inside, |_, _| {
+                sum.fetch_add(u64::from(spin(iterations, SEED)), Ordering::Relaxed);
+            });
+        }
+    });
+    sum.into_inner()
 }
 
 /// The sum of so many leaves, numbered from the first.
