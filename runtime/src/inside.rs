@@ -1,10 +1,10 @@
 //! Nested parallelism inside a firing: `join`, `for_each_chunk` and `scope`, whose caller runs only its own branches.
 //!
 //! A branch is put where other slots find it, and taken back by its maker when nobody has. Invariants: a caller that
-//! waits for a branch which another thread runs does nothing else meanwhile: it never runs a foreign branch or a task
-//! on its stack, so a lock that it holds cannot be wanted by what it runs, and no box is entered twice. It keeps its
-//! slot, so that it needs nobody to go on (runtime/README.md, section "Branches"). A branch ends, or is taken back
-//! unrun, before the call that made it returns: what it borrows outlives it.
+//! waits for a branch which another thread runs does nothing else meanwhile but what that branch has made: it never runs
+//! a foreign branch or a task on its stack, so that it runs there what it would run without other threads too, and no
+//! box is entered twice. It keeps its slot, so that it needs nobody to go on (runtime/README.md, section "Branches"). A
+//! branch ends, or is taken back unrun, before the call that made it returns: what it borrows outlives it.
 
 mod branch;
 mod scope;
@@ -24,8 +24,16 @@ pub(crate) trait Lane {
     fn push(&mut self, branch: Branch);
     /// Takes the newest branch back.
     fn pop(&mut self) -> Option<Branch>;
+    /// The slot whose deque it pushes to; none for a lane without others.
+    fn slot(&self) -> Option<usize> {
+        None
+    }
     /// Waits for a latch.
     fn wait(&mut self, latch: &Latch);
+    /// The same for a branch of a join, and runs meanwhile what it finds of what that branch has made.
+    fn help(&mut self, latch: &Latch) {
+        self.wait(latch);
+    }
 }
 
 /// The inside of a firing: closures may run beside each other here, and none of them can touch the box's ports.
@@ -73,7 +81,9 @@ impl<'a> Inside<'a> {
             let work = unsafe { second.work() };
             return (ours, work(self));
         }
-        self.wait(second.latch());
+        if let Some(lane) = &mut self.lane {
+            lane.help(second.latch());
+        }
         // SAFETY: the latch is set.
         match unsafe { second.result() } {
             Ok(theirs) => (ours, theirs),

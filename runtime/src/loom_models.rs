@@ -7,6 +7,8 @@ mod boxes;
 
 mod crew;
 
+mod latch;
+
 mod permits;
 
 /// Explores a model with at most so many preemptions of threads that could go on.

@@ -21,9 +21,18 @@ pub(crate) use self::modelled::{Thread, interleave, is_simulated, now};
 use crate::simulator;
 #[cfg(not(loom))]
 pub(crate) use crate::simulator::{Thread, interleave, is_simulated, now};
+#[cfg(loom)]
+pub(crate) use loom::thread::yield_now as relax;
 
 // For numbers that people read: no protocol depends on them, so the models need not see them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
+
+/// Lets the thread go on that this one waits for, a moment.
+#[cfg(not(loom))]
+pub(crate) fn relax() {
+    interleave();
+    std::thread::yield_now();
+}
 
 /// Adds to a counter that one thread at a time writes: no locked instruction is needed.
 #[inline]

@@ -2,13 +2,15 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use boxwork_runtime::inside::Inside;
 use boxwork_runtime::operator::*;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{RequestError, Submission};
+use boxwork_runtime::simulator::{compute, simulate};
 use boxwork_runtime::{Config, Runtime};
 use support::*;
 
@@ -48,7 +50,8 @@ fn fibonacci(inside: &mut Inside<'_>, n: u64) -> u64 {
 static ENTERED: AtomicUsize = AtomicUsize::new(0);
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Pushes a Fibonacci number; or panics in a branch; or waits in its branches for the end of its request.
+/// Pushes a Fibonacci number; or panics in a branch; or waits in its branches for the end of its request; or has a branch
+/// that is long, or one that leaves something outside that wants what the firing holds.
 struct Deep(&'static str);
 impl Operator for Deep {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -60,6 +63,27 @@ impl Operator for Deep {
                 cx.join(wait_for_the_end, wait_for_the_end);
                 STOPPED.store(true, Ordering::SeqCst);
             }
+            "help" => cx.inside(|inside| {
+                let millisecond = || compute(Duration::from_millis(1));
+                inside.join(|_| millisecond(), |inside| inside.for_each_chunk(64, 1, |_| millisecond()));
+            }),
+            "outside" => cx.inside(|inside| {
+                let (lock, joiner) = (Mutex::new(()), std::thread::current().id());
+                // A thread that waited for the lock would stop the simulated clock.
+                let wants = || {
+                    let is_free = lock.try_lock().is_ok();
+                    assert!(is_free || std::thread::current().id() != joiner, "it would wait for itself");
+                };
+                inside.scope(|scope, inside| {
+                    let held = lock.lock().unwrap();
+                    let leaves = |inside: &mut Inside<'_>| {
+                        scope.spawn(inside, |_, _| wants());
+                        inside.for_each_chunk(8, 1, |_| compute(Duration::from_millis(1)));
+                    };
+                    inside.join(|_| compute(Duration::from_millis(1)), leaves);
+                    drop(held);
+                });
+            }),
             _ => {
                 let number = cx.inside(|inside| fibonacci(inside, 20));
                 cx.push("out", envelope([number]))?;
@@ -84,12 +108,14 @@ macro_rules! deep {
         };
     };
 }
+deep!(HELP, "help");
+deep!(OUTSIDE, "outside");
 deep!(FIBONACCI, "fibonacci");
 deep!(PANIC, "panic");
 deep!(WAIT, "wait");
 
 fn deep(kind: &str) -> Arc<Prepared> {
-    let catalog = Catalog::new([&FIBONACCI, &PANIC, &WAIT, &COLLECT], [&BASKET_RESOURCE]);
+    let catalog = Catalog::new([&FIBONACCI, &PANIC, &WAIT, &HELP, &OUTSIDE, &COLLECT], [&BASKET_RESOURCE]);
     Graph::new().add("s", kind, &[]).add("c", "collect", &[]).chain("s -> c").prepare_with(&catalog)
 }
 
@@ -112,6 +138,32 @@ fn a_panic_in_a_branch_names_its_box() {
         matches!(&error, RequestError::Panicked { name, cause } if name == "s" && cause.contains("in a branch")),
         "{error}"
     );
+}
+
+/// Runs it alone on two slots, in simulated time.
+fn simulated(seed: u64, kind: &'static str) -> Duration {
+    let run = move || {
+        let runtime = Runtime::start(Config::flat(2)).unwrap();
+        wait(&runtime.submit(&deep(kind), &Submission::default()).unwrap()).result.unwrap();
+    };
+    simulate(seed, run).elapsed
+}
+
+/// One millisecond beside 64 of a branch that another slot takes as a whole: 33 on two slots.
+#[test]
+fn a_joiner_helps_with_the_branch_that_it_waits_for() {
+    for seed in 0..20 {
+        let elapsed = simulated(seed, "help");
+        assert!(elapsed < Duration::from_millis(40), "seed {seed}: it waited, {elapsed:?}");
+    }
+}
+
+/// The branch that it waits for has made it, but it is none of its parts: run by the joiner it would wait for ever.
+#[test]
+fn a_joiner_leaves_what_was_spawned_outside() {
+    for seed in 0..50 {
+        simulated(seed, "outside");
+    }
 }
 
 #[test]
@@ -141,7 +193,7 @@ impl Operator for Meets {
         TOGETHER.fetch_add(1, Ordering::SeqCst);
         let begun = std::time::Instant::now();
         while TOGETHER.load(Ordering::SeqCst) < MEETING {
-            if begun.elapsed() > std::time::Duration::from_secs(60) {
+            if begun.elapsed() > Duration::from_secs(60) {
                 return Err(BoxError::new("the others did not come"));
             }
             std::thread::yield_now();

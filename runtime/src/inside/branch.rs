@@ -1,7 +1,8 @@
 //! A branch: a closure that another thread may run, and the latch that tells its maker of its end.
 //!
 //! Invariants: a branch is run once or taken back once, by whoever pops it; its maker's stack holds it until then. Setting
-//! the latch is the last access of the thread that ran it.
+//! the latch is the last access of the thread that ran it, and is put off while the maker takes something from that thread's
+//! deque: what it takes there the branch has made.
 
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -10,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::{Inside, Lane};
-use crate::sync::{AtomicBool, AtomicPtr, Mailbox, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Mailbox, Ordering, UnsafeCell, relax};
 
 /// What a branch gave: its result, or its panic.
 pub(super) type Ended<R> = Result<R, Box<dyn Any + Send>>;
@@ -52,6 +53,13 @@ impl Branch {
         let run = unsafe { self.0.as_ref() }.run;
         // SAFETY: as above; the caller keeps the rest.
         unsafe { run(self.0, lane) };
+    }
+
+    /// Whether a branch that was just popped is the second closure of a join.
+    #[expect(unsafe_code, reason = "a branch is reached through a pointer")]
+    pub(crate) fn is_of_join(self) -> bool {
+        // SAFETY: nobody else has it, so it has not ended.
+        unsafe { self.0.as_ref() }.family.is_null()
     }
 
     #[inline]
@@ -125,6 +133,7 @@ where
     unsafe fn run_there(header: NonNull<Header>, lane: &mut dyn Lane) {
         // SAFETY: the header stands first in a `Self`, which its maker keeps until the latch is set.
         let this = unsafe { header.cast::<Self>().as_ref() };
+        this.latch.begin(lane.slot());
         // SAFETY: the caller has popped it.
         let work = unsafe { this.work() };
         let mut inside = Inside::new(Some(lane), this.stopping);
@@ -140,16 +149,40 @@ where
 /// Tells one thread of one event: null until then, or the seat at which that thread parks.
 pub(crate) struct Latch {
     state: AtomicPtr<Mailbox<()>>,
+    /// The slot that runs what is waited for; [`NOBODY`] until it does.
+    slot: AtomicUsize,
 }
 
-/// What the state is once the latch is set: the address of no seat.
+/// What the state is once the latch is set, and while the one that waits holds it up: the addresses of no seats.
 const SET: *mut Mailbox<()> = ptr::dangling_mut();
+const HELD: *mut Mailbox<()> = SET.wrapping_add(1);
+const NOBODY: usize = usize::MAX;
 
 #[expect(unsafe_code, reason = "the state carries a reference of the seat to whoever sets the latch")]
 impl Latch {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { state: AtomicPtr::new(ptr::null_mut()) }
+        Self { state: AtomicPtr::new(ptr::null_mut()), slot: AtomicUsize::new(NOBODY) }
+    }
+
+    /// What is waited for begins, on a slot if the lane has one. Release: its deque had nothing of other joins in it.
+    pub(crate) fn begin(&self, slot: Option<usize>) {
+        self.slot.store(slot.unwrap_or(NOBODY), Ordering::Release);
+    }
+
+    /// The slot that runs what is waited for, if that has begun.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        Some(self.slot.load(Ordering::Acquire)).filter(|slot| *slot != NOBODY)
+    }
+
+    /// Holds the event up while a closure runs, which must be short; nothing when it is over. For the thread that waits.
+    pub(crate) fn hold_up<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        // Acquire and release: between the two the thread that will set it is at work.
+        let held = self.state.compare_exchange(ptr::null_mut(), HELD, Ordering::AcqRel, Ordering::Acquire);
+        held.ok()?;
+        let result = f();
+        self.state.store(ptr::null_mut(), Ordering::Release);
+        Some(result)
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -174,7 +207,15 @@ impl Latch {
 
     /// Sets it. Whoever waits may free it at once.
     pub(crate) fn set(&self) {
-        let before = self.state.swap(SET, Ordering::AcqRel);
+        let mut before = ptr::null_mut();
+        while let Err(now) =
+            self.state.compare_exchange_weak(before, SET, Ordering::AcqRel, Ordering::Acquire)
+        {
+            if now == HELD {
+                relax();
+            }
+            before = if now == HELD { ptr::null_mut() } else { now };
+        }
         if !before.is_null() {
             // SAFETY: the thread that parks has left this reference, and it is taken once, by the only swap.
             let seat = unsafe { Arc::from_raw(before) };

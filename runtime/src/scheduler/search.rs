@@ -23,6 +23,10 @@ const TICKS_PER_FAIR_LOOK: u32 = 61;
 /// So many tasks of a request a slot takes from its node's queue at once, at most: for so many an older request waits.
 const TASKS_AT_ONCE_MAX: usize = 8;
 
+/// So many branches of one deque say as much as a task that waits: in a recursion it holds one for each level, however little
+/// is left to do.
+const BRANCHES_PER_TASK: usize = 8;
+
 /// What a slot does next.
 pub(super) enum Found {
     Task(Task),
@@ -42,8 +46,8 @@ impl Scheduler {
         slot.shelve();
         slot.branches_left = 0;
         let found = self.look(slot, fair, woken)?;
-        let left = slot.branches_left;
-        self.crew.found(slot, || self.any_work(), |node| left.max(self.queues[node].len()));
+        let of_branches = usize::from(slot.branches_left) / BRANCHES_PER_TASK;
+        self.crew.found(slot, || self.any_work(), |node| of_branches.max(self.queues[node].len()));
         Some(found)
     }
 
@@ -132,7 +136,7 @@ impl Scheduler {
                 }
                 let from = &self.slots[victim];
                 let found = if let Some(branch) = steal_from(&from.branches) {
-                    slot.branches_left = from.branches.len();
+                    slot.branches_left = from.branches.len().try_into().unwrap_or(u16::MAX);
                     Found::Branch(branch)
                 } else if let Some(task) = steal_from(&from.stealer) {
                     Found::Task(task)

@@ -31,7 +31,7 @@ pub(crate) struct Slot {
     /// Tasks taken since the request queue was last looked at first.
     pub(crate) ticks: u32,
     /// Branches that were left where it took the last one from another slot; 0 where it has found something else since.
-    pub(crate) branches_left: usize,
+    pub(crate) branches_left: u16,
     /// How often it looks for work again before it rests.
     patience: u32,
     /// The state of a xorshift generator for the random start within a ring.

@@ -21,6 +21,8 @@ use crate::topology::{bring_current_thread, pin_current_thread};
 
 /// How often a thread looks at the latch of a branch before it parks: about as long as that takes.
 const SPINS_BEFORE_PARKING: usize = 500;
+/// So often it looks there before it looks for something to help with, which touches what the other one writes.
+const SPINS_BEFORE_HELPING: usize = 16;
 
 /// One thread.
 pub(super) struct Worker {
@@ -285,12 +287,36 @@ impl Lane for Worker {
         self.slot.as_ref()?.branches.pop()
     }
 
+    fn slot(&self) -> Option<usize> {
+        self.slot.as_ref().map(|slot| slot.idx)
+    }
+
     fn wait(&mut self, latch: &Latch) {
-        for _ in 0..SPINS_BEFORE_PARKING {
+        self.wait_helping(latch, false);
+    }
+
+    fn help(&mut self, latch: &Latch) {
+        self.wait_helping(latch, true);
+    }
+}
+
+impl Worker {
+    /// Waits for a latch, and runs meanwhile, if asked to, what it finds of what the branch behind it has made.
+    fn wait_helping(&mut self, latch: &Latch, mut helps: bool) {
+        let mut looks = 0;
+        while looks < SPINS_BEFORE_PARKING {
             if latch.is_set() {
                 return;
             }
             std::hint::spin_loop();
+            looks += 1;
+            if helps && looks.is_multiple_of(SPINS_BEFORE_HELPING) {
+                match self.run_part(latch) {
+                    Part::Run => looks = 0,
+                    Part::Foreign => helps = false,
+                    Part::None => {}
+                }
+            }
         }
         // The slot is kept, idle: whoever got it could want a lock that this firing holds, and this thread would then
         // wait for a slot that never comes back. What the slot has planned is for others.
@@ -300,6 +326,40 @@ impl Lane for Worker {
         latch.park();
         self.desk.resume(told);
     }
+
+    /// Runs a part of a branch of a join that another slot has stolen.
+    ///
+    /// The deque of that slot had no branch of a join in it when it began: a join that waits has had all that were older
+    /// stolen, and a slot that looks for work takes its own branches first. So what it holds while that branch goes on, if
+    /// it is of a join, was made by it. What was spawned into a scope may be of a scope outside.
+    #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
+    fn run_part(&mut self, latch: &Latch) -> Part {
+        interleave();
+        let (Some(slot), Some(thief)) = (&self.slot, latch.slot()) else { return Part::None };
+        let from = &self.scheduler.slots[thief].branches;
+        if from.is_empty() {
+            return Part::None;
+        }
+        let Some(branch) = latch.hold_up(|| from.steal().success()).flatten() else { return Part::None };
+        let distance = self.scheduler.topology().distance(slot.idx, thief);
+        count(&self.scheduler.slots[slot.idx].counters.steals[distance as usize]);
+        if !branch.is_of_join() {
+            // For whoever comes, as before.
+            self.push(branch);
+            return Part::Foreign;
+        }
+        // SAFETY: it was just taken from a deque of branches.
+        unsafe { branch.run(self) };
+        Part::Run
+    }
+}
+
+/// What a thread that waits for a branch has found of it.
+enum Part {
+    Run,
+    None,
+    /// Something that may not be of that branch.
+    Foreign,
 }
 
 impl Detacher for Worker {
