@@ -16,18 +16,19 @@ const FOREIGN: usize = 2;
 #[test]
 fn loom_who_waits_takes_parts_of_its_branch_alone_and_learns_of_its_end() {
     check(4, || {
+        // Each exchange sees the one before, as with a deque; stores among them loom would let be overtaken.
         let shared = Arc::new((Latch::new(), AtomicUsize::new(NOTHING), AtomicUsize::new(0)));
         let thief = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (latch, deque, result) = &*shared;
                 latch.begin(Some(0));
-                deque.store(PART, Ordering::Relaxed);
+                deque.swap(PART, Ordering::AcqRel);
                 // It takes the part back, or somebody else runs it.
                 let is_back = deque.swap(NOTHING, Ordering::AcqRel) == PART;
                 result.fetch_add(usize::from(is_back), Ordering::Relaxed);
                 latch.set();
-                deque.store(FOREIGN, Ordering::Relaxed);
+                deque.swap(FOREIGN, Ordering::AcqRel);
             })
         };
         let (latch, deque, result) = &*shared;
