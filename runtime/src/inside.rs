@@ -37,6 +37,13 @@ pub(crate) trait Lane {
 }
 
 /// The inside of a firing: closures may run beside each other here, and none of them can touch the box's ports.
+///
+/// A thread that waits for a closure which another slot has taken runs parts of that closure meanwhile (the joins that it
+/// has made), and nothing else: no closure of another firing or of another branch, and no box. So what may happen on a
+/// stack is what would happen there on one slot. rayon's joiners, and oneTBB's without `isolate`, take whatever they find:
+/// there a lock that is held across a join may be wanted by what the joiner takes, which then waits for itself, and a
+/// function may be entered again on the stack of its own first call. Of locks only the usual is left to be kept: what a
+/// closure wants, nobody may hold who waits for that closure.
 pub struct Inside<'a> {
     /// None runs everything in turn.
     lane: Option<&'a mut dyn Lane>,

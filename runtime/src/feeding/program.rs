@@ -49,8 +49,9 @@ pub enum Argument {
     Value(usize),
 }
 
-/// Arguments are bound by name.
-const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info";
+/// Arguments are bound by name. No warnings: some drivers print that there are any to standard error, and what their
+/// optimizers could not do is nothing that a person can act on.
+const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info -w";
 
 /// Where arithmetic need not be exact what is below the normal numbers may count as zero: the hardware's exponential has
 /// a mode for that, and none without it that is as fast.
