@@ -30,7 +30,7 @@ pub(crate) trait Lane {
     }
     /// Waits for a latch.
     fn wait(&mut self, latch: &Latch);
-    /// The same for a branch of a join, and runs meanwhile what it finds of what that branch has made.
+    /// The same for a branch of a join; meanwhile it may run what it finds of what that branch has made.
     fn help(&mut self, latch: &Latch) {
         self.wait(latch);
     }

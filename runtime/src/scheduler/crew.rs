@@ -183,7 +183,7 @@ impl Crew {
         }
     }
 
-    /// A slot that may have searched has found something. Where something waits beside it for every slot it wakes two
+    /// A slot that may have searched has found something. Where a task waits in its node's queue for every slot it wakes two
     /// others, each of which does the same: one after the other, sixteen would take sixteen times as long to come as one.
     #[inline]
     pub(crate) fn found(

@@ -23,10 +23,6 @@ const TICKS_PER_FAIR_LOOK: u32 = 61;
 /// So many tasks of a request a slot takes from its node's queue at once, at most: for so many an older request waits.
 const TASKS_AT_ONCE_MAX: usize = 8;
 
-/// So many branches of one deque say as much as a task that waits: in a recursion it holds one for each level, however little
-/// is left to do.
-const BRANCHES_PER_TASK: usize = 8;
-
 /// What a slot does next.
 pub(super) enum Found {
     Task(Task),
@@ -44,10 +40,8 @@ impl Scheduler {
             return Some(Found::Task(task));
         }
         slot.shelve();
-        slot.branches_left = 0;
         let found = self.look(slot, fair, woken)?;
-        let of_branches = usize::from(slot.branches_left) / BRANCHES_PER_TASK;
-        self.crew.found(slot, || self.any_work(), |node| of_branches.max(self.queues[node].len()));
+        self.crew.found(slot, || self.any_work(), |node| self.queues[node].len());
         Some(found)
     }
 
@@ -135,12 +129,8 @@ impl Scheduler {
                     continue;
                 }
                 let from = &self.slots[victim];
-                let found = if let Some(branch) = steal_from(&from.branches) {
-                    slot.branches_left = from.branches.len().try_into().unwrap_or(u16::MAX);
-                    Found::Branch(branch)
-                } else if let Some(task) = steal_from(&from.stealer) {
-                    Found::Task(task)
-                } else {
+                let branch = || steal_from(&from.branches).map(Found::Branch);
+                let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
                     continue;
                 };
                 count(&shared.counters.steals[ring.distance as usize]);

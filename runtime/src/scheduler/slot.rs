@@ -30,8 +30,6 @@ pub(crate) struct Slot {
     pub(crate) searching: bool,
     /// Tasks taken since the request queue was last looked at first.
     pub(crate) ticks: u32,
-    /// Branches that were left where it took the last one from another slot; 0 where it has found something else since.
-    pub(crate) branches_left: u16,
     /// How often it looks for work again before it rests.
     patience: u32,
     /// The state of a xorshift generator for the random start within a ring.
@@ -48,7 +46,6 @@ impl Slot {
             next: None,
             searching: false,
             ticks: 0,
-            branches_left: 0,
             patience: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
         }
