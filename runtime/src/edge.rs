@@ -344,11 +344,11 @@ impl Edge {
         }
     }
 
-    /// Drops what came while the one consumer closed it: within a firing of the one producer that was told, or by the
-    /// consumer that found the producer finished. True when the request's budget has room again.
+    /// Drops what the one producer put in while the one consumer closed the edge; both may ask for it. True when the
+    /// request's budget has room again. A shared edge drops it under its lock.
     pub(crate) fn reap(&self, ledger: &Ledger) -> bool {
         match &self.form {
-            Form::Single(single) => single.empty(ledger),
+            Form::Single(single) => single.reap(ledger),
             Form::Shared(_) => false,
         }
     }

@@ -5,6 +5,8 @@
 
 mod boxes;
 
+mod closing;
+
 mod crew;
 
 mod latch;

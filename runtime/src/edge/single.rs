@@ -1,8 +1,8 @@
 //! An edge between one producer and one consumer, without locks.
 //!
 //! Invariants: it is offered to within a firing of its producer only, taken from and closed within a firing of its
-//! consumer only. Each side writes its own numbers. When the consumer has closed it, what is left inside belongs to
-//! the producer: it is told of the closing, or has finished before.
+//! consumer only. Each side writes its own numbers. An envelope that the producer puts in while the consumer closes the
+//! edge is drained by one of the two, whichever asks first ([`Single::reap`]).
 
 use super::queue::Queue;
 use super::{Crossing, EdgeState, Ledger, Offered, Popped};
@@ -14,6 +14,8 @@ pub(crate) struct Single {
     queue: Queue<Envelope, Made, Taken>,
     crossing: Crossing,
     closed: AtomicBool,
+    /// Whether somebody drains, or has drained, the edge after its closing.
+    reaped: AtomicBool,
     ended: AtomicBool,
     /// Whether the producer has staged an envelope for it.
     wanted: AtomicBool,
@@ -54,6 +56,7 @@ impl Single {
             queue: Queue::new(),
             crossing: Crossing::default(),
             closed: AtomicBool::new(false),
+            reaped: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             envelopes_max: AtomicUsize::new(envelopes_max),
@@ -238,9 +241,26 @@ impl Single {
     /// The consumer closes it. True when the request's budget has room again.
     pub(super) fn close(&self, ledger: &Ledger) -> bool {
         let freed = self.empty(ledger);
-        // Release: what is left is the producer's from here on.
+        interleave();
+        // Release: whoever reaps the edge takes envelopes after all that this consumer took.
         self.closed.store(true, Ordering::Release);
+        interleave();
         freed
+    }
+
+    /// Drops what the producer put in while the consumer closed the edge. True when the request's budget has room again.
+    ///
+    /// Called by the producer once it has seen the closing, after which it puts nothing in, and by the consumer once it has
+    /// seen that the producer is done. Both may come at once, and the queue has one consumer: the first one drains.
+    pub(super) fn reap(&self, ledger: &Ledger) -> bool {
+        debug_assert!(self.is_closed(), "an open edge belongs to its consumer");
+        // Nothing that the other one does depends on this: each of them sees all that was put in by itself, or by the
+        // run state of the producer.
+        if self.reaped.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        interleave();
+        self.empty(ledger)
     }
 
     /// Drops what waits. True when the request's budget has room again.

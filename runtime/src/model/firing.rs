@@ -175,7 +175,8 @@ impl Model {
         let mut made_room = std::mem::take(&mut running.made_room);
         if let Step::Done = step {
             if turn.done() {
-                // Perhaps of a closing, while something was put on the edge: nobody else will look there.
+                // A consumer may have closed its edge during this firing, after this box had pushed to it, and have
+                // notified the box before it was done.
                 self.reap_closed(cell_idx, woken);
             }
             return After::Ended;
@@ -490,7 +491,8 @@ impl Model {
                         // Before it is told, so that the firing that follows looks.
                         self.boxes[*producer].gates.closing.store(true, Ordering::Release);
                         if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
-                            // It has seen nothing of the closing: what it put there meanwhile is left to this box.
+                            // The producer may have put something in without having seen the closing; or it has
+                            // seen it and drains the edge now.
                             freed |= edge.reap(&self.ledger);
                         }
                     }

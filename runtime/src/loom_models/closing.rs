@@ -1,0 +1,188 @@
+//! The consumer of an edge closes it while the producer ends: firings of two boxes of a real model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_schema::DataType;
+use loom::thread;
+
+use super::check;
+use crate::descriptor::{Column, Descriptor};
+use crate::envelope::Envelope;
+use crate::inside::{Branch, Lane, Latch};
+use crate::model::{After, Detacher, Model, Woken};
+use crate::operator::{
+    BoxError, Cancelled, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Outside,
+    ResourceSpec,
+};
+use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use crate::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, ResourceDeclaration, Setting};
+use crate::prepare::Prepared;
+use crate::request::{RequestId, Submission};
+use crate::topology::Topology;
+
+/// Is notified of something, pushes an envelope around the item, and is done.
+struct Parting(Arc<UInt32Array>);
+
+impl Operator for Parting {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        drop(cx.outside());
+        let item: ArrayRef = self.0.clone();
+        cx.push("out", Envelope::from_columns([("n", item)])?)?;
+        Ok(Flow::Done)
+    }
+}
+
+/// Needs nothing of its input.
+struct Satisfied;
+
+impl Operator for Satisfied {
+    fn process(&mut self, _: &mut Context<'_>) -> Result<Flow, BoxError> {
+        Ok(Flow::Done)
+    }
+}
+
+fn number(_: &Arguments) -> Descriptor {
+    Descriptor::new([Column::new("n", DataType::UInt32, "a number")])
+}
+
+static ITEM: ResourceSpec = ResourceSpec {
+    name: "item",
+    about: "what the producer pushes",
+    parameters: &[],
+    example: "",
+    check: None,
+    load: |_| Ok(Arc::new(UInt32Array::from(vec![1]))),
+};
+
+static PARTING: OperatorSpec = OperatorSpec {
+    parameters: &[Parameter::new(
+        "item",
+        ParameterType::Resource("item"),
+        Default::Required,
+        "what it pushes",
+    )],
+    outputs: &[Output::new("out", number, "the item")],
+    ..OperatorSpec::new("parting", "pushes once", Kind::Stateful, |bind| {
+        Ok(Box::new(Parting(bind.resource("item")?)))
+    })
+};
+
+static SATISFIED: OperatorSpec = OperatorSpec {
+    inputs: &[Input::stream("in", number, "not needed")],
+    ..OperatorSpec::new("satisfied", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Satisfied)))
+};
+
+/// A thread that fires boxes and has no scheduler.
+struct Alone;
+
+impl Lane for Alone {
+    fn push(&mut self, _: Branch) {
+        unreachable!("no box here has branches")
+    }
+
+    fn pop(&mut self) -> Option<Branch> {
+        None
+    }
+
+    fn wait(&mut self, _: &Latch) {
+        unreachable!("no box here has branches")
+    }
+}
+
+impl Detacher for Alone {
+    fn node(&self) -> usize {
+        0
+    }
+
+    fn detached(
+        &mut self,
+        _: &Arc<Model>,
+        _: usize,
+        _: &str,
+        _: &mut Woken,
+        _: &mut dyn FnMut(),
+    ) -> Result<(), Cancelled> {
+        unreachable!("no box here blocks")
+    }
+
+    fn plan(&mut self, _: &Arc<Model>, _: &mut Woken) {}
+
+    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside {
+        let model = Arc::clone(model);
+        Outside::new(move || assert!(!model.tell_of_outside(cell), "a box that fires was planned again"))
+    }
+}
+
+/// Fires a box whose task the caller holds, and those that its firings have planned.
+#[expect(unsafe_code, reason = "whoever makes a task runs it")]
+fn run(model: &Arc<Model>, cell: usize) {
+    let (mut tasks, mut woken) = (vec![cell], Woken::default());
+    while let Some(cell) = tasks.pop() {
+        // SAFETY: the task came from a notification, or from the end of the firing before.
+        if let After::Again(_) = unsafe { model.fire(cell, &mut Alone, &mut woken) } {
+            tasks.push(cell);
+        }
+        tasks.extend(woken.drain().map(|(cell, _)| cell));
+    }
+}
+
+fn prepare() -> Arc<Prepared> {
+    let value = |text: &str| Setting::Value(Value::Text(text.to_owned()));
+    let of_kind = |name: &str, settings| BoxDeclaration {
+        name: name.to_owned(),
+        kind: value(name),
+        copies: None,
+        blocking: None,
+        settings,
+    };
+    let end = |name: &str| End { name: name.to_owned(), port: None };
+    let declaration = Declaration {
+        resources: vec![ResourceDeclaration {
+            name: "item".to_owned(),
+            kind: value("item"),
+            settings: Vec::new(),
+        }],
+        boxes: vec![
+            of_kind("parting", vec![("item".to_owned(), value("item"))]),
+            of_kind("satisfied", Vec::new()),
+        ],
+        edges: vec![EdgeDeclaration {
+            from: end("parting"),
+            to: end("satisfied"),
+            envelopes: None,
+            bytes: None,
+        }],
+        ..Declaration::default()
+    };
+    let catalog = Catalog::new([&PARTING, &SATISFIED], [&ITEM]);
+    Arc::new(Prepared::new(&declaration, &catalog, &BTreeMap::new()).unwrap())
+}
+
+#[test]
+fn loom_an_edge_closed_while_its_producer_ends_is_drained_once() {
+    check(3, || {
+        let prepared = prepare();
+        let item = prepared.resource("item").map(Arc::clone).unwrap().downcast::<UInt32Array>().unwrap();
+        let holders = Arc::strong_count(&item) + 1; // the operator keeps one
+        let (submission, machine) = (Submission::default(), Topology::flat(2));
+        let model = Model::new(RequestId(1), prepared, &submission, &machine).unwrap();
+        let mut woken = Woken::default();
+        model.start(&mut woken);
+        let producer = woken.take_only().unwrap();
+        let consumer = 1 - producer;
+        assert!(model.tell_of_outside(consumer), "the consumer has a task");
+        let other = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || run(&model, consumer))
+        };
+        run(&model, producer);
+        other.join().unwrap();
+        assert_eq!(Arc::strong_count(&item), holders, "an envelope was left on the edge, or dropped twice");
+        assert!(model.settle().is_none(), "both boxes are done");
+        model.conclude();
+        assert_eq!(model.wait(None).unwrap().result, Ok(()));
+        assert_eq!(Arc::strong_count(&item), holders - 1);
+    });
+}
