@@ -26,13 +26,13 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator, PACKED_OBJECTS, exact_bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::pivot_table::PivotTable;
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError};
-use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::signature_store::{SignatureStore, StoreError};
+use boxwork_stores::space::SqfdSpace;
 use support::store::write_store;
 use support::{Arguments, Side, Spread, print_machine, run_rounds};
 

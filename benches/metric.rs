@@ -31,7 +31,7 @@ use boxwork_kernels::metric_index::{
 };
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{StoreColumns, reference};
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError};
+use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use support::clock::thread_seconds;
 use support::memory::megabytes;
 use support::signatures::{DIMENSIONS, Random, Signatures};

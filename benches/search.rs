@@ -24,12 +24,12 @@ use boxwork::shipped;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::{Objects, SignatureStore, StoreError};
-use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
+use boxwork_stores::space::SqfdSpace;
 use support::store::write_store;
 use support::{Arguments, Side, Spread, print_machine, run_rounds, verdict};
 

@@ -24,11 +24,11 @@ use std::time::Instant;
 
 use boxwork::shipped;
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::SignatureStore;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature_store::SignatureStore;
 use support::memory::{anonymous_bytes, anonymous_bytes_max, megabytes};
 use support::{Arguments, Spread, print_machine, store, verdict};
 

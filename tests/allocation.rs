@@ -16,12 +16,12 @@ use boxwork::pipeline;
 use boxwork::shipped::{self, Shipped};
 use boxwork_kernels::sqfd::Columns;
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::{StoreInfo, StoreWriter};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::Declaration;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
 
 /// Above what anything needs that is not under test.
 const LIMIT_BYTES: usize = (2 << 20) - 1;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_stores::signature_store::SignatureStore;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 

@@ -18,11 +18,7 @@ use boxwork::shipped::{self, Shipped};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, reference};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::columns;
-use boxwork_operators::domain::pivot_table::PivotTableWriter;
-use boxwork_operators::domain::signature::{SignatureBuilder, SignatureColumns};
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::feeding::faults::has_device;
@@ -33,6 +29,10 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::pivot_table::PivotTableWriter;
+use boxwork_stores::signature::{SignatureBuilder, SignatureColumns};
+use boxwork_stores::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use boxwork_stores::space::SqfdSpace;
 
 use random::Random;
 

@@ -17,13 +17,11 @@ use boxwork_kernels::lower_bound::Bound;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, SignatureRef, reference};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::signature_store::{
-    SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter,
-};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature_store::{SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter};
 use serde_json::Value as Json;
 
 use random::Random;

@@ -18,11 +18,7 @@ use std::sync::Arc;
 use boxwork::pipeline;
 use boxwork::shipped::{self, Shipped};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::columns;
-use boxwork_operators::domain::pivot_table::{PivotTable, in_threads};
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreChange};
-use boxwork_operators::domain::space::SqfdSpace;
-use boxwork_operators::domain::upkeep;
+use boxwork_operators::columns;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec,
 };
@@ -30,6 +26,10 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::pivot_table::{PivotTable, in_threads};
+use boxwork_stores::signature_store::{SignatureStore, StoreChange};
+use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::upkeep;
 use tempfile::TempDir;
 
 use objects::{Object, gaussian, push, write_store};

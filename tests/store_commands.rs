@@ -16,9 +16,9 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use boxwork_operators::domain::pivot_table::PivotTable;
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreChange};
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::signature_store::{SignatureStore, StoreChange};
+use boxwork_stores::space::SqfdSpace;
 use tempfile::TempDir;
 
 use command::boxwork;

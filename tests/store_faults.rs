@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use boxwork::{pipeline, shipped};
 use boxwork_operators::catalog;
-use boxwork_operators::domain::columns;
+use boxwork_operators::columns;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
 };

@@ -10,7 +10,7 @@ use boxwork_kernels::lower_bound::{
     self, Bound, BoundQuery, Bounds, Evaluator, PACKED_OBJECTS, Simplex, TableErrors,
 };
 use boxwork_kernels::selection::{self, Bounded};
-use boxwork_operators::domain::device_kernels::{bounds_program, selection_program};
+use boxwork_operators::device_kernels::{bounds_program, selection_program};
 use boxwork_runtime::feeding::{
     Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, KernelSpec, Number,
     ProgramSource, SharedKey, Value,

@@ -9,7 +9,7 @@ use super::support::signatures::{DIMENSIONS, Signatures};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, StoreColumns, reference};
-use boxwork_operators::domain::device_kernels::distances_program;
+use boxwork_operators::device_kernels::distances_program;
 use boxwork_runtime::feeding::{
     Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Options, ProgramSource, SharedKey, Value,
 };

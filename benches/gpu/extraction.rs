@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::{ArrayRef, BinaryArray, StringArray, UInt32Array};
 use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, ImageRef};
-use boxwork_operators::domain::columns;
-use boxwork_operators::domain::signature::SignatureColumns;
+use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::operator::{
@@ -17,6 +16,7 @@ use boxwork_runtime::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, S
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature::SignatureColumns;
 
 use super::support::signatures::Random;
 use super::support::{Arguments, Spread, verdict};

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use boxwork::shipped;
 use boxwork_operators::catalog;
-use boxwork_operators::domain::space::SqfdSpace;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::space::SqfdSpace;
 
 use super::support::store::{name, write_store};
 use super::support::{Arguments, Spread};

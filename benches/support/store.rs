@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use boxwork_operators::domain::signature::PCT_COORDINATES;
-use boxwork_operators::domain::signature_store::{StoreInfo, StoreWriter};
+use boxwork_stores::signature::PCT_COORDINATES;
+use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
 
 use super::signatures::{Random, Signatures};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, StringArray};
 use boxwork_operators::decode::DECODE;
-use boxwork_operators::domain::signature::{SignatureColumns, check};
+use boxwork_stores::signature::{SignatureColumns, check};
 use boxwork_operators::extract::EXTRACT;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use boxwork_fuzz::folder;
-use boxwork_operators::domain::signature::{SignatureColumns, check, coordinate_names};
-use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_stores::signature::{SignatureColumns, check, coordinate_names};
+use boxwork_stores::signature_store::SignatureStore;
 use boxwork_operators::read_jsonl::READ_JSONL;
 use boxwork_operators::read_store::READ_STORE;
 use boxwork_operators::write_jsonl::WRITE_JSONL;

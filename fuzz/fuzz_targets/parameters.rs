@@ -3,7 +3,7 @@
 
 use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_kernels::sqfd::Columns;
-use boxwork_operators::domain::signature::check;
+use boxwork_stores::signature::check;
 use boxwork_operators::extract::{parameters_from_json, parameters_json};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use arbitrary::Arbitrary;
 use boxwork_fuzz::damage::Damage;
 use boxwork_fuzz::{folder, index, seal, store};
-use boxwork_operators::domain::pivot_table::PivotTable;
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::space::SqfdSpace;
 use libfuzzer_sys::fuzz_target;
 
 /// An index of 300 objects, and what follows it: the rows of 3 more.

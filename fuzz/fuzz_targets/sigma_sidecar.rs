@@ -9,8 +9,8 @@ use arbitrary::Arbitrary;
 use boxwork_fuzz::damage::Damage;
 use boxwork_fuzz::{folder, store};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError};
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_stores::signature_store::{SignatureStore, StoreError};
+use boxwork_stores::space::SqfdSpace;
 use libfuzzer_sys::fuzz_target;
 
 struct Sound {

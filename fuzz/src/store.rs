@@ -8,10 +8,10 @@ use std::sync::Arc;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, Evaluator, SignatureRef};
-use boxwork_operators::domain::signature_store::{
+use boxwork_stores::signature_store::{
     Objects, SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter,
 };
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_stores::space::SqfdSpace;
 
 /// A store of so many objects of 1 to 3 centroids, in the folder of temporary files.
 pub fn write(path: &Path, objects: usize) -> SignatureStore {

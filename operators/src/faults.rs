@@ -12,7 +12,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use crate::domain::columns;
+use crate::columns;
 
 /// The operators of this file.
 pub fn fault_catalog() -> Catalog {

@@ -31,10 +31,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use boxwork_operators::domain::signature_store::SignatureStore;
 use boxwork_runtime::feeding::pick;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
+use boxwork_stores::signature_store::SignatureStore;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::diagnostic::{self, Diagnostic};

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
-use boxwork_operators::domain::cost_model::{self, Estimate, OnDevices, Search};
-use boxwork_operators::domain::pivot_table::PivotTable;
-use boxwork_operators::domain::signature_store::SignatureStore;
-use boxwork_operators::domain::space::SqfdSpace;
+use boxwork_operators::cost_model::{self, Estimate, OnDevices, Search};
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
+use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::space::SqfdSpace;
 use serde_json::{Value as Json, json};
 
 /// Estimates the search of a plan, for its box that bounds distances; nothing when it has none, or their values are

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::Columns;
-use boxwork_operators::domain::signature_store::{StoreError, StoreInfo, StoreWriter};
+use boxwork_stores::signature_store::{StoreError, StoreInfo, StoreWriter};
 
 use crate::random::Random;
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_operators::domain::columns;
-use boxwork_operators::domain::signature_store::SignatureStore;
+use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::signature_store::SignatureStore;
 
 /// Keeps the nearest few objects of each folder.
 ///

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use boxwork_operators::domain::pivot_table::{IndexError, PivotTable};
-use boxwork_operators::domain::signature_store::{self, SignatureStore};
-use boxwork_operators::domain::upkeep;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::pivot_table::{IndexError, PivotTable};
+use boxwork_stores::signature_store::{self, SignatureStore};
+use boxwork_stores::upkeep;
 
 use super::{path_value, talk};
 use crate::run::{Exit, Options};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use boxwork_operators::domain::pivot_table::in_threads;
-use boxwork_operators::domain::upkeep;
+use boxwork_stores::pivot_table::in_threads;
+use boxwork_stores::upkeep;
 
 use super::{Space, device, objects, on_devices, path_value, talk, whole};
 use crate::run::{Exit, Options};

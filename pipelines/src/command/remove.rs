@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use boxwork_operators::domain::signature_store::{StoreChange, StoreError};
+use boxwork_stores::signature_store::{StoreChange, StoreError};
 
 use super::talk;
 use crate::run::Exit;

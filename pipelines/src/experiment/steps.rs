@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use boxwork_operators::domain::signature_store::{SignatureStore, StoreError};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use serde_json::Value as Json;
 
 use super::plan::{DATA, Planned, PlannedStep, Task, file};

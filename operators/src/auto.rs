@@ -1,0 +1,3 @@
+//! What `auto` weighs: the cost of the ways to answer a query.
+
+pub mod cost_model;

@@ -1,0 +1,141 @@
+//! What a distance takes, measured where it will be computed.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use boxwork_kernels::CodePath;
+use boxwork_kernels::similarity::Measure;
+use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
+use boxwork_runtime::operator::BoxError;
+
+use crate::search::sqfd::Gather;
+use boxwork_stores::space::SqfdSpace;
+
+/// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
+const PIECE: usize = 8;
+const PIECES: usize = 3;
+/// Distances in f64 that are timed, one by one.
+const EXACT: usize = 3;
+/// Spaces whose rates are kept.
+const KEPT_MAX: usize = 64;
+
+/// Rates of a store under a measure.
+struct Kept {
+    store: u64,
+    measure: Measure,
+    /// Of the query that was measured with: distances take as long as their queries have centroids.
+    centroids: usize,
+    rates: Rates,
+}
+
+/// What was measured in this process: a request on a store that is searched all day measures nothing.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+/// Times of one distance on one core, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Of the next object of a scan.
+    pub scan_ns: f64,
+    /// Of an object picked out of the store.
+    pub picked_ns: f64,
+    /// In f64, as the distances to the pivots are.
+    pub exact_ns: f64,
+    /// How many pivots there are.
+    pub pivots: usize,
+}
+
+/// The result of some work, and the nanoseconds that each of its units took.
+pub(super) fn timed<T>(units: usize, work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let made = work();
+    (made, start.elapsed().as_nanos() as f64 / units.max(1) as f64)
+}
+
+/// The middle one; 0 of none.
+pub(super) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The rates for a query of so many centroids, measured once for each space.
+pub(super) fn of_space(
+    space: &SqfdSpace,
+    pivots: &[u64],
+    query: &PreparedQuery,
+    centroids: usize,
+) -> Result<Rates, BoxError> {
+    let (store, measured) = (space.store().number(), space.measure());
+    {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
+            let ratio = centroids as f64 / kept.centroids.max(1) as f64;
+            let Rates { scan_ns, picked_ns, exact_ns, .. } = kept.rates;
+            let [scan_ns, picked_ns, exact_ns] = [scan_ns, picked_ns, exact_ns].map(|ns| ns * ratio);
+            return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
+        }
+    }
+    let rates = measure(space, pivots, query, CodePath::detect())?;
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() == KEPT_MAX {
+        kept.remove(0);
+    }
+    kept.push(Kept { store, measure: measured, centroids, rates });
+    Ok(rates)
+}
+
+/// Measures distances of objects near the pivots, whose batches are in memory.
+fn measure(
+    space: &SqfdSpace,
+    pivots: &[u64],
+    query: &PreparedQuery,
+    path: CodePath,
+) -> Result<Rates, BoxError> {
+    let store = space.store();
+    let Some(first) = pivots.first() else { return Err(BoxError::new("the index has no pivots")) };
+    let batch = |pivot: u64| store.locate(pivot).map(|(batch, _)| store.ids(batch));
+    let near = batch(*first)?;
+    let next: Vec<u64> = near.take(PIECE * (PIECES + 1)).collect();
+    let mut picked = Vec::with_capacity(PIECE * PIECES);
+    for turn in 0..PIECE * PIECES {
+        let ids = batch(pivots[turn % pivots.len()])?;
+        let place = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        picked.push(ids.start + place % (ids.end - ids.start));
+    }
+    let mut gather = Gather::new(Evaluator::new(path));
+    let mut times = |ids: &[u64]| -> Result<Vec<f64>, BoxError> {
+        store.read::<_, BoxError>(|objects| {
+            let mut pieces = Vec::new();
+            for ids in ids.chunks(PIECE) {
+                // Each object's similarity to itself is computed once for all searches, and is no part of this.
+                for id in ids {
+                    space.sigma_self(objects, *id)?;
+                }
+                let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+                order.sort_unstable_by_key(|idx| ids[*idx as usize]);
+                let mut distances = vec![0.0; ids.len()];
+                let (computed, ns) =
+                    timed(ids.len(), || gather.distances(space, objects, query, &order, ids, &mut distances));
+                computed?;
+                pieces.push(ns);
+            }
+            Ok(pieces)
+        })
+    };
+    let mut scanned = times(&next)?;
+    if scanned.len() > 1 {
+        // The first time pays for what is done once.
+        scanned.remove(0);
+    }
+    let scan_ns = median(scanned);
+    let picked_ns = median(times(&picked)?).max(scan_ns);
+    let exact_ns = store.read::<_, BoxError>(|objects| {
+        let mut times = Vec::new();
+        for id in next.iter().take(EXACT) {
+            let (computed, ns) = timed(1, || space.between(objects, *first, *id));
+            computed?;
+            times.push(ns);
+        }
+        Ok(median(times))
+    })?;
+    Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() })
+}

@@ -1,0 +1,120 @@
+//! The descriptors of what operators exchange: the columns' names, types and units, each written once.
+//!
+//! Every function has the shape that a port's table wants, so an operator names one and nothing else. Rows that
+//! belong to a query carry `query`, its number within the request; an `id` is an object's row in its store.
+
+use arrow_schema::DataType;
+use boxwork_runtime::descriptor::{Column, Descriptor};
+use boxwork_runtime::parameter::Arguments;
+
+use boxwork_stores::metric_query::OBJECT;
+use boxwork_stores::signature::SIGNATURE;
+
+/// A file to be read: its path, and the name that the object will have.
+pub fn files(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("path", DataType::Utf8, "where the file lies"),
+        Column::new("name", DataType::Utf8, "the object's name: the path below the folder that was listed"),
+    ])
+}
+
+/// A file's content.
+pub fn bytes(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("path", DataType::Utf8, "where the file lies"),
+        Column::new("name", DataType::Utf8, "the object's name"),
+        Column::new("bytes", DataType::Binary, "the file's content"),
+    ])
+}
+
+/// A decoded and scaled image.
+pub fn pixels(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("name", DataType::Utf8, "the object's name"),
+        Column::new("width", DataType::UInt32, "of the original, in pixels"),
+        Column::new("height", DataType::UInt32, "of the original, in pixels"),
+        Column::new("scaled_width", DataType::UInt32, "of the pixels given here"),
+        Column::new("scaled_height", DataType::UInt32, "of the pixels given here"),
+        Column::new("rgb", DataType::Binary, "three bytes a pixel, row by row from the top"),
+    ])
+}
+
+/// An object that goes into a store or comes from one.
+pub fn signatures(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("name", DataType::Utf8, "the object's name, unlike any other in its store"),
+        Column::family("signature", &SIGNATURE, "its centroids; the weights sum to 1"),
+        Column::new("width", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
+        Column::new("height", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
+    ])
+}
+
+/// A query of the request.
+pub fn queries(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("name", DataType::Utf8, "what the person called it"),
+        Column::family("signature", &SIGNATURE, "its centroids; the weights sum to 1"),
+    ])
+}
+
+/// A query of the request among objects of any kind.
+pub fn object_queries(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("name", DataType::Utf8, "what the person called it"),
+        Column::family("object", &OBJECT, "the object that is asked for"),
+    ])
+}
+
+/// An object whose distance to a query may matter.
+pub fn candidates(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("lower", DataType::Float64, "a bound that the distance is not below"),
+    ])
+}
+
+/// Consecutive objects whose distances to a query may matter: those that there are of the ids.
+pub fn ranges(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("first", DataType::UInt64, "the first id"),
+        Column::new("count", DataType::UInt64, "how many ids"),
+    ])
+}
+
+/// The distance of an object from a query.
+pub fn distances(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("distance", DataType::Float64, "of the object from the query"),
+    ])
+}
+
+/// Two objects of a store.
+pub fn pairs(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("a", DataType::UInt64, "an object's row in the store"),
+        Column::new("b", DataType::UInt64, "another's"),
+    ])
+}
+
+/// The distance of two objects of a store.
+pub fn pair_distances(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("a", DataType::UInt64, "an object's row in the store"),
+        Column::new("b", DataType::UInt64, "another's"),
+        Column::new("distance", DataType::Float64, "of the two objects"),
+    ])
+}
+
+/// The pivots of an index.
+pub fn pivots(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the pivot's number, and that of the query that it is"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+    ])
+}

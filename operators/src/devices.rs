@@ -1,0 +1,4 @@
+//! What boxes that compute on devices share.
+
+pub(crate) mod code_path;
+pub mod device_kernels;

@@ -1,0 +1,25 @@
+//! Indexes: pivots that are chosen and written, and indexes made in memory.
+
+pub(crate) mod select_pivots;
+pub(crate) mod write_pivots;
+pub(crate) mod metric_search;
+pub(crate) mod aesa;
+pub(crate) mod laesa;
+pub(crate) mod list_of_clusters;
+pub(crate) mod m_tree;
+pub(crate) mod pm_tree;
+pub(crate) mod m_index;
+
+use boxwork_runtime::operator::OperatorSpec;
+
+/// The operators of this folder, in the order in which data meets them.
+pub(crate) static LIST: &[&OperatorSpec] = &[
+    &select_pivots::SELECT_PIVOTS,
+    &write_pivots::WRITE_PIVOTS,
+    &aesa::AESA,
+    &laesa::LAESA,
+    &list_of_clusters::LIST_OF_CLUSTERS,
+    &m_tree::M_TREE,
+    &pm_tree::PM_TREE,
+    &m_index::M_INDEX,
+];

@@ -1,0 +1,391 @@
+//! `select_pivots`: which objects of a store its index measures the others against.
+//!
+//! Invariants: the same store, space and seed give the same pivots, on any number of workers; no two pivots are at a
+//! distance that rounding alone could make.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
+use boxwork_kernels::lower_bound::PIVOTS_MAX;
+use boxwork_kernels::memory::filled;
+use boxwork_kernels::sqfd::reference;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::random::Random;
+use crate::search::queries::SPACE;
+use boxwork_stores::pivot_table::IndexError;
+use boxwork_stores::signature::SignatureBuilder;
+use boxwork_stores::space::SqfdSpace;
+
+/// Pairs of objects whose lower bounds `incremental` raises.
+const PAIRS: usize = 256;
+/// Distances that one closure computes: some milliseconds' worth.
+const DISTANCES_PER_CHUNK: usize = 64;
+/// The same where few are computed at a time: a tenth of a millisecond's worth.
+const FEW_PER_CHUNK: usize = 8;
+
+/// Chooses pivots among the objects of a store.
+///
+/// `random` takes them as they come in an order that the seed shuffles. `maxmin` takes the object farthest from all
+/// pivots so far, of a sample. `incremental` takes the one that raises the mean triangular bound of some pairs of
+/// objects most, of a sample (section 4.2.2 of the source). An object at no distance from a pivot is passed over, so
+/// that there are fewer pivots where a store has fewer different objects.
+///
+/// # Inputs
+/// None.
+///
+/// # Outputs
+/// `queries`: the pivots' signatures, numbered from 0. `pivots`: which objects they are.
+///
+/// # Parameters
+/// `space`: the store and the measure. `count`, `select`, `seed`: how many, how, and the seed of all chance. `sample`:
+/// objects that `maxmin` and `incremental` choose from.
+pub static SELECT_PIVOTS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        SPACE,
+        Parameter::new(
+            "count",
+            ParameterType::Integer { minimum: 1, maximum: PIVOTS_MAX as i64 },
+            Default::Integer(32),
+            "how many pivots",
+        )
+        .unit("objects"),
+        Parameter::new(
+            "select",
+            ParameterType::Choice(&["random", "maxmin", "incremental"]),
+            Default::Text("random"),
+            "how they are chosen",
+        ),
+        Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "the seed of all chance"),
+        Parameter::new(
+            "sample",
+            ParameterType::Integer { minimum: 1, maximum: 1 << 20 },
+            Default::Integer(512),
+            "objects that maxmin and incremental choose from",
+        )
+        .unit("objects"),
+    ],
+    outputs: &[
+        Output::new("queries", columns::queries, "the pivots with their signatures"),
+        Output::new("pivots", columns::pivots, "which objects they are"),
+    ],
+    example: "pivots: {kind: select_pivots, space: space, count: 32, select: maxmin}",
+    ..OperatorSpec::new("select_pivots", "Chooses the pivots of an index.", Kind::Stateful, make)
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Select {
+    Random,
+    MaxMin,
+    Incremental,
+}
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let count = bind.count("count");
+    let objects = space.store().objects();
+    if count as u64 > objects {
+        let store = space.store().path().to_owned();
+        return Err(IndexError::TooManyPivots { store, pivots: count, objects }.into());
+    }
+    let select = match bind.text("select") {
+        "maxmin" => Select::MaxMin,
+        "incremental" => Select::Incremental,
+        _ => Select::Random,
+    };
+    let mut random = Random::new(bind.count("seed") as u64);
+    let sample = match select {
+        // A few more than needed, in the place of those that are alike.
+        Select::Random => 4 * count + 64,
+        _ => bind.count("sample").max(4 * count),
+    };
+    let nth = |place| space.store().nth(place);
+    let sample: Vec<u64> = random.distinct(objects, sample).into_iter().map(nth).collect();
+    let pairs = (0..PAIRS).map(|_| [random.below(objects), random.below(objects)].map(nth)).collect();
+    let nearest = vec![f64::INFINITY; sample.len()];
+    Ok(Box::new(SelectPivots {
+        space,
+        count,
+        select,
+        sample,
+        nearest,
+        chosen: Vec::new(),
+        pairs,
+        raised: None,
+    }))
+}
+
+struct SelectPivots {
+    space: Arc<SqfdSpace>,
+    count: usize,
+    select: Select,
+    /// What is chosen from, in an order of chance.
+    sample: Vec<u64>,
+    /// The distance of each of the sample to the nearest pivot; minus infinity for one that is too near. Of `random`
+    /// infinity until its turn comes: most of the sample is never looked at.
+    nearest: Vec<f64>,
+    /// Places in the sample.
+    chosen: Vec<usize>,
+    pairs: Vec<[u64; 2]>,
+    /// What `incremental` knows: the bounds of the pairs so far, and each candidate's of each pair, a row a candidate.
+    raised: Option<(Vec<f64>, Vec<f64>)>,
+}
+
+impl Operator for SelectPivots {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let store = Arc::clone(self.space.store());
+        let mut ids = self.sample.clone();
+        if self.select == Select::Incremental {
+            ids.extend(self.pairs.iter().flatten());
+        }
+        if !store.is_in(ids.iter().copied()) {
+            cx.detached("disk", || store.bring_in(ids))??;
+            return Ok(Flow::More);
+        }
+        // One pivot a firing.
+        match self.next(cx)? {
+            Some(place) if !cx.is_cancelled() => {
+                self.chosen.push(place);
+                cx.progress(self.chosen.len() as u64, self.count as u64);
+                if self.chosen.len() < self.count {
+                    self.see(cx, place)?;
+                    return Ok(Flow::More);
+                }
+                self.send(cx)
+            }
+            _ => self.send(cx),
+        }
+    }
+}
+
+impl SelectPivots {
+    /// The place of the next pivot, or nothing when all that is left is too near to one.
+    fn next(&mut self, cx: &mut Context<'_>) -> Result<Option<usize>, BoxError> {
+        let left = (0..self.sample.len()).filter(|place| self.nearest[*place] > 0.0);
+        if self.select == Select::Incremental {
+            if self.raised.is_none() {
+                self.raised = Some((vec![0.0; self.pairs.len()], self.bounds_of_pairs(cx)?));
+            }
+            let Some((raised, all)) = &mut self.raised else { return Ok(None) };
+            let pairs = raised.len();
+            let gain = |place: usize| -> f64 {
+                raised.iter().zip(&all[place * pairs..][..pairs]).map(|(old, new)| old.max(*new)).sum()
+            };
+            let best = left.map(|place| (gain(place), place)).reduce(|a, b| if b.0 > a.0 { b } else { a });
+            if let Some((_, place)) = best {
+                for (old, new) in raised.iter_mut().zip(&all[place * pairs..][..pairs]) {
+                    *old = old.max(*new);
+                }
+            }
+            return Ok(best.map(|(_, place)| place));
+        }
+        if self.select == Select::MaxMin {
+            return Ok(left.reduce(|a, b| if self.nearest[b] > self.nearest[a] { b } else { a }));
+        }
+        let pivots: Vec<u64> = self.chosen.iter().map(|place| self.sample[*place]).collect();
+        for place in left {
+            let distances = self.distances(cx, self.sample[place], &pivots, FEW_PER_CHUNK)?;
+            let mut is_apart = true;
+            for (pivot, distance) in pivots.iter().zip(distances) {
+                is_apart &= distance > self.tolerance(*pivot)?;
+            }
+            if is_apart {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes a new pivot into account.
+    fn see(&mut self, cx: &mut Context<'_>, place: usize) -> Result<(), BoxError> {
+        if self.select == Select::Random {
+            // Those before it were passed over, and are again no pivots.
+            self.nearest[..=place].fill(f64::NEG_INFINITY);
+            return Ok(());
+        }
+        let pivot = self.sample[place];
+        let distances = self.distances(cx, pivot, &self.sample, DISTANCES_PER_CHUNK)?;
+        let tolerance = self.tolerance(pivot)?;
+        for (nearest, distance) in self.nearest.iter_mut().zip(distances) {
+            *nearest = nearest.min(if distance > tolerance { distance } else { f64::NEG_INFINITY });
+        }
+        Ok(())
+    }
+
+    /// The distances of objects from one.
+    fn distances(
+        &self,
+        cx: &mut Context<'_>,
+        from: u64,
+        ids: &[u64],
+        chunk: usize,
+    ) -> Result<Vec<f64>, BoxError> {
+        let space = &self.space;
+        let mut distances = vec![0.0; ids.len()];
+        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut distances, chunk, |first, distances| {
+                for (distance, id) in distances.iter_mut().zip(&ids[first..]) {
+                    // What cannot be read is told below.
+                    *distance = between(from, *id).unwrap_or(f64::NAN);
+                }
+            });
+        });
+        space.store().read(|objects| objects.signature(from).map(drop))?;
+        if distances.iter().any(|distance| distance.is_nan()) {
+            return Err(BoxError::new("an object of the sample cannot be read"));
+        }
+        Ok(distances)
+    }
+
+    /// The largest distance from a pivot that rounding alone can make.
+    fn tolerance(&self, pivot: u64) -> Result<f64, BoxError> {
+        let space = &self.space;
+        space.store().read(|objects| {
+            let (sigma, centroids) = (space.sigma_self(objects, pivot)?, objects.signature(pivot)?.len());
+            let dimensions = space.store().dimensions();
+            Ok(reference::error_squared(&space.measure(), sigma, 0.0, centroids, dimensions).sqrt())
+        })
+    }
+
+    /// The triangular bound of each pair by each candidate.
+    fn bounds_of_pairs(&self, cx: &mut Context<'_>) -> Result<Vec<f64>, BoxError> {
+        let (space, sample, pairs) = (&self.space, &self.sample, &self.pairs);
+        let mut all = filled(
+            sample.len() * pairs.len(),
+            0.0,
+            || format!("choosing among a sample of {} objects", sample.len()),
+            "make `sample` smaller, or free memory",
+        )?;
+        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut all, DISTANCES_PER_CHUNK, |first, bounds| {
+                for (place, bound) in bounds.iter_mut().enumerate() {
+                    let candidate = sample[(first + place) / pairs.len()];
+                    let [a, b] = pairs[(first + place) % pairs.len()];
+                    let apart = between(candidate, a).and_then(|a| Ok((a - between(candidate, b)?).abs()));
+                    *bound = apart.unwrap_or(f64::NAN);
+                }
+            });
+        });
+        if all.iter().any(|bound| bound.is_nan()) {
+            return Err(BoxError::new("an object of the sample cannot be read"));
+        }
+        Ok(all)
+    }
+
+    fn send(&self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let ids: Vec<u64> = self.chosen.iter().map(|place| self.sample[*place]).collect();
+        let store = self.space.store();
+        let mut signatures = SignatureBuilder::new(store.coordinates())?;
+        let names = store.read::<_, BoxError>(|objects| {
+            ids.iter()
+                .map(|id| {
+                    signatures.push_signature(objects.signature(*id)?)?;
+                    Ok(objects.name(*id)?.to_owned())
+                })
+                .collect::<Result<Vec<String>, BoxError>>()
+        })?;
+        let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..ids.len() as u32));
+        cx.push(
+            "queries",
+            Envelope::from_columns([
+                ("query", Arc::clone(&numbers)),
+                ("name", Arc::new(StringArray::from(names)) as ArrayRef),
+                ("signature", Arc::new(signatures.finish())),
+            ])?,
+        )?;
+        let columns = [("query", numbers), ("id", Arc::new(UInt64Array::from(ids)) as ArrayRef)];
+        cx.push("pivots", Envelope::from_columns(columns)?)?;
+        Ok(Flow::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use boxwork_stores::signature_store::StoreInfo;
+    use boxwork_stores::testing;
+
+    fn chosen(space: &Arc<SqfdSpace>, count: i64, select: &str, seed: i64) -> Vec<u64> {
+        let resource: Resource = Arc::clone(space) as Resource;
+        let given = [
+            ("space", Value::Text("s".into())),
+            ("count", Value::Integer(count)),
+            ("select", Value::Text(select.into())),
+            ("seed", Value::Integer(seed)),
+            ("sample", Value::Integer(64)),
+        ];
+        let mut harness = Harness::with_resources(&SELECT_PIVOTS, given, [("s", resource)]).unwrap();
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        let (queries, pivots) = (harness.taken("queries"), harness.taken("pivots"));
+        let ids = pivots[0].u64s("id").unwrap().to_vec();
+        assert_eq!(queries[0].u32s("query").unwrap(), pivots[0].u32s("query").unwrap());
+        for (name, id) in queries[0].texts("name").unwrap().iter().zip(&ids) {
+            assert_eq!(name.unwrap(), space.store().name(*id).unwrap());
+        }
+        ids
+    }
+
+    fn space(folder: &Path, objects: usize) -> Arc<SqfdSpace> {
+        testing::space(testing::store(folder, objects))
+    }
+
+    #[test]
+    fn chooses_different_objects_and_the_same_ones_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = space(folder.path(), 300);
+        for select in ["random", "maxmin", "incremental"] {
+            let ids = chosen(&space, 8, select, 3);
+            let different: std::collections::BTreeSet<u64> = ids.iter().copied().collect();
+            assert_eq!((ids.len(), different.len()), (8, 8), "{select}: {ids:?}");
+            assert_eq!(chosen(&space, 8, select, 3), ids);
+            assert_ne!(chosen(&space, 8, select, 4), ids);
+        }
+    }
+
+    #[test]
+    fn maxmin_takes_the_farthest_of_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = space(folder.path(), 40);
+        let ids = chosen(&space, 4, "maxmin", 1);
+        let between = |a, b| space.store().read(|objects| space.between(objects, a, b)).unwrap();
+        for count in 1..4 {
+            let nearest = |id: u64| ids[..count].iter().map(|pivot| between(*pivot, id)).fold(9.0, f64::min);
+            let farthest = (0..40).map(nearest).fold(0.0, f64::max);
+            assert_eq!(nearest(ids[count]), farthest);
+        }
+    }
+
+    #[test]
+    fn objects_that_are_alike_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..50).map(|idx| idx.to_string()).collect();
+        let objects: Vec<(&str, u64)> =
+            names.iter().enumerate().map(|(idx, name)| (name.as_str(), idx as u64 % 3)).collect();
+        let space = testing::space(testing::store_of(folder.path(), &objects, &StoreInfo::default()));
+        for select in ["random", "maxmin", "incremental"] {
+            let ids = chosen(&space, 10, select, 1);
+            assert_eq!(ids.len(), 3, "{select}: {ids:?}");
+        }
+    }
+
+    #[test]
+    fn more_pivots_than_objects_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let space: Resource = space(folder.path(), 5) as Resource;
+        let given = [("space", Value::Text("s".into())), ("count", Value::Integer(6))];
+        let error = Harness::with_resources(&SELECT_PIVOTS, given, [("s", space)]).err().unwrap().to_string();
+        assert!(error.contains("6 pivots") && error.contains("ask for at most 5"), "{error}");
+    }
+}

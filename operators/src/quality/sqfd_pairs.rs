@@ -1,0 +1,250 @@
+//! `sqfd_pairs`: the distances of pairs of objects, by the fastest path of the machine, or on devices.
+//!
+//! Invariant: rows keep their order within an envelope.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::sqfd::Evaluator;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::devices::code_path::of_device;
+use crate::quality::all_pairs::pairs_count;
+use crate::search::queries::SPACE;
+use crate::search::sqfd::Gather;
+use crate::search::sqfd::pairs::{BLOCK_ROWS, PairsOnDevice};
+use boxwork_stores::space::SqfdSpace;
+
+/// Computes the distances of pairs of objects.
+///
+/// # Inputs
+/// `pairs`: two objects a row; neighbouring rows that share one are computed together.
+///
+/// # Outputs
+/// `distances`: a distance a pair, in 32-bit arithmetic.
+///
+/// # Parameters
+/// `space`: the measure and the store. `device`: where to compute; the last bits differ from device to device, as nothing
+/// behind this box computes again in 64 bits. On devices envelopes may overtake each other.
+pub static SQFD_PAIRS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        SPACE,
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("cpu"),
+            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+        ),
+    ],
+    inputs: &[Input::stream("pairs", columns::pairs, "two objects a row")],
+    outputs: &[Output::new("distances", columns::pair_distances, "a distance a pair")],
+    example: "distances: {kind: sqfd_pairs, space: space, copies: auto}",
+    code_path: Some(|arguments| of_device(arguments, DEVICE_PAIRS_MIN)),
+    ..OperatorSpec::new("sqfd_pairs", "Computes distances of pairs of objects.", Kind::Stateless, make)
+};
+
+/// Pairs from which on they are worth the way to a device.
+const DEVICE_PAIRS_MIN: u64 = BLOCK_ROWS as u64;
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let pairs = pairs_count(space.store().objects());
+    let picked = pick(&bind.device("device"), Some(pairs), DEVICE_PAIRS_MIN).map_err(BoxError::new)?;
+    Ok(Box::new(SqfdPairs::new(space, picked)))
+}
+
+struct SqfdPairs {
+    space: Arc<SqfdSpace>,
+    gather: Gather,
+    devices: Option<PairsOnDevice>,
+    /// What came back from devices without results.
+    left: VecDeque<Envelope>,
+    /// Distances for which there was no room.
+    made: VecDeque<Envelope>,
+}
+
+impl SqfdPairs {
+    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
+        let devices = picked.devices.map(|(devices, allowed)| PairsOnDevice::new(&space, devices, allowed));
+        let gather = Gather::new(Evaluator::new(CodePath::detect()));
+        Self { space, gather, devices, left: VecDeque::new(), made: VecDeque::new() }
+    }
+}
+
+impl Operator for SqfdPairs {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while !self.made.is_empty() && cx.has_room("distances") {
+            let Some(envelope) = self.made.pop_front() else { break };
+            if cx.push("distances", envelope)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        if !self.made.is_empty() {
+            return Ok(Flow::Wait);
+        }
+        let found = match (self.left.pop_front(), &mut self.devices) {
+            (Some(pairs), _) => Some(pairs),
+            (None, Some(devices)) => {
+                for (pairs, distances) in devices.process(cx, &self.space, &mut self.left)? {
+                    self.made.push_back(with_distances(&pairs, distances)?);
+                }
+                if !self.made.is_empty() || !self.left.is_empty() {
+                    return Ok(Flow::More);
+                }
+                if !devices.is_idle() {
+                    return Ok(Flow::Wait);
+                }
+                cx.take("pairs")
+            }
+            (None, None) => cx.take("pairs"),
+        };
+        let Some(pairs) = found else {
+            return Ok(if cx.is_ended("pairs") { Flow::Done } else { Flow::Wait });
+        };
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
+        let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
+        let store = self.space.store();
+        let ids = || a.iter().chain(b).copied();
+        if !store.is_in(ids()) {
+            cx.detached("disk", || store.bring_in(ids()))??;
+        }
+        let mut distances = vec![0.0; a.len()];
+        store.read::<_, BoxError>(|objects| {
+            let mut start = 0;
+            while start < a.len() {
+                let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
+                let (with_a, with_b) = (same(a), same(b));
+                let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
+                let query = self.space.prepare(objects.signature(fixed[start])?);
+                let mut run: Vec<u32> = (start as u32..(start + length) as u32).collect();
+                run.sort_unstable_by_key(|idx| others[*idx as usize]);
+                self.gather.distances(&self.space, objects, &query, &run, others, &mut distances)?;
+                start += length;
+            }
+            Ok(())
+        })?;
+        let pushed = cx.push("distances", with_distances(&pairs, distances)?)?;
+        let more = if self.left.is_empty() { Flow::Wait } else { Flow::More };
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { more })
+    }
+}
+
+fn with_distances(pairs: &Envelope, distances: Vec<f64>) -> Result<Envelope, BoxError> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("a", Arc::clone(pairs.column("a")?)),
+        ("b", Arc::clone(pairs.column("b")?)),
+        ("distance", Arc::new(Float64Array::from(distances))),
+    ];
+    Ok(Envelope::from_columns(columns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::UInt64Array;
+    use boxwork_runtime::feeding::Options;
+    use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use crate::quality::all_pairs::pair;
+    use boxwork_stores::testing;
+
+    /// All pairs of a store's objects, in envelopes of so many, on devices that may fail at a call.
+    fn check_on_devices(space: &Arc<SqfdSpace>, plan: Plan, rows: usize) {
+        let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
+        let (is_lost, is_sound) = (plan.for_good, plan.call == 0);
+        let (driver, devices) = Faulty::devices(plan, Options { cache, ..Options::default() });
+        let Ok(devices) = devices else { return };
+        let objects = space.store().objects();
+        let all: Vec<(u64, u64)> = (0..pairs_count(objects)).map(|group| pair(group, objects)).collect();
+        let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
+        let picked = Picked {
+            devices: Some((Arc::clone(&devices), allowed)),
+            reason: "the test has picked".to_owned(),
+        };
+        let mut harness = Harness::of(&SQFD_PAIRS, Box::new(SqfdPairs::new(Arc::clone(space), picked)));
+        harness.room(2);
+        for rows in all.chunks(rows) {
+            let column = |of: fn(&(u64, u64)) -> u64| -> ArrayRef {
+                Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
+            };
+            let columns = [("a", column(|pair| pair.0)), ("b", column(|pair| pair.1))];
+            harness.give("pairs", Envelope::from_columns(columns).unwrap());
+        }
+        harness.end("pairs");
+        let mut found = std::collections::BTreeMap::new();
+        while !harness.is_done() {
+            harness.run().unwrap();
+            for envelope in harness.taken("distances") {
+                let ids = envelope.u64s("a").unwrap().iter().zip(envelope.u64s("b").unwrap());
+                for ((a, b), distance) in ids.zip(envelope.f64s("distance").unwrap()) {
+                    assert_eq!(found.insert((*a, *b), *distance), None, "{a} and {b} came twice");
+                }
+            }
+        }
+        assert_eq!(found.len(), all.len());
+        for ((a, b), found) in found {
+            let exact = space.store().read(|objects| space.between(objects, a, b)).unwrap();
+            assert!((found - exact).abs() < 1e-3, "{a} and {b}: {found}, not {exact}");
+        }
+        // What a device that says nothing any more may yet write to is given up.
+        drop(harness);
+        if is_sound {
+            let computed: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
+            assert_eq!((computed, devices.take_warnings()), (all.len() as u64, Vec::new()), "all on devices");
+        }
+        drop(devices);
+        assert!(is_lost || driver.left().is_empty(), "{:?} are left", driver.left());
+    }
+
+    #[test]
+    fn distances_of_pairs_come_from_devices_or_in_spite_of_them() {
+        if !has_device("distances_of_pairs_come_from_devices_or_in_spite_of_them") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 90));
+        for (rows, appears_as) in [(5000, 1), (100, 2)] {
+            check_on_devices(&space, Plan { appears_as, ..Plan::default() }, rows);
+        }
+        for call in (6..80).step_by(5) {
+            for for_good in [false, true] {
+                check_on_devices(&space, Plan { call, for_good, appears_as: 1, ..Plan::default() }, 1000);
+            }
+        }
+    }
+
+    #[test]
+    fn distances_of_pairs_are_near_the_exact_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 30));
+        let (a, b): (Vec<u64>, Vec<u64>) =
+            [(0, 3), (0, 9), (0, 1), (2, 7), (5, 7), (4, 4), (29, 8)].into_iter().unzip();
+        let columns: [(&str, ArrayRef); 2] =
+            [("a", Arc::new(UInt64Array::from(a.clone()))), ("b", Arc::new(UInt64Array::from(b.clone())))];
+        let resource: Resource = Arc::clone(&space) as Resource;
+        let given = [("space", Value::Text("s".into()))];
+        let mut harness = Harness::with_resources(&SQFD_PAIRS, given, [("s", resource)]).unwrap();
+        harness.give("pairs", Envelope::from_columns(columns).unwrap());
+        harness.end("pairs");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        let envelopes = harness.taken("distances");
+        assert_eq!(envelopes[0].u64s("a").unwrap(), a);
+        for (row, found) in envelopes[0].f64s("distance").unwrap().iter().enumerate() {
+            let exact = space.store().read(|objects| space.between(objects, a[row], b[row])).unwrap();
+            assert!((found - exact).abs() < 1e-3, "{found}, not {exact}");
+        }
+    }
+}

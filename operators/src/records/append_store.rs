@@ -1,0 +1,155 @@
+//! `append_store`: the end of `boxwork add`, objects that join a store.
+//!
+//! Invariant: the objects are in the store, and in its indexes, all at once when the input has ended, or not at all.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::Array;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use serde_json::Value as Json;
+
+use crate::columns;
+use crate::images::extract::PARAMETERS_NOTE;
+use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
+use boxwork_stores::signature_store::{SignatureStore, StoreChange};
+use boxwork_stores::upkeep;
+
+/// Adds signatures to a store.
+///
+/// The store's other objects keep their ids, and the new ones follow in the order in which they come. Who reads the
+/// store meanwhile keeps what it opened. A run that fails, is cancelled or killed leaves the store as it was. It costs
+/// what is added, whatever the size of the store, but for a look at all names.
+///
+/// # Inputs
+/// `signatures`: the objects, made as the store's were; no two of one name, and none that the store has.
+///
+/// # Outputs
+/// None.
+///
+/// # Parameters
+/// `store`: the store to add to. `pivots`: its indexes, which are brought up to it. `replace`: whether an object takes
+/// the place of one of its name, which is removed.
+pub static APPEND_STORE: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "store",
+            ParameterType::Resource("signature_store"),
+            Default::Required,
+            "the store to add to",
+        ),
+        Parameter::new(
+            "pivots",
+            ParameterType::List(&ParameterType::Path),
+            Default::EmptyList,
+            "indexes of the store, which are brought up to it",
+        ),
+        Parameter::new(
+            "replace",
+            ParameterType::Boolean,
+            Default::Boolean(false),
+            "whether an object takes the place of one of its name",
+        ),
+    ],
+    inputs: &[Input::stream("signatures", columns::signatures, "the objects, made as the store's were")],
+    example: "store: {kind: append_store, store: signatures, pivots: [photos.pivots.arrow]}",
+    ..OperatorSpec::new("append_store", "Adds signatures to a store file.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let pivots = bind.texts("pivots").into_iter().map(PathBuf::from).collect();
+    let (store, replaces) = (bind.resource("store")?, bind.boolean("replace"));
+    Ok(Box::new(AppendStore { store, pivots, replaces, change: None }))
+}
+
+struct AppendStore {
+    store: Arc<SignatureStore>,
+    pivots: Vec<PathBuf>,
+    replaces: bool,
+    // Holds the store's lock from the first firing on; dropped, it leaves the store as it was.
+    change: Option<StoreChange>,
+}
+
+impl Operator for AppendStore {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let change = match &mut self.change {
+            Some(change) => change,
+            None => {
+                // At once, so that nobody's work is in vain when another process changes the store.
+                let path = self.store.path();
+                self.change.insert(cx.detached("disk", || StoreChange::begin(path))??)
+            }
+        };
+        while let Some(envelope) = cx.take("signatures") {
+            let replaces = self.replaces;
+            cx.detached("disk", || append(change, &envelope, replaces))??;
+            cx.progress(change.added(), 0);
+        }
+        if !cx.is_ended("signatures") {
+            return Ok(Flow::Wait);
+        }
+        let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
+        let pending = cx.detached("disk", || change.write())??;
+        let pivots = &self.pivots;
+        // The distances are computed by the workers; the files that are written between them are small.
+        let (added, _) = upkeep::commit(pending, pivots, &mut |numbers, piece, f| {
+            cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
+        })?;
+        cx.progress(added, added);
+        Ok(Flow::Done)
+    }
+}
+
+fn append(change: &mut StoreChange, envelope: &Envelope, replaces: bool) -> Result<(), BoxError> {
+    if envelope.rows() == 0 {
+        return Ok(());
+    }
+    let store = Arc::clone(change.store());
+    let signatures = envelope.lists("signature")?;
+    let coordinates = coordinate_names(signatures.data_type())
+        .ok_or_else(|| SignatureError::Type(signatures.data_type().to_string()))?;
+    store.check_coordinates(&coordinates)?;
+    check_parameters(&store, envelope.note(PARAMETERS_NOTE))?;
+    let columns = SignatureColumns::new(signatures)?;
+    let (names, widths, heights) =
+        (envelope.texts("name")?, envelope.u32s("width")?, envelope.u32s("height")?);
+    for row in 0..envelope.rows() {
+        let name = names.value(row);
+        if replaces {
+            change.remove_named(name)?;
+        }
+        change.push(name, columns.signature(row), widths[row], heights[row])?;
+    }
+    Ok(())
+}
+
+/// Refuses signatures that were not made as the store's.
+fn check_parameters(store: &SignatureStore, found: Option<&str>) -> Result<(), BoxError> {
+    let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Json>(text).ok());
+    let (wanted, came) = (read(store.parameters()), read(found));
+    if wanted == came {
+        return Ok(());
+    }
+    let path = store.path().display();
+    let (Some(Json::Object(wanted)), Some(Json::Object(came))) = (wanted, came) else {
+        let how = match found {
+            Some(_) => "were extracted from images, and those of the store are not (it was imported)",
+            None => "do not say how they were extracted, and those of the store were extracted from images",
+        };
+        return Err(BoxError::new(format!(
+            "the signatures that came for `{path}` {how}: their distances would mean nothing"
+        )));
+    };
+    let keys = wanted.keys().chain(came.keys().filter(|key| !wanted.contains_key(*key)));
+    let said = |value: Option<&Json>| value.map_or_else(|| "nothing".to_owned(), Json::to_string);
+    let differ: Vec<String> = keys
+        .filter(|key| wanted.get(*key) != came.get(*key))
+        .map(|key| format!("{key} {} where the store has {}", said(came.get(key)), said(wanted.get(key))))
+        .collect();
+    Err(BoxError::new(format!(
+        "the signatures that came for `{path}` were extracted otherwise: {}",
+        differ.join(", ")
+    )))
+}

@@ -1,0 +1,368 @@
+//! `read_jsonl`: signatures that another program made, as lines of JSON.
+//!
+//! Invariant: what is not sound ends the request with the file and the line; nothing is lost silently.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use boxwork_stores::json_lines::{Line, next_line, read_line};
+use boxwork_stores::signature::SignatureBuilder;
+use boxwork_stores::signature_store::StoreError;
+
+/// Rows after which an envelope goes out.
+const ROWS: usize = 1024;
+/// Centroids after which it does, whatever its rows: about a megabyte at seven coordinates.
+const CENTROIDS: usize = 1 << 15;
+/// What names the standard input.
+const STDIN: &str = "-";
+
+/// Reads signatures from lines of JSON.
+///
+/// A line is `{"name": "a", "centroids": [[1, 2], [3, 4]], "weights": [1, 3]}`: all centroids of the file have the
+/// same number of coordinates, weights are above 0 and are divided by their sum, and no two objects have one name.
+/// `width`, `height` (pixels) and `coordinates` (names) may be there. Empty lines are passed over; the first line
+/// that is not sound ends the request.
+///
+/// # Inputs
+/// None.
+///
+/// # Outputs
+/// `signatures`: the objects in the order of the lines.
+///
+/// # Parameters
+/// `path`: the file, or `-` for the standard input. `coordinates`: names of a centroid's numbers; without them those
+/// that the first line says, or else `c0`, `c1` and so on.
+pub static READ_JSONL: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "path",
+            ParameterType::Path,
+            Default::Required,
+            "the file, or `-` for the standard input",
+        ),
+        Parameter::new(
+            "coordinates",
+            ParameterType::List(&ParameterType::Text),
+            Default::EmptyList,
+            "names of a centroid's numbers; none given: those of the first line, or c0, c1 and so on",
+        ),
+    ],
+    outputs: &[Output::new("signatures", columns::signatures, "the objects in the order of the lines")],
+    example: "objects: {kind: read_jsonl, path: signatures.jsonl}",
+    ..OperatorSpec::new("read_jsonl", "Reads signatures from JSON lines.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(ReadJsonl {
+        path: bind.path("path"),
+        renamed: !bind.texts("coordinates").is_empty(),
+        coordinates: Some(bind.texts("coordinates")).filter(|names| !names.is_empty()),
+        reader: None,
+        line: 0,
+        sent: 0,
+        hashers: [RandomState::new(), RandomState::new()],
+        lines_of_names: HashMap::new(),
+    }))
+}
+
+struct ReadJsonl {
+    path: PathBuf,
+    // The parameter's names hold whatever the lines say.
+    renamed: bool,
+    coordinates: Option<Vec<String>>,
+    reader: Option<Box<dyn BufRead + Send>>,
+    line: u64,
+    sent: u64,
+    // Two hashes stand for a name, as in the store's writer.
+    hashers: [RandomState; 2],
+    lines_of_names: HashMap<[u64; 2], u64>,
+}
+
+impl Operator for ReadJsonl {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while cx.has_room("signatures") {
+            let Some(envelope) = cx.detached("disk", || self.read())?? else { return Ok(Flow::Done) };
+            self.sent += envelope.rows() as u64;
+            cx.progress(self.sent, 0);
+            if cx.push("signatures", envelope)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+impl ReadJsonl {
+    /// The next envelope, or nothing at the end of the file.
+    fn read(&mut self) -> Result<Option<Envelope>, BoxError> {
+        let mut objects: Option<Objects> = None;
+        let mut text = String::new();
+        while objects.as_ref().is_none_or(|objects| !objects.is_full()) {
+            text.clear();
+            match self.read_text(&mut text) {
+                Ok(0) => break,
+                Ok(_) => self.line += 1,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    self.line += 1;
+                    return Err(self.error("the line is not UTF-8 text".to_owned()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    self.line += 1;
+                    return Err(self.error(error.to_string()));
+                }
+                Err(source) => {
+                    return Err(StoreError::Io { path: self.path.clone(), action: "read", source }.into());
+                }
+            }
+            if text.trim().is_empty() {
+                continue;
+            }
+            let line = read_line(&text).map_err(|reason| self.error(reason))?;
+            self.accept(&line).map_err(|reason| self.error(reason))?;
+            let coordinates = self.coordinates.as_deref().unwrap_or_default();
+            let objects = match &mut objects {
+                Some(objects) => objects,
+                None => objects.insert(Objects::new(coordinates).map_err(|reason| self.error(reason))?),
+            };
+            objects.push(line).map_err(|reason| self.error(reason))?;
+        }
+        objects.map(Objects::finish).transpose()
+    }
+
+    fn read_text(&mut self, text: &mut String) -> io::Result<usize> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None if self.path.as_os_str() == STDIN => {
+                self.reader.insert(Box::new(BufReader::new(io::stdin())))
+            }
+            None => self.reader.insert(Box::new(BufReader::new(File::open(&self.path)?))),
+        };
+        next_line(reader, text)
+    }
+
+    /// Checks a line against those before it.
+    fn accept(&mut self, line: &Line) -> Result<(), String> {
+        let dimensions = line.columns.len();
+        if line.weights.is_empty() {
+            return Err(
+                "the signature has no centroid: leave the object out, or give it one of weight 1".to_owned()
+            );
+        }
+        let names = match (&self.coordinates, &line.coordinates) {
+            (None, Some(said)) => self.coordinates.insert(said.clone()),
+            (None, None) => self.coordinates.insert((0..dimensions).map(|idx| format!("c{idx}")).collect()),
+            (Some(names), Some(said)) if !self.renamed && names != said => {
+                return Err(format!("its coordinates are {said:?} where the lines before have {names:?}"));
+            }
+            (Some(_), _) => self.coordinates.as_mut().expect("just seen"),
+        };
+        if names.len() != dimensions {
+            return Err(format!(
+                "its centroids have {dimensions} coordinates where {} are wanted ({}): all lines have the same",
+                names.len(),
+                names.join(", ")
+            ));
+        }
+        let key = [0, 1].map(|idx: usize| self.hashers[idx].hash_one(&line.name));
+        match self.lines_of_names.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(self.line);
+                Ok(())
+            }
+            Entry::Occupied(entry) => Err(format!(
+                "`{}` is also the name in line {}: rename one, as objects are found by name",
+                line.name,
+                entry.get()
+            )),
+        }
+    }
+
+    fn error(&self, reason: String) -> BoxError {
+        BoxError::new(format!("{}:{}: {reason}", self.path.display(), self.line))
+    }
+}
+
+/// The rows of an envelope under way.
+struct Objects {
+    names: Vec<String>,
+    signatures: SignatureBuilder,
+    widths: Vec<u32>,
+    heights: Vec<u32>,
+}
+
+impl Objects {
+    fn new(coordinates: &[String]) -> Result<Self, String> {
+        let signatures = SignatureBuilder::new(coordinates).map_err(|error| error.to_string())?;
+        Ok(Self { names: Vec::new(), signatures, widths: Vec::new(), heights: Vec::new() })
+    }
+
+    fn is_full(&self) -> bool {
+        self.names.len() >= ROWS || self.signatures.centroids() >= CENTROIDS
+    }
+
+    fn push(&mut self, line: Line) -> Result<(), String> {
+        let columns: Vec<&[f32]> = line.columns.iter().map(Vec::as_slice).collect();
+        self.signatures.push(&columns, &line.weights).map_err(|error| error.to_string())?;
+        self.names.push(line.name);
+        self.widths.push(line.width);
+        self.heights.push(line.height);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Envelope, BoxError> {
+        Ok(Envelope::from_columns([
+            ("name", Arc::new(StringArray::from(self.names)) as ArrayRef),
+            ("signature", Arc::new(self.signatures.finish())),
+            ("width", Arc::new(UInt32Array::from(self.widths))),
+            ("height", Arc::new(UInt32Array::from(self.heights))),
+        ])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use crate::records::read_store::READ_STORE;
+    use crate::records::write_jsonl::WRITE_JSONL;
+    use crate::records::write_store::WRITE_STORE;
+    use boxwork_stores::signature::{SignatureColumns, coordinate_names};
+    use boxwork_stores::signature_store::SignatureStore;
+
+    fn text(path: &Path) -> Value {
+        Value::Text(path.to_str().unwrap().to_owned())
+    }
+
+    fn read(content: &[u8], coordinates: &[&str]) -> Result<Vec<Envelope>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.jsonl");
+        fs::write(&path, content).unwrap();
+        let names = coordinates.iter().map(|name| Value::Text((*name).to_owned())).collect();
+        let parameters = [("path", text(&path)), ("coordinates", Value::List(names))];
+        let mut harness = Harness::new(&READ_JSONL, parameters).unwrap();
+        harness.run().map_err(|error| error.to_string())?;
+        assert!(harness.is_done());
+        Ok(harness.taken("signatures"))
+    }
+
+    const A: &str = "{\"name\":\"a\",\"centroids\":[[1,2]],\"weights\":[5]}\n";
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let error = read(&[A.as_bytes(), &[b' '; (1 << 20) + 1]].concat(), &[]).unwrap_err();
+        assert!(error.contains(":2: the line is longer than 1 MiB"), "{error}");
+        assert_eq!(read(&[A.as_bytes(), &[b' '; 1 << 20]].concat(), &[]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn reads_lines_in_their_order() {
+        let b = "{\"weights\":[1,3],\"centroids\":[[1,2],[3,4]],\"name\":\"b\",\"width\":7}";
+        let envelopes = read(format!("{A}\n  \r\n{b}").as_bytes(), &[]).unwrap();
+        let [envelope] = envelopes.as_slice() else { panic!("one envelope") };
+        let lists = envelope.lists("signature").unwrap();
+        let columns = SignatureColumns::new(lists).unwrap();
+        assert_eq!(coordinate_names(arrow_array::Array::data_type(lists)).unwrap(), ["c0", "c1"]);
+        assert_eq!(columns.signature(0).weights(), [1.0]);
+        assert_eq!(columns.signature(1).weights(), [0.25, 0.75]);
+        assert_eq!(columns.signature(1).coordinate(1), [2.0, 4.0]);
+        assert_eq!(envelope.u32s("width").unwrap(), [0, 7]);
+        let named = read(A.as_bytes(), &["x", "y"]).unwrap();
+        let lists = named[0].lists("signature").unwrap();
+        assert_eq!(coordinate_names(arrow_array::Array::data_type(lists)).unwrap(), ["x", "y"]);
+        assert!(read(b"", &[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_first_unsound_line_ends_the_request_with_its_place() {
+        let line = |name: &str, centroids: &str, weights: &str| {
+            format!("{{\"name\":\"{name}\",\"centroids\":{centroids},\"weights\":{weights}}}\n")
+        };
+        for (second, reason) in [
+            (line("b", "[[1,NaN]]", "[1]"), "has no NaN"),
+            (line("b", "[[1,2]]", "[-1]"), "weight of centroid 0 is -1"),
+            (line("b", "[[1,2],[1,2]]", "[1,0]"), "weight of centroid 1 is 0"),
+            (line("b", "[]", "[]"), "no centroid"),
+            (line("b", "[[1,2],[3]]", "[1,1]"), "centroid 1 has 1 coordinates"),
+            (line("b", "[[1,2,3]]", "[1]"), "have 3 coordinates where 2 are wanted (c0, c1)"),
+            (line("b", "[[1,2]]", "[1,1]"), "1 centroids and 2 weights"),
+            (line("a", "[[1,2]]", "[1]"), "`a` is also the name in line 1"),
+            ("{\"name\":".to_owned(), "not a JSON object"),
+        ] {
+            let message = read(format!("{A}{second}").as_bytes(), &[]).unwrap_err();
+            assert!(message.contains("in.jsonl:2: ") && message.contains(reason), "{message}");
+        }
+        let message = read(b"\xff\xfe\n", &[]).unwrap_err();
+        assert!(message.contains("in.jsonl:1: the line is not UTF-8"), "{message}");
+        let message = read(A.as_bytes(), &["x"]).unwrap_err();
+        assert!(message.contains("have 2 coordinates where 1 are wanted (x)"), "{message}");
+        let message = read(b"{\"name\":\"a\",\"centroids\":[[]],\"weights\":[1]}", &[]).unwrap_err();
+        assert!(message.contains("centroids of 0 coordinates"), "{message}");
+        let missing = [("path", Value::Text("/none/such.jsonl".into()))];
+        let message = Harness::new(&READ_JSONL, missing).unwrap().run().unwrap_err().to_string();
+        assert!(message.contains("cannot read `/none/such.jsonl`"), "{message}");
+    }
+
+    #[test]
+    fn what_is_exported_and_imported_again_is_the_same_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, lines, second] = ["a", "lines", "b"].map(|name| folder.path().join(name));
+        let mut content = String::new();
+        let mut state = 3u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(state >> 8) / 1e5
+        };
+        for object in 0..3000 {
+            let n = 1 + object % 9;
+            let centroids: Vec<[f64; 3]> = (0..n).map(|_| [random(), -random(), random()]).collect();
+            let weights: Vec<f64> = (0..n).map(|_| random() + 0.1).collect();
+            content += &format!(
+                "{{\"name\":\"{object}\",\"width\":{object},\"centroids\":{centroids:?},\"weights\":{weights:?}}}\n"
+            );
+        }
+        let import = |from: &Envelope, out: &Path, rest: &[Envelope]| {
+            let mut harness = Harness::new(&WRITE_STORE, [("out", text(out))]).unwrap();
+            std::iter::once(from)
+                .chain(rest)
+                .for_each(|envelope| harness.give("signatures", envelope.clone()));
+            harness.end("signatures");
+            harness.run().unwrap();
+        };
+        let envelopes = read(content.as_bytes(), &["l", "m", "n"]).unwrap();
+        assert!(envelopes.len() > 1);
+        import(&envelopes[0], &first, &envelopes[1..]);
+
+        let store: Resource = Arc::new(SignatureStore::open(&first).unwrap());
+        let parameters = [("store", Value::Text("s".into()))];
+        let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).unwrap();
+        source.run().unwrap();
+        let mut sink = Harness::new(&WRITE_JSONL, [("out", text(&lines))]).unwrap();
+        source.taken("signatures").into_iter().for_each(|envelope| sink.give("signatures", envelope));
+        sink.end("signatures");
+        sink.run().unwrap();
+        assert_eq!(sink.progress(), (3000, 3000));
+
+        let again = read(&fs::read(&lines).unwrap(), &[]).unwrap();
+        import(&again[0], &second, &again[1..]);
+        assert_eq!(fs::read(&first).unwrap(), fs::read(&second).unwrap());
+    }
+}

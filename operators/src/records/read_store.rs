@@ -1,0 +1,152 @@
+//! `read_store`: all objects of a store, for an export or a copy.
+
+use std::sync::Arc;
+
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::images::extract::PARAMETERS_NOTE;
+use boxwork_stores::signature_store::SignatureStore;
+
+/// Rows of an envelope: a few megabytes at the usual number of centroids, so that some fit an edge.
+const ROWS: usize = 1024;
+
+/// Gives all objects of a store, in their order, with a note of how they were extracted.
+///
+/// The columns are copied from the file: who reads them later cannot ask whether the file is still whole.
+///
+/// # Inputs
+/// None.
+///
+/// # Outputs
+/// `signatures`: the objects.
+///
+/// # Parameters
+/// `store`: the store.
+pub static READ_STORE: OperatorSpec = OperatorSpec {
+    parameters: &[Parameter::new(
+        "store",
+        ParameterType::Resource("signature_store"),
+        Default::Required,
+        "the store whose objects are wanted",
+    )],
+    outputs: &[Output::new("signatures", columns::signatures, "the objects, by id")],
+    example: "objects: {kind: read_store, store: signatures}",
+    ..OperatorSpec::new("read_store", "Gives all objects of a store.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(ReadStore { store: bind.resource("store")?, sent: 0 }))
+}
+
+struct ReadStore {
+    store: Arc<SignatureStore>,
+    sent: u64,
+}
+
+impl Operator for ReadStore {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while self.sent < self.store.len() {
+            if !cx.has_room("signatures") {
+                return Ok(Flow::Wait);
+            }
+            let (batch, row) = self.store.locate(self.sent)?;
+            if !self.store.is_checked(batch) {
+                cx.detached("disk", || self.store.bring_in([self.sent]))??;
+            }
+            // A run of objects, without those that were removed.
+            let most = self.store.ids(batch).end.min(self.sent + ROWS as u64);
+            let next = |is_there: bool| {
+                let mut ids = self.sent..most;
+                ids.find(|id| self.store.has(*id) == is_there).unwrap_or(most)
+            };
+            let (first, end) = (next(true), next(false));
+            if first > self.sent {
+                self.sent = first;
+                continue;
+            }
+            let rows = (end - self.sent) as usize;
+            let table = self.store.read(|objects| objects.copied(batch, row..row + rows))?;
+            let mut envelope = Envelope::new(table)?;
+            if let Some(parameters) = self.store.parameters() {
+                envelope = envelope.with_note(PARAMETERS_NOTE, parameters);
+            }
+            let pushed = cx.push("signatures", envelope)?;
+            self.sent = end;
+            cx.progress(self.store.count(0..self.sent), self.store.objects());
+            if pushed == Pushed::Closed {
+                break;
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_kernels::sqfd::Columns;
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use boxwork_stores::signature::SignatureColumns;
+    use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
+
+    fn harness(path: &std::path::Path) -> Harness {
+        let store: Resource = Arc::new(SignatureStore::open(path).unwrap());
+        let parameters = [("store", Value::Text("signatures".into()))];
+        Harness::with_resources(&READ_STORE, parameters, [("signatures", store)]).unwrap()
+    }
+
+    #[test]
+    fn gives_all_objects_in_order_as_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let mut writer = StoreWriter::create(&path, &["x"], &StoreInfo::default()).unwrap();
+        for object in 0..5000u32 {
+            let x: [&[f32]; 1] = [&[object as f32]];
+            writer.push(&object.to_string(), Columns::new(&x, &[1.0]).signature(0, 1), object, 1).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut harness = harness(&path);
+        harness.room(1);
+        let mut next = 0;
+        while !harness.is_done() {
+            harness.run().unwrap();
+            for envelope in harness.taken("signatures") {
+                assert!(envelope.bytes() > 0);
+                let columns = SignatureColumns::new(envelope.lists("signature").unwrap()).unwrap();
+                for row in 0..envelope.rows() {
+                    assert_eq!(envelope.texts("name").unwrap().value(row), next.to_string());
+                    assert_eq!(columns.signature(row).coordinate(0), [next as f32]);
+                    assert_eq!(envelope.u32s("width").unwrap()[row], next);
+                    next += 1;
+                }
+            }
+        }
+        assert_eq!((next, harness.progress()), (5000, (5000, 5000)));
+        assert_eq!(harness.detached(), ["disk", "disk"]);
+    }
+
+    #[test]
+    fn a_damaged_batch_ends_the_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let mut writer = StoreWriter::create(&path, &["x"], &StoreInfo::default()).unwrap();
+        let x = vec![0.5; 1000];
+        let x: [&[f32]; 1] = [&x];
+        writer.push("a", Columns::new(&x, &vec![1.0; 1000]).signature(0, 1000), 0, 0).unwrap();
+        writer.finish().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let message = harness(&path).run().unwrap_err().to_string();
+        assert!(message.contains("damaged in batch 1 of 1"), "{message}");
+    }
+}

@@ -1,0 +1,209 @@
+//! `write_jsonl`: signatures as JSON lines, for programs that read no Arrow.
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::path::PathBuf;
+
+use arrow_array::Array;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use boxwork_stores::json_lines::write_line;
+use boxwork_stores::signature::{SignatureColumns, coordinate_names};
+use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
+
+/// What names the standard output.
+const STDOUT: &str = "-";
+
+/// Writes signatures as lines of JSON.
+///
+/// A line is `{"name": ..., "centroids": [[...], ...], "weights": [...]}` with `width` and `height` where the object
+/// has them; the first line also says the coordinates' names. Numbers read back to the bit, so that what `read_jsonl`
+/// imports again is the same. A file appears under its name when all of it is on disk.
+///
+/// # Inputs
+/// `signatures`: the objects.
+///
+/// # Outputs
+/// None.
+///
+/// # Parameters
+/// `out`: the file to write, or `-` for the standard output.
+pub static WRITE_JSONL: OperatorSpec = OperatorSpec {
+    parameters: &[Parameter::new(
+        "out",
+        ParameterType::Path,
+        Default::Text(STDOUT),
+        "the file to write, or `-` for the standard output",
+    )],
+    inputs: &[Input::stream("signatures", columns::signatures, "the objects")],
+    example: "lines: {kind: write_jsonl, out: photos.jsonl}",
+    ..OperatorSpec::new("write_jsonl", "Writes signatures as JSON lines.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(WriteJsonl { out: bind.path("out"), sink: None, written: 0 }))
+}
+
+struct WriteJsonl {
+    out: PathBuf,
+    sink: Option<Sink>,
+    written: u64,
+}
+
+enum Sink {
+    Stdout(BufWriter<Stdout>),
+    File(BufWriter<TemporaryFile>),
+}
+
+impl Operator for WriteJsonl {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(envelope) = cx.take("signatures") {
+            let text = self.lines(&envelope)?;
+            let outcome = cx.detached("disk", || self.append(text.as_bytes()))?;
+            if let Err(error) = outcome {
+                // Whoever read the lines has seen enough of them.
+                if error.kind() == io::ErrorKind::BrokenPipe && self.is_stdout() {
+                    cx.close("signatures");
+                    return Ok(Flow::Done);
+                }
+                return Err(self.error(error));
+            }
+            self.written += envelope.rows() as u64;
+            cx.progress(self.written, 0);
+        }
+        if !cx.is_ended("signatures") {
+            return Ok(Flow::Wait);
+        }
+        match cx.detached("disk", || self.finish())? {
+            Err(error) if !(error.kind() == io::ErrorKind::BrokenPipe && self.is_stdout()) => {
+                Err(self.error(error))
+            }
+            _ => {
+                cx.progress(self.written, self.written);
+                Ok(Flow::Done)
+            }
+        }
+    }
+}
+
+impl WriteJsonl {
+    fn is_stdout(&self) -> bool {
+        self.out.as_os_str() == STDOUT
+    }
+
+    fn error(&self, source: io::Error) -> BoxError {
+        if self.is_stdout() {
+            return BoxError::new(format!("cannot write to standard output: {source}{}", way_out(&source)));
+        }
+        StoreError::Io { path: self.out.clone(), action: "write", source }.into()
+    }
+
+    fn lines(&self, envelope: &Envelope) -> Result<String, BoxError> {
+        let signatures = envelope.lists("signature")?;
+        let coordinates = coordinate_names(signatures.data_type()).unwrap_or_default();
+        let columns = SignatureColumns::new(signatures)?;
+        let (names, widths, heights) =
+            (envelope.texts("name")?, envelope.u32s("width")?, envelope.u32s("height")?);
+        let mut text = String::new();
+        for row in 0..envelope.rows() {
+            let first = (self.written == 0 && row == 0).then_some(coordinates.as_slice());
+            write_line(
+                &mut text,
+                names.value(row),
+                columns.signature(row),
+                (widths[row], heights[row]),
+                first,
+            );
+        }
+        Ok(text)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sink()?.write_all(bytes)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.sink()?.flush()?;
+        match self.sink.take() {
+            Some(Sink::File(file)) => file.into_inner().map_err(io::IntoInnerError::into_error)?.keep(),
+            _ => Ok(()),
+        }
+    }
+
+    fn sink(&mut self) -> io::Result<&mut dyn Write> {
+        let sink = match self.sink.take() {
+            Some(sink) => sink,
+            None if self.is_stdout() => Sink::Stdout(BufWriter::new(io::stdout())),
+            None => Sink::File(BufWriter::new(TemporaryFile::create(&self.out)?)),
+        };
+        Ok(match self.sink.insert(sink) {
+            Sink::Stdout(stdout) => stdout,
+            Sink::File(file) => file,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, StringArray, UInt32Array};
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use boxwork_stores::signature::SignatureBuilder;
+
+    fn envelope(name: &str) -> Envelope {
+        let mut signatures = SignatureBuilder::new(&["x", "y"]).unwrap();
+        signatures.push(&[&[0.1], &[-2.0]], &[3.0]).unwrap();
+        let side = |side: u32| Arc::new(UInt32Array::from(vec![side])) as ArrayRef;
+        Envelope::from_columns([
+            ("name", Arc::new(StringArray::from(vec![name])) as ArrayRef),
+            ("signature", Arc::new(signatures.finish())),
+            ("width", side(0)),
+            ("height", side(0)),
+        ])
+        .unwrap()
+    }
+
+    fn harness(out: &Path) -> Harness {
+        Harness::new(&WRITE_JSONL, [("out", Value::Text(out.to_str().unwrap().to_owned()))]).unwrap()
+    }
+
+    #[test]
+    fn writes_a_line_an_object_when_all_have_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("lines");
+        let mut harness = harness(&out);
+        harness.give("signatures", envelope("a"));
+        harness.give("signatures", envelope("b"));
+        harness.run().unwrap();
+        assert!(!out.exists());
+        harness.end("signatures");
+        harness.run().unwrap();
+        assert_eq!(
+            fs::read_to_string(&out).unwrap(),
+            "{\"name\":\"a\",\"coordinates\":[\"x\",\"y\"],\"centroids\":[[0.1,-2.0]],\"weights\":[1.0]}\n\
+             {\"name\":\"b\",\"centroids\":[[0.1,-2.0]],\"weights\":[1.0]}\n"
+        );
+    }
+
+    #[test]
+    fn names_the_file_that_it_cannot_write_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dropped = harness(&folder.path().join("lines"));
+        dropped.give("signatures", envelope("a"));
+        dropped.run().unwrap();
+        drop(dropped);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let mut harness = harness(&folder.path().join("none/lines"));
+        harness.give("signatures", envelope("a"));
+        let message = harness.run().unwrap_err().to_string();
+        assert!(message.contains("cannot write") && message.contains("none/lines"), "{message}");
+    }
+}

@@ -1,0 +1,71 @@
+//! `csv`: the results of a search as comma-separated lines.
+
+use std::borrow::Cow;
+
+use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
+
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, nine_digits, share_writer};
+
+/// Writes results as CSV (RFC 4180, but with plain line feeds).
+///
+/// A header, then a line a result: `query,rank,id,name,distance`, distances with 9 significant digits.
+///
+/// # Inputs
+/// `results`: distances. `query` (side): the queries.
+///
+/// # Outputs
+/// None.
+///
+/// # Parameters
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+pub static CSV: OperatorSpec = OperatorSpec {
+    parameters: &[STORE, OUT],
+    inputs: INPUTS,
+    example: "results: {kind: csv, store: signatures, out: results.csv}",
+    share: Some(share_writer),
+    ..OperatorSpec::new("csv", "Writes results as comma-separated lines.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    TextSink::make(bind, render)
+}
+
+pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+    let mut text = String::new();
+    if part.idx == 0 {
+        text.push_str("query,rank,id,name,distance\n");
+    }
+    for answer in answers {
+        let query = field(&answer.query);
+        for hit in &answer.hits {
+            let (name, distance) = (field(&hit.name), nine_digits(hit.distance));
+            text.push_str(&format!("{query},{},{},{name},{distance}\n", hit.rank, hit.id));
+        }
+    }
+    text
+}
+
+fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::sink::Hit;
+
+    #[test]
+    fn quotes_what_must_be_and_writes_one_header() {
+        let answer = |query: &str, name: &str| Answer {
+            query: query.to_owned(),
+            hits: vec![Hit { rank: 1, id: 3, name: name.to_owned(), distance: 0.5 }],
+        };
+        let text = render(&[answer("a,b", "c\"d")], Part { idx: 0, count: 2 })
+            + &render(&[answer("e", "f")], Part { idx: 1, count: 2 });
+        assert_eq!(text, "query,rank,id,name,distance\n\"a,b\",1,3,\"c\"\"d\",0.5\ne,1,3,f,0.5\n");
+    }
+}

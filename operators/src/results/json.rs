@@ -1,0 +1,90 @@
+//! `json`: the results of a search as one JSON object.
+
+use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
+
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, nine_digits, share_writer};
+
+/// Writes results as JSON.
+///
+/// One object, whichever number of requests the run has:
+/// `{"queries": [{"query": "...", "results": [{"rank": 1, "id": 17, "name": "...", "distance": 0.123}]}]}`, distances
+/// with 9 significant digits.
+///
+/// # Inputs
+/// `results`: distances. `query` (side): the queries.
+///
+/// # Outputs
+/// None.
+///
+/// # Parameters
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+pub static JSON: OperatorSpec = OperatorSpec {
+    parameters: &[STORE, OUT],
+    inputs: INPUTS,
+    example: "results: {kind: json, store: signatures, out: results.json}",
+    share: Some(share_writer),
+    ..OperatorSpec::new("json", "Writes results as JSON.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    TextSink::make(bind, render)
+}
+
+pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+    let mut text = String::new();
+    if part.idx == 0 {
+        text.push_str("{\"queries\": [");
+    }
+    for (idx, answer) in answers.iter().enumerate() {
+        text.push_str(if part.idx == 0 && idx == 0 { "\n" } else { ",\n" });
+        text.push_str(&format!("{{\"query\": {}, \"results\": [", quoted(&answer.query)));
+        for hit in &answer.hits {
+            text.push_str(&format!(
+                "{}\n  {{\"rank\": {}, \"id\": {}, \"name\": {}, \"distance\": {}}}",
+                if hit.rank == 1 { "" } else { "," },
+                hit.rank,
+                hit.id,
+                quoted(&hit.name),
+                nine_digits(hit.distance)
+            ));
+        }
+        text.push_str("]}");
+    }
+    if part.idx + 1 == part.count {
+        text.push_str("\n]}\n");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::sink::Hit;
+
+    #[test]
+    fn parts_make_one_object() {
+        let hit = |rank, id, distance| Hit { rank, id, name: format!("a \"{id}\"\n"), distance };
+        let first = [
+            Answer { query: "q\\0".into(), hits: vec![hit(1, 7, 0.0), hit(2, 9, 1.0 / 3.0)] },
+            Answer { query: "q1".into(), hits: vec![] },
+        ];
+        let second = [Answer { query: "q2".into(), hits: vec![hit(1, 8, 0.25)] }];
+        let text = render(&first, Part { idx: 0, count: 2 }) + &render(&second, Part { idx: 1, count: 2 });
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let queries = json["queries"].as_array().unwrap();
+        assert_eq!(queries.len(), 3);
+        assert_eq!(queries[0]["query"], "q\\0");
+        assert_eq!(
+            queries[0]["results"][1].to_string(),
+            r#"{"rank":2,"id":9,"name":"a \"9\"\n","distance":0.333333333}"#
+        );
+        assert_eq!(queries[1]["results"].as_array().unwrap().len(), 0);
+        assert_eq!(queries[2]["results"][0]["distance"], 0.25);
+        let none: serde_json::Value = serde_json::from_str(&render(&[], Part::WHOLE)).unwrap();
+        assert_eq!(none["queries"].as_array().unwrap().len(), 0);
+    }
+}

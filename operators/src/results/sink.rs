@@ -1,0 +1,389 @@
+//! What the sinks of a search share: the results of a request by query, and the writer that keeps requests in order.
+//!
+//! Invariants: results are ordered by (distance, id) whatever the order they come in; what is written is the
+//! requests' texts in the order of their parts; a file is there whole or not at all.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Part};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use boxwork_stores::signature_store::{SignatureStore, TemporaryFile, way_out};
+
+/// The answer to one query.
+pub(crate) struct Answer {
+    /// What the person called the query.
+    pub(crate) query: String,
+    /// The objects found, nearest first.
+    pub(crate) hits: Vec<Hit>,
+}
+
+/// One object of an answer.
+pub(crate) struct Hit {
+    /// Its place in the answer, from 1.
+    pub(crate) rank: usize,
+    /// Its row in the store.
+    pub(crate) id: u64,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its distance from the query.
+    pub(crate) distance: f64,
+}
+
+/// The results of a request as they come in.
+#[derive(std::default::Default)]
+pub(crate) struct Collected {
+    rows: Vec<(u32, f64, u64)>,
+}
+
+impl Collected {
+    /// Takes the rows of an envelope of distances.
+    pub(crate) fn add(&mut self, envelope: &Envelope) -> Result<(), EnvelopeError> {
+        let (queries, ids, distances) =
+            (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
+        self.rows.extend((0..envelope.rows()).map(|row| (queries[row], distances[row], ids[row])));
+        Ok(())
+    }
+
+    /// The answers in the order of the queries; a query for which nothing was found has an empty one.
+    ///
+    /// Names may have to be read: call it within `detached`.
+    pub(crate) fn answers(
+        mut self,
+        queries: &[Envelope],
+        store: &SignatureStore,
+    ) -> Result<Vec<Answer>, BoxError> {
+        self.rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+        let mut answers = Vec::new();
+        store.read::<_, BoxError>(|objects| {
+            for envelope in queries {
+                let names = envelope.texts("name")?;
+                for (row, query) in envelope.u32s("query")?.iter().enumerate() {
+                    let first = self.rows.partition_point(|found| found.0 < *query);
+                    let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
+                    let mut hits = Vec::new();
+                    for &(_, distance, id) in found {
+                        let name = objects.name(id)?.to_owned();
+                        hits.push(Hit { rank: hits.len() + 1, id, name, distance });
+                    }
+                    answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
+                }
+            }
+            Ok(())
+        })?;
+        answers.sort_by_key(|(query, _)| *query);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    }
+}
+
+/// A distance with 9 significant digits, as short as they allow.
+pub(crate) fn nine_digits(distance: f64) -> String {
+    format!("{distance:.8e}").parse::<f64>().unwrap_or(distance).to_string()
+}
+
+/// The parameters that every sink of results has, first in its table.
+pub(crate) const STORE: Parameter = Parameter::new(
+    "store",
+    ParameterType::Resource("signature_store"),
+    Default::Required,
+    "the store that was searched, for the objects' names",
+);
+
+/// Where a sink writes.
+pub(crate) const OUT: Parameter = Parameter::new(
+    "out",
+    ParameterType::Path,
+    Default::Text("-"),
+    "the file to write, or - for standard output",
+);
+
+/// The inputs that every sink of results has.
+pub(crate) const INPUTS: &[Input] = &[
+    Input::stream("results", columns::distances, "the objects found and their distances"),
+    Input::side("query", columns::queries, "the queries, for their names"),
+];
+
+/// The sink of a format that is rendered from the answers alone.
+pub(crate) struct TextSink {
+    store: Arc<SignatureStore>,
+    writer: Arc<OrderedWriter>,
+    part: Part,
+    collected: Collected,
+    render: fn(&[Answer], Part) -> String,
+}
+
+impl TextSink {
+    /// The sink of a box whose `share` is [`share_writer`].
+    pub(crate) fn make(
+        bind: &Bind<'_>,
+        render: fn(&[Answer], Part) -> String,
+    ) -> Result<Box<dyn Operator>, BoxError> {
+        Ok(Box::new(Self {
+            store: bind.resource("store")?,
+            writer: bind.shared(),
+            part: bind.part,
+            collected: Collected::default(),
+            render,
+        }))
+    }
+}
+
+impl Operator for TextSink {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(envelope) = cx.take("results") {
+            self.collected.add(&envelope)?;
+        }
+        if !cx.is_ended("results") {
+            return Ok(Flow::Wait);
+        }
+        let (collected, queries) = (std::mem::take(&mut self.collected), cx.side("query").to_vec());
+        cx.detached("disk", || {
+            let answers = collected.answers(&queries, &self.store)?;
+            self.writer.write(self.part, (self.render)(&answers, self.part).into_bytes())
+        })??;
+        Ok(Flow::Done)
+    }
+}
+
+/// The writer of a box with a parameter `out`, for all its requests.
+pub(crate) fn share_writer(bind: &Bind<'_>) -> Result<Arc<dyn Any + Send + Sync>, BoxError> {
+    Ok(Arc::new(OrderedWriter::new(bind.text("out"))))
+}
+
+/// Writes the texts of a run's requests in the order of their parts, whichever ends first.
+pub(crate) struct OrderedWriter {
+    /// Nothing for standard output.
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(std::default::Default)]
+struct State {
+    /// The part that is written next.
+    next: usize,
+    /// Texts of later parts.
+    waiting: BTreeMap<usize, Vec<u8>>,
+    file: Option<Unfinished>,
+    /// Standard output was closed by who read it, which is no error.
+    closed: bool,
+}
+
+impl OrderedWriter {
+    /// A writer to a path, or to standard output for `-`. Nothing is opened before the first text.
+    pub(crate) fn new(out: &str) -> Self {
+        let path = (out != "-").then(|| PathBuf::from(out));
+        Self { path, state: Mutex::default() }
+    }
+
+    /// Takes a part's text; call it within `detached`.
+    pub(crate) fn write(&self, part: Part, text: Vec<u8>) -> Result<(), BoxError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if part.idx == 0 {
+            // A run begins; what an earlier one that failed has left is dropped.
+            let waiting = std::mem::take(&mut state.waiting);
+            *state = State {
+                waiting: if state.next == 0 { waiting } else { BTreeMap::new() },
+                ..State::default()
+            };
+        }
+        state.waiting.insert(part.idx, text);
+        loop {
+            let next = state.next;
+            let Some(text) = state.waiting.remove(&next) else { return Ok(()) };
+            let last = next + 1 == part.count;
+            if let Err(error) = self.append(&mut state, &text, last) {
+                // What was written of it is no use to anybody.
+                state.file = None;
+                let what = match &self.path {
+                    Some(path) => format!("`{}`", path.display()),
+                    None => "standard output".to_owned(),
+                };
+                return Err(BoxError::new(format!("{what} cannot be written: {error}{}", way_out(&error))));
+            }
+            state.next += 1;
+            if last {
+                *state = State::default();
+                return Ok(());
+            }
+        }
+    }
+
+    fn append(&self, state: &mut State, text: &[u8], last: bool) -> io::Result<()> {
+        let Some(path) = &self.path else {
+            if !state.closed {
+                let mut stdout = io::stdout().lock();
+                match stdout.write_all(text).and_then(|()| stdout.flush()) {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => state.closed = true,
+                    written => written?,
+                }
+            }
+            return Ok(());
+        };
+        let unfinished = match &mut state.file {
+            Some(unfinished) => unfinished,
+            None => state.file.insert(Unfinished::create(path)?),
+        };
+        unfinished.append(text)?;
+        match state.file.take_if(|_| last) {
+            Some(unfinished) => unfinished.finish(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file under way; dropped before it is finished, it vanishes, unless it is a device or a pipe.
+enum Unfinished {
+    Whole(TemporaryFile),
+    Direct(File),
+}
+
+impl Unfinished {
+    fn create(path: &Path) -> io::Result<Self> {
+        // A link stays one: what it points to is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder; give a file's name"))
+            }
+            Ok(metadata) if !metadata.is_file() => Ok(Self::Direct(File::options().write(true).open(&path)?)),
+            _ if path.file_name().is_none() => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not end in a file's name"))
+            }
+            _ => Ok(Self::Whole(TemporaryFile::create(&path)?)),
+        }
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Whole(file) => file.write_all(text),
+            Self::Direct(file) => file.write_all(text),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Whole(file) => file.keep(),
+            Self::Direct(_) => Ok(()),
+        }
+    }
+}
+
+/// The class of an object: the last folder in its name.
+pub(crate) fn class_of(name: &str) -> Option<&str> {
+    let (folders, _) = name.rsplit_once('/')?;
+    folders.rsplit('/').next().filter(|class| !class.is_empty())
+}
+
+/// Text for a terminal or a table: what could move its cursor is replaced.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use crate::results::csv::CSV;
+    use crate::results::json::JSON;
+    use crate::results::table::TABLE;
+    use boxwork_stores::testing;
+
+    fn part(idx: usize, count: usize) -> Part {
+        Part { idx, count }
+    }
+
+    #[test]
+    fn parts_are_written_in_their_order_and_the_file_appears_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.txt");
+        fs::write(&path, "old").unwrap();
+        let writer = OrderedWriter::new(path.to_str().unwrap());
+        for _ in 0..2 {
+            writer.write(part(2, 4), b"c".to_vec()).unwrap();
+            writer.write(part(0, 4), b"a".to_vec()).unwrap();
+            writer.write(part(3, 4), b"d".to_vec()).unwrap();
+            assert_ne!(fs::read_to_string(&path).unwrap(), "a");
+            writer.write(part(1, 4), b"b".to_vec()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "abcd");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.txt");
+        fs::write(&path, "old").unwrap();
+        let writer = OrderedWriter::new(path.to_str().unwrap());
+        writer.write(part(0, 2), b"a".to_vec()).unwrap();
+        // The run failed; the next one begins anew.
+        writer.write(part(0, 2), b"x".to_vec()).unwrap();
+        drop(writer);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing/results.txt");
+        let error = OrderedWriter::new(missing.to_str().unwrap()).write(Part::WHOLE, vec![]).unwrap_err();
+        assert!(error.to_string().contains("missing/results.txt` cannot be written"), "{error}");
+        let error =
+            OrderedWriter::new(folder.path().to_str().unwrap()).write(Part::WHOLE, vec![]).unwrap_err();
+        assert!(error.to_string().contains("folder"), "{error}");
+    }
+
+    #[test]
+    fn the_class_is_the_last_folder() {
+        assert_eq!(class_of("photos/cats/001.jpg"), Some("cats"));
+        assert_eq!(class_of("cats/001.jpg"), Some("cats"));
+        assert_eq!((class_of("001.jpg"), class_of("/001.jpg")), (None, None));
+    }
+
+    #[test]
+    fn distances_have_nine_digits() {
+        assert_eq!(nine_digits(0.0), "0");
+        assert_eq!(nine_digits(0.5), "0.5");
+        assert_eq!(nine_digits(1.0 / 3.0), "0.333333333");
+        assert_eq!(nine_digits(1_234.567_890_123), "1234.56789");
+    }
+
+    #[test]
+    fn answers_are_sorted_and_written_by_every_sink() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = testing::store(folder.path(), 6);
+        let expected = [
+            (&JSON, r#"{"rank": 1, "id": 4, "name": "dogs/004.png", "distance": 0.25}"#),
+            (&CSV, "q1,1,4,dogs/004.png,0.25\nq1,2,1,dogs/001.png,0.5\nq1,3,3,cats/003.png,0.5\n"),
+            (&TABLE, "q1\n  rank  distance  id  name\n     1  0.250000   4  dogs/004.png\n"),
+        ];
+        for (spec, text) in expected {
+            let path = folder.path().join(spec.name);
+            let given =
+                [("store", Value::Text("s".into())), ("out", Value::Text(path.to_str().unwrap().to_owned()))];
+            let resource: Resource = Arc::clone(&store) as Resource;
+            let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
+            harness.give("query", testing::queries(&[("q0", 1), ("q1", 2)]));
+            harness.give("results", testing::distances(&[(1, 3, 0.5), (1, 1, 0.5)]));
+            harness.give("results", testing::distances(&[(1, 4, 0.25)]));
+            harness.run().unwrap();
+            assert!(!harness.is_done() && !path.exists());
+            harness.end("results");
+            harness.run().unwrap();
+            assert!(harness.is_done());
+            let written = fs::read_to_string(path).unwrap();
+            assert!(written.contains(text), "{written}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `table`: the results of a search for the terminal.
+
+use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
+
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, printable, share_writer};
+
+/// Writes results as aligned tables, one a query.
+///
+/// # Inputs
+/// `results`: distances. `query` (side): the queries.
+///
+/// # Outputs
+/// None.
+///
+/// # Parameters
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+pub static TABLE: OperatorSpec = OperatorSpec {
+    parameters: &[STORE, OUT],
+    inputs: INPUTS,
+    example: "results: {kind: table, store: signatures}",
+    share: Some(share_writer),
+    ..OperatorSpec::new("table", "Writes results as tables for people.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    TextSink::make(bind, render)
+}
+
+pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+    let mut text = String::new();
+    for (idx, answer) in answers.iter().enumerate() {
+        if part.idx > 0 || idx > 0 {
+            text.push('\n');
+        }
+        text.push_str(&printable(&answer.query));
+        text.push('\n');
+        if answer.hits.is_empty() {
+            text.push_str("  nothing found\n");
+            continue;
+        }
+        let width = |header: &str, longest: u64| header.len().max(longest.to_string().len());
+        let ranks = width("rank", answer.hits.len() as u64);
+        let ids = width("id", answer.hits.iter().map(|hit| hit.id).max().unwrap_or(0));
+        let distances: Vec<String> = answer.hits.iter().map(|hit| format!("{:.6}", hit.distance)).collect();
+        let widest = distances.iter().map(String::len).max().unwrap_or(0).max("distance".len());
+        text.push_str(&format!("  {:>ranks$}  {:>widest$}  {:>ids$}  name\n", "rank", "distance", "id"));
+        for (hit, distance) in answer.hits.iter().zip(&distances) {
+            let (rank, id, name) = (hit.rank, hit.id, printable(&hit.name));
+            text.push_str(&format!("  {rank:>ranks$}  {distance:>widest$}  {id:>ids$}  {name}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::sink::Hit;
+
+    #[test]
+    fn aligns_its_columns() {
+        let hit = |rank, id, distance| Hit { rank, id, name: format!("a/{id}\u{1b}[2J"), distance };
+        let answers = [
+            Answer { query: "cats/1.jpg".into(), hits: vec![hit(1, 12_345, 0.0), hit(2, 9, 12.5)] },
+            Answer { query: "dogs/2.jpg".into(), hits: vec![] },
+        ];
+        assert_eq!(
+            render(&answers, Part::WHOLE),
+            "cats/1.jpg\n  rank   distance     id  name\n     1   0.000000  12345  a/12345\u{fffd}[2J\n     2  12.500000      9  a/9\u{fffd}[2J\n\ndogs/2.jpg\n  nothing found\n"
+        );
+    }
+}

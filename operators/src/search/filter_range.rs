@@ -1,0 +1,156 @@
+//! `filter_range`: the objects within a range, decided exactly.
+//!
+//! Invariant: what passes is what the f64 distances say, whatever path computed the distances that come in.
+
+use std::sync::Arc;
+
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::search::queries::{Queries, SPACE, SigmaMin};
+use crate::search::top_k::envelope_of;
+use boxwork_stores::space::SqfdSpace;
+
+/// Keeps the distances that are at most a range.
+///
+/// Rows that the error of the fast paths puts beyond the range are dropped. All others get their distance in f64,
+/// and those at most `range` pass with it: so the border is decided exactly, and results can be ordered by what comes
+/// out.
+///
+/// # Inputs
+/// `distances`: distances of objects. `query` (side): the queries.
+///
+/// # Outputs
+/// `distances`: those at most the range, in f64.
+///
+/// # Parameters
+/// `range`: the largest distance that passes. `space`: the space that the distances are of.
+pub static FILTER_RANGE: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "range",
+            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
+            Default::Required,
+            "the largest distance that passes",
+        ),
+        SPACE,
+    ],
+    inputs: &[
+        Input::stream("distances", columns::distances, "distances of objects"),
+        Input::side("query", columns::queries, "the queries"),
+    ],
+    outputs: &[Output::new("distances", columns::distances, "those within the range, in f64")],
+    example: "near: {kind: filter_range, range: 0.3, space: space}",
+    ..OperatorSpec::new("filter_range", "Keeps the objects within a range.", Kind::Stateless, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let sigma_min = SigmaMin::new(&space);
+    Ok(Box::new(FilterRange { range: bind.number("range"), space, queries: None, sigma_min }))
+}
+
+struct FilterRange {
+    range: f64,
+    space: Arc<SqfdSpace>,
+    queries: Option<Queries>,
+    sigma_min: SigmaMin,
+}
+
+impl Operator for FilterRange {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(distances) = cx.take("distances") else {
+            return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+        };
+        let queries = match &self.queries {
+            Some(queries) => queries,
+            None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
+        };
+        let (numbers, ids) = (distances.u32s("query")?, distances.u64s("id")?);
+        let fast = distances.f64s("distance")?;
+        self.sigma_min.see(&self.space, ids)?;
+        let mut near = Vec::new();
+        for row in 0..distances.rows() {
+            let idx = queries.idx(numbers[row])?;
+            if fast[row] <= queries.at(idx).widened(self.range, self.sigma_min.least()) {
+                near.push((idx, ids[row]));
+            }
+        }
+        let store = self.space.store();
+        let near_ids = || near.iter().map(|(_, id)| *id);
+        if !store.is_in(near_ids()) {
+            cx.detached("disk", || store.bring_in(near_ids()))??;
+        }
+        let mut kept = Vec::new();
+        for run in near.chunk_by(|a, b| a.0 == b.0) {
+            if cx.is_cancelled() {
+                return Ok(Flow::Done);
+            }
+            let query = queries.at(run[0].0);
+            let run_ids: Vec<u64> = run.iter().map(|(_, id)| *id).collect();
+            let exact = query.exact(&self.space, &run_ids)?;
+            let rows = run_ids.into_iter().zip(exact).filter(|(_, distance)| *distance <= self.range);
+            kept.extend(rows.map(|(id, distance)| (query.number, id, distance)));
+        }
+        if kept.is_empty() {
+            return Ok(Flow::Wait);
+        }
+        let pushed = push(cx, &kept)?;
+        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+    }
+}
+
+fn push(cx: &mut Context<'_>, rows: &[(u32, u64, f64)]) -> Result<Pushed, BoxError> {
+    let envelope: Envelope = envelope_of(rows)?;
+    cx.push("distances", envelope)
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use boxwork_stores::testing;
+
+    #[test]
+    fn the_border_is_decided_by_the_exact_distances() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 200));
+        let side = testing::queries(&[("a", 7), ("b", 9000)]);
+        let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
+        let ids: Vec<u64> = (0..200).collect();
+        let exact: Vec<Vec<f64>> = queries.iter().map(|query| query.exact(&space, &ids).unwrap()).collect();
+        // The range is an object's own distance: the border must hold it.
+        for range in [exact[0][17], exact[1][150], exact[0][7], 0.0, 10.0] {
+            let resource: Resource = Arc::clone(&space) as Resource;
+            let given = [("range", Value::Number(range)), ("space", Value::Text("s".into()))];
+            let mut harness = Harness::with_resources(&FILTER_RANGE, given, [("s", resource)]).unwrap();
+            harness.give("query", side.clone());
+            let mut expected = Vec::new();
+            for number in 0..2u32 {
+                let mut rows = Vec::new();
+                for id in 0..200u64 {
+                    let distance = exact[number as usize][id as usize];
+                    let error = queries.at(number as usize).prepared.distance_error(distance, 0.0);
+                    // As wrong as a fast path may be, up and down.
+                    let fast = if id % 2 == 0 { distance + 0.9 * error } else { distance - 0.9 * error };
+                    rows.push((number, id, fast.max(0.0)));
+                    if distance <= range {
+                        expected.push((number, id, distance));
+                    }
+                }
+                harness.give("distances", testing::distances(&rows));
+            }
+            harness.end("distances");
+            harness.run().unwrap();
+            assert!(harness.is_done());
+            assert_eq!(testing::distance_rows(&harness.taken("distances")), expected);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `head`: the first candidates of each query, and then the end.
+//!
+//! Invariant: it is done as soon as every query has as many as wanted, whatever else may come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+
+/// Candidates more than twice as many as are looked for.
+const ROWS_MORE: usize = 16;
+
+/// Passes on the first candidates of each query.
+///
+/// Of candidates in the order of their bounds these are the set E of Algorithm 4.9 of the source, from whose exact
+/// distances a range is estimated. Of twice as many as are looked for, and a few more, the k-th distance is nearly that
+/// of all: fewer leave the range wide, and more are distances that no range needs.
+///
+/// # Inputs
+/// `candidates`: objects with their lower bounds. `query` (side): the queries.
+///
+/// # Outputs
+/// `candidates`: the first of each query, in their order.
+///
+/// # Parameters
+/// `rows`: how many a query; without it 2 `k` + 16. `k`: how many objects a query gets in the end.
+pub static HEAD: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "rows",
+            ParameterType::integer_from(1),
+            Default::Absent,
+            "how many candidates a query passes on; 2 k + 16 without it",
+        )
+        .unit("rows"),
+        Parameter::new(
+            "k",
+            ParameterType::integer_from(1),
+            Default::Integer(10),
+            "how many objects a query gets",
+        )
+        .unit("objects"),
+    ],
+    inputs: &[
+        Input::stream("candidates", columns::candidates, "objects with their lower bounds"),
+        Input::side("query", columns::queries, "the queries"),
+    ],
+    outputs: &[Output::new("candidates", columns::candidates, "the first of each query")],
+    example: "estimation: {kind: head, k: 10}",
+    ..OperatorSpec::new("head", "Passes on the first candidates of each query.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(Head { rows: rows(bind, "rows"), left: None }))
+}
+
+/// How many candidates of a query are the first ones, where a parameter may say it.
+pub(crate) fn rows(bind: &Bind<'_>, name: &str) -> usize {
+    let given = bind.get_integer(name).and_then(|rows| usize::try_from(rows).ok());
+    given.unwrap_or_else(|| rows_for(bind.count("k")))
+}
+
+/// As many as a range for k objects is estimated from.
+pub(crate) fn rows_for(k: usize) -> usize {
+    k.saturating_mul(2).saturating_add(ROWS_MORE)
+}
+
+struct Head {
+    rows: usize,
+    /// By query: how many may still pass.
+    left: Option<BTreeMap<u32, usize>>,
+}
+
+impl Operator for Head {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if self.left.is_none() {
+            let mut left = BTreeMap::new();
+            for envelope in cx.side("query") {
+                left.extend(envelope.u32s("query")?.iter().map(|number| (*number, self.rows)));
+            }
+            self.left = Some(left);
+        }
+        let Some(left) = &mut self.left else { return Ok(Flow::Done) };
+        while left.values().any(|left| *left > 0) {
+            if !cx.has_room("candidates") {
+                return Ok(Flow::Wait);
+            }
+            let Some(envelope) = cx.take("candidates") else {
+                return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+            };
+            let passed = filtered(&envelope, |number, _| {
+                let left = left.entry(number).or_insert(0);
+                let passes = *left > 0;
+                *left -= usize::from(passes);
+                passes
+            })?;
+            if let Some(passed) = passed
+                && cx.push("candidates", passed)? == Pushed::Closed
+            {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// The rows of candidates that a test on query and bound lets pass, called in their order; nothing when there are none.
+pub(crate) fn filtered(
+    envelope: &Envelope,
+    mut passes: impl FnMut(u32, f64) -> bool,
+) -> Result<Option<Envelope>, EnvelopeError> {
+    let (numbers, ids, lowers) = (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("lower")?);
+    let rows: Vec<usize> = (0..envelope.rows()).filter(|row| passes(numbers[*row], lowers[*row])).collect();
+    if rows.is_empty() || rows.len() == envelope.rows() {
+        return Ok((!rows.is_empty()).then(|| envelope.clone()));
+    }
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| numbers[*row])))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| ids[*row])))),
+        ("lower", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| lowers[*row])))),
+    ];
+    Envelope::from_columns(columns).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::parameter::Value;
+
+    use super::*;
+    use boxwork_stores::testing;
+
+    #[test]
+    fn passes_as_many_as_wanted_of_each_and_ends() {
+        let mut harness = Harness::new(&HEAD, [("rows", Value::Integer(3))]).unwrap();
+        harness.give("query", testing::queries(&[("a", 1), ("b", 2)]));
+        harness.give("candidates", testing::candidates(&[(0, 5), (0, 6), (1, 7), (0, 8), (0, 9)]));
+        harness.run().unwrap();
+        assert!(!harness.is_done());
+        harness.give("candidates", testing::candidates(&[(1, 1), (0, 2), (1, 3), (1, 4)]));
+        harness.run().unwrap();
+        assert!(harness.is_done(), "what comes later is not waited for");
+        let rows: Vec<(u32, u64)> = harness
+            .taken("candidates")
+            .iter()
+            .flat_map(|envelope| {
+                let numbers = envelope.u32s("query").unwrap().to_vec();
+                numbers.into_iter().zip(envelope.u64s("id").unwrap().to_vec())
+            })
+            .collect();
+        assert_eq!(rows, [(0, 5), (0, 6), (1, 7), (0, 8), (1, 1), (1, 3)]);
+    }
+
+    #[test]
+    fn without_a_number_twice_as_many_as_are_looked_for_pass_and_a_few_more() {
+        let mut harness = Harness::new(&HEAD, [("k", Value::Integer(3))]).unwrap();
+        harness.give("query", testing::queries(&[("a", 1)]));
+        let rows: Vec<(u32, u64)> = (0..40).map(|id| (0, id)).collect();
+        harness.give("candidates", testing::candidates(&rows));
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(harness.taken("candidates")[0].rows(), 2 * 3 + 16);
+    }
+
+    #[test]
+    fn fewer_than_wanted_are_all() {
+        let mut harness = Harness::new(&HEAD, [("rows", Value::Integer(3))]).unwrap();
+        harness.give("query", testing::queries(&[("a", 1)]));
+        harness.give("candidates", testing::candidates(&[(0, 5), (0, 6)]));
+        harness.end("candidates");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        assert_eq!(harness.taken("candidates")[0].rows(), 2);
+    }
+}

@@ -1,0 +1,348 @@
+//! `scan`: every object of a store is a candidate for every query.
+//!
+//! Invariants: an envelope holds one range of ids for all queries, query by query, ids ascending; the objects of an
+//! envelope of candidates are in memory and checked when it goes out. For devices ranges go out instead, of whole chunks:
+//! nothing is told object by object, as a device computes sooner than a slot could tell.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::feeding::{Devices, pick};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::search::sqfd::DEVICE_OBJECTS_MIN;
+use boxwork_stores::chunks::{Cut, Piece};
+use boxwork_stores::signature_store::SignatureStore;
+
+/// Rows of an envelope at most: a thousand distances are a few milliseconds, the most that one worker computes alone
+/// at the end of a scan.
+const ENVELOPE_ROWS: u64 = 1024;
+/// Rows of an envelope at least: towards its end a scan goes out in ever smaller envelopes, so that no slot computes long
+/// after the others are through.
+const ENVELOPE_ROWS_MIN: u64 = 128;
+
+/// Emits all objects of a store as candidates.
+///
+/// # Inputs
+/// `queries` (side): the queries.
+///
+/// # Outputs
+/// `candidates`: every object for every query, with the lower bound 0; the queries of one object stand in one
+/// envelope, so that it is read from memory once for all of them. `ranges`: the same for what computes on devices,
+/// where they are picked and the output is connected; then no candidates go out.
+///
+/// # Parameters
+/// `store`: the store to scan. `device`: where what follows computes.
+pub static SCAN: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "store",
+            ParameterType::Resource("signature_store"),
+            Default::Required,
+            "the store to scan",
+        ),
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("cpu"),
+            "where what follows computes, as its own parameter says: for devices ranges go out",
+        ),
+    ],
+    inputs: &[Input::side("queries", columns::queries, "the queries")],
+    outputs: &[
+        Output::new("candidates", columns::candidates, "every object for every query"),
+        Output::new("ranges", columns::ranges, "the same as ranges of ids, for devices"),
+    ],
+    example: "all: {kind: scan, store: signatures}",
+    ..OperatorSpec::new("scan", "Takes every object of a store as a candidate.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let store: Arc<SignatureStore> = bind.resource("store")?;
+    // Where none can be had, what follows says so.
+    let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
+        .ok()
+        .and_then(|picked| picked.devices);
+    let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));
+    let slots = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Box::new(Scan { store, devices, slots, parts: None, turn: 0, done: 0, shared: None }))
+}
+
+/// The queries and the bounds of the last envelope: the next one has the same, but for its length.
+type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
+
+struct Scan {
+    store: Arc<SignatureStore>,
+    /// What computes, where it is not the slots.
+    devices: Option<OnDevices>,
+    /// Of the machine.
+    slots: usize,
+    /// What is left of each node's batches, or of all; known from the first firing on.
+    parts: Option<Vec<Part>>,
+    /// The part that comes next.
+    turn: usize,
+    /// Objects that went out.
+    done: u64,
+    shared: SharedColumns,
+}
+
+/// The devices that compute, by their numbers, and the ranges of a store that are left for them.
+pub(crate) struct OnDevices {
+    devices: Arc<Devices>,
+    allowed: Arc<[usize]>,
+    store: Arc<SignatureStore>,
+    cut: Cut,
+    /// Queries, by their places, and chunks; known from the first one on.
+    runs: Option<VecDeque<Piece>>,
+}
+
+impl OnDevices {
+    pub(crate) fn new(store: &Arc<SignatureStore>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+        Self { devices, allowed, cut: Cut::new(store), store: Arc::clone(store), runs: None }
+    }
+
+    /// The devices, and their numbers.
+    pub(crate) fn devices(&self) -> (&Devices, &[usize]) {
+        (&self.devices, &self.allowed)
+    }
+
+    /// The next range, for all of these queries.
+    pub(crate) fn next(&mut self, queries: &[u32]) -> Result<Option<Envelope>, EnvelopeError> {
+        let Self { devices, allowed, store, cut, runs } = self;
+        let runs = runs.get_or_insert_with(|| {
+            cut.runs(store, devices, allowed, (0..queries.len(), 0..cut.count())).into()
+        });
+        let Some((places, run)) = runs.pop_front() else { return Ok(None) };
+        let (queries, count) = (&queries[places.clone()], places.len());
+        let ids = cut.ids(store, run.start).start..cut.ids(store, run.end - 1).end;
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from(queries.to_vec()))),
+            ("first", Arc::new(UInt64Array::from(vec![ids.start; count]))),
+            ("count", Arc::new(UInt64Array::from(vec![ids.end - ids.start; count]))),
+        ];
+        Envelope::from_columns(columns).map(Some)
+    }
+}
+
+/// Batches of a store that lie on one node.
+struct Part {
+    node: Option<usize>,
+    batches: Range<usize>,
+    /// The next object.
+    next: u64,
+}
+
+impl Part {
+    fn new(store: &SignatureStore, node: Option<usize>, batches: Range<usize>) -> Self {
+        Self { node, next: store.ids(batches.start).start, batches }
+    }
+
+    /// The parts of a store on a machine of so many nodes: one for all where the store lies on others, or on none.
+    fn all(store: &SignatureStore, nodes: usize) -> Vec<Self> {
+        if nodes == 1 || store.nodes() != nodes {
+            return vec![Self::new(store, None, 0..store.batches())];
+        }
+        let mut parts: Vec<Self> = Vec::with_capacity(nodes);
+        for batch in 0..store.batches() {
+            let node = store.node(batch);
+            match parts.last_mut() {
+                Some(part) if part.node == node => part.batches.end = batch + 1,
+                _ => parts.push(Self::new(store, node, batch..batch + 1)),
+            }
+        }
+        parts
+    }
+}
+
+impl Operator for Scan {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let mut queries = Vec::new();
+        for envelope in cx.side("queries") {
+            queries.extend_from_slice(envelope.u32s("query")?);
+        }
+        if queries.is_empty() {
+            return Ok(Flow::Done);
+        }
+        if self.devices.is_some() && !cx.is_closed("ranges") {
+            return self.send_ranges(cx, &queries);
+        }
+        let parts = self.parts.get_or_insert_with(|| Part::all(&self.store, cx.nodes()));
+        while cx.has_room("candidates") {
+            // One envelope of each part, so that every node has work from the beginning to the end.
+            let count = parts.len();
+            let mut in_turn = (0..count).map(|nth| (self.turn + nth) % count);
+            let left = in_turn.find(|nth| !parts[*nth].batches.is_empty());
+            let Some(nth) = left.filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
+            let part = &mut parts[nth];
+            let batch = part.batches.start;
+            if !self.store.is_checked(batch) {
+                let (store, first) = (&self.store, part.next);
+                cx.detached("disk", || store.bring_in([first]))??;
+            }
+            let end = self.store.ids(batch).end;
+            let rows = rows_next((self.store.objects() - self.done) * queries.len() as u64, self.slots);
+            let upto = end.min(part.next + (rows / queries.len() as u64).max(1));
+            let ids = self.store.among(part.next..upto);
+            let envelope = candidates(&mut self.shared, &queries, ids)?;
+            self.done += self.store.count(part.next..upto);
+            part.next = upto;
+            part.batches.start += usize::from(upto == end);
+            self.turn = nth + 1;
+            cx.progress(self.done, self.store.objects());
+            if envelope.rows() == 0 {
+                continue;
+            }
+            let pushed = match part.node {
+                Some(node) => cx.push_near("candidates", envelope, node)?,
+                None => cx.push("candidates", envelope)?,
+            };
+            if pushed == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+impl Scan {
+    /// Sends the store as ranges, each for all queries.
+    fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
+        let Some(devices) = &mut self.devices else { return Ok(Flow::Done) };
+        while cx.has_room("ranges") {
+            let next = if cx.is_cancelled() { None } else { devices.next(queries)? };
+            let Some(envelope) = next else { return Ok(Flow::Done) };
+            if cx.push("ranges", envelope)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Wait)
+    }
+}
+
+/// Rows of the next envelope where so many are left for so many slots: guided self-scheduling, half of a slot's share.
+pub(crate) fn rows_next(left: u64, slots: usize) -> u64 {
+    (left / (2 * slots as u64)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS)
+}
+
+/// Objects for all queries.
+fn candidates(
+    shared: &mut SharedColumns,
+    queries: &[u32],
+    ids: impl Iterator<Item = u64> + Clone,
+) -> Result<Envelope, BoxError> {
+    let count = ids.clone().count() as u64;
+    let (numbers, bounds) = match shared {
+        Some((length, numbers, bounds)) if *length == count => (Arc::clone(numbers), Arc::clone(bounds)),
+        _ => {
+            let repeated = queries.iter().flat_map(|query| ids.clone().map(|_| *query));
+            let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(repeated));
+            let bounds: ArrayRef = Arc::new(Float64Array::from(vec![0.0; numbers.len()]));
+            *shared = Some((count, Arc::clone(&numbers), Arc::clone(&bounds)));
+            (numbers, bounds)
+        }
+    };
+    let rows: UInt64Array = queries.iter().flat_map(|_| ids.clone()).collect::<Vec<u64>>().into();
+    Ok(Envelope::from_columns([("query", numbers), ("id", Arc::new(rows) as ArrayRef), ("lower", bounds)])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+    use boxwork_runtime::topology::Topology;
+
+    use super::*;
+    use boxwork_stores::testing;
+
+    fn check(objects: usize, queries: &[(&str, u64)]) {
+        let folder = tempfile::tempdir().unwrap();
+        check_on(testing::store(folder.path(), objects), 1, queries);
+    }
+
+    /// Gives the nodes that the envelopes' objects are on.
+    fn check_on(store: Arc<SignatureStore>, nodes: usize, queries: &[(&str, u64)]) -> Vec<Option<usize>> {
+        let objects = store.len() as usize;
+        let slots = std::thread::available_parallelism().map_or(1, usize::from);
+        let of_batch: Vec<_> =
+            (0..store.batches()).map(|batch| (store.ids(batch), store.node(batch))).collect();
+        let store: Resource = store;
+        let mut harness =
+            Harness::with_resources(&SCAN, [("store", Value::Text("s".into()))], [("s", store)]).unwrap();
+        harness.room(1);
+        harness.nodes(nodes);
+        harness.give("queries", testing::queries(queries));
+        let mut found = Vec::new();
+        let mut nears = Vec::new();
+        while !harness.is_done() {
+            harness.run().unwrap();
+            for (envelope, near) in harness.taken_near("candidates") {
+                nears.push(near);
+                if let Some(node) = near {
+                    let first = envelope.u64s("id").unwrap()[0];
+                    assert!(of_batch.iter().any(|(ids, of)| ids.contains(&first) && *of == Some(node)));
+                }
+                let rows = rows_next(((objects - found.len() / queries.len()) * queries.len()) as u64, slots);
+                assert!((1..=(rows as usize).max(queries.len())).contains(&envelope.rows()));
+                assert!(envelope.f64s("lower").unwrap().iter().all(|lower| *lower == 0.0));
+                let (queries, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
+                found.extend(queries.iter().copied().zip(ids.iter().copied()));
+            }
+        }
+        found.sort_unstable();
+        let expected: Vec<(u32, u64)> = (0..queries.len() as u32)
+            .flat_map(|query| (0..objects as u64).map(move |id| (query, id)))
+            .collect();
+        assert_eq!(found, expected);
+        if !queries.is_empty() {
+            assert_eq!(harness.progress(), (objects as u64, objects as u64));
+            assert_eq!(harness.detached(), vec!["disk"; objects.div_ceil(4096)]);
+        }
+        nears
+    }
+
+    #[test]
+    fn parts_of_a_copied_store_go_to_their_nodes_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let copied = |machine| {
+            let store = Arc::into_inner(testing::store(folder.path(), 9000)).unwrap();
+            Arc::new(store.copied_to(Topology::synthetic(machine).unwrap()))
+        };
+        // Three batches, the last of 808 objects.
+        let nears = check_on(copied("numa:3 core:1"), 3, &[("a", 1)]);
+        let on = |node: usize| Some(node);
+        assert_eq!(nears[..5], [on(0), on(1), on(2), on(0), on(1)]);
+        assert!(nears.iter().all(|near| near.is_some_and(|node| node < 3)));
+        // Copied for another machine than the one that runs, or for one node: in order, and near nothing.
+        for (machine, nodes) in [("numa:3 core:1", 2), ("numa:1 core:2", 1), ("numa:2 core:1", 1)] {
+            let nears = check_on(copied(machine), nodes, &[("a", 1)]);
+            assert!(nears.len() >= 9 && nears.iter().all(Option::is_none));
+        }
+        // More nodes than batches: some have nothing.
+        assert!(check_on(copied("numa:4 core:1"), 4, &[("a", 1)]).iter().all(|near| *near < on(3)));
+    }
+
+    #[test]
+    fn envelopes_get_smaller_towards_the_end() {
+        let rows = |left| rows_next(left, 16);
+        assert_eq!(
+            [rows(1 << 20), rows(32_768), rows(8000), rows(4096), rows(1)],
+            [1024, 1024, 250, 128, 128]
+        );
+        assert_eq!(rows_next(100, 1), ENVELOPE_ROWS_MIN);
+    }
+
+    #[test]
+    fn every_object_for_every_query() {
+        check(1, &[("a", 1)]);
+        check(5000, &[("a", 1), ("b", 2), ("c", 3)]);
+        check(10, &[]);
+    }
+}

@@ -1,0 +1,472 @@
+//! A block of candidates on its way to a device and back.
+//!
+//! Invariants: `crosses` has a number for each row of the envelopes, in their order, once the block has come back;
+//! what each is depends on the row alone, up to the error that its query declares. Objects of chunks that lie on the
+//! device are read there, others are gathered; which is which may differ from device to device, and the numbers hold.
+//! Where what follows keeps the nearest only, a block may leave out rows that bounds rule out (`select.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Back, Block, Device, DeviceError, Feed, ProgramSource, SharedKey, Value};
+
+use super::select::{Keeps, Kept, Part, Select};
+use crate::devices::device_kernels::distances_program;
+use crate::search::queries::Queries;
+use boxwork_stores::chunks::{Cut, Form, Gathered, Residence};
+use boxwork_stores::signature_store::{Objects, StoreError};
+use boxwork_stores::space::SqfdSpace;
+
+/// Of a chunk's objects, the share that a block must want for the chunk to be brought in: else its rows are gathered.
+const DENSE_SHARE: usize = 16;
+
+/// What all blocks of a box have in common.
+pub(super) struct Common {
+    pub(super) space: Arc<SqfdSpace>,
+    /// How much of the store devices keep.
+    pub(super) residence: Residence,
+    pub(super) shape: Shape,
+    program: ProgramSource,
+    /// The same for candidates near every query's centre.
+    program_near: ProgramSource,
+    /// The same by matrix units.
+    program_matrices: ProgramSource,
+    items_of_matrices: usize,
+    /// Whether these can multiply the queries' numbers.
+    fits_matrices: bool,
+    /// The queries as the kernel reads them.
+    rows: Vec<f32>,
+    row_offsets: Vec<u32>,
+    centres: Vec<f32>,
+    pub(super) factor: f32,
+    /// What rows are left out by, where any may be.
+    pub(super) select: Option<Select>,
+    /// No other queries of the process have it.
+    version: u64,
+}
+
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// The first generation of NVIDIA devices whose matrix units take what the kernel gives them.
+const MATRICES_FROM: (u32, u32) = (8, 0);
+
+/// What computes the exponents of pairs on a device.
+pub(super) fn arithmetic(device: &Device) -> Arithmetic {
+    match device.info().compute_capability {
+        Some(capability) if capability >= MATRICES_FROM => Arithmetic::Matrices,
+        _ => Arithmetic::Single,
+    }
+}
+
+impl Common {
+    pub(super) fn new(space: &Arc<SqfdSpace>, residence: Residence, queries: &Queries, keeps: Keeps) -> Self {
+        let prepared = queries.iter().map(|query| &query.prepared);
+        Self::of(space, residence, prepared, Select::new(queries, keeps))
+    }
+
+    pub(super) fn of<'a>(
+        space: &Arc<SqfdSpace>,
+        residence: Residence,
+        queries: impl Iterator<Item = &'a PreparedQuery> + Clone,
+        select: Option<Select>,
+    ) -> Self {
+        let shape = Shape::new(&space.measure(), space.store().dimensions());
+        let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
+        for query in queries.clone() {
+            let count = query.device_rows(&shape, &mut rows) as u32;
+            row_offsets.push(row_offsets[row_offsets.len() - 1] + count);
+            let (centre, scale) = query.device_frame();
+            centres.extend_from_slice(centre);
+            factor = scale;
+        }
+        let program_near = distances_program(&shape.clone().apart(true));
+        let of_matrices = shape.clone().matrices();
+        let program_matrices = distances_program(&of_matrices);
+        let program = distances_program(&shape);
+        let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
+        Self {
+            space: Arc::clone(space),
+            residence,
+            shape,
+            program,
+            rows,
+            row_offsets,
+            centres,
+            factor,
+            select,
+            version,
+            program_near,
+            program_matrices,
+            items_of_matrices: of_matrices.items(),
+            fits_matrices: { queries }.all(PreparedQuery::fits_matrices),
+        }
+    }
+}
+
+/// Candidates of several envelopes.
+pub(super) struct SqfdBlock {
+    common: Arc<Common>,
+    pub(super) envelopes: Vec<Envelope>,
+    /// The rows of all envelopes as (query's place, id), one envelope after the other.
+    wanted: Vec<(u32, u64)>,
+    /// Weighted similarities, by row; of rows that are kept, where some are left out.
+    pub(super) crosses: Vec<f64>,
+    /// Which rows these are, in order; nothing when it is all of them.
+    pub(super) kept: Option<Vec<u32>>,
+    /// Rows may be left out.
+    may_select: bool,
+    /// Some are.
+    selects: bool,
+    /// Whether it brought anything to a device that stays there.
+    pub(super) brings: bool,
+    /// What was launched: where each row's sums are.
+    launches: Vec<Launch>,
+}
+
+/// A run of queries that want the same objects.
+struct Wanted {
+    queries_first: usize,
+    queries_count: usize,
+    ids: Vec<u64>,
+    /// By query, then by id: the row.
+    rows: Vec<u32>,
+}
+
+/// One start of the kernel.
+struct Launch {
+    layout: Layout,
+    tiles_first: usize,
+    pieces_first: usize,
+    sums_first: usize,
+    queries_first: usize,
+    queries_count: usize,
+    /// By query, then by signature: the row.
+    rows: Vec<u32>,
+    source: Source,
+}
+
+enum Source {
+    Chunk { chunk: usize, stride: usize, is_near: bool },
+    Gathered { gathered: Gathered, ids: Vec<u64> },
+}
+
+pub(super) fn block_error(error: StoreError) -> DeviceError {
+    DeviceError::Block(error.to_string())
+}
+
+impl SqfdBlock {
+    /// A block of the rows of some envelopes; `wanted` has them all.
+    pub(super) fn new(common: &Arc<Common>, envelopes: Vec<Envelope>, wanted: Vec<(u32, u64)>) -> Self {
+        let (crosses, launches) = (Vec::new(), Vec::new());
+        let common = Arc::clone(common);
+        Self {
+            common,
+            envelopes,
+            wanted,
+            crosses,
+            kept: None,
+            may_select: true,
+            selects: false,
+            brings: false,
+            launches,
+        }
+    }
+
+    /// The query's place and the object of a row.
+    pub(super) fn row(&self, row: u32) -> (u32, u64) {
+        self.wanted[row as usize]
+    }
+
+    /// Whether more rows were left than there was room for: it is to be computed again, as a whole.
+    pub(super) fn is_missing(&mut self) -> bool {
+        let is_missing = self.selects && self.kept.is_none();
+        self.may_select &= !is_missing;
+        is_missing
+    }
+
+    /// What rows are left out by in this block: only where every signature is one piece, and there is much to leave
+    /// out.
+    fn select(&self) -> Option<&Select> {
+        let select = self.common.select.as_ref().filter(|_| self.may_select)?;
+        let is_worth =
+            |launch: &Launch| launch.layout.is_whole() && select.is_worth(launch.layout.signatures());
+        (!self.launches.is_empty() && self.launches.iter().all(is_worth)).then_some(select)
+    }
+
+    /// The rows by query and object; queries that want the same objects (those of a scan) stand together.
+    fn group(&self) -> Vec<Wanted> {
+        let mut order: Vec<u32> = (0..self.wanted.len() as u32).collect();
+        order.sort_unstable_by_key(|row| self.wanted[*row as usize]);
+        let mut groups: Vec<Wanted> = Vec::new();
+        for of_query in order.chunk_by(|a, b| self.wanted[*a as usize].0 == self.wanted[*b as usize].0) {
+            let query = self.wanted[of_query[0] as usize].0 as usize;
+            let ids = || of_query.iter().map(|row| self.wanted[*row as usize].1);
+            match groups.last_mut() {
+                Some(last)
+                    if last.queries_first + last.queries_count == query
+                        && last.ids.iter().copied().eq(ids()) =>
+                {
+                    last.queries_count += 1;
+                    last.rows.extend_from_slice(of_query);
+                }
+                _ => groups.push(Wanted {
+                    queries_first: query,
+                    queries_count: 1,
+                    ids: ids().collect(),
+                    rows: of_query.to_vec(),
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Splits the rows by where their objects are read, and lays them out.
+    fn plan(&mut self, objects: Objects<'_>, feed: &Feed<'_>) -> Result<(), StoreError> {
+        self.launches.clear();
+        self.brings = false;
+        let (common, mut launches) = (Arc::clone(&self.common), Vec::new());
+        let (chunks, store) = (common.space.chunks(), objects.store());
+        for wanted in self.group() {
+            let (mut strewn, mut from) = (Vec::new(), 0);
+            while from < wanted.ids.len() {
+                let chunk = chunks.cut.of(store, wanted.ids[from])?;
+                let all = chunks.cut.ids(store, chunk);
+                let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
+                let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
+                let is_held = feed.device().holds(common.key(chunk));
+                if common.residence.whole && (is_held || dense) {
+                    self.brings |= !is_held;
+                    let lies = chunks.chunk(objects, chunk)?;
+                    let places = lies.places(objects, &wanted.ids[from..end])?;
+                    let layout = Layout::new(&common.shape, places);
+                    let is_near = lies.is_near(objects, &common.centres, common.factor, APART_NORM_MAX)?;
+                    let source = Source::Chunk { chunk, stride: lies.stride, is_near };
+                    launches.push(wanted.launch(from..end, layout, source));
+                } else {
+                    strewn.extend(from..end);
+                }
+                from = end;
+            }
+            if !strewn.is_empty() {
+                let ids: Vec<u64> = strewn.iter().map(|at| wanted.ids[*at]).collect();
+                let gathered = Gathered::new(objects, &ids)?;
+                let layout = Layout::new(&common.shape, gathered.places.iter().copied());
+                launches.push(wanted.launch(strewn, layout, Source::Gathered { gathered, ids }));
+            }
+        }
+        let (mut tiles, mut pieces, mut sums) = (0, 0, 0);
+        for launch in &mut launches {
+            (launch.tiles_first, launch.pieces_first, launch.sums_first) = (tiles, pieces, sums);
+            tiles += launch.layout.tiles.len();
+            pieces += launch.layout.pieces.len();
+            sums += launch.layout.pieces.len() * launch.queries_count;
+        }
+        self.launches = launches;
+        Ok(())
+    }
+
+    fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        common.send_queries(feed)?;
+        let count = self.launches.iter().map(|launch| launch.layout.tiles.len()).sum();
+        feed.write("tiles", count, |to: &mut [[u32; 4]]| {
+            let tiles = self.launches.iter().flat_map(|launch| {
+                // A tile names its pieces by their places among those of all launches.
+                let first = launch.pieces_first as u32;
+                launch
+                    .layout
+                    .tiles
+                    .iter()
+                    .map(move |[piece, pieces, base, used]| [piece + first, *pieces, *base, *used])
+            });
+            to.iter_mut().zip(tiles).for_each(|(to, tile)| *to = tile);
+            Ok(())
+        })?;
+        let count = self.launches.iter().map(|launch| launch.layout.pieces.len()).sum();
+        feed.write("pieces", count, |to: &mut [[u32; 4]]| {
+            for launch in &self.launches {
+                let pieces = &launch.layout.pieces;
+                to[launch.pieces_first..][..pieces.len()].copy_from_slice(pieces);
+            }
+            Ok(())
+        })?;
+        let sums: usize =
+            self.launches.iter().map(|launch| launch.layout.pieces.len() * launch.queries_count).sum();
+        feed.output::<f32>("sums", sums)?;
+        let columns = common.shape.dimensions() + 1;
+        for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
+            let (stride, is_near) = match &launch.source {
+                Source::Chunk { chunk, stride, is_near } => {
+                    let key = Cut::key(objects.store(), Form::Columns, *chunk);
+                    feed.shared_in_parts("columns", key, columns * stride, *stride, |column, to| {
+                        let lies = common.space.chunks().chunk(objects, *chunk).map_err(block_error)?;
+                        lies.copy_column(objects, column, to).map_err(block_error)
+                    })?;
+                    (*stride, *is_near)
+                }
+                Source::Gathered { gathered, ids } => {
+                    feed.write("columns", columns * gathered.stride, |to| {
+                        gathered.copy(objects, ids, to).map_err(block_error)
+                    })?;
+                    (gathered.stride, false)
+                }
+            };
+            let number = |value: usize| Value::U32(value as u32);
+            let values = [
+                ("stride", number(stride)),
+                ("tiles_first", number(launch.tiles_first)),
+                ("pieces_first", number(launch.pieces_first)),
+                ("pieces_count", number(launch.layout.pieces.len())),
+                ("queries_first", number(launch.queries_first)),
+                ("queries_count", number(launch.queries_count)),
+                ("factor", Value::F32(common.factor)),
+                ("alpha", Value::F32(common.space.measure().alpha() as f32)),
+                ("sums_first", number(launch.sums_first)),
+            ];
+            let groups = launch.layout.tiles.len() * launch.queries_count;
+            let (program, items) = common.kernel(feed.device(), is_near);
+            feed.launch(program, "sqfd", groups, items, &values)?;
+        }
+        let select = self.select();
+        let selects = select.is_some();
+        if let Some(select) = select {
+            let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
+            let sigmas = |to: &mut [f32]| {
+                let ids = self.launches.iter().flat_map(|launch| {
+                    let rows = &launch.rows[..launch.layout.signatures()];
+                    rows.iter().map(|row| self.wanted[*row as usize].1)
+                });
+                for (to, id) in to.iter_mut().zip(ids) {
+                    *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
+                }
+                Ok(())
+            };
+            let count = parts.iter().map(|part| part.objects).sum();
+            feed.write("sigmas", count, sigmas)?;
+            select.enqueue(feed, &parts, sums)?;
+        } else if sums > 0 {
+            feed.read::<f32>("sums", sums)?;
+        }
+        self.selects = selects;
+        Ok(())
+    }
+}
+
+impl Launch {
+    fn part(&self) -> Part {
+        Part {
+            objects: self.layout.signatures(),
+            sums_first: self.sums_first,
+            queries_first: self.queries_first,
+            queries_count: self.queries_count,
+        }
+    }
+}
+
+impl Wanted {
+    /// A launch over some of the objects, by their places.
+    fn launch(&self, places: impl IntoIterator<Item = usize>, layout: Layout, source: Source) -> Launch {
+        let places: Vec<usize> = places.into_iter().collect();
+        let rows = self
+            .rows
+            .chunks_exact(self.ids.len())
+            .flat_map(|of_query| places.iter().map(move |place| of_query[*place]));
+        Launch {
+            layout,
+            tiles_first: 0,
+            pieces_first: 0,
+            sums_first: 0,
+            queries_first: self.queries_first,
+            queries_count: self.queries_count,
+            rows: rows.collect(),
+            source,
+        }
+    }
+}
+
+impl Common {
+    pub(super) fn key(&self, chunk: usize) -> SharedKey {
+        Cut::key(self.space.store(), Form::Columns, chunk)
+    }
+
+    /// The kernel for a device, and for candidates that are near every query's centre or may not be; with the work items of
+    /// a group.
+    pub(super) fn kernel(&self, device: &Device, is_near: bool) -> (&ProgramSource, usize) {
+        match arithmetic(device) {
+            Arithmetic::Matrices if self.fits_matrices => (&self.program_matrices, self.items_of_matrices),
+            _ if is_near => (&self.program_near, self.shape.items()),
+            _ => (&self.program, self.shape.items()),
+        }
+    }
+
+    /// Sends the queries to an end point that has others.
+    pub(super) fn send_queries(&self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
+            to.copy_from_slice(from);
+            Ok(())
+        }
+        feed.replicated("rows", self.version, self.rows.len(), |to| copy(to, &self.rows))?;
+        feed.replicated("row_offsets", self.version, self.row_offsets.len(), |to| {
+            copy(to, &self.row_offsets)
+        })?;
+        feed.replicated("centres", self.version, self.centres.len(), |to| copy(to, &self.centres))
+    }
+}
+
+impl Block for SqfdBlock {
+    fn size(&self) -> u64 {
+        self.wanted.len() as u64
+    }
+
+    fn kind(&self) -> &'static str {
+        "distances"
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        let store = common.space.store();
+        let mut fed = Ok(());
+        store
+            .read::<_, StoreError>(|objects| {
+                self.plan(objects, feed)?;
+                fed = self.enqueue(objects, feed);
+                Ok(())
+            })
+            .map_err(block_error)?;
+        fed
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        (self.crosses, self.kept) = (Vec::new(), None);
+        if let Some(select) = self.common.select.as_ref().filter(|_| self.selects) {
+            let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
+            let kept = select.collect(back, &parts, |part, query, object| {
+                let launch = &self.launches[part];
+                launch.rows[query * launch.layout.signatures() + object]
+            });
+            if let Some(mut kept) = kept {
+                kept.sort_unstable_by_key(|kept| kept.row);
+                self.crosses = kept.iter().map(|kept| f64::from(kept.cross)).collect();
+                self.kept = Some(kept.iter().map(|Kept { row, .. }| *row).collect());
+            }
+            self.launches.clear();
+            return;
+        }
+        self.crosses = vec![0.0; self.wanted.len()];
+        let any = self.launches.iter().any(|launch| !launch.layout.pieces.is_empty());
+        let sums: &[f32] = if any { back.numbers("sums") } else { &[] };
+        for launch in &self.launches {
+            let (pieces, signatures) = (launch.layout.pieces.len(), launch.layout.signatures());
+            for (query, rows) in launch.rows.chunks(signatures.max(1)).enumerate() {
+                let sums = &sums[launch.sums_first + query * pieces..][..pieces];
+                for (idx, row) in rows.iter().enumerate() {
+                    self.crosses[*row as usize] = launch.layout.sum(idx, sums);
+                }
+            }
+        }
+        self.launches.clear();
+    }
+}

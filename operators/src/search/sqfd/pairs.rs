@@ -1,0 +1,167 @@
+//! Pairs of objects on devices: distance-matrix blocks (section 4.4.2 of the source).
+//!
+//! In each row one object is the query, the one that it shares with its neighbours; so pairs in the order of Algorithm
+//! 4.7 are runs of objects for each query, and the kernel is that of candidates.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use boxwork_kernels::sqfd::reference;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Blocks, Devices};
+use boxwork_runtime::operator::{BoxError, Context};
+
+use super::block::{Common, SqfdBlock};
+use super::on_device::bring_in_batches;
+use boxwork_stores::chunks::Residence;
+use boxwork_stores::space::SqfdSpace;
+
+/// Rows from which on a block is worth its way, as for candidates.
+pub(crate) const BLOCK_ROWS: usize = 1 << 16;
+
+/// Blocks of a box on their way, for each device.
+const BLOCKS_PER_DEVICE: usize = 6;
+
+/// What of a box is on devices.
+pub(crate) struct PairsOnDevice {
+    blocks: Blocks<SqfdBlock>,
+    blocks_max: usize,
+    residence: Residence,
+    waiting: Vec<Envelope>,
+    waiting_rows: usize,
+}
+
+impl PairsOnDevice {
+    pub(crate) fn new(space: &SqfdSpace, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+        let residence = space.chunks().cut.residence(space.store(), &devices, &allowed);
+        Self {
+            blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
+            blocks: Blocks::new(devices, allowed),
+            residence,
+            waiting: Vec::new(),
+            waiting_rows: 0,
+        }
+    }
+
+    /// Whether nothing is on its way, nor waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.blocks.in_flight() == 0
+    }
+
+    /// Takes what has come back, as envelopes of pairs with their distances, and hands over what waits. Pairs that
+    /// came back without go to `left`.
+    pub(crate) fn process(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: &Arc<SqfdSpace>,
+        left: &mut VecDeque<Envelope>,
+    ) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
+        let mut made = Vec::new();
+        while let Some((block, result)) = self.blocks.take() {
+            match result {
+                Ok(()) => made.extend(distances(block, space)?),
+                Err(error) if error.is_of_device() => left.extend(block.envelopes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !self.blocks.is_served() {
+            left.extend(self.waiting.drain(..));
+            self.waiting_rows = 0;
+            return Ok(made);
+        }
+        while self.blocks.in_flight() < self.blocks_max {
+            while self.waiting_rows < BLOCK_ROWS
+                && let Some(pairs) = cx.take("pairs")
+            {
+                self.waiting_rows += pairs.rows();
+                self.waiting.push(pairs);
+            }
+            let is_enough = self.waiting_rows >= BLOCK_ROWS || self.blocks.in_flight() == 0;
+            if self.waiting.is_empty() || !is_enough {
+                break;
+            }
+            self.waiting_rows = 0;
+            let envelopes = std::mem::take(&mut self.waiting);
+            let block = self.block(cx, space, envelopes)?;
+            self.blocks.submit(block, cx.outside());
+        }
+        Ok(made)
+    }
+
+    fn block(
+        &self,
+        cx: &mut Context<'_>,
+        space: &Arc<SqfdSpace>,
+        envelopes: Vec<Envelope>,
+    ) -> Result<SqfdBlock, BoxError> {
+        let store = space.store();
+        let mut rows = Vec::new();
+        for pairs in &envelopes {
+            rows.extend(with_queries(pairs.u64s("a")?, pairs.u64s("b")?));
+        }
+        let mut batches = Vec::new();
+        for id in rows.iter().flat_map(|(query, id)| [*query, *id]) {
+            let batch = store.locate(id)?.0;
+            if batches.last() != Some(&batch) {
+                batches.push(batch);
+            }
+        }
+        bring_in_batches(cx, space, self.residence, batches)?;
+        // In the order of their ids, so that neighbours among the queries lie beside each other too.
+        let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
+        places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);
+        let prepared = store.read::<_, BoxError>(|objects| {
+            places.keys().map(|id| Ok(space.prepare(objects.signature(*id)?))).collect::<Result<Vec<_>, _>>()
+        })?;
+        let common = Common::of(space, self.residence, prepared.iter(), None);
+        let wanted = rows.iter().map(|(query, id)| (places[query], *id)).collect();
+        Ok(SqfdBlock::new(&Arc::new(common), envelopes, wanted))
+    }
+}
+
+/// The query of each row, and the other object. It is the query of the row before where that is one of the two; else
+/// the one that the next row has too.
+fn with_queries(a: &[u64], b: &[u64]) -> Vec<(u64, u64)> {
+    let mut rows: Vec<(u64, u64)> = Vec::with_capacity(a.len());
+    for (nth, (a_here, b_here)) in a.iter().zip(b).enumerate() {
+        let last = rows.last().map(|(query, _)| query);
+        let is_next = |id: &u64| a.get(nth + 1) == Some(id) || b.get(nth + 1) == Some(id);
+        let is_b = last == Some(b_here) || (last != Some(a_here) && !is_next(a_here) && is_next(b_here));
+        rows.push(if is_b { (*b_here, *a_here) } else { (*a_here, *b_here) });
+    }
+    rows
+}
+
+/// The distances of a block that came back, by envelope.
+fn distances(block: SqfdBlock, space: &SqfdSpace) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
+    let mut crosses = block.crosses.iter();
+    let mut made = Vec::with_capacity(block.envelopes.len());
+    for pairs in &block.envelopes {
+        let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
+        let distances = space.store().read::<_, BoxError>(|objects| {
+            let rows = a.iter().zip(b).zip(crosses.by_ref());
+            rows.map(|((a, b), cross)| {
+                let (a, b) = (space.sigma_self(objects, *a)?, space.sigma_self(objects, *b)?);
+                Ok(reference::distance(a, b, *cross))
+            })
+            .collect::<Result<Vec<_>, _>>()
+        })?;
+        made.push((pairs.clone(), distances));
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_s_query_is_what_it_shares() {
+        // As all_pairs gives five objects, folded: (0, 1), (0, 2), (1, 2), (1, 3), ...
+        let rows = with_queries(&[0, 0, 1, 1, 2, 0, 0], &[1, 2, 2, 3, 3, 3, 4]);
+        assert_eq!(rows, [(0, 1), (0, 2), (1, 2), (1, 3), (3, 2), (3, 0), (0, 4)]);
+        assert_eq!(with_queries(&[7, 3, 2], &[9, 9, 9]), [(9, 7), (9, 3), (9, 2)]);
+        assert_eq!(with_queries(&[4], &[4]), [(4, 4)]);
+        assert!(with_queries(&[], &[]).is_empty());
+    }
+}

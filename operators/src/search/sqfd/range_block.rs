@@ -1,0 +1,230 @@
+//! A run of whole chunks for some queries, on its way to a device and back: what a scan asks for.
+//!
+//! Nothing of it is told object by object: what the kernel reads of a chunk, where its signatures lie included, is on the
+//! device or is brought there and stays, so that a block of a million objects is enqueued in some tens of microseconds.
+//!
+//! Invariant: a row that is left out is none of the answers (`select.rs`).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, SharedKey, Value};
+
+use super::block::{Common, block_error};
+use super::select::{Part, Select};
+use boxwork_stores::chunks::{Cut, Form, Laid};
+use boxwork_stores::signature_store::{Objects, StoreError};
+
+/// The kind of blocks of chunks that are on the device.
+pub(crate) const DISTANCES_OF_ALL: &str = "distances of all";
+
+/// Whole chunks for queries that follow each other.
+pub(super) struct RangeBlock {
+    common: Arc<Common>,
+    /// The queries, by their places.
+    pub(super) queries: Range<usize>,
+    pub(super) chunks: Range<usize>,
+    /// The device that keeps the chunks, while it is to be that one.
+    pub(super) home: Option<usize>,
+    /// Rows may be left out.
+    may_select: bool,
+    /// Some are.
+    selects: bool,
+    /// Whether it brought anything to a device that stays there.
+    pub(super) brings: bool,
+    pub(super) found: Found,
+}
+
+/// What came back.
+pub(super) enum Found {
+    Nothing,
+    /// Of each row that is left: the query's place, the object, the weighted similarity.
+    Kept(Vec<(usize, u64, f64)>),
+    /// By query, then by object, those of all chunks one after the other: the weighted similarities.
+    All(Vec<f64>),
+}
+
+impl RangeBlock {
+    pub(super) fn new(
+        common: &Arc<Common>,
+        queries: Range<usize>,
+        chunks: Range<usize>,
+        home: Option<usize>,
+    ) -> Self {
+        let common = Arc::clone(common);
+        let (may_select, selects, brings, found) = (true, false, false, Found::Nothing);
+        Self { common, queries, chunks, home, may_select, selects, brings, found }
+    }
+
+    /// Whether more rows were left than there was room for: it is to be computed again, as a whole.
+    pub(super) fn is_missing(&mut self) -> bool {
+        let is_missing = self.selects && matches!(self.found, Found::Nothing);
+        self.may_select &= !is_missing;
+        is_missing
+    }
+
+    /// The ids of its objects, those that were removed among them.
+    pub(super) fn ids(&self) -> Range<u64> {
+        let (store, cut) = (self.common.space.store(), self.common.space.chunks().cut);
+        cut.ids(store, self.chunks.start).start..cut.ids(store, self.chunks.end - 1).end
+    }
+
+    /// What the objects' similarities to themselves are known by on devices.
+    pub(super) fn sigmas_key(&self) -> SharedKey {
+        let (first, last) = (self.chunks.start as u64, self.chunks.end as u64);
+        SharedKey { resource: self.common.space.number(), form: 0, part: first << 32 | last }
+    }
+
+    /// What the host knows of its chunks, all of which were fed.
+    fn laid<'a>(&'a self, objects: Objects<'_>) -> Result<Vec<&'a Laid>, StoreError> {
+        let chunks = self.common.space.chunks();
+        self.chunks.clone().map(|chunk| chunks.laid(objects, &self.common.shape, chunk)).collect()
+    }
+
+    /// What rows are left out by in this block: only where every signature is one piece, and there is much to leave
+    /// out.
+    fn select(&self, laid: &[&Laid]) -> Option<&Select> {
+        let select = self.common.select.as_ref().filter(|_| self.may_select)?;
+        let objects = laid.iter().map(|laid| laid.len()).sum();
+        (laid.iter().all(|laid| laid.is_whole()) && select.is_worth(objects)).then_some(select)
+    }
+
+    fn part(&self, objects: usize) -> Part {
+        Part { objects, sums_first: 0, queries_first: self.queries.start, queries_count: self.queries.len() }
+    }
+
+    fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        let (store, chunks) = (objects.store(), common.space.chunks());
+        let laid = self.laid(objects).map_err(block_error)?;
+        let (pieces, count) = (laid.iter().map(|laid| laid.pieces).sum::<usize>(), self.queries.len());
+        let (selects, mut brings, sums) = (self.select(&laid).is_some(), false, pieces * count);
+        common.send_queries(feed)?;
+        feed.output::<f32>("sums", sums)?;
+        let columns = common.shape.dimensions() + 1;
+        let mut sums_first = 0;
+        for (chunk, laid) in self.chunks.clone().zip(&laid).filter(|(_, laid)| laid.pieces > 0) {
+            let fill = |column: usize, to: &mut [f32]| {
+                let lies = chunks.chunk(objects, chunk).map_err(block_error)?;
+                lies.copy_column(objects, column, to).map_err(block_error)
+            };
+            let key = Cut::key(store, Form::Columns, chunk);
+            if chunks.cut.is_kept(common.residence, chunk) {
+                brings |= !feed.device().holds(key);
+                feed.shared_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
+            } else {
+                feed.pinned_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
+            }
+            feed.shared("tiles", Cut::key(store, Form::Tiles, chunk), laid.tiles, |to| {
+                let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
+                to.copy_from_slice(&layout.tiles);
+                Ok(())
+            })?;
+            feed.shared("pieces", Cut::key(store, Form::Pieces, chunk), laid.pieces, |to| {
+                let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
+                to.copy_from_slice(&layout.pieces);
+                Ok(())
+            })?;
+            let number = |value: usize| Value::U32(value as u32);
+            let values = [
+                ("stride", number(laid.stride)),
+                ("tiles_first", number(0)),
+                ("pieces_first", number(0)),
+                // The sums of a query stand together, those of all chunks.
+                ("pieces_count", number(pieces)),
+                ("queries_first", number(self.queries.start)),
+                ("queries_count", number(count)),
+                ("factor", Value::F32(common.factor)),
+                ("alpha", Value::F32(common.space.measure().alpha() as f32)),
+                ("sums_first", number(sums_first)),
+            ];
+            let (program, items) = common.kernel(feed.device(), false);
+            feed.launch(program, "sqfd", laid.tiles * count, items, &values)?;
+            sums_first += laid.pieces;
+        }
+        if let Some(select) = self.select(&laid) {
+            feed.shared("sigmas", self.sigmas_key(), pieces, |to: &mut [f32]| {
+                let ids = laid.iter().flat_map(|laid| (0..laid.len()).map(|idx| laid.id(idx)));
+                for (to, id) in to.iter_mut().zip(ids) {
+                    *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
+                }
+                Ok(())
+            })?;
+            select.enqueue(feed, &[self.part(pieces)], sums)?;
+        } else if sums > 0 {
+            feed.read::<f32>("sums", sums)?;
+        }
+        (self.selects, self.brings) = (selects, brings);
+        Ok(())
+    }
+}
+
+impl Block for RangeBlock {
+    fn size(&self) -> u64 {
+        let ids = self.ids();
+        (ids.end - ids.start) * self.queries.len() as u64
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.brings { "chunks and distances of all" } else { DISTANCES_OF_ALL }
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let common = Arc::clone(&self.common);
+        let mut fed = Ok(());
+        common
+            .space
+            .store()
+            .read::<_, StoreError>(|objects| {
+                fed = self.enqueue(objects, feed);
+                Ok(())
+            })
+            .map_err(block_error)?;
+        fed
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        let common = Arc::clone(&self.common);
+        // What the block was laid out by is known, so nothing is read, and nothing can fail.
+        let found = common.space.store().read::<_, StoreError>(|objects| {
+            let laid = self.laid(objects)?;
+            let pieces: usize = laid.iter().map(|laid| laid.pieces).sum();
+            if let Some(select) = common.select.as_ref().filter(|_| self.selects) {
+                let part = self.part(pieces);
+                let kept = select.collect(back, &[part], |_, query, object| (query * pieces + object) as u32);
+                return Ok(kept.map_or(Found::Nothing, |kept| {
+                    let rows = kept.iter().map(|kept| {
+                        let (query, object) = (kept.row as usize / pieces, kept.row as usize % pieces);
+                        (self.queries.start + query, id_of(&laid, object), f64::from(kept.cross))
+                    });
+                    let mut rows: Vec<_> = rows.collect();
+                    rows.sort_unstable_by_key(|row| (row.0, row.1));
+                    Found::Kept(rows)
+                }));
+            }
+            let sums: &[f32] = if pieces > 0 { back.numbers("sums") } else { &[] };
+            let mut crosses = Vec::with_capacity(laid.iter().map(|laid| laid.len()).sum::<usize>());
+            for query in 0..self.queries.len() {
+                let mut sums = &sums[query * pieces..][..pieces];
+                for laid in &laid {
+                    let (here, beyond) = sums.split_at(laid.pieces);
+                    crosses.extend((0..laid.len()).map(|idx| laid.sum(idx, here)));
+                    sums = beyond;
+                }
+            }
+            Ok(Found::All(crosses))
+        });
+        self.found = found.unwrap_or(Found::Nothing);
+    }
+}
+
+/// The object at a place among those of some chunks.
+fn id_of(laid: &[&Laid], mut place: usize) -> u64 {
+    for laid in laid {
+        if place < laid.len() {
+            return laid.id(place);
+        }
+        place -= laid.len();
+    }
+    unreachable!("a place beyond all chunks")
+}

@@ -1,0 +1,215 @@
+//! `sqfd_exact_on_devices`: what `sqfd_exact` computes, by OpenCL devices.
+//!
+//! Invariants: rows keep their order, and envelopes theirs, whoever computed them; distances have the bits of
+//! `sqfd_exact`'s.
+//!
+//! A box of its own, as `extract_on_devices` is: an ordered box with copies gives its results in the firing that took
+//! the input, and what devices compute comes later. What they do not compute the slots do, from within the one box.
+
+mod block;
+mod on_devices;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use self::on_devices::OnDevices;
+use crate::columns;
+use crate::devices::code_path::of_device;
+use crate::search::queries::{Queries, SPACE};
+use crate::search::sqfd::with_distances;
+use boxwork_stores::space::SqfdSpace;
+
+/// Computes signature quadratic form distances in f64 on devices.
+///
+/// An index is made of these, the same to the bit as by `sqfd_exact`.
+///
+/// # Inputs
+/// `candidates`: objects by query. `query` (side): the queries.
+///
+/// # Outputs
+/// `distances`: the distance of each candidate, in the order of the candidates.
+///
+/// # Parameters
+/// `space`: the measure and the store. `device`: where to compute; the bits are the same everywhere.
+pub static SQFD_EXACT_ON_DEVICES: OperatorSpec = OperatorSpec {
+    parameters: &[
+        SPACE,
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("auto"),
+            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+        ),
+    ],
+    inputs: &[
+        Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
+        Input::side("query", columns::queries, "the queries"),
+    ],
+    outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
+    example: "distance: {kind: sqfd_exact_on_devices, space: space, device: gpu}",
+    code_path: Some(|arguments| of_device(arguments, DEVICE_OBJECTS_MIN)),
+    ..OperatorSpec::new(
+        "sqfd_exact_on_devices",
+        "Computes distances of candidates in f64, on devices.",
+        Kind::Stateful,
+        make,
+    )
+};
+
+/// Objects from which on `auto` takes GPUs: with the usual 32 pivots, those of a block.
+const DEVICE_OBJECTS_MIN: u64 = 2048;
+
+/// Rows that the slots compute in one firing at most, and those of a piece that one slot takes: some milliseconds.
+const FIRING_ROWS: usize = 16_384;
+const PIECE_ROWS: usize = 32;
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let objects = space.store().objects();
+    let picked = pick(&bind.device("device"), Some(objects), DEVICE_OBJECTS_MIN).map_err(BoxError::new)?;
+    Ok(Box::new(SqfdExactOnDevices::new(space, picked)))
+}
+
+/// An envelope on its way out.
+struct Ready {
+    candidates: Envelope,
+    /// Of its rows; nothing where the slots are to compute them.
+    distances: Option<Vec<f64>>,
+}
+
+/// Some rows of one query, which one slot computes.
+struct Piece<'a> {
+    query: usize,
+    ids: &'a [u64],
+    distances: Result<Vec<f64>, BoxError>,
+}
+
+struct SqfdExactOnDevices {
+    space: Arc<SqfdSpace>,
+    queries: Option<Arc<Queries>>,
+    devices: Option<OnDevices>,
+    /// In the order of the candidates.
+    ready: VecDeque<Ready>,
+}
+
+impl SqfdExactOnDevices {
+    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
+        let devices = picked.devices.map(|(devices, allowed)| OnDevices::new(devices, allowed));
+        Self { space, queries: None, devices, ready: VecDeque::new() }
+    }
+
+    /// Takes candidates for the slots.
+    fn take(&mut self, cx: &mut Context<'_>) {
+        let mut rows = 0;
+        while rows < FIRING_ROWS
+            && let Some(candidates) = cx.take("candidates")
+        {
+            rows += candidates.rows();
+            self.ready.push_back(Ready { candidates, distances: None });
+        }
+    }
+
+    /// Computes on the slots what is next and has no distances. True when there was any.
+    fn compute(&mut self, cx: &mut Context<'_>, queries: &Queries) -> Result<bool, BoxError> {
+        let mut rows = 0;
+        let next = self.ready.iter().take_while(|ready| {
+            let is_left = ready.distances.is_none() && rows < FIRING_ROWS;
+            rows += ready.candidates.rows();
+            is_left
+        });
+        let envelopes: Vec<Envelope> = next.map(|ready| ready.candidates.clone()).collect();
+        if envelopes.is_empty() {
+            return Ok(false);
+        }
+        // Whoever sends them goes on while these are computed.
+        cx.announce();
+        bring_in(cx, &self.space, &envelopes)?;
+        let mut pieces = Vec::new();
+        for candidates in &envelopes {
+            let (numbers, mut ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
+            for run in numbers.chunk_by(|a, b| a == b) {
+                let (of_run, rest) = ids.split_at(run.len());
+                let query = queries.idx(run[0])?;
+                let of_piece = |ids| Piece { query, ids, distances: Ok(Vec::new()) };
+                pieces.extend(of_run.chunks(PIECE_ROWS).map(of_piece));
+                ids = rest;
+            }
+        }
+        let space = &self.space;
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+                for piece in pieces {
+                    piece.distances = queries.at(piece.query).exact(space, piece.ids);
+                }
+            });
+        });
+        let mut pieces = pieces.into_iter();
+        for (ready, candidates) in self.ready.iter_mut().zip(&envelopes) {
+            let mut distances = Vec::with_capacity(candidates.rows());
+            while distances.len() < candidates.rows()
+                && let Some(piece) = pieces.next()
+            {
+                distances.extend(piece.distances?);
+            }
+            ready.distances = Some(distances);
+        }
+        Ok(true)
+    }
+}
+
+/// Reads the objects of candidates from disk, where they are not in memory.
+fn bring_in(cx: &mut Context<'_>, space: &SqfdSpace, envelopes: &[Envelope]) -> Result<(), BoxError> {
+    let store = space.store();
+    for candidates in envelopes {
+        let ids = candidates.u64s("id")?;
+        if !store.is_in(ids.iter().copied()) {
+            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+        }
+    }
+    Ok(())
+}
+
+impl Operator for SqfdExactOnDevices {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let queries = match &self.queries {
+            Some(queries) => Arc::clone(queries),
+            None => {
+                let queries = Queries::new(cx.side("query"), &self.space)?;
+                Arc::clone(self.queries.insert(Arc::new(queries)))
+            }
+        };
+        if let Some(devices) = &mut self.devices {
+            devices.process(cx, &self.space, &queries, &mut self.ready)?;
+            if devices.is_given_up() {
+                self.devices = None;
+            }
+        }
+        if self.devices.is_none() && self.ready.is_empty() {
+            self.take(cx);
+        }
+        let has_computed = self.compute(cx, &queries)?;
+        while cx.has_room("distances")
+            && let Some(Ready { candidates, distances: Some(distances) }) =
+                self.ready.pop_front_if(|ready| ready.distances.is_some())
+        {
+            if cx.push("distances", with_distances(&candidates, distances)?)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        if has_computed {
+            return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::More });
+        }
+        let is_idle = self.devices.as_ref().is_none_or(OnDevices::is_idle);
+        let is_over = self.ready.is_empty() && is_idle && cx.is_ended("candidates");
+        Ok(if is_over { Flow::Done } else { Flow::Wait })
+    }
+}

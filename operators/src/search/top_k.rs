@@ -1,0 +1,404 @@
+//! `top_k`: the nearest objects of each query, exactly.
+//!
+//! Invariant: what comes out is the k least (f64 distance, id), whatever path computed the distances that come in.
+//! Two of the fast paths' errors around the k-th distance are kept: the k objects that look nearest are truly within
+//! `r + e(r)` of the query, r the k-th distance seen, so the k-th true distance is; and an object within that may
+//! look as far as that plus its error.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_kernels::memory::{more, room};
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::columns;
+use crate::search::queries::{Queries, Query, SPACE, SigmaMin};
+use boxwork_stores::space::SqfdSpace;
+
+/// Rows of an envelope at most.
+const ENVELOPE_ROWS: usize = 4096;
+
+/// Candidates beyond k that gather before the list is cut: cutting costs as much as it is long.
+const SLACK: usize = 1024;
+
+/// What holds an answer, and what helps where there is no memory for it.
+pub(crate) const WHAT: &str = "the list of what may be among the nearest";
+pub(crate) const ADVICE: &str = "take a smaller `k`, or free memory";
+
+/// Distances in f64 that are computed in one firing: some milliseconds' worth.
+const EXACT_PER_FIRING: usize = 256;
+
+/// Of these, as many as are worth another slot: a tenth of a millisecond.
+const EXACT_PER_CHUNK: usize = 8;
+
+/// Keeps the k nearest objects of each query.
+///
+/// # Inputs
+/// `distances`: distances of objects, no object twice for one query. `query` (side): the queries.
+///
+/// # Outputs
+/// `nearest`: the k nearest of each query with their f64 distances, by query, then distance, then id. Fewer where
+/// fewer came in.
+///
+/// # Hints
+/// `range`, written: a distance that no object of the answer is beyond, for each query: the k-th so far, with the
+/// error of the fast paths added. To leave out objects whose distance is above it changes nothing.
+///
+/// # Parameters
+/// `k`: how many objects. `space`: the space that the distances are of. `range`: if given, only objects at most this
+/// far.
+pub static TOP_K: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new(
+            "k",
+            ParameterType::integer_from(1),
+            Default::Integer(10),
+            "how many objects a query gets",
+        )
+        .unit("objects"),
+        SPACE,
+        Parameter::new(
+            "range",
+            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
+            Default::Absent,
+            "leave out objects farther than this",
+        ),
+    ],
+    inputs: &[
+        Input::stream("distances", columns::distances, "distances of objects"),
+        Input::side("query", columns::queries, "the queries"),
+    ],
+    outputs: &[Output::new("nearest", columns::distances, "the k nearest of each query, in order")],
+    hints_written: &[Hint {
+        name: "range",
+        join: Join::Minimum,
+        about: "a distance that no object of the answer is beyond",
+    }],
+    example: "top: {kind: top_k, k: 10, space: space}",
+    ..OperatorSpec::new("top_k", "Keeps the k nearest objects of each query.", Kind::Stateful, make)
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    Ok(Box::new(TopK {
+        k: bind.count("k"),
+        range: bind.get_number("range").unwrap_or(f64::INFINITY),
+        sigma_min: SigmaMin::new(&space),
+        space,
+        queries: None,
+        nearest: Vec::new(),
+        ranking: None,
+    }))
+}
+
+struct TopK {
+    k: usize,
+    range: f64,
+    space: Arc<SqfdSpace>,
+    sigma_min: SigmaMin,
+    queries: Option<Queries>,
+    /// By the query's place.
+    nearest: Vec<Nearest>,
+    /// How far the f64 ranking is, once all distances have come.
+    ranking: Option<Ranking>,
+}
+
+/// What may be among the k nearest of one query.
+struct Nearest {
+    /// By the distance that came in.
+    found: Vec<(f64, u64)>,
+    /// The k-th distance of those that came in.
+    kth: f64,
+    /// No object of the answer is truly beyond.
+    range: f64,
+    /// No object of the answer looks as if it were beyond.
+    limit: f64,
+    /// The list is cut when it is this long.
+    cut_at: usize,
+    /// Whether anything has come since the k-th distance was learnt.
+    is_fresh: bool,
+}
+
+#[derive(std::default::Default)]
+struct Ranking {
+    query_idx: usize,
+    exact: Vec<(f64, u64)>,
+    rows: Vec<(u32, u64, f64)>,
+    sent: usize,
+}
+
+impl Operator for TopK {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if self.queries.is_none() {
+            let queries = Queries::new(cx.side("query"), &self.space)?;
+            for query in queries.iter() {
+                let mut nearest = Nearest::new();
+                nearest.set_limit(query, self.range, self.sigma_min);
+                if self.range.is_finite() {
+                    cx.join_hint("range", query.number, self.range);
+                }
+                self.nearest.push(nearest);
+            }
+            self.queries = Some(queries);
+        }
+        let Some(queries) = &self.queries else { return Ok(Flow::Done) };
+        if self.ranking.is_none() {
+            while let Some(envelope) = cx.take("distances") {
+                let least = self.sigma_min.least();
+                self.sigma_min.see(&self.space, envelope.u64s("id")?)?;
+                let error_grows = self.sigma_min.least() < least;
+                if error_grows {
+                    for (query, nearest) in queries.iter().zip(&mut self.nearest) {
+                        nearest.set_limit(query, self.range, self.sigma_min);
+                    }
+                }
+                take(&envelope, queries, &mut self.nearest)?;
+                for (query, nearest) in queries.iter().zip(&mut self.nearest) {
+                    if nearest.learn(self.k) {
+                        nearest.set_limit(query, self.range, self.sigma_min);
+                        cx.join_hint("range", query.number, nearest.range);
+                    }
+                    if nearest.found.len() >= nearest.cut_at {
+                        nearest.cut();
+                    }
+                }
+            }
+            if !cx.is_ended("distances") {
+                return Ok(Flow::Wait);
+            }
+            self.nearest.iter_mut().for_each(Nearest::cut);
+        }
+        self.rank(cx)
+    }
+}
+
+/// Sorts the rows of an envelope to their queries.
+fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest]) -> Result<(), BoxError> {
+    let (numbers, ids, distances) =
+        (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
+    let mut last = None;
+    for row in 0..envelope.rows() {
+        let idx = match last {
+            Some((number, idx)) if number == numbers[row] => idx,
+            _ => queries.idx(numbers[row])?,
+        };
+        last = Some((numbers[row], idx));
+        if distances[row] <= nearest[idx].limit {
+            let found = &mut nearest[idx].found;
+            more(found, 1, || WHAT.to_owned(), ADVICE)?;
+            found.push((distances[row], ids[row]));
+            nearest[idx].is_fresh = true;
+        }
+    }
+    Ok(())
+}
+
+impl Nearest {
+    fn new() -> Self {
+        Self {
+            found: Vec::new(),
+            kth: f64::INFINITY,
+            range: f64::INFINITY,
+            limit: f64::INFINITY,
+            cut_at: SLACK,
+            is_fresh: false,
+        }
+    }
+
+    /// Learns the k-th distance of what has come; says whether it is less than before.
+    fn learn(&mut self, k: usize) -> bool {
+        if !std::mem::take(&mut self.is_fresh) || self.found.len() < k {
+            return false;
+        }
+        let (_, kth, _) = self.found.select_nth_unstable_by(k - 1, |a, b| a.0.total_cmp(&b.0));
+        let kth = kth.0;
+        std::mem::replace(&mut self.kth, kth) > kth
+    }
+
+    /// Says what the k-th distance and the range asked for leave out.
+    fn set_limit(&mut self, query: &Query, range: f64, sigma_min: SigmaMin) {
+        let widened = |range: f64| match range.is_finite() {
+            true => query.widened(range, sigma_min.least()),
+            false => f64::INFINITY,
+        };
+        self.range = widened(self.kth).min(range);
+        self.limit = widened(self.range);
+    }
+
+    /// Drops what cannot be in the answer any more.
+    fn cut(&mut self) {
+        let limit = self.limit;
+        self.found.retain(|found| found.0 <= limit);
+        // Many objects at one distance stay: they must not be looked through again for each that comes.
+        self.cut_at = 2 * self.found.len() + SLACK;
+    }
+}
+
+impl TopK {
+    /// Computes what is left in f64, query after query, and sends the answers.
+    fn rank(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let ranking = self.ranking.get_or_insert_default();
+        let Some(queries) = &self.queries else { return Ok(Flow::Done) };
+        if let Some(nearest) = self.nearest.get_mut(ranking.query_idx) {
+            if ranking.exact.is_empty() {
+                // In the order in which they lie in the store.
+                nearest.found.sort_unstable_by_key(|found| std::cmp::Reverse(found.1));
+                ranking.exact = room(nearest.found.len(), || WHAT.to_owned(), ADVICE)?;
+            }
+            let query = queries.at(ranking.query_idx);
+            let from = nearest.found.len().saturating_sub(EXACT_PER_FIRING);
+            let ids: Vec<u64> = nearest.found.drain(from..).rev().map(|(_, id)| id).collect();
+            let store = self.space.store();
+            if !store.is_in(ids.iter().copied()) {
+                cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+            }
+            let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
+            // While a device computes, slots wait: they rank beside each other.
+            cx.inside(|inside| {
+                inside.for_each_chunk_of(&mut exact, EXACT_PER_CHUNK, |first, exact| {
+                    match query.exact(&self.space, &ids[first..first + exact.len()]) {
+                        Ok(found) => exact.copy_from_slice(&found),
+                        // One is told.
+                        Err(error) => drop(failed.set(error)),
+                    }
+                });
+            });
+            if let Some(error) = failed.into_inner() {
+                return Err(error);
+            }
+            ranking.exact.extend(exact.into_iter().zip(ids));
+            if nearest.found.is_empty() {
+                let mut exact = std::mem::take(&mut ranking.exact);
+                exact.retain(|found| found.0 <= self.range);
+                exact.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                more(&mut ranking.rows, exact.len().min(self.k), || WHAT.to_owned(), ADVICE)?;
+                let rows = exact.into_iter().take(self.k);
+                ranking.rows.extend(rows.map(|(distance, id)| (query.number, id, distance)));
+                ranking.query_idx += 1;
+            }
+            return Ok(Flow::More);
+        }
+        while ranking.sent < ranking.rows.len() {
+            if !cx.has_room("nearest") {
+                return Ok(Flow::Wait);
+            }
+            let upto = ranking.rows.len().min(ranking.sent + ENVELOPE_ROWS);
+            let envelope = envelope_of(&ranking.rows[ranking.sent..upto])?;
+            ranking.sent = upto;
+            if cx.push("nearest", envelope)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// An envelope of (query, id, distance).
+pub(crate) fn envelope_of(rows: &[(u32, u64, f64)]) -> Result<Envelope, EnvelopeError> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+    ];
+    Envelope::from_columns(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::parameter::Value;
+    use proptest::prelude::*;
+
+    use super::*;
+    use boxwork_stores::signature_store::StoreInfo;
+    use boxwork_stores::testing;
+
+    /// Ranks objects whose distances are as wrong as they may be, `wrong` telling how, and compares with a sort of
+    /// all in f64.
+    fn check(
+        seeds: &[u64],
+        k: usize,
+        range: Option<f64>,
+        rows_per_envelope: usize,
+        wrong: impl Fn(u64) -> f64,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..seeds.len()).map(|idx| format!("a/{idx}")).collect();
+        let objects: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(seeds.iter().copied()).collect();
+        let store = testing::store_of(folder.path(), &objects, &StoreInfo::default());
+        let space = testing::space(store);
+        let side = testing::queries(&[("q0", seeds[0]), ("q1", 77), ("q2", 78)]);
+        let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
+        let ids: Vec<u64> = (0..seeds.len() as u64).collect();
+        let (mut rows, mut expected) = (Vec::new(), Vec::new());
+        // The third query gets no distances.
+        for query in queries.iter().take(2) {
+            let exact = query.exact(&space, &ids).unwrap();
+            for (id, distance) in ids.iter().zip(&exact) {
+                let error = query.prepared.distance_error(*distance, 0.0);
+                rows.push((query.number, *id, (distance + wrong(*id) * error).max(0.0)));
+            }
+            let mut ranked: Vec<(f64, u64)> = exact.into_iter().zip(ids.iter().copied()).collect();
+            ranked.retain(|(distance, _)| *distance <= range.unwrap_or(f64::INFINITY));
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            expected.extend(ranked.into_iter().take(k).map(|(distance, id)| (query.number, id, distance)));
+        }
+        let resource: Resource = Arc::clone(&space) as Resource;
+        let mut given = vec![("k", Value::Integer(k as i64)), ("space", Value::Text("s".into()))];
+        given.extend(range.map(|range| ("range", Value::Number(range))));
+        let mut harness = Harness::with_resources(&TOP_K, given, [("s", resource)]).unwrap();
+        harness.give("query", side);
+        rows.sort_by_key(|row| (row.1 * 7919 + u64::from(row.0)) % 101);
+        for rows in rows.chunks(rows_per_envelope) {
+            harness.give("distances", testing::distances(rows));
+            harness.run().unwrap();
+        }
+        for number in 0..2u32 {
+            let farthest = expected.iter().filter(|row| row.0 == number).map(|row| row.2).fold(0.0, f64::max);
+            assert!(harness.hint("range", number) >= farthest, "the hint leaves an answer out");
+            if seeds.len() >= k {
+                assert!(harness.hint("range", number) < farthest + 0.01 || range.is_some());
+            }
+        }
+        assert!(!harness.is_done() && harness.taken("nearest").is_empty());
+        harness.end("distances");
+        harness.run().unwrap();
+        assert!(harness.is_done());
+        let found = testing::distance_rows(&harness.taken("nearest"));
+        assert_eq!(found, expected);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn ranks_as_a_sort_of_all(
+            // Few seeds, so that many objects are alike and ids decide.
+            seeds in prop::collection::vec(0u64..40, 1..120),
+            k in 1usize..30,
+            range in prop::option::of(0.0f64..1.5),
+            rows_per_envelope in 1usize..60,
+            direction in 0u64..4,
+        ) {
+            check(&seeds, k, range, rows_per_envelope, |id| match direction {
+                0 => 0.0,
+                1 => 0.95,
+                2 => [0.95, -0.95][id as usize % 2],
+                _ => -0.95,
+            });
+        }
+    }
+
+    #[test]
+    fn more_than_there_are_gives_all_and_a_long_list_is_cut() {
+        let seeds: Vec<u64> = (0..3000).collect();
+        check(&seeds[..50], 1000, None, 7, |_| 0.0);
+        check(&seeds, 5, None, 4096, |_| 0.9);
+        check(&[9; 2500], 3, None, 100, |id| if id % 3 == 0 { -0.9 } else { 0.9 });
+        check(&[9; 300], 1, Some(0.0), 100, |_| 0.9);
+    }
+}

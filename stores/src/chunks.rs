@@ -1,0 +1,416 @@
+//! The chunks of a store: runs of batches that lie on a device together, and how their signatures are laid out for its
+//! kernel.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use boxwork_kernels::sqfd::StoreColumns;
+use boxwork_kernels::sqfd::device::{Layout, Shape};
+use boxwork_runtime::feeding::{Devices, SharedKey};
+
+use super::signature_store::{Objects, SignatureStore, StoreError};
+
+/// What a chunk takes on a device, about. Small enough to be brought in on the way, large enough that a kernel over it
+/// takes many times as long as its start.
+const CHUNK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 128 << 20 };
+
+/// Columns on a device begin at multiples of so many numbers.
+const COLUMN_ALIGNMENT: usize = 32;
+
+/// Of a device's memory, the share that a store may take and still be kept there: the rest is the blocks' own.
+const RESIDENT_SHARE: f64 = 0.75;
+
+/// Rows (objects for queries) that a device computes at once, at most: their similarities take four bytes each.
+const ROWS_MAX: u64 = if cfg!(test) { 5000 } else { 1 << 22 };
+
+/// Runs of chunks of one device at once, at least, where there are as many chunks: one for each end point.
+const RUNS_PER_DEVICE: usize = 2;
+
+/// Chunks' columns that pass through a device at once, at most: those of all lanes, and one more that is brought in.
+const PASSING: u64 = 5;
+
+/// How a store is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    batches_per_chunk: usize,
+    count: usize,
+}
+
+/// A cut store, and what is known of each chunk.
+#[derive(Debug)]
+pub struct Chunks {
+    /// How it is cut.
+    pub cut: Cut,
+    laid: Vec<OnceLock<Laid>>,
+}
+
+/// How much of a store devices keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Residence {
+    /// Each can keep all of it.
+    pub whole: bool,
+    /// Chunks that each keeps of its share: the first ones. The others pass through.
+    kept: usize,
+    /// How many share it.
+    devices: usize,
+}
+
+/// Queries that follow each other, and a run of chunks: what one block computes.
+pub type Piece = (Range<usize>, Range<usize>);
+
+/// What the host must know of a chunk that lies on a device, laid out as a whole.
+#[derive(Debug)]
+pub struct Laid {
+    /// Length of a column.
+    pub stride: usize,
+    /// Number of tiles.
+    pub tiles: usize,
+    /// Number of pieces of signatures.
+    pub pieces: usize,
+    first: u64,
+    /// The objects, where some of those from the first on were removed.
+    ids: Option<Vec<u64>>,
+    signatures: usize,
+    /// Where each object's pieces begin, and the last one's end; nothing where each is one piece.
+    pieces_of: Option<Vec<u32>>,
+}
+
+/// What of a chunk lies in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// The coordinates and weights, column by column.
+    Columns,
+    /// Which pieces each work group computes.
+    Tiles,
+    /// Where each piece of a signature lies.
+    Pieces,
+}
+
+/// One chunk as it lies on a device.
+pub struct Chunk {
+    batches: Range<usize>,
+    /// Where each batch's centroids begin in the columns, and its first centroid in the batch.
+    bases: Vec<(usize, usize)>,
+    /// Length of a column.
+    pub stride: usize,
+}
+
+impl Cut {
+    /// Cuts a store.
+    pub fn new(store: &SignatureStore) -> Self {
+        let largest = (0..store.batches()).map(|batch| store.batch_bytes(batch)).max().unwrap_or(1);
+        let batches_per_chunk = (CHUNK_BYTES / largest.max(1)).max(1);
+        Self { batches_per_chunk, count: store.batches().div_ceil(batches_per_chunk) }
+    }
+
+    /// Number of chunks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What a part of a chunk is known by on devices.
+    pub fn key(store: &SignatureStore, form: Form, chunk: usize) -> SharedKey {
+        SharedKey { resource: store.number(), form: form as u64, part: chunk as u64 }
+    }
+
+    /// How much of the store these devices keep.
+    pub fn residence(&self, store: &SignatureStore, devices: &Devices, allowed: &[usize]) -> Residence {
+        let bytes =
+            |batches: Range<usize>| -> u64 { batches.map(|batch| store.batch_bytes(batch) as u64).sum() };
+        let budgets = allowed.iter().map(|idx| devices.list()[*idx].memory_budget_bytes());
+        let budget = budgets.min().unwrap_or(0);
+        let for_store = (budget as f64 * RESIDENT_SHARE) as u64;
+        let (all, shares) = (bytes(0..store.batches()), allowed.len().max(1));
+        let largest =
+            (0..self.count).map(|chunk| bytes(self.batches(store, chunk))).max().unwrap_or(1).max(1);
+        let kept = match all.div_ceil(shares as u64) <= for_store {
+            true => self.count,
+            false => (for_store.min(budget.saturating_sub(PASSING * largest)) / largest) as usize,
+        };
+        Residence { whole: all <= for_store, kept, devices: shares }
+    }
+
+    /// Which of so many devices a chunk is kept on, where each keeps a share of the store.
+    pub fn home(&self, chunk: usize, devices: usize) -> usize {
+        chunk * devices / self.count()
+    }
+
+    /// Whether a chunk stays on its device.
+    pub fn is_kept(&self, residence: Residence, chunk: usize) -> bool {
+        let first = (self.home(chunk, residence.devices) * self.count()).div_ceil(residence.devices);
+        chunk - first < residence.kept
+    }
+
+    /// Cuts chunks for queries as devices take it best: what lies on one already in few long runs, the rest chunk by chunk.
+    pub fn runs(
+        &self,
+        store: &SignatureStore,
+        devices: &Devices,
+        allowed: &[usize],
+        (queries, chunks): Piece,
+    ) -> Vec<Piece> {
+        let is_held = |chunk: usize| {
+            let device = &devices.list()[allowed[self.home(chunk, allowed.len())]];
+            device.holds(Self::key(store, Form::Columns, chunk))
+        };
+        let chunks_max = self.count().div_ceil(RUNS_PER_DEVICE * allowed.len()).max(1);
+        let rows = |run: Range<usize>| {
+            (self.ids(store, run.end - 1).end - self.ids(store, run.start).start)
+                .saturating_mul(queries.len() as u64)
+        };
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let mut was_held = false;
+        for chunk in chunks {
+            let held = is_held(chunk);
+            match runs.last_mut() {
+                Some(run)
+                    if held
+                        && was_held
+                        && run.len() < chunks_max
+                        && self.home(run.start, allowed.len()) == self.home(chunk, allowed.len())
+                        && rows(run.start..chunk + 1) <= ROWS_MAX =>
+                {
+                    run.end = chunk + 1;
+                }
+                _ => runs.push(chunk..chunk + 1),
+            }
+            was_held = held;
+        }
+        let few_queries = |run: Range<usize>| {
+            let of_all = rows(run.clone());
+            let most = match of_all <= ROWS_MAX {
+                true => queries.len(),
+                false => (ROWS_MAX as u128 * queries.len() as u128 / u128::from(of_all)) as usize,
+            };
+            let (most, end) = (most.max(1), queries.end);
+            queries.clone().step_by(most).map(move |first| (first..end.min(first + most), run.clone()))
+        };
+        runs.into_iter().flat_map(few_queries).collect()
+    }
+
+    /// The run of whole chunks that some consecutive ids are, if they are one.
+    pub fn run_of(&self, store: &SignatureStore, ids: &Range<u64>) -> Option<Range<usize>> {
+        if ids.is_empty() || ids.end > store.len() {
+            return None;
+        }
+        let (first, last) = (self.of(store, ids.start).ok()?, self.of(store, ids.end - 1).ok()?);
+        let is_whole = self.ids(store, first).start == ids.start && self.ids(store, last).end == ids.end;
+        is_whole.then_some(first..last + 1)
+    }
+
+    /// The chunk that an object lies in.
+    pub fn of(&self, store: &SignatureStore, id: u64) -> Result<usize, StoreError> {
+        Ok(store.locate(id)?.0 / self.batches_per_chunk)
+    }
+
+    /// The batches of a chunk.
+    pub fn batches(&self, store: &SignatureStore, chunk: usize) -> Range<usize> {
+        let first = chunk * self.batches_per_chunk;
+        first..store.batches().min(first + self.batches_per_chunk)
+    }
+
+    /// The objects of a chunk.
+    pub fn ids(&self, store: &SignatureStore, chunk: usize) -> Range<u64> {
+        let batches = self.batches(store, chunk);
+        store.ids(batches.start).start..store.ids(batches.end - 1).end
+    }
+}
+
+impl Chunks {
+    /// Cuts a store; nothing is laid out yet.
+    pub fn new(store: &SignatureStore) -> Self {
+        let cut = Cut::new(store);
+        Self { laid: (0..cut.count).map(|_| OnceLock::new()).collect(), cut }
+    }
+
+    /// What the host knows of a chunk; reads it the first time.
+    pub fn laid(&self, objects: Objects<'_>, shape: &Shape, chunk: usize) -> Result<&Laid, StoreError> {
+        if let Some(laid) = self.laid[chunk].get() {
+            return Ok(laid);
+        }
+        let (lies, layout) = self.layout(objects, shape, chunk)?;
+        let (store, all) = (objects.store(), self.cut.ids(objects.store(), chunk));
+        let has_all = store.count(all.clone()) == all.end - all.start;
+        let laid = Laid {
+            stride: lies.stride,
+            tiles: layout.tiles.len(),
+            pieces: layout.pieces.len(),
+            first: all.start,
+            ids: (!has_all).then(|| store.among(all).collect()),
+            signatures: layout.signatures(),
+            pieces_of: (!layout.is_whole()).then(|| {
+                let firsts = (0..layout.signatures()).map(|idx| layout.of_signature(idx).start as u32);
+                firsts.chain([layout.pieces.len() as u32]).collect()
+            }),
+        };
+        Ok(self.laid[chunk].get_or_init(|| laid))
+    }
+
+    /// A chunk and its layout for the kernel, all objects that there are in it.
+    pub fn layout(
+        &self,
+        objects: Objects<'_>,
+        shape: &Shape,
+        chunk: usize,
+    ) -> Result<(Chunk, Layout), StoreError> {
+        let lies = self.chunk(objects, chunk)?;
+        let ids: Vec<u64> = objects.store().among(self.cut.ids(objects.store(), chunk)).collect();
+        let layout = Layout::new(shape, lies.places(objects, &ids)?);
+        Ok((lies, layout))
+    }
+
+    /// Where everything of a chunk lies; reads its batches.
+    pub fn chunk(&self, objects: Objects<'_>, chunk: usize) -> Result<Chunk, StoreError> {
+        let batches = self.cut.batches(objects.store(), chunk);
+        let (mut bases, mut total) = (Vec::with_capacity(batches.len()), 0);
+        for batch in batches.clone() {
+            let columns = objects.batch(batch)?.columns();
+            let (first, _) = columns.range(0);
+            let (last, len) = columns.range(columns.rows() - 1);
+            bases.push((total, first));
+            total += last + len - first;
+        }
+        Ok(Chunk { batches, bases, stride: total.next_multiple_of(COLUMN_ALIGNMENT) })
+    }
+}
+
+impl Laid {
+    /// Number of objects.
+    #[expect(clippy::len_without_is_empty, reason = "a chunk is never empty")]
+    pub fn len(&self) -> usize {
+        self.signatures
+    }
+
+    /// The object at a place.
+    pub fn id(&self, idx: usize) -> u64 {
+        self.ids.as_ref().map_or(self.first + idx as u64, |ids| ids[idx])
+    }
+
+    /// Whether sums by piece are sums by object.
+    pub fn is_whole(&self) -> bool {
+        self.pieces_of.is_none()
+    }
+
+    /// The sum of an object, from those of all pieces.
+    pub fn sum(&self, idx: usize, sums: &[f32]) -> f64 {
+        let range = match &self.pieces_of {
+            Some(firsts) => firsts[idx] as usize..firsts[idx + 1] as usize,
+            None => idx..idx + 1,
+        };
+        sums[range].iter().map(|sum| f64::from(*sum)).sum()
+    }
+}
+
+impl Chunk {
+    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of
+    /// `most`, both multiplied by a factor. Judged by the box that the chunk lies in.
+    pub fn is_near(
+        &self,
+        objects: Objects<'_>,
+        points: &[f32],
+        factor: f32,
+        most: f32,
+    ) -> Result<bool, StoreError> {
+        for batch in self.batches.clone() {
+            let extents = objects.batch(batch)?.extents();
+            for point in points.chunks_exact(extents.len()) {
+                let farthest = extents.iter().zip(point).map(|((least, greatest), x)| {
+                    f64::from((x - least).abs().max((greatest - x).abs()) * factor).powi(2)
+                });
+                // Not a number where a coordinate is none, and then not near.
+                let is_near = farthest.sum::<f64>() < f64::from(most);
+                if !is_near {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the centroids of some objects of the chunk lie in the columns, and how many they are; ids ascend.
+    pub fn places(&self, objects: Objects<'_>, ids: &[u64]) -> Result<Vec<(u32, u32)>, StoreError> {
+        let mut places = Vec::with_capacity(ids.len());
+        for_each_batch(objects, ids, |batch, rows, columns| {
+            let (base, first) = self.bases[batch - self.batches.start];
+            places.extend(rows.map(|row| {
+                let (start, len) = columns.range(row);
+                ((base + start - first) as u32, len as u32)
+            }));
+        })?;
+        Ok(places)
+    }
+
+    /// Copies a column: that of a coordinate, or the weights after the last.
+    pub fn copy_column(&self, objects: Objects<'_>, column: usize, to: &mut [f32]) -> Result<(), StoreError> {
+        let ends = self.bases.iter().skip(1).map(|(base, _)| *base).map(Some).chain([None]);
+        for ((batch, (base, first)), end) in self.batches.clone().zip(&self.bases).zip(ends) {
+            let columns = objects.batch(batch)?.columns().columns();
+            let from = columns.coordinates().get(column).copied().unwrap_or(columns.weights());
+            let len = end.map_or(from.len() - first, |end| end - base);
+            to[*base..base + len].copy_from_slice(&from[*first..first + len]);
+        }
+        Ok(())
+    }
+}
+
+/// The columns of some objects, gathered one after the other: as a chunk of their own.
+pub struct Gathered {
+    /// Where each signature begins in a column, and its length.
+    pub places: Vec<(u32, u32)>,
+    /// Length of a column.
+    pub stride: usize,
+}
+
+impl Gathered {
+    /// Finds where signatures of a store will lie.
+    ///
+    /// # Errors
+    /// When there is no such object, or its batch is damaged.
+    pub fn new(objects: Objects<'_>, ids: &[u64]) -> Result<Self, StoreError> {
+        let (mut places, mut total) = (Vec::with_capacity(ids.len()), 0);
+        for_each_batch(objects, ids, |_, rows, columns| {
+            places.extend(rows.map(|row| {
+                let (_, len) = columns.range(row);
+                total += len;
+                ((total - len) as u32, len as u32)
+            }));
+        })?;
+        Ok(Self { places, stride: total.next_multiple_of(COLUMN_ALIGNMENT) })
+    }
+
+    /// Copies the signatures, column by column.
+    ///
+    /// # Errors
+    /// As [`Gathered::new`].
+    pub fn copy(&self, objects: Objects<'_>, ids: &[u64], to: &mut [f32]) -> Result<(), StoreError> {
+        for (id, (at, len)) in ids.iter().zip(&self.places) {
+            let signature = objects.signature(*id)?;
+            let range = *at as usize..(at + len) as usize;
+            for (d, column) in to.chunks_exact_mut(self.stride).enumerate() {
+                let from =
+                    if d < signature.dimensions() { signature.coordinate(d) } else { signature.weights() };
+                column[range.clone()].copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Visits the batches that some objects lie in, with the rows of those in each; ids ascend. A batch is looked up once for
+/// all its rows.
+fn for_each_batch(
+    objects: Objects<'_>,
+    ids: &[u64],
+    mut visit: impl FnMut(usize, &mut dyn Iterator<Item = usize>, &StoreColumns<'_>),
+) -> Result<(), StoreError> {
+    let (store, mut rest) = (objects.store(), ids);
+    while let Some(first) = rest.first() {
+        let (batch, _) = store.locate(*first)?;
+        let range = store.ids(batch);
+        let (here, beyond) = rest.split_at(rest.partition_point(|id| *id < range.end));
+        let mut rows = here.iter().map(|id| (id - range.start) as usize);
+        visit(batch, &mut rows, &objects.batch(batch)?.columns());
+        rest = beyond;
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Objects, their files, their distances and their indexes.
+//!
+//! Modules in reading order; nothing imports upwards. This crate knows no box, no slot and no scheduler.
+
+mod number;
+pub mod signature;
+mod arrow_file;
+mod steps;
+pub mod json_lines;
+pub mod signature_store;
+pub mod chunks;
+pub mod space;
+pub mod pivot_table;
+pub mod upkeep;
+pub mod object_column;
+pub mod metric_query;
+pub mod metric_space;
+pub mod metric_pivots;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use number::new_number;

@@ -1,0 +1,88 @@
+//! Compaction: a store of the objects that are left, in one file again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::change::remove_parts;
+use super::lock::StoreLock;
+use super::temporary::TemporaryFile;
+use super::{SignatureStore, StoreError, StoreInfo, StoreWriter};
+use crate::steps::step;
+
+/// A compacted store that is on disk and not in force yet; dropped, it leaves the store as it was.
+pub struct Compaction {
+    given: PathBuf,
+    // Before the lock: dropped first.
+    file: TemporaryFile,
+    path: PathBuf,
+    store: Arc<SignatureStore>,
+    fingerprint: String,
+    lock: StoreLock,
+}
+
+impl Compaction {
+    /// Writes what is left of a store, in its order.
+    ///
+    /// # Errors
+    /// When another process changes the store, and as [`SignatureStore::open`] and [`StoreWriter::push`].
+    pub fn write(given: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let given = given.as_ref();
+        let path = fs::canonicalize(given);
+        let path =
+            path.map_err(|source| StoreError::Io { path: given.to_owned(), action: "open", source })?;
+        let lock = StoreLock::take(&path, given)?;
+        let store = Arc::new(SignatureStore::open(given)?);
+        let (file, _, fingerprint) = copied(&store, &path)?.finish_file()?;
+        Ok(Self { given: given.to_owned(), file, path, store, fingerprint, lock })
+    }
+
+    /// The store as it was.
+    pub fn store(&self) -> &Arc<SignatureStore> {
+        &self.store
+    }
+
+    /// The fingerprint of the store as it will be.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Puts the compacted store in the place of the one that it was, and gives it.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed: the store stays as it was.
+    pub fn commit(self) -> Result<(SignatureStore, impl Drop), StoreError> {
+        let Self { given, file, path, lock, .. } = self;
+        file.keep().map_err(|source| StoreError::Io { path: given.clone(), action: "write", source })?;
+        step("compacted store kept");
+        remove_parts(&path, None);
+        Ok((SignatureStore::open(&given)?, lock))
+    }
+}
+
+/// Writes what is left of a store to another file, and gives the number of objects.
+///
+/// # Errors
+/// As [`Compaction::write`].
+pub fn copy(store: &SignatureStore, out: &Path) -> Result<u64, StoreError> {
+    copied(store, out)?.finish()
+}
+
+fn copied(store: &SignatureStore, out: &Path) -> Result<StoreWriter, StoreError> {
+    let info = StoreInfo {
+        parameters: store.parameters().map(str::to_owned),
+        source: store.source().map(Path::to_owned),
+    };
+    let mut writer = StoreWriter::create(out, store.coordinates(), &info)?;
+    for batch in 0..store.batches() {
+        // Batch by batch: what was read counts when the file is still whole.
+        store.read(|objects| {
+            for id in store.among(store.ids(batch)) {
+                let (width, height) = objects.size(id)?;
+                writer.push(objects.name(id)?, objects.signature(id)?, width, height)?;
+            }
+            Ok::<_, StoreError>(())
+        })?;
+    }
+    Ok(writer)
+}

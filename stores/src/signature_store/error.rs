@@ -1,0 +1,180 @@
+//! What can go wrong with a store: the file, the place and the fix.
+
+use std::io;
+use std::path::PathBuf;
+
+use boxwork_kernels::memory::MemoryRefused;
+
+use super::super::signature::SignatureError;
+
+/// Why a store cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused.
+    #[error("cannot {action} `{}`: {source}{}", path.display(), way_out(source))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("`{}` is no signature store: {reason}; make one with `boxwork extract` or `boxwork import`", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// The file ends too early.
+    #[error("`{}` is cut short: it does not end as a store does; copy or make it again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was changed under an open store.
+    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read of it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is of another version of the layout.
+    #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork extract`", path.display(), super::layout::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+    },
+    /// The bytes are not those that were written.
+    #[error("`{}` is damaged in {place}: {reason}; copy or make it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The part of the file.
+        place: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The signatures have other coordinates than are wanted.
+    #[error("`{}` holds signatures of {found:?}, where {wanted:?} is wanted: use stores made with the same extraction", path.display())]
+    Coordinates {
+        /// The file.
+        path: PathBuf,
+        /// Its coordinates.
+        found: Vec<String>,
+        /// Those wanted.
+        wanted: Vec<String>,
+    },
+    /// Signatures on their way into a store have other coordinates than those before.
+    #[error("signatures of {found:?} came for `{}`, where {wanted:?} is wanted: all objects of a store have the same coordinates", path.display())]
+    OtherSignatures {
+        /// The file.
+        path: PathBuf,
+        /// The coordinates that came.
+        found: Vec<String>,
+        /// Those of the objects before.
+        wanted: Vec<String>,
+    },
+    /// There is no object of that number.
+    #[error("`{}` has no object {id}: it holds {count}, numbered from 0", path.display())]
+    NoObject {
+        /// The file.
+        path: PathBuf,
+        /// The number asked for.
+        id: u64,
+        /// How many objects there are.
+        count: u64,
+    },
+    /// There is nothing to write.
+    #[error("no signatures for `{}`, which was not written: a store holds at least one object", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An object cannot go into the store.
+    #[error("`{name}` cannot go into `{}`: {source}", path.display())]
+    Object {
+        /// The file.
+        path: PathBuf,
+        /// The object's name.
+        name: String,
+        /// What is wrong with its signature.
+        source: SignatureError,
+    },
+    /// A part of a changed store is not the one that its record names.
+    #[error("`{}` is not the part of `{}` that its record of changes names: copy both again, with all files beside them whose names begin so", path.display(), store.display())]
+    OtherPart {
+        /// The part.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// Another process changes the store.
+    #[error("another process is changing `{}`: run this again when it is done", path.display())]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// An object of that name is in the store.
+    #[error("`{name}` is in `{}` already: remove it first (`boxwork remove`), or add it with --replace", path.display())]
+    AlreadyThere {
+        /// The store.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// Nothing is added or removed.
+    #[error("there is nothing to add or to remove, so `{}` stays as it is", path.display())]
+    NoChange {
+        /// The store.
+        path: PathBuf,
+    },
+    /// All objects would be removed.
+    #[error("no object would be left in `{}`, which stays as it is: a store holds at least one object", path.display())]
+    NoneLeft {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The record of changes is full.
+    #[error("`{}` was changed {} times since it was compacted, and no more can be told: run `boxwork compact --store {0}` first", path.display(), super::manifest::CHANGES_MAX)]
+    TooManyChanges {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Two objects have one name.
+    #[error("two objects for `{}` are named `{name}`: rename one, as objects are found by name", path.display())]
+    DuplicateName {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A text for the metadata cannot be kept there.
+    #[error("`{}` cannot be written: {reason}", path.display())]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system has no memory for what a search needs.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
+}
+
+/// What to do about an error in writing, to follow it in a message; nothing where the error says it.
+pub fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; make room on that disk or write to another",
+        io::ErrorKind::QuotaExceeded => "; make room within your quota on that disk or write to another",
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit of a file's size (`ulimit -f`) or write to another disk"
+        }
+        io::ErrorKind::OutOfMemory => "; free memory",
+        _ => "",
+    }
+}

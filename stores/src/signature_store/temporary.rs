@@ -1,0 +1,197 @@
+//! A file that appears under its name whole or not at all.
+//!
+//! It is written beside its name as `.NAME.tmp-PID-n`, synced and renamed; dropped before that it is removed. What a
+//! killed process left is removed by the next one that writes a file of that name: a temporary file is locked as long
+//! as it is written, so one whose process is gone *and* that nobody holds is nobody's. Either alone would not do:
+//! processes in another container have numbers that mean nothing here, and not every file system knows locks.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::steps::step;
+
+/// A file under way.
+#[derive(Debug)]
+pub struct TemporaryFile {
+    file: File,
+    temporary_path: PathBuf,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl TemporaryFile {
+    /// Starts a file that will be named `path`.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        /// Only leftovers of killed runs with this process's number stand in the way.
+        const TRIES: usize = 1000;
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        remove_leftovers(path, name);
+        for _ in 0..TRIES {
+            let mut temporary_name = OsString::from(".");
+            temporary_name.push(name);
+            temporary_name.push(format!(
+                ".tmp-{}-{}",
+                std::process::id(),
+                COUNT.fetch_add(1, Ordering::Relaxed)
+            ));
+            let temporary_path = path.with_file_name(temporary_name);
+            match OpenOptions::new().write(true).create_new(true).open(&temporary_path) {
+                Ok(file) => {
+                    // Where locks are unknown, leftovers stay, and nothing else is amiss.
+                    let _ = file.try_lock();
+                    return Ok(Self { file, temporary_path, path: path.to_owned(), kept: false });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The name that it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the file on disk under its name, in place of one that is there.
+    pub fn keep(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        step("file synced");
+        fs::rename(&self.temporary_path, &self.path)?;
+        step("file renamed");
+        self.kept = true;
+        // The rename is on disk once the folder is.
+        File::open(folder_of(&self.path))?.sync_all()
+    }
+}
+
+impl Write for TemporaryFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nothing more can be done about a file that cannot be removed.
+            let _ = fs::remove_file(&self.temporary_path);
+        }
+    }
+}
+
+/// Removes the temporary files that killed processes left for a name; a folder that cannot be read keeps them.
+fn remove_leftovers(path: &Path, name: &OsStr) {
+    let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let is_leftover = process_of(&entry.file_name(), name).is_some_and(|process| !is_alive(process))
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if is_leftover {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process that writes a temporary file for `name`, where the file's own name is that of one.
+fn process_of(file_name: &OsStr, name: &OsStr) -> Option<u32> {
+    let rest = file_name.as_encoded_bytes().strip_prefix(b".")?;
+    let rest = rest.strip_prefix(name.as_encoded_bytes())?.strip_prefix(b".tmp-")?;
+    let (process, count) = std::str::from_utf8(rest).ok()?.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(process) || !is_number(count) {
+        return None;
+    }
+    process.parse().ok().filter(|process| *process > 0)
+}
+
+/// Whether a process of this number runs on this machine, as far as can be told.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "the system is asked for a process")]
+fn is_alive(process: u32) -> bool {
+    let Ok(process) = i32::try_from(process) else { return false };
+    // SAFETY: signal 0 is sent to nobody; the call only says whether the process is there.
+    let answer = unsafe { libc::kill(process, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Where nobody can be asked, leftovers stay.
+#[cfg(not(unix))]
+fn is_alive(_: u32) -> bool {
+    true
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_of_dead_processes_are_removed_and_nothing_else() {
+        /// Beyond what any system numbers its processes with.
+        const DEAD: u32 = 2_000_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.arrow");
+        let own = std::process::id();
+        let gone = [format!(".s.arrow.tmp-{DEAD}-0"), format!(".s.arrow.tmp-{DEAD}-17")];
+        let stays = [
+            format!(".s.arrow.tmp-{own}-0"),
+            format!(".s.arrow.tmp-{DEAD}-"),
+            format!(".s.arrow.tmp-{DEAD}"),
+            format!(".s.arrow.tmp-{DEAD}-0.bak"),
+            format!(".s.arrow.tmp-+{DEAD}-0"),
+            ".s.arrow.tmp-0-0".to_owned(),
+            format!("s.arrow.tmp-{DEAD}-0"),
+            format!(".t.arrow.tmp-{DEAD}-0"),
+            format!(".s.arrow.gaussian.sigma.tmp-{DEAD}-0"),
+        ];
+        for name in gone.iter().chain(&stays) {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let inner = folder.path().join(format!(".s.arrow.tmp-{DEAD}-1"));
+        fs::create_dir(&inner).unwrap();
+        // Somebody in another container, whose number is nobody's here.
+        let held = folder.path().join(format!(".s.arrow.tmp-{DEAD}-2"));
+        let holder = File::create(&held).unwrap();
+        holder.try_lock().unwrap();
+        drop(TemporaryFile::create(&path).unwrap());
+        assert!(gone.iter().all(|name| !folder.path().join(name).exists()));
+        for name in &stays {
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), *name);
+        }
+        assert!(inner.is_dir() && held.exists());
+    }
+
+    #[test]
+    fn appears_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let mut dropped = TemporaryFile::create(&path).unwrap();
+        dropped.write_all(b"half").unwrap();
+        drop(dropped);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let mut kept = TemporaryFile::create(&path).unwrap();
+        kept.write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        kept.keep().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(TemporaryFile::create(folder.path()).is_err());
+        assert!(TemporaryFile::create(&folder.path().join("none/file")).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! Small stores and envelopes for the operators' tests.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array};
+use boxwork_kernels::similarity::{Ground, Measure, Similarity};
+use boxwork_runtime::envelope::Envelope;
+
+use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter};
+use crate::signature::{SignatureBuilder, SignatureColumns};
+use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
+use crate::space::SqfdSpace;
+
+/// The coordinates of the test stores' centroids.
+pub const COORDINATES: [&str; 2] = ["x", "y"];
+
+/// Centroids (two columns) and weights that depend on the seed alone; a few of each.
+pub fn centroids(seed: u64) -> ([Vec<f32>; 2], Vec<f32>) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 24) as f32
+    };
+    let n = 1 + (next() * 4.0) as usize;
+    let x: Vec<f32> = (0..n).map(|_| 4.0 * next()).collect();
+    let y: Vec<f32> = (0..n).map(|_| 4.0 * next()).collect();
+    let weights = (0..n).map(|_| 0.1 + next()).collect();
+    ([x, y], weights)
+}
+
+/// A store with an object for each name, its signature made from the seed beside it.
+pub fn store_of(folder: &Path, objects: &[(&str, u64)], info: &StoreInfo) -> Arc<SignatureStore> {
+    let path = folder.join("test.signatures.arrow");
+    let mut writer = StoreWriter::create(&path, &COORDINATES, info).unwrap();
+    let array = signatures(objects.iter().map(|(_, seed)| *seed));
+    let columns = SignatureColumns::new(&array).unwrap();
+    for (row, (name, _)) in objects.iter().enumerate() {
+        writer.push(name, columns.signature(row), 640, 480).unwrap();
+    }
+    writer.finish().unwrap();
+    Arc::new(SignatureStore::open(&path).unwrap())
+}
+
+/// A store of objects named `CLASS/NUMBER` in three classes.
+pub fn store(folder: &Path, objects: usize) -> Arc<SignatureStore> {
+    let names: Vec<String> =
+        (0..objects).map(|idx| format!("{}/{idx:03}.png", ["cats", "dogs", "owls"][idx % 3])).collect();
+    let objects: Vec<(&str, u64)> =
+        names.iter().enumerate().map(|(idx, name)| (name.as_str(), idx as u64)).collect();
+    store_of(folder, &objects, &StoreInfo::default())
+}
+
+/// A store after some of its objects were removed.
+pub fn without(store: &SignatureStore, removed: impl Iterator<Item = u64>) -> Arc<SignatureStore> {
+    let mut change = StoreChange::begin(store.path()).unwrap();
+    removed.for_each(|id| assert!(change.remove(id).unwrap()));
+    change.write().unwrap().commit().unwrap();
+    Arc::new(SignatureStore::open(store.path()).unwrap())
+}
+
+fn signatures(seeds: impl IntoIterator<Item = u64>) -> arrow_array::ListArray {
+    let mut builder = SignatureBuilder::new(&COORDINATES).unwrap();
+    for seed in seeds {
+        let ([x, y], weights) = centroids(seed);
+        builder.push(&[&x, &y], &weights).unwrap();
+    }
+    builder.finish()
+}
+
+/// Queries numbered from 0: what they are called, and the seeds of their signatures.
+pub fn queries(queries: &[(&str, u64)]) -> Envelope {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32))),
+        ("name", Arc::new(StringArray::from_iter_values(queries.iter().map(|(name, _)| name)))),
+        ("signature", Arc::new(signatures(queries.iter().map(|(_, seed)| *seed)))),
+    ];
+    Envelope::from_columns(columns).unwrap()
+}
+
+/// Rows of (query, id, lower bound).
+pub fn candidates(rows: &[(u32, u64)]) -> Envelope {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("lower", Arc::new(Float64Array::from(vec![0.0; rows.len()]))),
+    ];
+    Envelope::from_columns(columns).unwrap()
+}
+
+/// Rows of (query, id, distance).
+pub fn distances(rows: &[(u32, u64, f64)]) -> Envelope {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+    ];
+    Envelope::from_columns(columns).unwrap()
+}
+
+/// The rows of envelopes of distances.
+pub fn distance_rows(envelopes: &[Envelope]) -> Vec<(u32, u64, f64)> {
+    let rows = |envelope: &Envelope| -> Vec<(u32, u64, f64)> {
+        let (queries, ids, distances) = (
+            envelope.u32s("query").unwrap(),
+            envelope.u64s("id").unwrap(),
+            envelope.f64s("distance").unwrap(),
+        );
+        (0..envelope.rows()).map(|row| (queries[row], ids[row], distances[row])).collect()
+    };
+    envelopes.iter().flat_map(rows).collect()
+}
+
+/// The space of the Gaussian at alpha 0.2.
+pub fn space(store: Arc<SignatureStore>) -> Arc<SqfdSpace> {
+    let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap();
+    Arc::new(SqfdSpace::new(store, measure))
+}
+
+/// Writes the index of a space by these of its objects, with no box.
+pub fn write_index(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
+    let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+    let all: Result<Vec<f64>, _> = pivots
+        .iter()
+        .flat_map(|a| pivots.iter().map(move |b| (*a, *b)))
+        .map(|(a, b)| between(a, b))
+        .collect();
+    let mut writer = PivotTableWriter::create(path, Arc::clone(space), pivots, &all?)?;
+    for id in 0..space.store().len() {
+        let distances: Result<Vec<f64>, _> = pivots.iter().map(|pivot| between(*pivot, id)).collect();
+        writer.push(&distances?)?;
+    }
+    writer.finish().map(drop)
+}
+
+/// The same, read back.
+pub fn pivot_table(space: &Arc<SqfdSpace>, pivots: &[u64], folder: &Path) -> Arc<PivotTable> {
+    let path = folder.join("test.pivots.arrow");
+    write_index(space, pivots, &path).unwrap();
+    Arc::new(PivotTable::open(&path, Arc::clone(space)).unwrap())
+}
