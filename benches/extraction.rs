@@ -14,11 +14,11 @@ mod support;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
-use boxwork::sample_images::SampleSet;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::reference::sqfd;
+use boxwork_lab::sample_images::SampleSet;
 use image::imageops::{FilterType, resize};
 use support::peer::Peer;
 use support::signatures::{DIMENSIONS, Signatures};

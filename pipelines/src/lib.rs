@@ -16,14 +16,12 @@ pub mod schema;
 pub mod explain;
 pub mod estimate;
 pub mod topology_page;
-pub mod sample_images;
 pub mod shipped;
 mod trace;
 mod report;
 pub mod metrics;
 pub mod top;
 pub mod run;
-mod bench;
 pub mod experiment;
 mod command;
 

@@ -1,6 +1,6 @@
 // What the C++ programs share: the work of a task, settings, figures, and the loop that answers line by line.
 //
-// Same definitions as pipelines/src/bench; each program calibrates the work for itself, as compilers unroll it
+// Same definitions as lab/src/bench; each program calibrates the work for itself, as compilers unroll it
 // differently.
 #pragma once
 

@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use boxwork_lab::bench::{self, Results, Settings, WORKLOADS, Workload};
 use boxwork_runtime::topology::Topology;
 
 use super::{Format, data, data_json, talk};
-use crate::bench::{self, Results, Settings, WORKLOADS, Workload};
 use crate::given;
 use crate::run::Exit;
+use crate::topology_page;
 
 /// Rounds when nothing else is said.
 const ROUNDS: usize = 11;
@@ -120,7 +121,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     };
     match measured {
         Ok(None) => Exit::Ok,
-        Ok(Some(results)) => tell(arguments, &results),
+        Ok(Some(results)) => tell(arguments, &results, &settings.topology),
         Err(error) => {
             talk(&format!("error: {error}\n"));
             if error.is_of_usage() { Exit::Usage } else { Exit::Failed }
@@ -129,8 +130,10 @@ pub fn run(arguments: &Arguments) -> Exit {
 }
 
 /// Writes what is to be written, and gives the answer.
-fn tell(arguments: &Arguments, results: &Results) -> Exit {
-    let json = arguments.out.as_ref().map(|path| (path, format!("{:#}\n", results.json())));
+fn tell(arguments: &Arguments, results: &Results, topology: &Topology) -> Exit {
+    let mut as_json = results.json();
+    as_json["machine"]["topology"] = topology_page::json(topology);
+    let json = arguments.out.as_ref().map(|path| (path, format!("{as_json:#}\n")));
     let page = arguments.html.as_ref().map(|path| (path, results.html()));
     for (path, text) in json.into_iter().chain(page) {
         if let Err(error) = fs::write(path, text) {
@@ -141,6 +144,6 @@ fn tell(arguments: &Arguments, results: &Results) -> Exit {
     }
     match arguments.format {
         Format::Text => data(&results.text()),
-        Format::Json => data_json(&results.json()),
+        Format::Json => data_json(&as_json),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use boxwork_lab::bench::Machine;
+use boxwork_lab::page::STYLE;
 use boxwork_runtime::topology::Topology;
 
 use super::compare::Comparison;
 use super::sweep::Sweep;
 use super::table::{Row, number};
-use crate::bench::Machine;
 use crate::drawing::escape;
 
 /// The whole page.
@@ -22,7 +23,7 @@ pub(super) fn page(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Boxwork experiment</title>\n\
          <style>\n{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n<dl>\n",
-        include_str!("../bench/page.css"),
+        STYLE,
         escape(if sweep.about.is_empty() { "Boxwork experiment" } else { &sweep.about })
     );
     let rounds = format!("{} after {}; medians", sweep.rounds, sweep.warmup);

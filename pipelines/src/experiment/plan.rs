@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, PER_CLASS_MAX};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{ParameterType, Value, did_you_mean, nearest};
 use boxwork_runtime::plan::ParameterDeclaration;
@@ -14,7 +15,6 @@ use crate::document::Flaw;
 use crate::document::span::Span;
 use crate::given::parse_setting;
 use crate::pipeline::{self, Loaded};
-use crate::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, PER_CLASS_MAX};
 use crate::shipped;
 
 /// A value that begins so is a file among the experiment's data.

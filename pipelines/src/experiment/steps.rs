@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use boxwork_lab::bench::{ProcessorTime, Spread};
+use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, SampleSet};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
@@ -17,10 +19,8 @@ use serde_json::Value as Json;
 
 use super::plan::{DATA, Planned, PlannedStep, Task, file};
 use super::sweep::Sweep;
-use crate::bench::{ProcessorTime, Spread};
 use crate::pipeline::Loaded;
 use crate::run::is_interrupted;
-use crate::sample_images::SampleSet;
 use crate::shipped;
 
 /// How often Ctrl-C is looked for.
@@ -412,8 +412,8 @@ fn draw(planned: &PlannedStep, path: &Path) -> Result<(), Cause> {
         Some(Value::Integer(value)) => u64::try_from(*value).unwrap_or(default),
         _ => default,
     };
-    let classes = integer("classes", crate::sample_images::CLASSES_COUNT_MAX as u64) as usize;
-    let per_class = integer("per_class", crate::sample_images::PER_CLASS_DEFAULT as u64) as usize;
+    let classes = integer("classes", CLASSES_COUNT_MAX as u64) as usize;
+    let per_class = integer("per_class", PER_CLASS_DEFAULT as u64) as usize;
     let set = SampleSet::new(classes, per_class, integer("seed", 1))?;
     let part = path.with_extension("part");
     set.write(&part, &mut |_, _| {})?;

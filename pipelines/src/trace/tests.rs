@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use boxwork_lab::sample_images::SampleSet;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::topology::{Distance, Topology};
@@ -10,7 +11,6 @@ use serde_json::Value as Json;
 
 use super::{Recorded, write_to};
 use crate::run::{self, Exit, Options};
-use crate::sample_images::SampleSet;
 use crate::shipped;
 
 /// The lines of a trace without those that only name things.

@@ -1,6 +1,6 @@
 //! What the Rust programs share: the work of a task, settings, figures, and the loop that answers line by line.
 //!
-//! Same definitions as `pipelines/src/bench`, written for programs that know nothing of it.
+//! Same definitions as `lab/src/bench`, written for programs that know nothing of it.
 
 pub mod grain;
 pub mod idle;

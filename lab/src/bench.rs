@@ -37,11 +37,11 @@ use self::rig::Bed;
 use self::spin::Spin;
 
 pub use self::error::Error;
-pub(crate) use self::machine::Machine;
-pub(crate) use self::processor_time::ProcessorTime;
+pub use self::machine::Machine;
+pub use self::processor_time::ProcessorTime;
 pub use self::results::Results;
 pub use self::serve::serve;
-pub(crate) use self::spread::Spread;
+pub use self::spread::Spread;
 
 /// What one round measured: figures by name, the unit last in it; the first is the workload's answer.
 type Figures = Vec<(String, f64)>;
@@ -130,14 +130,19 @@ impl Workload {
 /// What is measured, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// In the order in which they run.
     pub workloads: Vec<&'static Workload>,
+    /// Small sizes.
     pub is_quick: bool,
     /// Numbers of workers; none means one and all.
     pub workers: Vec<usize>,
     /// The machine, or one made up.
     pub topology: Topology,
+    /// Pin each worker to its core.
     pub pin: bool,
+    /// Rounds that do not count, before the others.
     pub warmup: usize,
+    /// Rounds that count.
     pub rounds: usize,
     /// Settings of cases that are given anew.
     pub given: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! Why a workload gave no figures: the call was wrong, the system refused something, or what came out is wrong.
+//! Why a workload gave no figures: the call was wrong, the system refused something, or the result is wrong.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,24 +10,62 @@ use boxwork_runtime::request::RequestError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The workload's pipeline cannot be prepared.
     #[error("{0}")]
     Prepare(#[from] PrepareError),
+    /// A request failed.
     #[error("{0}")]
     Request(#[from] RequestError),
+    /// The runtime cannot start its threads.
     #[error("the system refused a thread: {0}; try fewer --workers")]
     Threads(io::Error),
+    /// A workload computed a wrong result.
     #[error("{what}: {found} came out, and {wanted} is right: this is a bug of the runtime")]
-    Wrong { what: &'static str, found: u64, wanted: u64 },
+    Wrong {
+        /// What was checked.
+        what: &'static str,
+        /// The number found.
+        found: u64,
+        /// The right number.
+        wanted: u64,
+    },
+    /// A setting has a value that the workload cannot use.
     #[error("`{name}={value}`: {wanted} is wanted")]
-    Setting { name: &'static str, value: String, wanted: &'static str },
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        wanted: &'static str,
+    },
+    /// No chosen workload has such a setting.
     #[error("no workload that was chosen has a setting `{name}`{near}")]
-    NoSetting { name: String, near: String },
+    NoSetting {
+        /// The setting.
+        name: String,
+        /// A proposal, or nothing.
+        near: String,
+    },
+    /// A file of the workload cannot be made or read.
     #[error("{}: {cause}", .path.display())]
-    File { path: PathBuf, cause: io::Error },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A line of a script cannot be read or answered.
     #[error("the line cannot be read or written: {0}")]
     Line(io::Error),
+    /// An error within a case.
     #[error("{what}: {cause}")]
-    Within { what: String, cause: Box<Error> },
+    Within {
+        /// The workload and the case.
+        what: String,
+        /// The error.
+        cause: Box<Error>,
+    },
 }
 
 impl Error {

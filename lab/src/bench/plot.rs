@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::results::significant;
 use super::spread::Spread;
-use crate::drawing::escape;
+use crate::page::escape;
 
 /// The colours of the lines, in turn; told apart on light and dark ground.
 const COLOURS: [&str; 8] =

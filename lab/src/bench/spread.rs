@@ -3,8 +3,11 @@
 /// The median of some figures, and where the middle half of them lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
+    /// Half of the figures are smaller.
     pub median: f64,
+    /// A quarter of the figures are smaller.
     pub low: f64,
+    /// A quarter of the figures are larger.
     pub high: f64,
 }
 

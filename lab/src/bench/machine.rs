@@ -5,18 +5,19 @@ use std::fs;
 use boxwork_runtime::topology::Topology;
 use serde_json::{Value as Json, json};
 
-use crate::topology_page;
-
 /// A machine, and how busy it was before anything was measured.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// The processor's name.
     pub processor: String,
     /// Processes that wanted to run, on average over the last minute.
     pub load: Option<f64>,
+    /// Its slots, cores and nodes, or those of a synthetic machine.
     pub topology: Topology,
 }
 
 impl Machine {
+    /// Reads the processor's name and the load of this machine.
     pub fn look(topology: &Topology) -> Self {
         let load = fs::read_to_string("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
@@ -37,11 +38,9 @@ impl Machine {
         )
     }
 
+    /// The machine as JSON, without the topology.
     pub fn json(&self) -> Json {
-        json!({
-            "processor": self.processor, "load": self.load, "shape": self.shape(),
-            "topology": topology_page::json(&self.topology),
-        })
+        json!({"processor": self.processor, "load": self.load, "shape": self.shape()})
     }
 }
 

@@ -6,7 +6,7 @@ use super::Results;
 use super::plot::{Bar, Line, bars, lines};
 use super::results::{MeasuredCase, MeasuredWorkload, names, shown};
 use super::spread::Spread;
-use crate::drawing::escape;
+use crate::page::{STYLE, escape};
 
 /// Figures of this name are a curve over the grain: `efficiency_64us`.
 const CURVE: &str = "efficiency_";
@@ -17,7 +17,7 @@ pub(super) fn page(results: &Results) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Boxwork benches</title>\n\
          <style>\n{}</style>\n</head>\n<body>\n<main>\n<h1>Boxwork benches</h1>\n<dl>\n",
-        include_str!("page.css")
+        STYLE
     );
     for (name, value) in results.about() {
         let _ = writeln!(text, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value));
