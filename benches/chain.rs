@@ -25,7 +25,7 @@ use boxwork::pipeline;
 use boxwork_runtime::descriptor::{Column, Descriptor};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Catalog, Context, Environment, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{self, Arguments as Parameters, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
@@ -105,7 +105,8 @@ fn prepare(boxes: usize, messages: u64, envelopes: usize) -> Arc<Prepared> {
     let _ = write!(text, "edges:\n{edges}  - {{from: {before}, to: end, envelopes: {envelopes}}}\n");
     let loaded = pipeline::load_text("chain", &text).unwrap_or_else(|flaws| panic!("{flaws:?}"));
     let values = BTreeMap::from([("messages".to_owned(), Value::Integer(messages as i64))]);
-    let prepared = Prepared::new(&loaded.declaration, &Catalog::new([&SOURCE, &HOP, &END], []), &values);
+    let (catalog, environment) = (Catalog::new([&SOURCE, &HOP, &END], []), Environment::of_slots(1));
+    let prepared = Prepared::new(&loaded.declaration, &catalog, &values, &environment);
     Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
 }
 

@@ -28,7 +28,7 @@ use boxwork::pipeline;
 use boxwork_runtime::descriptor::{Column, Descriptor};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Catalog, Context, Environment, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{self, Arguments as Parameters, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
@@ -121,7 +121,7 @@ fn flood_an_edge(envelopes: u64, budget: usize, waiting: usize) -> (usize, usize
     let loaded = pipeline::load_text("flood", &text).unwrap_or_else(|flaws| panic!("{flaws:?}"));
     let values = BTreeMap::from([("envelopes".to_owned(), Value::Integer(envelopes as i64))]);
     let catalog = Catalog::new([&FLOOD, &DRAIN], []);
-    let prepared = Prepared::new(&loaded.declaration, &catalog, &values);
+    let prepared = Prepared::new(&loaded.declaration, &catalog, &values, &Environment::of_slots(2));
     let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
     let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
     CONSUMED.store(0, Ordering::Relaxed);

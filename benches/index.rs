@@ -26,6 +26,7 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator, PACKED_OBJECTS, exact_bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::catalog;
+use boxwork_runtime::operator::Environment;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
@@ -118,7 +119,8 @@ impl Setting {
         values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let parameters = &loaded.declaration.parameters;
         values.retain(|name, _| parameters.iter().any(|known| known.name == *name));
-        let prepared = Prepared::new(&loaded.declaration, &catalog(), &values);
+        let prepared =
+            Prepared::new(&loaded.declaration, &catalog(), &values, &Environment::of_slots(self.workers));
         Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)))
     }
 

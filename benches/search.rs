@@ -24,6 +24,7 @@ use boxwork::shipped;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_operators::catalog;
+use boxwork_runtime::operator::Environment;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
@@ -55,10 +56,10 @@ fn main() {
     println!("store       {:.0} MB, in the page cache", bytes as f64 / 1e6);
 
     let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
-    let search = Search::new(&path, &folder.path().join("results.json"), k);
+    let search = Search::new(&path, &folder.path().join("results.json"), k, workers);
     check(&runtime, &search, workers);
     // The own similarities are kept beside the store now; results go nowhere.
-    let search = Search::new(&path, Path::new("/dev/null"), k);
+    let search = Search::new(&path, Path::new("/dev/null"), k, workers);
     measure(&runtime, &search, workers, rounds);
 }
 
@@ -72,7 +73,7 @@ struct Search {
 }
 
 impl Search {
-    fn new(store: &Path, out: &Path, k: usize) -> Self {
+    fn new(store: &Path, out: &Path, k: usize, workers: usize) -> Self {
         let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
         let values = BTreeMap::from([
             ("store".to_owned(), text(store)),
@@ -83,7 +84,12 @@ impl Search {
             // The kernel beside it is the processor's.
             ("device".to_owned(), Value::Text("cpu".to_owned())),
         ]);
-        let prepared = Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values);
+        let prepared = Prepared::new(
+            &shipped::SEARCH.load().declaration,
+            &catalog(),
+            &values,
+            &Environment::of_slots(workers),
+        );
         let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
         let space = prepared.resource("space").expect("the pipeline has a space");
         let space: Arc<SqfdSpace> = Arc::clone(space).downcast().expect("a space is an SqfdSpace");

@@ -133,7 +133,8 @@ fn search(path: &Path, out: &Path, workers: usize) -> f64 {
         ("format".to_owned(), Value::Text("json".to_owned())),
     ]);
     let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
-    let prepared = Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values);
+    let prepared =
+        Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values, &runtime.environment());
     let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
     let outcome = request.wait();

@@ -111,7 +111,8 @@ impl Case {
     fn run(&self, declaration: &Declaration, given: &[(&str, Value)]) -> Result<String, String> {
         let values: BTreeMap<String, Value> =
             given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let prepared = Prepared::new(declaration, &catalog(), &values).map_err(|error| error.to_string())?;
+        let prepared = Prepared::new(declaration, &catalog(), &values, &self.runtime.environment());
+        let prepared = prepared.map_err(|error| error.to_string())?;
         let request = self.runtime.submit(&Arc::new(prepared), &Submission::default());
         let outcome = request.map_err(|error| error.to_string())?.wait();
         outcome.result.map_err(|error| error.to_string())?;

@@ -314,7 +314,7 @@ fn expected(ranked: &[Vec<(f64, u64)>], k: Option<usize>, range: Option<f64>) ->
 }
 
 fn run(runtime: &Runtime, loaded: &pipeline::Loaded, values: &BTreeMap<String, Value>) {
-    let prepared = Prepared::new(&loaded.declaration, &test_catalog(), values);
+    let prepared = Prepared::new(&loaded.declaration, &test_catalog(), values, &runtime.environment());
     let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", loaded.name())));
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
     request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", loaded.name()));

@@ -49,7 +49,7 @@ fn found(
         given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     values.extend([("format".to_owned(), text("json")), ("out".to_owned(), path(&out))]);
     let loaded = pipeline.load();
-    let prepared = Prepared::new(&loaded.declaration, &catalog(), &values);
+    let prepared = Prepared::new(&loaded.declaration, &catalog(), &values, &runtime.environment());
     let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)));
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
     request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path));

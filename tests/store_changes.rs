@@ -87,7 +87,7 @@ fn run(
 ) -> Result<(), String> {
     let known = |name: &String| loaded.declaration.parameters.iter().any(|known| known.name == *name);
     values.retain(|name, _| known(name));
-    let prepared = Prepared::new(&loaded.declaration, &test_catalog(), &values);
+    let prepared = Prepared::new(&loaded.declaration, &test_catalog(), &values, &runtime.environment());
     let prepared = Arc::new(prepared.map_err(|error| error.to_string())?);
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
     request.wait().result.map_err(|error| error.to_string())

@@ -14,7 +14,7 @@ use boxwork::{pipeline, shipped};
 use boxwork_operators::catalog;
 use boxwork_operators::columns;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
+    Bind, BoxError, Catalog, Context, Environment, Flow, Input, Kind, Operator, OperatorSpec, Output,
 };
 use boxwork_runtime::parameter::{Default as Given, Parameter, ParameterType, Value};
 use boxwork_runtime::plan::Declaration;
@@ -74,7 +74,7 @@ impl Ready {
         let out = store.with_extension("out");
         let mut values = BTreeMap::from([("store".to_owned(), text(store)), ("out".to_owned(), text(&out))]);
         values.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        let prepared = Prepared::new(declaration, catalog, &values);
+        let prepared = Prepared::new(declaration, catalog, &values, &Environment::of_slots(2));
         Self { prepared: Arc::new(prepared.unwrap_or_else(|error| panic!("{error}"))), out }
     }
 

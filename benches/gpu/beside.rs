@@ -91,8 +91,8 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let prepared = |spec: &'static OperatorSpec| {
         let text = format!("boxwork: 1\nboxes:\n  only: {{kind: {}}}\n", spec.name);
         let loaded = pipeline::load_text("beside", &text).unwrap_or_else(|flaws| panic!("{flaws:?}"));
-        let prepared =
-            Prepared::new(&loaded.declaration, &Catalog::new([spec], []), &std::collections::BTreeMap::new());
+        let (catalog, values) = (Catalog::new([spec], []), std::collections::BTreeMap::new());
+        let prepared = Prepared::new(&loaded.declaration, &catalog, &values, &runtime.environment());
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     };
     let (feed, compute) = (prepared(&FEED), prepared(&COMPUTE));

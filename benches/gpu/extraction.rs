@@ -149,11 +149,12 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     };
     let catalog =
         Catalog::new([&SOURCE, &boxwork_operators::extract_on_devices::EXTRACT_ON_DEVICES, &SINK], []);
-    let prepared = Prepared::new(&declaration, &catalog, &std::collections::BTreeMap::new());
-    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime =
         Runtime::start(Config::flat(arguments.get("workers", cores))).expect("the system gives threads");
+    let values = std::collections::BTreeMap::new();
+    let prepared = Prepared::new(&declaration, &catalog, &values, &runtime.environment());
+    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
     let request = |envelopes: usize| {
         LEFT.store(envelopes, Ordering::Relaxed);
         let submitted =

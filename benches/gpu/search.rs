@@ -39,13 +39,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let query = name(objects / 2);
     let answers = ["cpu".to_owned(), format!("gpu:{device}")].map(|place| {
         let out = folder.path().join("results.json");
-        request(&runtime, &prepared(&path, &out, k, &place), &query);
+        request(&runtime, &prepared(&runtime, &path, &out, k, &place), &query);
         std::fs::read_to_string(out).expect("the search has written it")
     });
     assert_eq!(answers[0], answers[1], "the device finds what the processor finds");
     println!("checked     the {k} nearest are those that the processor finds");
 
-    let search = prepared(&path, Path::new("/dev/null"), k, &format!("gpu:{device}"));
+    let search = prepared(&runtime, &path, Path::new("/dev/null"), k, &format!("gpu:{device}"));
     // What is brought in at the first use, and programs.
     let first = request(&runtime, &search, &name(1));
     println!("first       {:.1} ms, the store brought to the device where it was not there", first * 1e3);
@@ -129,7 +129,7 @@ fn parts(search: &Arc<Prepared>, workers: usize, query: &str) {
 }
 
 /// The shipped pipeline on a device.
-fn prepared(store: &Path, out: &Path, k: usize, device: &str) -> Arc<Prepared> {
+fn prepared(runtime: &Runtime, store: &Path, out: &Path, k: usize, device: &str) -> Arc<Prepared> {
     let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
     let values = BTreeMap::from([
         ("store".to_owned(), text(store)),
@@ -139,7 +139,8 @@ fn prepared(store: &Path, out: &Path, k: usize, device: &str) -> Arc<Prepared> {
         ("format".to_owned(), Value::Text("json".to_owned())),
         ("device".to_owned(), Value::Text(device.to_owned())),
     ]);
-    let prepared = Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values);
+    let prepared =
+        Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values, &runtime.environment());
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
     let space = prepared.resource("space").expect("the pipeline has a space");
     let space: Arc<SqfdSpace> = Arc::clone(space).downcast().expect("a space is an SqfdSpace");

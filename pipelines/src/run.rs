@@ -6,12 +6,11 @@ mod progress;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use boxwork_runtime::feeding::Devices;
-use boxwork_runtime::operator::{Catalog, Part};
+use boxwork_runtime::operator::{Cancellation, Catalog, Environment, Part};
 use boxwork_runtime::parameter::{QUERIES_MAX, Value};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
@@ -30,6 +29,9 @@ const REQUESTS_IN_FLIGHT: usize = 3;
 const POLL: Duration = Duration::from_millis(100);
 /// Problems that are listed one by one.
 const PROBLEMS_LISTED_MAX: usize = 20;
+
+/// The last word of a run that Ctrl-C has ended.
+const INTERRUPTED: &str = "interrupted: nothing was left half-written";
 
 /// How a pipeline is run.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -85,21 +87,22 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Set by Ctrl-C; a second one ends the process at once.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Cancelled by Ctrl-C; a second one ends the process at once.
+static INTERRUPTS: LazyLock<Cancellation> = LazyLock::new(Cancellation::new);
 
 pub(crate) fn listen_for_interrupts() {
     // A second run in one process finds its handler there already.
     let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+        if INTERRUPTS.is_asked() {
             std::process::exit(Exit::Interrupted as i32);
         }
+        INTERRUPTS.cancel();
     });
 }
 
 /// Whether somebody pressed Ctrl-C since [`listen_for_interrupts`].
 pub(crate) fn is_interrupted() -> bool {
-    INTERRUPTED.load(Ordering::SeqCst)
+    INTERRUPTS.is_asked()
 }
 
 /// Prepares and runs a pipeline with the values given, and says on stderr what there is to say.
@@ -110,13 +113,16 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         Ok(bound) => bound,
         Err(exit) => return exit,
     };
-    let prepared = match Prepared::new(&loaded.declaration, catalog, given) {
-        Ok(prepared) => Arc::new(prepared),
-        Err(error) => return refuse(loaded, error),
-    };
     let detected = Topology::detect();
     let topology =
         options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
+    let deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
+    let cancellation = INTERRUPTS.clone().until(deadline);
+    let environment = Environment { slots: topology.slots_count(), cancellation };
+    let prepared = match Prepared::new(&loaded.declaration, catalog, given, &environment) {
+        Ok(prepared) => Arc::new(prepared),
+        Err(error) => return refuse(loaded, error),
+    };
     let (pin, trace) = (options.pin, options.trace.is_some());
     let mut config = Config { pin, trace, sampler: true, ..Config::new(topology) };
     config.blocking.extend(options.blocking.iter().cloned());
@@ -132,8 +138,7 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         eprintln!("error: the system refused the thread of --metrics: {error}");
         return Exit::Failed;
     }
-    let mut run = Run { runtime, prepared, options, deadline: None, bar: Bar::new(begun), ended: Vec::new() };
-    run.deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
+    let mut run = Run { runtime, prepared, options, deadline, bar: Bar::new(begun), ended: Vec::new() };
     let submitted = Instant::now();
     let failure = run.requests();
     let elapsed = submitted.elapsed();
@@ -158,6 +163,10 @@ fn refuse(loaded: &Loaded, error: PrepareError) -> Exit {
             let diagnostics: Vec<Diagnostic> = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
             crate::command::print_diagnostics(&diagnostics);
             Exit::Problems
+        }
+        PrepareError::Cancelled => {
+            eprintln!("{INTERRUPTED}");
+            Exit::Interrupted
         }
         other => {
             eprintln!("error: {other}");
@@ -222,7 +231,7 @@ impl Run<'_> {
                 }
             }
             let oldest = under_way.front()?;
-            if INTERRUPTED.load(Ordering::SeqCst) {
+            if is_interrupted() {
                 // Before it is said: who reads it may give a request what it waits for, and it must not end well.
                 for request in &under_way {
                     request.cancel();
@@ -277,7 +286,7 @@ impl Run<'_> {
             None if count > 0 => Exit::Problems,
             None => Exit::Ok,
             Some(Failure::Interrupted) => {
-                eprintln!("interrupted: nothing was left half-written");
+                eprintln!("{INTERRUPTED}");
                 Exit::Interrupted
             }
             Some(Failure::Prepare(error)) => refuse(loaded, error),

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
-    Bind, BoxError, Cancelled, Context, Flow, Host, Operator, OperatorSpec, Outside, Part, Problem, Pushed,
-    Resource,
+    Bind, BoxError, Cancelled, Context, Environment, Flow, Host, Operator, OperatorSpec, Outside, Problem,
+    Pushed, Resource,
 };
 use crate::parameter::{Arguments, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex};
@@ -75,13 +75,8 @@ impl Harness {
         })?;
         let resources: BTreeMap<String, Resource> =
             resources.into_iter().map(|(name, resource)| (name.to_owned(), resource)).collect();
-        let mut bind = Bind {
-            name: spec.name,
-            arguments: &arguments,
-            resources: &resources,
-            part: Part::WHOLE,
-            shared: None,
-        };
+        let environment = Environment::of_slots(1);
+        let mut bind = Bind::new(spec.name, &arguments, &resources, &environment);
         let shared: Option<Arc<_>> = spec.share.map(|share| share(&bind)).transpose()?;
         bind.shared = shared.as_ref();
         let operator = (spec.make)(&bind)?;

@@ -28,7 +28,7 @@ use self::hints::HintCell;
 use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
-use crate::operator::{Mode, OperatorSpec, Problem};
+use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
 use crate::prepare::{PrepareError, Prepared, Shape, panic_message};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
@@ -148,6 +148,8 @@ impl Model {
     ) -> Result<Arc<Self>, PrepareError> {
         let (started, nodes) = (now(), machine.nodes().len());
         let plan = prepared.plan();
+        let cancellation = Cancellation::never().until(submission.deadline);
+        let environment = Environment { slots: machine.slots_count(), cancellation };
         let arguments = prepared.arguments(&submission.values)?;
         let shape = prepared.shape((machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =
@@ -157,7 +159,8 @@ impl Model {
         let mut boxes = Vec::with_capacity(shape.boxes.len());
         for cell in &shape.boxes {
             let planned = &plan.boxes[cell.plan_box];
-            let operator = prepared.make(cell.plan_box, arguments.of(cell.plan_box), submission.part)?;
+            let arguments = arguments.of(cell.plan_box);
+            let operator = prepared.make(cell.plan_box, arguments, submission.part, &environment)?;
             let (inputs, outputs) = (ports(&cell.inputs), ports(&cell.outputs));
             // Neither an order nor a budget is kept.
             let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();

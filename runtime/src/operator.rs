@@ -15,11 +15,13 @@
 
 mod bind;
 mod catalog;
+mod environment;
 mod outside;
 mod table;
 
 pub use bind::{Bind, Part};
 pub use catalog::Catalog;
+pub use environment::{Cancellation, Environment};
 pub(crate) use outside::Lend;
 pub use outside::{Computing, Outside};
 pub use table::{

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use self::shape::Shape;
-use crate::operator::{Bind, BoxError, Catalog, Operator, Part, Resource};
+use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Part, Resource};
 use crate::parameter::{Arguments, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
 use crate::sync::Mutex;
@@ -39,6 +39,12 @@ pub enum PrepareError {
         /// Why.
         cause: BoxError,
     },
+    /// The caller stopped the preparation.
+    #[error("the preparation was cancelled")]
+    Cancelled,
+    /// The deadline passed while the pipeline was prepared.
+    #[error("the deadline passed while the pipeline was being prepared")]
+    DeadlinePassed,
     /// A parameter that is bound once was given anew for a request.
     #[error(
         "the parameter `{name}` is bound when the pipeline is prepared and cannot differ between requests"
@@ -90,11 +96,13 @@ impl Prepared {
     /// Checks a declaration with the values given, and loads its resources.
     ///
     /// # Errors
-    /// When a value does not fit, the plan has faults with these values, or a resource cannot be loaded.
+    /// When a value does not fit, the plan has faults with these values, a resource cannot be loaded, or the
+    /// environment's cancellation stops the preparation.
     pub fn new(
         declaration: &Declaration,
         catalog: &Catalog,
         given: &BTreeMap<String, Value>,
+        environment: &Environment,
     ) -> Result<Self, PrepareError> {
         let values = declaration.values(given).map_err(PrepareError::Values)?;
         let (plan, faults) = plan::check(declaration, catalog, &values);
@@ -113,7 +121,7 @@ impl Prepared {
             shape: Mutex::new(None),
             declaration: declaration.clone(),
         };
-        prepared.load()?;
+        prepared.load(environment)?;
         let bound = prepared.plan.boxes.iter().map(|planned| bind(planned, &prepared.values).ok());
         prepared.arguments = bound.collect();
         prepared.likes = likes(&prepared.plan.boxes);
@@ -121,16 +129,22 @@ impl Prepared {
         Ok(prepared)
     }
 
-    fn load(&mut self) -> Result<(), PrepareError> {
+    /// Loads the resources, and makes what the requests of a box share. Hears a cancellation between them; within them
+    /// their own loops do.
+    fn load(&mut self, environment: &Environment) -> Result<(), PrepareError> {
+        let cancellation = &environment.cancellation;
         for resource in &self.plan.resources {
+            stopped(cancellation)?;
             let name = &resource.name;
             let failed = |cause| PrepareError::Resource { name: name.clone(), cause };
             let arguments = resource.arguments.as_ref().ok_or_else(|| failed(unbound()))?;
-            let bind = Bind { name, arguments, resources: &self.resources, part: Part::WHOLE, shared: None };
-            let loaded = (resource.spec.load)(&bind).map_err(failed)?;
+            let resources = &self.resources;
+            let bind = Bind::new(name, arguments, resources, environment);
+            let loaded = (resource.spec.load)(&bind).map_err(|cause| why(cancellation, failed(cause)))?;
             self.resources.insert(name.clone(), loaded);
         }
         for planned in &self.plan.boxes {
+            stopped(cancellation)?;
             let name = &planned.name;
             let failed = |cause| PrepareError::Box { name: name.clone(), cause };
             let shared = match planned.spec.share {
@@ -138,13 +152,14 @@ impl Prepared {
                 Some(share) => {
                     let arguments = planned.arguments.as_ref().ok_or_else(|| failed(unbound()))?;
                     let resources = &self.resources;
-                    let bind = Bind { name, arguments, resources, part: Part::WHOLE, shared: None };
-                    Some(share(&bind).map_err(failed)?)
+                    let bind =
+                        Bind { name, arguments, resources, part: Part::WHOLE, shared: None, environment };
+                    Some(share(&bind).map_err(|cause| why(cancellation, failed(cause)))?)
                 }
             };
             self.shared.push(shared);
         }
-        Ok(())
+        stopped(cancellation)
     }
 
     /// The checked plan.
@@ -234,10 +249,12 @@ impl Prepared {
         box_idx: usize,
         arguments: &Arguments,
         part: Part,
+        environment: &Environment,
     ) -> Result<Box<dyn Operator>, PrepareError> {
         let planned = &self.plan.boxes[box_idx];
         let shared = self.shared[box_idx].as_ref();
-        let bind = Bind { name: &planned.name, arguments, resources: &self.resources, part, shared };
+        let (name, resources) = (&planned.name, &self.resources);
+        let bind = Bind { part, shared, ..Bind::new(name, arguments, resources, environment) };
         let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(&bind)));
         let made = made.unwrap_or_else(|cause| {
             let cause = panic_message(cause.as_ref());
@@ -285,6 +302,20 @@ pub(crate) fn panic_message(cause: &(dyn std::any::Any + Send)) -> String {
     } else {
         "with a value that is no text".to_owned()
     }
+}
+
+/// An error if the preparation is to stop.
+fn stopped(cancellation: &Cancellation) -> Result<(), PrepareError> {
+    match cancellation.is_cancelled() {
+        true if cancellation.is_asked() => Err(PrepareError::Cancelled),
+        true => Err(PrepareError::DeadlinePassed),
+        false => Ok(()),
+    }
+}
+
+/// Why a step of the preparation failed: if it was to stop, its own error says no more than that.
+fn why(cancellation: &Cancellation, error: PrepareError) -> PrepareError {
+    stopped(cancellation).err().unwrap_or(error)
 }
 
 fn unbound() -> BoxError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::Model;
+use crate::operator::Environment;
 use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
@@ -76,6 +77,12 @@ impl Runtime {
         let model = Model::new(id, Arc::clone(prepared), submission, self.topology())?;
         self.scheduler.submit(Arc::clone(&model), submission.deadline);
         Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
+    }
+
+    /// What pipelines are prepared with for this runtime. Nobody can stop such a preparation; set
+    /// [`Environment::cancellation`] if somebody shall.
+    pub fn environment(&self) -> Environment {
+        Environment::of_slots(self.topology().slots_count())
     }
 
     /// The machine that it runs on.

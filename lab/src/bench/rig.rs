@@ -56,9 +56,11 @@ impl Rig {
 
     /// The same on a runtime that is set up so.
     pub fn with(bed: &Bed, graph: &Graph, config: Config) -> Result<Self, Error> {
-        let prepared = Arc::new(Prepared::new(&graph.declaration, &boxes::catalog(), &[].into())?);
-        let tally = Tally::of(&prepared);
         let runtime = Runtime::start(Config { pin: bed.pin, ..config }).map_err(Error::Threads)?;
+        let environment = runtime.environment();
+        let prepared = Prepared::new(&graph.declaration, &boxes::catalog(), &[].into(), &environment)?;
+        let prepared = Arc::new(prepared);
+        let tally = Tally::of(&prepared);
         Ok(Self { runtime, prepared, tally })
     }
 

@@ -417,6 +417,7 @@ pub(crate) fn push_signature(signature: &Signature, signatures: &mut SignatureBu
 pub(crate) mod tests {
     use arrow_array::BinaryArray;
     use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Environment;
     use boxwork_runtime::parameter::Value;
 
     use super::*;
@@ -465,13 +466,8 @@ pub(crate) mod tests {
     #[test]
     fn the_defaults_are_the_kernels() {
         let arguments = boxwork_runtime::parameter::Arguments::check(EXTRACT.parameters, []).unwrap();
-        let bind = Bind {
-            name: "extract",
-            arguments: &arguments,
-            resources: &std::collections::BTreeMap::new(),
-            part: boxwork_runtime::operator::Part::WHOLE,
-            shared: None,
-        };
+        let (resources, environment) = (std::collections::BTreeMap::new(), Environment::of_slots(1));
+        let bind = Bind::new("extract", &arguments, &resources, &environment);
         assert_eq!(parameters(&bind).unwrap(), ExtractParameters::default());
     }
 

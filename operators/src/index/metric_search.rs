@@ -170,7 +170,7 @@ pub(crate) mod tests {
     use std::path::Path;
 
     use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::{OperatorSpec, ResourceSpec};
+    use boxwork_runtime::operator::{Environment, OperatorSpec, ResourceSpec};
     use boxwork_runtime::parameter::Value;
     use std::collections::BTreeMap;
 
@@ -216,13 +216,8 @@ pub(crate) mod tests {
             let holds = if distances == ["jaccard"] { "sets" } else { "auto" };
             let given = [("path", text(path.to_str().unwrap())), ("holds", text(holds))];
             let column = arguments(&OBJECT_COLUMN, &given);
-            let bind = Bind {
-                name: "objects",
-                arguments: &column,
-                resources: &BTreeMap::new(),
-                part: boxwork_runtime::operator::Part::WHOLE,
-                shared: None,
-            };
+            let (resources, environment) = (BTreeMap::new(), Environment::of_slots(1));
+            let bind = Bind::new("objects", &column, &resources, &environment);
             let column: Arc<ObjectColumn> = (OBJECT_COLUMN.load)(&bind).unwrap().downcast().unwrap();
             for distance in distances {
                 for root in [false, true] {

@@ -161,7 +161,7 @@ impl<'a> Laboratory<'a> {
             Task::Images => draw(planned, &path),
             Task::Make(loaded) => {
                 let runtime = self.runtime(planned.workers)?;
-                let prepared = self.prepare(loaded, planned, &[("out", text(&path))])?;
+                let prepared = self.prepare(&runtime, loaded, planned, &[("out", text(&path))])?;
                 run(&runtime, &prepared, BTreeMap::new()).map(drop)
             }
             _ => Err(Cause::Said("it makes no file".to_owned())),
@@ -171,6 +171,7 @@ impl<'a> Laboratory<'a> {
     /// A pipeline with the step's values, and with those that come from here.
     fn prepare(
         &self,
+        runtime: &Runtime,
         loaded: &Loaded,
         planned: &PlannedStep,
         ours: &[(&str, Value)],
@@ -180,7 +181,8 @@ impl<'a> Laboratory<'a> {
         values.extend(ours.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let parameters = &loaded.declaration.parameters;
         values.retain(|name, _| parameters.iter().any(|known| known.name == *name));
-        Ok(Arc::new(Prepared::new(&loaded.declaration, self.catalog, &values)?))
+        let environment = runtime.environment();
+        Ok(Arc::new(Prepared::new(&loaded.declaration, self.catalog, &values, &environment)?))
     }
 
     /// A value with the files of steps where they lie.
@@ -223,7 +225,7 @@ impl<'a> Laboratory<'a> {
         let runtime = self.runtime(planned.workers)?;
         let (mut seconds, mut busy) = (Vec::new(), Vec::new());
         for round in 0..self.sweep.warmup + self.sweep.rounds {
-            let prepared = self.prepare(loaded, planned, &[("out", text(&path))])?;
+            let prepared = self.prepare(&runtime, loaded, planned, &[("out", text(&path))])?;
             let (outcome, spent_ms) = run_counted(&runtime, &prepared, BTreeMap::new())?;
             if round >= self.sweep.warmup {
                 seconds.push(outcome.duration.as_secs_f64());
@@ -253,7 +255,7 @@ impl<'a> Laboratory<'a> {
         let runtime = self.runtime(planned.workers)?;
         let answers = self.data.join(format!("quality-{}.json", planned.key));
         let ours = [("out", text(&answers)), ("format", Value::Text("json".to_owned()))];
-        let prepared = self.prepare(loaded, planned, &ours)?;
+        let prepared = self.prepare(&runtime, loaded, planned, &ours)?;
         let outcome = run(&runtime, &prepared, BTreeMap::new())?;
         let json: Json = serde_json::from_str(&fs::read_to_string(&answers)?)?;
         fs::remove_file(&answers)?;
@@ -269,7 +271,7 @@ impl<'a> Laboratory<'a> {
         let runtime = self.runtime(planned.workers)?;
         let store = self.store(planned)?;
         let answers = self.answers(planned);
-        let prepared = self.prepare(loaded, planned, &self.ours(&answers))?;
+        let prepared = self.prepare(&runtime, loaded, planned, &self.ours(&answers))?;
         let requests = queries(&store, planned)?
             .chunks(planned.batch)
             .map(|names| (Arc::clone(&prepared), names.to_vec()))
@@ -292,7 +294,7 @@ impl<'a> Laboratory<'a> {
         let runtime = self.runtime(planned.workers)?;
         let store = self.store(planned)?;
         let answers = self.answers(planned);
-        let scan = self.prepare(&shipped::SEARCH.load(), planned, &self.ours(&answers))?;
+        let scan = self.prepare(&runtime, &shipped::SEARCH.load(), planned, &self.ours(&answers))?;
         let loaded = shipped::INDEXED_RANGE.load();
         let mut requests = Vec::new();
         for name in queries(&store, planned)? {
@@ -309,7 +311,7 @@ impl<'a> Laboratory<'a> {
             if !planned.values.contains_key("bound") {
                 ours.push(("bound", Value::Text("simplex".to_owned())));
             }
-            requests.push((self.prepare(&loaded, planned, &ours)?, names));
+            requests.push((self.prepare(&runtime, &loaded, planned, &ours)?, names));
         }
         Ok(Asked { runtime, requests, objects: store.len(), answers })
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{BoxError, Resource};
+use super::{BoxError, Cancellation, Environment, Resource};
 use crate::parameter::{Arguments, DeviceChoice, Value};
 
 /// Which part of a run a request is: queries beyond [`QUERIES_MAX`](crate::parameter::QUERIES_MAX) make more
@@ -37,11 +37,36 @@ pub struct Bind<'a> {
     pub part: Part,
     /// What `share` made, where the operator has it.
     pub shared: Option<&'a Resource>,
+    /// The runtime that the box or resource is made for.
+    pub environment: &'a Environment,
+}
+
+impl<'a> Bind<'a> {
+    /// For a resource, or for a box of a request that is the only one of its run and shares nothing with others.
+    pub fn new(
+        name: &'a str,
+        arguments: &'a Arguments,
+        resources: &'a BTreeMap<String, Resource>,
+        environment: &'a Environment,
+    ) -> Self {
+        Self { name, arguments, resources, part: Part::WHOLE, shared: None, environment }
+    }
 }
 
 impl Bind<'_> {
     fn wrong(&self, name: &str, wanted: &str) -> ! {
         panic!("`{}` asked for the parameter `{name}` as {wanted}, which its table does not say", self.name)
+    }
+
+    /// Slots of the runtime: how many pieces of work it does at once. Never ask the machine instead, whose cores may be
+    /// others'.
+    pub fn slots(&self) -> usize {
+        self.environment.slots
+    }
+
+    /// Says when to stop loading a resource, sharing or making a box. Ask it in every loop that may take 100 ms.
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.environment.cancellation
     }
 
     /// A whole number, where given.

@@ -150,7 +150,8 @@ impl Graph {
     }
 
     pub fn prepare_with(&self, catalog: &Catalog) -> Arc<Prepared> {
-        Arc::new(Prepared::new(&self.0, catalog, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}")))
+        let prepared = Prepared::new(&self.0, catalog, &BTreeMap::new(), &Environment::of_slots(2));
+        Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// Runs it once on so many slots.

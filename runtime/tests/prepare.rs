@@ -1,0 +1,96 @@
+//! Preparing a pipeline: what resources and boxes are told of their runtime, and how a preparation is stopped.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use boxwork_runtime::operator::*;
+use boxwork_runtime::plan::{ResourceDeclaration, Setting};
+use boxwork_runtime::prepare::{PrepareError, Prepared};
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
+use support::*;
+
+/// Whether the resource below is being loaded.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// A resource whose loading ends only if somebody stops it.
+static ENDLESS: ResourceSpec = ResourceSpec {
+    name: "endless",
+    about: "is loaded for ever",
+    parameters: &[],
+    example: "",
+    check: None,
+    load: |bind| {
+        BEGUN.store(true, Ordering::SeqCst);
+        loop {
+            bind.cancellation().check()?;
+            thread::yield_now();
+        }
+    },
+};
+
+/// Prepares a graph that wants the endless resource.
+fn prepare_endless(cancellation: Cancellation) -> Result<Prepared, PrepareError> {
+    let mut graph = Graph::new().add("s", "source", &[("count", int(1))]).add("c", "collect", &[]);
+    let kind = Setting::Value(text("endless"));
+    graph.0.resources.push(ResourceDeclaration { name: "index".into(), kind, settings: Vec::new() });
+    let graph = graph.chain("s -> c");
+    let environment = Environment { slots: 1, cancellation };
+    Prepared::new(&graph.0, &catalog().with_resource(&ENDLESS), &BTreeMap::new(), &environment)
+}
+
+#[test]
+fn a_resource_that_takes_for_ever_hears_that_it_is_cancelled() {
+    let cancellation = Cancellation::new();
+    let stop = cancellation.clone();
+    let stopper = thread::spawn(move || {
+        while !BEGUN.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        stop.cancel();
+    });
+    let error = prepare_endless(cancellation).err().expect("nothing else ends the preparation");
+    stopper.join().unwrap();
+    assert!(matches!(error, PrepareError::Cancelled), "{error}");
+}
+
+#[test]
+fn a_resource_that_takes_for_ever_hears_its_deadline() {
+    let deadline = Instant::now() + Duration::from_millis(20);
+    let error = prepare_endless(Cancellation::never().until(Some(deadline))).err();
+    assert!(matches!(error, Some(PrepareError::DeadlinePassed)), "{error:?}");
+}
+
+/// Puts out the slots that it was made for.
+static SLOTS: OperatorSpec = OperatorSpec {
+    outputs: &[Output::new("out", numbers, "the slots")],
+    ..OperatorSpec::new("slots", "Puts out the slots of its runtime.", Kind::Stateful, |bind| {
+        Ok(Box::new(Slots(bind.slots() as u64)))
+    })
+};
+
+struct Slots(u64);
+
+impl Operator for Slots {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        cx.push("out", envelope([self.0]))?;
+        Ok(Flow::Done)
+    }
+}
+
+#[test]
+fn boxes_see_the_slots_of_the_runtime_that_runs_them_and_not_the_machine() {
+    let catalog = catalog().with(&SLOTS);
+    let prepared = Graph::new().add("s", "slots", &[]).add("c", "collect", &[]).chain("s -> c");
+    let prepared = prepared.prepare_with(&catalog);
+    for slots in [1, 3, 7] {
+        let runtime = Runtime::start(Config::flat(slots)).unwrap();
+        assert_eq!(runtime.environment().slots, slots);
+        wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result.unwrap();
+        assert_eq!(std::mem::take(&mut *basket(&prepared).got.lock().unwrap()), [slots as u64]);
+    }
+}
