@@ -29,6 +29,7 @@ use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
+use crate::parameter::QUERIES_MAX;
 use crate::prepare::{PrepareError, Prepared, Shape, panic_message};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
@@ -349,6 +350,16 @@ impl Model {
     pub(crate) fn fail(&self, error: RequestError) {
         self.failure.lock().get_or_insert(error);
         self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Ends the request because a box asked for the hint of a query that the request does not have. The number comes from
+    /// an envelope, so it is no bug of the runtime.
+    fn fail_of_query(&self, cell: usize, query: u32) {
+        let name = self.box_name(cell).to_owned();
+        let cause = format!(
+            "there is no query {query}: a request has at most {QUERIES_MAX} queries, numbered from 0; split them over requests"
+        );
+        self.fail(RequestError::Failed { name, cause });
     }
 
     /// The request has no token left: it is finished, or a stall is ended by growing an edge. Then there is a list of

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use boxwork_runtime::operator::*;
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_runtime::plan::{ResourceDeclaration, Setting};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
-use boxwork_runtime::request::Submission;
+use boxwork_runtime::request::{RequestError, Submission};
 use boxwork_runtime::{Config, Runtime};
 use support::*;
 
@@ -92,5 +93,50 @@ fn boxes_see_the_slots_of_the_runtime_that_runs_them_and_not_the_machine() {
         assert_eq!(runtime.environment().slots, slots);
         wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result.unwrap();
         assert_eq!(std::mem::take(&mut *basket(&prepared).got.lock().unwrap()), [slots as u64]);
+    }
+}
+
+/// Reads the hint of a query, and joins into that of another one.
+static HINTS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        Parameter::new("reads", ParameterType::integer_from(0), Default::Integer(0), "a query"),
+        Parameter::new("writes", ParameterType::integer_from(0), Default::Integer(0), "a query"),
+    ],
+    hints_read: &[Hint { name: "seen", join: Join::Minimum, about: "a hint" }],
+    hints_written: &[Hint { name: "told", join: Join::Minimum, about: "a hint" }],
+    ..OperatorSpec::new("hints", "Reads a hint and writes one.", Kind::Stateful, |bind| {
+        Ok(Box::new(Hints { reads: bind.count("reads") as u32, writes: bind.count("writes") as u32 }))
+    })
+};
+
+struct Hints {
+    reads: u32,
+    writes: u32,
+}
+
+impl Operator for Hints {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        cx.hint("seen", self.reads);
+        cx.join_hint("told", self.writes, 1.0);
+        Ok(Flow::Done)
+    }
+}
+
+#[test]
+fn a_query_number_beyond_the_limit_is_an_error_and_no_panic() {
+    let catalog = catalog().with(&HINTS);
+    let runtime = Runtime::start(Config::flat(1)).unwrap();
+    let result = |reads: i64, writes: i64| {
+        let settings = [("reads", int(reads)), ("writes", int(writes))];
+        let graph = Graph::new().add("h", "hints", &settings).add("other", "hints", &[]);
+        let prepared = graph.hint("h.told", "other.seen").hint("other.told", "h.seen").prepare_with(&catalog);
+        wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result
+    };
+    assert_eq!(result(63, 63), Ok(()));
+    for (reads, writes) in [(64, 0), (0, 64), (i64::from(u32::MAX), 0)] {
+        let error = result(reads, writes).unwrap_err();
+        let number = reads.max(writes);
+        let RequestError::Failed { name, cause } = &error else { panic!("{error}") };
+        assert!(name == "h" && cause.contains(&format!("no query {number}")), "{error}");
     }
 }

@@ -22,23 +22,23 @@ impl HintCell {
         Self { join, readers, values: (0..QUERIES_MAX).map(|_| AtomicU64::new(bottom)).collect() }
     }
 
-    /// The value for a query.
-    pub(crate) fn get(&self, query: u32) -> f64 {
-        f64::from_bits(self.values[query as usize].load(Ordering::Relaxed))
+    /// The value for a query; nothing if the request has no query of this number.
+    pub(crate) fn get(&self, query: u32) -> Option<f64> {
+        Some(f64::from_bits(self.values.get(query as usize)?.load(Ordering::Relaxed)))
     }
 
-    /// Joins a value in; true when that changed it.
-    pub(crate) fn join(&self, query: u32, value: f64) -> bool {
-        let cell = &self.values[query as usize];
+    /// Joins a value in, and says whether that changed it; nothing if the request has no query of this number.
+    pub(crate) fn join(&self, query: u32, value: f64) -> Option<bool> {
+        let cell = self.values.get(query as usize)?;
         let mut before = cell.load(Ordering::Relaxed);
         loop {
             let after = self.join.join(f64::from_bits(before), value).to_bits();
             if after == before {
-                return false;
+                return Some(false);
             }
             // Relaxed: a hint carries a number only, no memory depends on it.
             match cell.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Some(true),
                 Err(now) => before = now,
             }
         }
@@ -52,10 +52,11 @@ mod tests {
     #[test]
     fn only_lesser_values_change_a_minimum() {
         let cell = HintCell::new(Join::Minimum, Arc::from([]));
-        assert_eq!(cell.get(3), f64::INFINITY);
-        assert!(cell.join(3, 2.0));
-        assert!(!cell.join(3, 2.5));
-        assert!(!cell.join(3, f64::NAN), "not a number must not win");
-        assert_eq!(cell.get(3), 2.0);
+        assert_eq!(cell.get(3), Some(f64::INFINITY));
+        assert_eq!(cell.join(3, 2.0), Some(true));
+        assert_eq!(cell.join(3, 2.5), Some(false));
+        assert_eq!(cell.join(3, f64::NAN), Some(false), "not a number must not win");
+        assert_eq!(cell.get(3), Some(2.0));
+        assert_eq!((cell.get(QUERIES_MAX as u32), cell.join(u32::MAX, 2.0)), (None, None));
     }
 }

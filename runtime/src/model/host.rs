@@ -318,20 +318,28 @@ impl Host for Firing<'_> {
 
     fn hint(&self, hint: usize, query: u32) -> f64 {
         let join = self.cell.spec.hints_read[hint].join;
-        let cells = self.model.shape.boxes[self.cell_idx].hints_read[hint]
-            .iter()
-            .map(|cell| self.model.hints[*cell].get(query));
-        cells.fold(join.bottom(), |a, b| join.join(a, b))
+        let cells = &self.model.shape.boxes[self.cell_idx].hints_read[hint];
+        cells.iter().fold(join.bottom(), |joined, cell| match self.model.hints[*cell].get(query) {
+            Some(value) => join.join(joined, value),
+            None => {
+                self.model.fail_of_query(self.cell_idx, query);
+                joined
+            }
+        })
     }
 
     fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
         let model = self.model;
         let cell = &model.hints[model.shape.boxes[self.cell_idx].hints_written[hint]];
-        if cell.join(query, value) {
-            // Telling a reader releases the value to it.
-            for reader in &*cell.readers {
-                model.notify(*reader, WokenBy::Room, self.woken);
+        match cell.join(query, value) {
+            Some(false) => {}
+            Some(true) => {
+                // Telling a reader releases the value to it.
+                for reader in &*cell.readers {
+                    model.notify(*reader, WokenBy::Room, self.woken);
+                }
             }
+            None => model.fail_of_query(self.cell_idx, query),
         }
     }
 
