@@ -33,7 +33,7 @@ use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use support::store::write_store;
 use support::{Arguments, Side, Spread, print_machine, run_rounds};
 

@@ -30,7 +30,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use support::store::write_store;
 use support::{Arguments, Side, Spread, print_machine, run_rounds, verdict};
 

@@ -32,7 +32,7 @@ use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::pivot_table::PivotTableWriter;
 use boxwork_stores::signature::{SignatureBuilder, SignatureColumns};
 use boxwork_stores::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 use random::Random;
 

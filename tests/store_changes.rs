@@ -28,7 +28,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::pivot_table::{PivotTable, in_threads};
 use boxwork_stores::signature_store::{SignatureStore, StoreChange};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::upkeep;
 use tempfile::TempDir;
 

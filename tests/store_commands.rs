@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::signature_store::{SignatureStore, StoreChange};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use tempfile::TempDir;
 
 use command::boxwork;

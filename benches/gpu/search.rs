@@ -13,7 +13,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 use super::support::store::{name, write_store};
 use super::support::{Arguments, Spread};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_stores::pivot_table::{PivotTable, PivotTableWriter, in_threads};
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// The space of the Gaussian over a store.
 pub fn space(store: &Path) -> Arc<SqfdSpace> {

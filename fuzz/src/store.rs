@@ -11,7 +11,7 @@ use boxwork_kernels::sqfd::{Columns, Evaluator, SignatureRef};
 use boxwork_stores::signature_store::{
     Objects, SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter,
 };
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// A store of so many objects of 1 to 3 centroids, in the folder of temporary files.
 pub fn write(path: &Path, objects: usize) -> SignatureStore {

@@ -28,7 +28,7 @@ pub fn catalog() -> Catalog {
         operators.concat(),
         [
             &boxwork_stores::signature_store::SIGNATURE_STORE,
-            &boxwork_stores::space::SQFD_SPACE,
+            &boxwork_stores::sqfd_space::SQFD_SPACE,
             &boxwork_stores::pivot_table::PIVOT_TABLE,
             &boxwork_stores::object_column::OBJECT_COLUMN,
             &boxwork_stores::metric_space::METRIC_SPACE,

@@ -10,7 +10,7 @@ use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
 use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::signature_store::SignatureStore;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use serde_json::{Value as Json, json};
 
 /// Estimates the search of a plan, for its box that bounds distances; nothing when it has none, or their values are

@@ -18,7 +18,7 @@ use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, V
 use super::metric_query::{MetricQuery, QueryObject};
 use super::object_column::{Item, ObjectColumn, ObjectKind};
 use super::signature_store::{Objects, SignatureStore, StoreError};
-use super::space::SqfdSpace;
+use super::sqfd_space::SqfdSpace;
 
 /// A distance by its name and constants, as a pipeline declares it.
 #[derive(Clone, Copy, Debug, PartialEq)]

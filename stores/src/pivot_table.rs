@@ -34,7 +34,7 @@ use boxwork_kernels::lower_bound::{
 };
 use boxwork_kernels::sqfd::reference;
 
-use super::space::SqfdSpace;
+use super::sqfd_space::SqfdSpace;
 
 /// Distances of all objects of a store to a few of them.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ mod manifest;
 mod part;
 mod removed;
 mod objects;
+mod as_store;
 mod lock;
 mod change;
 mod compact;

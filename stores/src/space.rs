@@ -1,392 +1,220 @@
-//! The space of a search: a measure over a store, and every object's similarity to itself.
+//! The contract of a space: a distance over the objects of a store, and queries made ready for it.
 //!
-//! The self-similarities are f64, computed where they are first needed and then kept; once all are known, a
-//! sidecar file keeps them from one run to the next. What [`SqfdSpace::exact`] gives is the distance that every
-//! result reports.
+//! Two distances are told apart everywhere. The *fast* distance may come from any code path and is off by no more than
+//! [`Prepared::widened`] allows. The *exact* distance is f64, has the same bits on every machine, and is the one that
+//! results report.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
 
-use boxwork_kernels::similarity::{Ground, Measure, MeasureError, Similarity};
-use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, reference};
-use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use arrow_array::ArrayRef;
+use boxwork_kernels::distance::Properties;
+use boxwork_kernels::distance::Slack;
 
-use super::chunks::Chunks;
-use super::new_number;
-use super::signature_store::{Objects, SignatureStore, StoreError, TemporaryFile};
+use crate::signature_store::StoreError;
+use crate::sqfd_space::{SqfdQuery, SqfdSpace};
+use crate::store::Store;
 
-/// A measure over the objects of a store.
-#[derive(Debug)]
-pub struct SqfdSpace {
-    store: Arc<SignatureStore>,
-    measure: Measure,
-    // The bits of each object's sigma(S, S), or UNKNOWN. Whoever computes one gets the same bits, and nothing else
-    // is told by them: relaxed order suffices.
-    sigma_self: Vec<AtomicU64>,
-    is_kept: AtomicBool,
-    number: u64,
-    chunks: OnceLock<Chunks>,
-    arithmetic: Arc<OnceLock<Arithmetic>>,
+/// Why a space cannot prepare a query or compute a distance.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A query has no distances to the objects.
+    #[error("{0}")]
+    Query(String),
+    /// An object, or a distance, is not sound.
+    #[error("{0}")]
+    Object(String),
 }
 
-/// What a sidecar begins with, before the fingerprints of the store and the measure.
-const SIDECAR: &str = "boxwork sigma 2 ";
-/// A not-a-number, which no sigma is; in a sidecar, that of an object that was removed.
-const UNKNOWN: u64 = u64::MAX;
+/// The exact distance of two objects, lent by [`Space::lend`].
+pub type PairDistance<'a> = dyn Fn(u64, u64) -> f64 + 'a;
 
-impl SqfdSpace {
-    /// The space of a measure over a store; takes the self-similarities from the sidecar, where a fresh one is.
-    pub fn new(store: Arc<SignatureStore>, measure: Measure) -> Self {
-        let mut space = Self {
-            store,
-            measure,
-            sigma_self: Vec::new(),
-            is_kept: AtomicBool::new(false),
-            number: new_number(),
-            chunks: OnceLock::new(),
-            arithmetic: Arc::default(),
-        };
-        // A sidecar that is absent, stale or damaged costs time and nothing else.
-        let kept = fs::read(space.sidecar_path()).ok().and_then(|bytes| space.read_sidecar(&bytes));
-        space.sigma_self = kept.unwrap_or_default();
-        let ids = space.store.len() as usize;
-        space.is_kept = AtomicBool::new(space.sigma_self.len() == ids);
-        space.sigma_self.resize_with(ids, || AtomicU64::new(UNKNOWN));
-        space
-    }
+/// The exact distance of an object from a query, lent by [`Prepared::lend`].
+pub type ObjectDistance<'a> = dyn FnMut(u64) -> f64 + 'a;
 
+/// A distance over the objects of a store.
+pub trait Space: Any + Debug + Send + Sync {
     /// The objects.
-    pub fn store(&self) -> &Arc<SignatureStore> {
-        &self.store
-    }
-
-    /// The measure.
-    pub fn measure(&self) -> Measure {
-        self.measure
-    }
+    fn store(&self) -> &Arc<dyn Store>;
 
     /// A number that no other space of this process has, or had.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
+    fn number(&self) -> u64;
 
-    /// What the least exact of those computes that have computed distances so far, where it is not the usual. Whoever is
-    /// about to sets it first.
-    pub fn arithmetic(&self) -> &Arc<OnceLock<Arithmetic>> {
-        &self.arithmetic
-    }
+    /// The distance and its constants in words, such as `gaussian similarity over l2 at alpha 0.2`. An index keeps them
+    /// to know its space again.
+    fn measure(&self) -> String;
 
-    /// How the store is cut for devices.
-    pub fn chunks(&self) -> &Chunks {
-        self.chunks.get_or_init(|| Chunks::new(&self.store))
-    }
+    /// The inequalities that the distance obeys.
+    fn properties(&self) -> Properties;
 
-    /// A text that another space does not have: an index keeps it to know its space again.
-    pub fn fingerprint(&self) -> String {
-        format!("{} {}", self.store.fingerprint(), self.measure_text())
-    }
+    /// How far computed distances among the objects may be off.
+    fn slack(&self) -> Slack;
 
-    /// A query, made ready for the fast paths.
+    /// Makes the object in a row of an Arrow array ready as a query.
+    ///
+    /// # Errors
+    /// When the array holds objects of another kind, or the object has no distances.
+    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError>;
+
+    /// The exact distances of pairs of objects, the same in either order; blocks where they are not in memory.
+    ///
+    /// # Errors
+    /// When an object cannot be read.
     ///
     /// # Panics
-    /// When the signature has another number of coordinates than the store, which is to be checked before.
-    pub fn prepare(&self, query: SignatureRef<'_>) -> PreparedQuery {
-        assert_eq!(query.dimensions(), self.store.dimensions(), "a query of the store's coordinates");
-        PreparedQuery::new(self.measure, query)
-    }
+    /// When `pairs` and `out` differ in length.
+    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError>;
 
-    /// An object's similarity to itself. Objects are the store's, here and below.
+    /// Lends the exact distance of two objects as a function, for work that asks for one pair after the other.
     ///
     /// # Errors
-    /// When there is no such object, or its batch is damaged.
-    pub fn sigma_self(&self, objects: Objects<'_>, id: u64) -> Result<f64, StoreError> {
-        match self.sigma_self.get(id as usize).map(|sigma| sigma.load(Ordering::Relaxed)) {
-            Some(bits) if bits != UNKNOWN => Ok(f64::from_bits(bits)),
-            _ => {
-                let sigma = reference::sigma_self(&self.measure, objects.signature(id)?);
-                // Kept though the file may be cut short at this moment: whoever gets it reads within a
-                // `SignatureStore::read`, which then fails for good, and `keep` asks before it writes.
-                self.sigma_self[id as usize].store(sigma.to_bits(), Ordering::Relaxed);
-                Ok(sigma)
-            }
-        }
-    }
+    /// When an object cannot be read; what `f` made of the distances does not count then.
+    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError>;
 
-    /// The distance of an object from a query, to the bit that every result reports. `query_sigma` is
-    /// [`PreparedQuery::sigma_self`].
+    /// The size of an object, for the errors of an index over it.
     ///
     /// # Errors
-    /// As [`SqfdSpace::sigma_self`].
-    pub fn exact(
-        &self,
-        objects: Objects<'_>,
-        query: SignatureRef<'_>,
-        query_sigma: f64,
-        id: u64,
-    ) -> Result<f64, StoreError> {
-        let cross = reference::sigma(&self.measure, query, objects.signature(id)?);
-        Ok(reference::distance(query_sigma, self.sigma_self(objects, id)?, cross))
+    /// When it cannot be read.
+    fn extent(&self, _id: u64) -> Result<Extent, SpaceError> {
+        Ok(Extent::default())
     }
 
-    /// The distance of two objects of the store, the same in either order.
-    ///
-    /// # Errors
-    /// As [`SqfdSpace::sigma_self`].
-    pub fn between(&self, objects: Objects<'_>, a: u64, b: u64) -> Result<f64, StoreError> {
-        let (first, second) = (a.min(b), a.max(b));
-        self.exact(objects, objects.signature(first)?, self.sigma_self(objects, first)?, second)
+    /// How wrong the squares of exact distances may be, among objects and a query of at most this extent whose distances
+    /// are at most `distance_max`.
+    fn noise_squared(&self, _extent: Extent, distance_max: f64) -> f64 {
+        self.slack().noise_squared(distance_max)
     }
 
-    /// Fast distances of a query to rows of a batch, into `out`, with the error that the query declares.
+    /// What devices compute in place of the slots; nothing where there is no kernel for the distance.
+    fn device_form(self: Arc<Self>) -> Option<DeviceForm> {
+        None
+    }
+
+    /// Keeps what was computed once for all objects beside the store, where it is complete. Blocks on the disk; says
+    /// whether it is kept now.
+    fn keep(&self) -> bool {
+        true
+    }
+}
+
+/// How large an object is, as far as the errors of its distances depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Extent {
+    /// Absolute similarity to itself, for distances that are made of similarities.
+    pub sigma: f64,
+    /// Numbers, letters, elements or centroids.
+    pub len: usize,
+}
+
+impl Extent {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { sigma: self.sigma.max(other.sigma), len: self.len.max(other.len) }
+    }
+}
+
+/// A query that is ready for a space.
+pub trait Prepared: Debug + Send + Sync {
+    /// Fast distances from objects, whose ids ascend; they must be in memory for this not to block. They count when
+    /// [`Store::confirm`] has passed afterwards.
     ///
     /// # Errors
-    /// When the batch is damaged.
+    /// When a batch is damaged, or there is no such object.
     ///
     /// # Panics
-    /// When there is no such batch or row, or `rows` and `out` differ in length.
-    pub fn fast(
-        &self,
-        objects: Objects<'_>,
-        evaluator: &mut Evaluator,
-        query: &PreparedQuery,
-        batch: usize,
-        rows: &[u32],
-        out: &mut [f64],
-    ) -> Result<(), StoreError> {
-        evaluator.sigma_cross(query, &objects.batch(batch)?.columns(), rows, out);
-        let first = self.store.ids(batch).start;
-        for (out, row) in out.iter_mut().zip(rows) {
-            let sigma_self = self.sigma_self(objects, first + u64::from(*row))?;
-            *out = reference::distance(query.sigma_self(), sigma_self, *out);
-        }
-        Ok(())
-    }
+    /// When `ids` and `out` differ in length.
+    fn fast(&self, scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError>;
 
-    /// Whether an object's similarity to itself is known: it is then given without a look at the object.
-    pub fn is_known(&self, id: u64) -> bool {
-        self.sigma_self.get(id as usize).is_some_and(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)
-    }
-
-    /// Whether every object's similarity to itself is known.
-    pub fn is_complete(&self) -> bool {
-        let mut ids = self.store.among(0..self.store.len());
-        ids.all(|id| self.sigma_self[id as usize].load(Ordering::Relaxed) != UNKNOWN)
-    }
-
-    /// Writes the sidecar, when every similarity is known; says whether one is there now.
+    /// Exact distances from objects in any order, which must be in memory for this not to block.
     ///
-    /// Blocks on the disk. A folder that cannot be written to costs the next run time and nothing else.
-    pub fn keep(&self) -> bool {
-        if !self.is_kept.load(Ordering::Relaxed) && self.is_complete() {
-            self.is_kept.store(self.write_sidecar().is_ok(), Ordering::Relaxed);
+    /// # Errors
+    /// As [`Prepared::fast`]; and when the file was changed.
+    ///
+    /// # Panics
+    /// When `ids` and `out` differ in length.
+    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError>;
+
+    /// Whether fast distances are exact ones, so that nothing need be computed again.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    /// The largest fast distance that an object may have whose exact distance is at most `range`. The same added again is
+    /// how far the exact distance may lie from a fast one at most `range`.
+    fn widened(&self, range: f64) -> f64 {
+        range
+    }
+
+    /// Takes objects into account whose fast distances have come, where the error depends on them. Says whether the
+    /// error has grown: limits that were made by [`Prepared::widened`] before are too small then.
+    ///
+    /// # Errors
+    /// When an object cannot be read.
+    fn see(&self, _ids: &[u64]) -> Result<bool, SpaceError> {
+        Ok(false)
+    }
+
+    /// Lends the exact distance from an object as a function, for work that asks for one after the other.
+    ///
+    /// # Errors
+    /// When an object cannot be read; what `f` made of the distances does not count then.
+    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError>;
+
+    /// How large the query is.
+    fn extent(&self) -> Extent {
+        Extent::default()
+    }
+
+    /// How far exact distances from this query may be off.
+    fn slack(&self) -> Slack;
+
+    /// What devices read of the query, where they compute the distance.
+    fn device_form(&self) -> Option<QueryForm<'_>> {
+        None
+    }
+}
+
+/// What devices compute of a space. A box that feeds devices matches on this; a new kernel is a new variant.
+#[derive(Clone, Debug)]
+pub enum DeviceForm {
+    /// The signature quadratic form distance.
+    Sqfd(Arc<SqfdSpace>),
+}
+
+/// What devices read of a query.
+#[derive(Clone, Copy, Debug)]
+pub enum QueryForm<'a> {
+    /// A signature.
+    Sqfd(&'a SqfdQuery),
+}
+
+/// Working memory that a box keeps from one call of [`Prepared::fast`] to the next.
+#[derive(Default)]
+pub struct Scratch(Option<Box<dyn Any + Send>>);
+
+impl Scratch {
+    /// The memory of a kind of distance, made at its first use.
+    pub fn of<T: Any + Send>(&mut self, make: impl FnOnce() -> T) -> &mut T {
+        if !self.0.as_ref().is_some_and(|kept| kept.is::<T>()) {
+            self.0 = Some(Box::new(make()));
         }
-        self.is_kept.load(Ordering::Relaxed)
-    }
-
-    /// Where the self-similarities are kept: beside the store, under the measure's name.
-    pub fn sidecar_path(&self) -> PathBuf {
-        let mut path = self.store.path().as_os_str().to_owned();
-        let (similarity, ground) = (self.measure.similarity(), self.measure.ground());
-        path.push(format!(".{similarity}-{ground}-{}.sigma", self.measure.alpha()));
-        path.into()
-    }
-
-    fn measure_text(&self) -> String {
-        let alpha = self.measure.alpha();
-        format!("{} {} {alpha:?}", self.measure.similarity(), self.measure.ground())
-    }
-
-    fn sidecar_head(&self) -> Vec<u8> {
-        format!("{SIDECAR}{}\n", self.fingerprint()).into_bytes()
-    }
-
-    fn write_sidecar(&self) -> io::Result<()> {
-        let mut bytes = self.sidecar_head();
-        for sigma in &self.sigma_self {
-            bytes.extend_from_slice(&sigma.load(Ordering::Relaxed).to_le_bytes());
-        }
-        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        // What was computed from a file that is being cut short must not outlive the run.
-        self.store.read(|_| Ok::<_, StoreError>(())).map_err(io::Error::other)?;
-        let mut file = TemporaryFile::create(&self.sidecar_path())?;
-        file.write_all(&bytes)?;
-        file.keep()
-    }
-
-    /// The similarities of the objects that the store had when they were kept: of all, or of the first.
-    fn read_sidecar(&self, bytes: &[u8]) -> Option<Vec<AtomicU64>> {
-        let (content, checksum) = bytes.split_last_chunk::<4>()?;
-        let head_end = content.iter().position(|byte| *byte == b'\n')?;
-        let said = std::str::from_utf8(&content[..head_end]).ok()?.strip_prefix(SIDECAR)?;
-        let (store, measure) = said.split_once(' ')?;
-        let (sigmas, rest) = content[head_end + 1..].as_chunks::<8>();
-        let fits = rest.is_empty()
-            && measure == self.measure_text()
-            && self.store.ids_at(store) == Some(sigmas.len() as u64)
-            && crc32fast::hash(content) == u32::from_le_bytes(*checksum);
-        fits.then(|| sigmas.iter().map(|sigma| AtomicU64::new(u64::from_le_bytes(*sigma))).collect())
+        let kept = self.0.as_mut().and_then(|kept| kept.downcast_mut());
+        kept.unwrap_or_else(|| unreachable!("the memory was just made of this type"))
     }
 }
 
-impl Drop for SqfdSpace {
-    /// What a scan of the whole store has computed is not lost.
-    fn drop(&mut self) {
-        self.keep();
+impl Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").finish_non_exhaustive()
     }
 }
 
-/// A measure over a store, shared by requests as [`SqfdSpace`].
-pub static SQFD_SPACE: ResourceSpec = ResourceSpec {
-    name: "sqfd_space",
-    about: "The signature quadratic form distance over a store: the one place where alpha is written.",
-    parameters: &[
-        Parameter::new("store", ParameterType::Resource("signature_store"), Default::Required, "the objects"),
-        Parameter::new(
-            "similarity",
-            ParameterType::Choice(&["gaussian", "heuristic", "minus"]),
-            Default::Text("gaussian"),
-            "of two centroids: exp(-alpha d^2), 1 / (alpha + d) or -d",
-        ),
-        Parameter::new(
-            "ground",
-            ParameterType::Choice(&["l1", "l2", "linf", "l2_squared"]),
-            Default::Text("l2"),
-            "the distance d of two centroids",
-        ),
-        Parameter::new(
-            "alpha",
-            ParameterType::Positive,
-            Default::Number(0.2),
-            "the steepness: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
-        ),
-    ],
-    example: "space: {kind: sqfd_space, store: signatures, alpha: 0.2}",
-    check: Some(|arguments| measure(arguments).map(drop).map_err(|error| error.to_string())),
-    load,
-};
-
-fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    Ok(Arc::new(SqfdSpace::new(bind.resource("store")?, measure(bind.arguments)?)))
-}
-
-/// The measure that the parameters say; one that is left to a variable is not judged yet, and counts as its default.
-fn measure(arguments: &Arguments) -> Result<Measure, MeasureError> {
-    let text = |name: &str, default: &'static str| match arguments.get(name) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => default.to_owned(),
-    };
-    let alpha = match arguments.get("alpha") {
-        Some(Value::Number(alpha)) => *alpha,
-        _ => 0.2,
-    };
-    let similarity: Similarity = text("similarity", "gaussian").parse()?;
-    let ground: Ground = text("ground", "l2").parse()?;
-    Measure::new(similarity, ground, alpha)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use boxwork_kernels::CodePath;
-    use boxwork_kernels::sqfd::Columns;
-
-    use super::*;
-    use crate::signature_store::{StoreInfo, StoreWriter};
-
-    /// Objects on a line, 0.25 apart.
-    fn store(path: &Path, objects: usize) -> Arc<SignatureStore> {
-        let mut writer = StoreWriter::create(path, &["x"], &StoreInfo::default()).unwrap();
-        for object in 0..objects {
-            let x = [object as f32 / 4.0, object as f32 / 4.0 + 1.0];
-            let columns: [&[f32]; 1] = [&x];
-            let columns = Columns::new(&columns, &[0.25, 0.75]);
-            writer.push(&object.to_string(), columns.signature(0, 2), 0, 0).unwrap();
-        }
-        writer.finish().unwrap();
-        Arc::new(SignatureStore::open(path).unwrap())
-    }
-
-    fn gaussian(alpha: f64) -> Measure {
-        Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap()
-    }
-
-    fn sigmas_of(space: &SqfdSpace) -> Vec<f64> {
-        let ids = 0..space.store().len();
-        space.store().read(|objects| ids.map(|id| space.sigma_self(objects, id)).collect()).unwrap()
-    }
-
-    #[test]
-    fn exact_is_the_reference_and_fast_is_near_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder.path().join("s"), 20);
-        let space = SqfdSpace::new(Arc::clone(&store), gaussian(0.2));
-        let query =
-            store.read(|objects| objects.signature(3).map(|signature| space.prepare(signature))).unwrap();
-        let mut fast = [0.0; 20];
-        let rows: Vec<u32> = (0..20).collect();
-        let mut evaluator = Evaluator::new(CodePath::Portable);
-        store
-            .read(|objects| {
-                let signature = objects.signature(3)?;
-                space.fast(objects, &mut evaluator, &query, 0, &rows, &mut fast)?;
-                for id in 0..20 {
-                    let exact = space.exact(objects, signature, query.sigma_self(), id)?;
-                    let reference = reference::sqfd(&gaussian(0.2), signature, objects.signature(id)?);
-                    assert_eq!(exact.to_bits(), reference.to_bits());
-                    assert_eq!(space.between(objects, 3, id)?, space.between(objects, id, 3)?);
-                    assert!((fast[id as usize] - exact).abs() <= query.distance_error(exact, 0.0) + 1e-12);
-                }
-                assert_eq!(space.between(objects, 3, 3)?, 0.0);
-                assert!(space.exact(objects, signature, 1.0, 20).is_err());
-                Ok::<_, StoreError>(())
-            })
-            .unwrap();
-    }
-
-    #[test]
-    fn the_sidecar_is_read_when_fresh_and_passed_over_when_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let space = SqfdSpace::new(store(&path, 20), gaussian(0.2));
-        assert!(!space.is_complete() && !space.keep());
-        let sigmas = sigmas_of(&space);
-        assert!(space.keep());
-        let again = SqfdSpace::new(Arc::clone(space.store()), gaussian(0.2));
-        assert!(again.is_complete());
-        assert_eq!(sigmas_of(&again), sigmas);
-        assert!(!SqfdSpace::new(Arc::clone(space.store()), gaussian(0.3)).is_complete());
-        let sound = fs::read(space.sidecar_path()).unwrap();
-        for place in 0..sound.len() {
-            let mut bytes = sound.clone();
-            bytes[place] ^= 1 << (place % 8);
-            assert!(space.read_sidecar(&bytes).is_none(), "byte {place} went unnoticed");
-        }
-        assert!((0..sound.len()).all(|length| space.read_sidecar(&sound[..length]).is_none()));
-        fs::remove_file(space.sidecar_path()).unwrap();
-        drop(again);
-        assert!(!space.sidecar_path().exists());
-        let dropped = SqfdSpace::new(Arc::clone(space.store()), gaussian(0.2));
-        sigmas_of(&dropped);
-        drop(dropped);
-        assert_eq!(fs::read(space.sidecar_path()).unwrap(), sound);
-        // Another store under the same name is another store.
-        assert!(!SqfdSpace::new(store(&path, 21), gaussian(0.2)).is_complete());
-    }
-
-    #[test]
-    fn unsound_measures_are_refused_with_no_file_opened() {
-        let check = |ground: &str| {
-            let given = [("store", "signatures"), ("ground", ground)]
-                .map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
-            (SQFD_SPACE.check.unwrap())(&Arguments::check(SQFD_SPACE.parameters, given).unwrap())
-        };
-        assert_eq!(check("l2"), Ok(()));
-        let reason = check("l1").unwrap_err();
-        assert!(reason.contains("gaussian") && reason.contains("use l2"), "{reason}");
-    }
-}
+/// A space that boxes share: the value of a resource of the family `space`.
+#[derive(Clone, Debug)]
+pub struct SharedSpace(pub Arc<dyn Space>);

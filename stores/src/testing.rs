@@ -10,7 +10,7 @@ use boxwork_runtime::envelope::Envelope;
 use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter};
 use crate::signature::{SignatureBuilder, SignatureColumns};
 use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
-use crate::space::SqfdSpace;
+use crate::sqfd_space::SqfdSpace;
 
 /// The coordinates of the test stores' centroids.
 pub const COORDINATES: [&str; 2] = ["x", "y"];

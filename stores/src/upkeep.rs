@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
 use super::signature_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
-use super::space::SqfdSpace;
+use super::sqfd_space::SqfdSpace;
 
 /// What became of a compacted store.
 #[derive(Clone, Debug, PartialEq, Eq)]

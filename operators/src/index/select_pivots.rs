@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::search::queries::SPACE;
 use boxwork_stores::pivot_table::IndexError;
 use boxwork_stores::signature::SignatureBuilder;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Pairs of objects whose lower bounds `incremental` raises.
 const PAIRS: usize = 256;

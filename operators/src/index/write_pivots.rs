@@ -12,7 +12,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::columns;
 use crate::search::queries::SPACE;
 use boxwork_stores::pivot_table::PivotTableWriter;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Objects that may come before one that is missing.
 const AHEAD_MAX: u64 = ENVELOPE_ROWS_MAX as u64;

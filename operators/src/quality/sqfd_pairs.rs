@@ -21,7 +21,7 @@ use crate::quality::all_pairs::pairs_count;
 use crate::search::queries::SPACE;
 use crate::search::sqfd::Gather;
 use crate::search::sqfd::pairs::{BLOCK_ROWS, PairsOnDevice};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Computes the distances of pairs of objects.
 ///

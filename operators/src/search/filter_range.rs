@@ -13,7 +13,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::columns;
 use crate::search::queries::{Queries, SPACE, SigmaMin};
 use crate::search::top_k::envelope_of;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Keeps the distances that are at most a range.
 ///

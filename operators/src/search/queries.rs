@@ -9,7 +9,7 @@ use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use boxwork_stores::signature::{SignatureColumns, coordinate_names};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// The parameter of boxes that compute distances.
 pub(crate) const SPACE: Parameter = Parameter::new(

@@ -32,7 +32,7 @@ use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::search::queries::{Queries, SPACE};
 use boxwork_stores::signature_store::Objects;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Objects of a store from which on it is worth the way to a device: fewer are a few milliseconds on one core.
 pub(crate) const DEVICE_OBJECTS_MIN: u64 = 10_000;

@@ -11,7 +11,7 @@ use boxwork_runtime::operator::{
 use crate::columns;
 use crate::search::queries::{Queries, SPACE};
 use crate::search::sqfd::with_distances;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Computes signature quadratic form distances in f64.
 ///

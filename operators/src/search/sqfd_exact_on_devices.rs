@@ -26,7 +26,7 @@ use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::search::queries::{Queries, SPACE};
 use crate::search::sqfd::with_distances;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Computes signature quadratic form distances in f64 on devices.
 ///

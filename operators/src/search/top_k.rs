@@ -17,7 +17,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::search::queries::{Queries, Query, SPACE, SigmaMin};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;

@@ -13,7 +13,7 @@ use boxwork_kernels::memory::filled;
 use boxwork_kernels::similarity::Measure;
 
 use super::super::signature_store::{SignatureStore, StoreError};
-use super::super::space::SqfdSpace;
+use super::super::sqfd_space::SqfdSpace;
 use super::error::IndexError;
 use super::file::BlockFile;
 use super::reader::IndexFile;

@@ -10,7 +10,7 @@ use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::sqfd::reference;
 
-use super::super::space::SqfdSpace;
+use super::super::sqfd_space::SqfdSpace;
 use super::chain::{self, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;

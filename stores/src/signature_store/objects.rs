@@ -18,7 +18,7 @@ pub struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    pub(super) fn new(store: &'a SignatureStore) -> Self {
+    pub(crate) fn new(store: &'a SignatureStore) -> Self {
         Self { store }
     }
 

@@ -9,7 +9,7 @@ use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_runtime::operator::BoxError;
 
 use crate::search::sqfd::Gather;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
 const PIECE: usize = 8;

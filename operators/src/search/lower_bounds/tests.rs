@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::block::{BoundsBlock, Common, Entry, Scan};
 use super::*;
 use boxwork_stores::signature_store::StoreInfo;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::testing;
 
 /// Objects of these seeds, bounded for queries; what is left must hold all answers and what the hint says too.

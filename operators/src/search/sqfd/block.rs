@@ -18,7 +18,7 @@ use crate::devices::device_kernels::distances_program;
 use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Gathered, Residence};
 use boxwork_stores::signature_store::{Objects, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Of a chunk's objects, the share that a block must want for the chunk to be brought in: else its rows are gathered.
 const DENSE_SHARE: usize = 16;

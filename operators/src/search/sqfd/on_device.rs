@@ -19,7 +19,7 @@ use super::with_distances;
 use crate::search::queries::Queries;
 use crate::search::top_k::envelope_of;
 use boxwork_stores::chunks::{Cut, Form, Piece, Residence};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Rows from which on a block is worth its way: a tenth of a millisecond on a fast device.
 const BLOCK_ROWS: usize = 1 << 16;

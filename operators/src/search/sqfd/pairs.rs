@@ -14,7 +14,7 @@ use boxwork_runtime::operator::{BoxError, Context};
 use super::block::{Common, SqfdBlock};
 use super::on_device::bring_in_batches;
 use boxwork_stores::chunks::Residence;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Rows from which on a block is worth its way, as for candidates.
 pub(crate) const BLOCK_ROWS: usize = 1 << 16;

@@ -11,7 +11,7 @@ use boxwork_runtime::operator::BoxError;
 use super::range_block::RangeBlock;
 use crate::search::queries::Queries;
 use boxwork_stores::signature_store::SignatureStore;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Queries that follow each other, by their places, and ids.
 pub(super) type OfQueries = (Range<usize>, Range<u64>);

@@ -16,7 +16,7 @@ use boxwork_runtime::operator::BoxError;
 use crate::devices::device_kernels::exact_program;
 use crate::search::queries::Queries;
 use boxwork_stores::signature_store::{Objects, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// What all blocks of a box have in common.
 pub(super) struct Common {

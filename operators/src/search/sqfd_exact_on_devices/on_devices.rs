@@ -13,7 +13,7 @@ use super::block::{Common, ExactBlock};
 use super::{Ready, bring_in};
 use crate::search::queries::Queries;
 use crate::search::sqfd::compute_sigmas;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Rows of a block from which on it is worth its way, and pairs of centroids: some seconds of a few cores, and far less
 /// than what a device may take for a block.

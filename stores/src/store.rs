@@ -1,0 +1,155 @@
+//! The contract of a store: objects of one kind, by id, with their names and batches.
+//!
+//! An object's id is its row; ids of removed objects stay unused. A store keeps its objects in batches, which are read
+//! and checked once, by [`Store::bring_in`]. What is read from a mapped file counts only when [`Store::confirm`] has
+//! found the file unchanged afterwards.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+
+use crate::signature_store::{SignatureStore, StoreError};
+
+/// Objects of one kind.
+pub trait Store: Any + Debug + Send + Sync {
+    /// The file.
+    fn path(&self) -> &Path;
+
+    /// A number that no other open store of this process has, or had: caches and devices know the store by it.
+    fn number(&self) -> u64;
+
+    /// A text that another content does not have: an index keeps it to know its store again.
+    fn fingerprint(&self) -> &str;
+
+    /// The Arrow type of an object.
+    fn object_type(&self) -> DataType;
+
+    /// Number of ids, at least 1. Equals the number of objects unless some were removed.
+    fn ids_count(&self) -> u64;
+
+    /// Number of objects, at least 1.
+    fn objects_count(&self) -> u64 {
+        self.ids_count()
+    }
+
+    /// Whether there is an object of this id.
+    fn has(&self, id: u64) -> bool {
+        id < self.ids_count()
+    }
+
+    /// The id of the `nth` object, counted from 0 without removed ones.
+    ///
+    /// # Panics
+    /// When there are no more than `nth` objects.
+    fn nth(&self, nth: u64) -> u64 {
+        assert!(nth < self.ids_count(), "object {nth} of {}", self.ids_count());
+        nth
+    }
+
+    /// How many objects come before an id: the inverse of [`Store::nth`].
+    fn rank(&self, id: u64) -> u64 {
+        id
+    }
+
+    /// Number of batches.
+    fn batches(&self) -> usize;
+
+    /// The ids of a batch.
+    ///
+    /// # Panics
+    /// When there is no such batch.
+    fn batch_ids(&self, batch: usize) -> Range<u64>;
+
+    /// The batch of an object, and its row there.
+    ///
+    /// # Errors
+    /// When there is no such id.
+    fn locate(&self, id: u64) -> Result<(usize, usize), StoreError>;
+
+    /// NUMA nodes that the batches are copied to; 0 where they are not.
+    fn nodes(&self) -> usize {
+        0
+    }
+
+    /// The node that a batch lies on, where batches are copied.
+    fn node(&self, _batch: usize) -> Option<usize> {
+        None
+    }
+
+    /// Whether all these objects have been read and checked, so that using them does not block.
+    fn is_in(&self, _ids: &[u64]) -> bool {
+        true
+    }
+
+    /// Reads and checks the batches of these objects. Blocks on the disk: boxes call it within `detached`.
+    ///
+    /// # Errors
+    /// When a batch is damaged, or there is no such object.
+    fn bring_in(&self, _ids: &[u64]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Confirms that the file is still the one that was opened: whatever was read from it before counts only then.
+    ///
+    /// # Errors
+    /// When the file was cut short or overwritten.
+    fn confirm(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The name of an object. May block on the disk.
+    ///
+    /// # Errors
+    /// When there is no such object, or its batch is damaged.
+    fn name(&self, id: u64) -> Result<String, StoreError>;
+
+    /// The object of a name. May block on the disk.
+    ///
+    /// # Errors
+    /// When a batch is damaged.
+    fn find(&self, name: &str) -> Result<Option<u64>, StoreError>;
+
+    /// Calls `f` with every id of a batch and its name, those of removed objects too. May block on the disk.
+    ///
+    /// # Errors
+    /// When the batch is damaged.
+    fn each_name(&self, batch: usize, f: &mut dyn FnMut(u64, &str)) -> Result<(), StoreError>;
+
+    /// Copies objects into an array of [`Store::object_type`], in the order of `ids`.
+    ///
+    /// # Errors
+    /// When there is no such object, or its batch is damaged.
+    fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError>;
+
+    /// The folder that the names are paths in, where the objects are images.
+    fn source(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The store as one of signatures, where it is one.
+    fn as_signatures(self: Arc<Self>) -> Option<Arc<SignatureStore>> {
+        None
+    }
+}
+
+impl dyn Store {
+    /// The ids of a range that there are objects of.
+    pub fn among(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
+        let has_all = self.ids_count() == self.objects_count();
+        ids.filter(move |id| has_all || self.has(*id))
+    }
+
+    /// How many objects of a range of ids there are.
+    pub fn count(&self, ids: Range<u64>) -> u64 {
+        self.rank(ids.end) - self.rank(ids.start)
+    }
+}
+
+/// A store that boxes share: the value of a resource of the family `store`.
+#[derive(Clone, Debug)]
+pub struct SharedStore(pub Arc<dyn Store>);
