@@ -66,7 +66,8 @@ impl Evaluator {
 
     /// Weighted similarities of the query to the signatures in `rows` of the store, into `out`.
     ///
-    /// A result does not depend on which other rows are asked for. Rows in ascending order read memory best.
+    /// A result does not depend on which other rows are asked for. Rows in ascending order read memory best. Where f32
+    /// cannot hold a sum (`minus` of coordinates that are far apart), it is computed in f64 instead.
     ///
     /// # Panics
     /// When a row is not in the store, the dimensions differ, or `rows` and `out` have different lengths.
@@ -89,6 +90,11 @@ impl Evaluator {
             CodePath::Avx512 => x86::run_avx512(&mut job),
             #[cfg(not(target_arch = "x86_64"))]
             CodePath::Avx2 | CodePath::Avx512 => unreachable!("Evaluator::new refuses it"),
+        }
+        for (sum, &row) in out.iter_mut().zip(rows) {
+            if query.is_overflow(*sum) {
+                *sum = query.cross_in_f64(store.signature(row as usize));
+            }
         }
     }
 

@@ -191,6 +191,20 @@ impl SqfdSpace {
         Ok(())
     }
 
+    /// The fast distance of an object from the cross sum that a device computed.
+    ///
+    /// # Errors
+    /// As [`SqfdSpace::sigma_self`].
+    pub fn of_cross(
+        &self,
+        objects: Objects<'_>,
+        query: &PreparedQuery,
+        id: u64,
+        cross: f64,
+    ) -> Result<f64, StoreError> {
+        query.distance(cross, self.sigma_self(objects, id)?, || objects.signature(id))
+    }
+
     /// Whether an object's similarity to itself is known: it is then given without a look at the object.
     pub fn is_known(&self, id: u64) -> bool {
         self.sigma_self.get(id as usize).is_some_and(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)

@@ -136,6 +136,13 @@ impl Shape {
         numbers.chain([("GATHERED", format!("{GATHERED}u"))]).chain(named).collect()
     }
 
+    /// Whether the kernel must be compiled so that numbers below the normal ones are not taken for 0.
+    ///
+    /// A weight may be that small, and with `minus` what it weighs has no bound: 1e-40 of a distance of 1e38 counts.
+    pub fn needs_subnormals(&self) -> bool {
+        self.measure[0].starts_with("MINUS")
+    }
+
     /// Coordinates of a centroid.
     pub fn dimensions(&self) -> usize {
         self.dimensions

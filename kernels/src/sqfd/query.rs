@@ -1,7 +1,7 @@
 //! A query signature made ready once for many candidates, with the error of the fast paths against it.
 
 use super::bound::{Arithmetic, Bound};
-use super::columns::SignatureRef;
+use super::columns::{Columns, SignatureRef};
 use super::reference;
 use crate::similarity::{Measure, Similarity};
 
@@ -89,6 +89,45 @@ impl PreparedQuery {
     /// How far a fast distance may lie on the wrong side of `range`; see [`distance_error`](super::distance_error).
     pub fn distance_error(&self, range: f64, sigma_self_min: f64) -> f64 {
         super::distance_error(self.error_squared(range, sigma_self_min), range)
+    }
+
+    /// The distance of an object whose cross sum and self-similarity are given; `object` is asked for only where f32
+    /// could not hold that sum, which is then computed here in f64.
+    ///
+    /// A device gives its cross sums as they come; [`Evaluator`](super::Evaluator) has done this already.
+    ///
+    /// # Errors
+    /// What `object` fails with.
+    pub fn distance<'a, E>(
+        &self,
+        cross: f64,
+        sigma_self: f64,
+        object: impl FnOnce() -> Result<SignatureRef<'a>, E>,
+    ) -> Result<f64, E> {
+        let cross = if self.is_overflow(cross) { self.cross_in_f64(object()?) } else { cross };
+        Ok(reference::distance(self.sigma_self, sigma_self, cross))
+    }
+
+    /// Whether f32 could not hold the terms of a cross sum.
+    ///
+    /// All terms of `minus` are of one sign, so one that overflows leaves an infinity in the sum, or, where it is
+    /// weighted by 0, what is no number. With the other similarities a term of centroids that far apart is nearly 0,
+    /// as it should be.
+    pub(super) fn is_overflow(&self, cross: f64) -> bool {
+        !cross.is_finite() && self.measure.similarity() == Similarity::Minus
+    }
+
+    /// The cross sum with an object, to the bit of [`reference::sigma`]; for measures that neither move nor scale the
+    /// query.
+    pub(super) fn cross_in_f64(&self, object: SignatureRef<'_>) -> f64 {
+        debug_assert!(self.measure.similarity() != Similarity::Gaussian, "the query's own coordinates");
+        let groups = self.groups.chunks_exact(self.dimensions() + 1);
+        let columns: Vec<Vec<f32>> =
+            (0..=self.dimensions()).map(|d| groups.clone().flat_map(|group| group[d]).collect()).collect();
+        let coordinates: Vec<&[f32]> = columns[..self.dimensions()].iter().map(Vec::as_slice).collect();
+        let columns = Columns::new(&coordinates, &columns[self.dimensions()]);
+        // Centroids that only fill the last group weigh 0 and add nothing.
+        reference::sigma(&self.measure, columns.signature(0, columns.weights().len()), object)
     }
 
     pub(super) fn centre(&self) -> &[f32] {

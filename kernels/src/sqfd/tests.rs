@@ -6,22 +6,24 @@ use super::testing::{Store, every_measure};
 use super::*;
 use crate::similarity::{Ground, Measure, Similarity};
 
-/// Every row of the store as the query, on every path, within the declared error of the reference.
+/// Rows of a store that are queries.
+const QUERIES: usize = 8;
+
+/// The first rows of the store as queries, on every path, within the declared error of the reference.
 fn check(measure: Measure, store: &Store) {
     store.with(|columns| {
         let rows: Vec<u32> = (0..columns.rows() as u32).collect();
         let sigma_self: Vec<f64> =
             rows.iter().map(|&row| reference::sigma_self(&measure, columns.signature(row as usize))).collect();
-        let sigma_self_min = sigma_self.iter().copied().fold(f64::INFINITY, f64::min);
         let mut found = vec![0.0; rows.len()];
-        for &row in rows.iter().take(4) {
+        for &row in rows.iter().take(QUERIES) {
             let signature = columns.signature(row as usize);
             let query = PreparedQuery::new(measure, signature);
             for path in CodePath::available() {
                 Evaluator::new(path).distances(&query, columns, &rows, &sigma_self, &mut found);
                 for (&other, &found) in rows.iter().zip(&found) {
                     let expected = reference::sqfd(&measure, signature, columns.signature(other as usize));
-                    let allowed = query.distance_error(expected, sigma_self_min);
+                    let allowed = query.distance_error(expected, sigma_self[other as usize]);
                     assert!(
                         (found - expected).abs() <= allowed,
                         "{path} {measure:?}: {found}, not {expected} within {allowed:e}; rows {row} and {other}"
@@ -100,6 +102,52 @@ fn far_points_have_nothing_in_common() {
         column[82] = -f32::MAX;
     }
     check(Measure::new(Similarity::Gaussian, Ground::L2, 3.0).unwrap(), &store);
+}
+
+#[test]
+fn coordinates_whose_differences_overflow_f32_keep_their_order_under_minus() {
+    // Of two dimensions: the objects of the report, a small weight on one far centroid, and numbers at f32's own end.
+    let points: [&[(f32, f32)]; 8] = [
+        &[(0.0, 1.0)],
+        &[(1e20, 1.0)],
+        &[(3e20, 1.0)],
+        &[(1e18, 1.0)],
+        &[(1.0, 1.0 - 1e-10), (1e20, 1e-10)],
+        &[(2.0, 1.0), (1e38, 1e-40)],
+        &[(f32::MAX, 0.5), (-f32::MAX, 0.5)],
+        &[(-1e20, 0.25), (7.0, 0.75), (3.0, 0.0)],
+    ];
+    let mut store = Store { coordinates: vec![Vec::new(); 2], weights: Vec::new(), offsets: vec![0] };
+    for &(x, weight) in points.iter().copied().flatten() {
+        store.coordinates[0].push(x);
+        store.coordinates[1].push(-x / 2.0);
+        store.weights.push(weight);
+    }
+    for points in points {
+        store.offsets.push(store.offsets[store.offsets.len() - 1] + points.len() as i32);
+    }
+    for measure in every_measure(0.2) {
+        check(measure, &store);
+    }
+}
+
+#[test]
+fn a_devices_sum_that_f32_cannot_hold_is_computed_in_f64() {
+    let mut store = Store::random(15, 3, &[5, 9, 2], 1.0);
+    store.coordinates[1][7] = 1e30;
+    let measure = Measure::new(Similarity::Minus, Ground::L2, 1.0).unwrap();
+    store.with(|columns| {
+        let (a, b) = (columns.signature(0), columns.signature(1));
+        let query = PreparedQuery::new(measure, a);
+        let sigma_b = reference::sigma_self(&measure, b);
+        for cross in [f64::NEG_INFINITY, f64::NAN] {
+            let found = query.distance(cross, sigma_b, || Ok::<_, ()>(b)).unwrap();
+            assert_eq!(found.to_bits(), reference::sqfd(&measure, a, b).to_bits());
+            assert_eq!(query.distance(cross, sigma_b, || Err("gone")), Err("gone"));
+        }
+        let found = query.distance(-2.5, -1.0, || Err("not asked for")).unwrap();
+        assert_eq!(found, reference::distance(query.sigma_self(), -1.0, -2.5));
+    });
 }
 
 #[test]

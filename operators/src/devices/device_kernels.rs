@@ -131,8 +131,13 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
 
 /// Similarities of queries to signatures (`sqfd.cl`).
 pub fn distances_program(shape: &distances::Shape) -> ProgramSource {
-    let constants = shape.constants();
-    ProgramSource { name: "sqfd", text: distances::TEXT, constants, kernels: &DISTANCES, exact: false }
+    ProgramSource {
+        name: "sqfd",
+        text: distances::TEXT,
+        constants: shape.constants(),
+        kernels: &DISTANCES,
+        exact: shape.needs_subnormals(),
+    }
 }
 
 /// Similarities of queries to signatures in f64 (`sqfd_exact.cl`).

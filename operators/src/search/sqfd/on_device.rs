@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_kernels::sqfd::{Arithmetic, reference};
+use boxwork_kernels::sqfd::Arithmetic;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, Blocks, DeviceError, Devices, Feed};
 use boxwork_runtime::operator::{BoxError, Context, Flow, Pushed};
@@ -396,10 +396,10 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
         let mut distances = Vec::with_capacity(ids.len());
         space.store().read::<_, BoxError>(|objects| {
             for run in numbers.chunk_by(|a, b| a == b) {
-                let query_sigma = queries.at(queries.idx(run[0])?).prepared.sigma_self();
+                let query = &queries.at(queries.idx(run[0])?).prepared;
                 for (_, cross) in run.iter().zip(&mut crosses) {
-                    let sigma_self = space.sigma_self(objects, ids[distances.len()])?;
-                    distances.push(reference::distance(query_sigma, sigma_self, *cross));
+                    let id = ids[distances.len()];
+                    distances.push(space.of_cross(objects, query, id, *cross)?);
                 }
             }
             Ok(())
@@ -422,10 +422,9 @@ fn left(
         for (row, cross) in kept.iter().zip(&block.crosses) {
             let (query, id) = block.row(*row);
             let query = queries.at(query as usize);
-            let sigma_self = space.sigma_self(objects, id)?;
             numbers.push(query.number);
             ids.push(id);
-            distances.push(reference::distance(query.prepared.sigma_self(), sigma_self, *cross));
+            distances.push(space.of_cross(objects, &query.prepared, id, *cross)?);
         }
         Ok(())
     })?;
@@ -452,12 +451,7 @@ fn distances_of_run(
         rows = Vec::new();
         let mut row = |place: usize, id: u64, cross: f64| -> Result<(), BoxError> {
             let query = queries.at(place);
-            let sigma_self = space.sigma_self(objects, id)?;
-            rows.push((
-                query.number,
-                id,
-                reference::distance(query.prepared.sigma_self(), sigma_self, cross),
-            ));
+            rows.push((query.number, id, space.of_cross(objects, &query.prepared, id, cross)?));
             Ok(())
         };
         match &block.found {

@@ -141,6 +141,10 @@ fn distances(block: SqfdBlock, space: &SqfdSpace) -> Result<Vec<(Envelope, Vec<f
         let distances = space.store().read::<_, BoxError>(|objects| {
             let rows = a.iter().zip(b).zip(crosses.by_ref());
             rows.map(|((a, b), cross)| {
+                // f32 cannot hold the sum of some pairs (`PreparedQuery::distance`).
+                if !cross.is_finite() {
+                    return Ok(space.between(objects, *a, *b)?);
+                }
                 let (a, b) = (space.sigma_self(objects, *a)?, space.sigma_self(objects, *b)?);
                 Ok(reference::distance(a, b, *cross))
             })
