@@ -14,10 +14,11 @@
 //! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks,
 //!   nor does one that does not answer in time.
 //!
-//! Modules in reading order: `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
+//! Modules in reading order: `codes`, `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
 //! `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
-//! `pool`, `blocks`, `pick`, `survey`, `self_check`, `faults`.
+//! `survey`, `pool`, `blocks`, `pick`, `self_check`, `faults`.
 
+mod codes;
 mod driver;
 mod opencl;
 mod object;
@@ -30,10 +31,10 @@ mod pinned;
 mod gather;
 mod end_point;
 mod share;
+mod survey;
 mod pool;
 mod blocks;
 mod pick;
-mod survey;
 mod self_check;
 pub mod faults;
 

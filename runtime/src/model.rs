@@ -29,8 +29,9 @@ use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
+use crate::panic_message::panic_message;
 use crate::parameter::QUERIES_MAX;
-use crate::prepare::{PrepareError, Prepared, Shape, panic_message};
+use crate::prepare::{PrepareError, Prepared, Shape};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,

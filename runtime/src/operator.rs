@@ -16,17 +16,16 @@
 mod bind;
 mod catalog;
 mod environment;
-mod outside;
 mod table;
 
 pub use bind::{Bind, Part};
 pub use catalog::Catalog;
 pub use environment::{Cancellation, Environment};
-pub(crate) use outside::Lend;
-pub use outside::{Computing, Outside};
 pub use table::{
     BoxCheck, Check, Hint, Input, Join, Kind, Mode, OperatorSpec, Output, Resource, ResourceSpec, Share,
 };
+
+pub use crate::outside::{Computing, Outside};
 
 use std::fmt;
 use std::ops::Range;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub(crate) use self::shape::Shape;
 use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Part, Resource};
+use crate::panic_message::panic_message;
 use crate::parameter::{Arguments, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
 use crate::sync::Mutex;
@@ -291,17 +292,6 @@ fn bind(planned: &PlanBox, values: &BTreeMap<String, Value>) -> Result<Arguments
         planned.settings.iter().filter(|(key, _)| table.iter().any(|parameter| parameter.name == key));
     let given = given.filter_map(|(key, setting)| Some((key.clone(), setting.resolve(values)?)));
     Arguments::check(table, given).map_err(PrepareError::Values)
-}
-
-/// The text of a panic.
-pub(crate) fn panic_message(cause: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = cause.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = cause.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "with a value that is no text".to_owned()
-    }
 }
 
 /// An error if the preparation is to stop.

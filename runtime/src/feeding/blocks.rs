@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::end_point::{Back, Feed};
 use super::error::DeviceError;
 use super::pool::{Devices, Work};
-use crate::operator::{Lend, Outside};
+use crate::outside::{Lend, Outside};
 
 /// A piece of work for a device. Its methods run on feeding threads.
 pub trait Block: Send + 'static {

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 
 /// A call of the driver that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed: {} ({code})", super::opencl::code_name(*code))]
+#[error("{call} failed: {} ({code})", super::codes::code_name(*code))]
 pub struct DriverError {
     /// The call, as OpenCL names it.
     pub call: &'static str,
@@ -33,7 +33,7 @@ pub struct DriverError {
 impl DriverError {
     /// Whether the device had no memory left, so that another try after freeing some may do.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        super::opencl::OUT_OF_MEMORY.contains(&self.code)
+        super::codes::OUT_OF_MEMORY.contains(&self.code)
     }
 }
 

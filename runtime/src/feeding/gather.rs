@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::error::DeviceError;
 use super::staging::Number;
-use crate::operator::Lend;
+use crate::outside::Lend;
 
 /// What is worth helpers: some milliseconds of one thread.
 const SPLIT_BYTES_MIN: usize = 4 << 20;
@@ -79,7 +79,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::operator::Computing;
+    use crate::outside::Computing;
 
     /// Lends so many slots, and counts those that are out and the most that were.
     struct Slots {

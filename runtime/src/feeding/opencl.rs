@@ -1,4 +1,4 @@
-//! OpenCL itself, through `opencl3`: the only file that names that crate.
+//! OpenCL itself, through `opencl3`: beside the error codes the only file that names that crate.
 //!
 //! The library is loaded at the first call; a machine without one answers that call with an error and nothing else.
 //! Every call here is one of OpenCL's C functions on handles that [`Object`](super::object::Object) keeps alive.
@@ -19,27 +19,6 @@ use super::driver::{
     ArgumentInfo, Called, DeviceClass, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete,
     PlatformInfo, Set, Space, Use,
 };
-
-/// Codes that say that a device, or the host, had no memory left.
-pub(super) const OUT_OF_MEMORY: [i32; 3] = [
-    error_codes::CL_MEM_OBJECT_ALLOCATION_FAILURE,
-    error_codes::CL_OUT_OF_RESOURCES,
-    error_codes::CL_OUT_OF_HOST_MEMORY,
-];
-/// There is no library to load.
-pub(super) const NO_LOADER: i32 = error_codes::DLOPEN_RUNTIME_LOAD_FAILED;
-/// The library knows no driver: the loader's own code, and none at all.
-pub(super) const NO_DRIVER: i32 = -1001;
-/// A platform has no device.
-pub(super) const NO_DEVICE: i32 = error_codes::CL_DEVICE_NOT_FOUND;
-
-/// OpenCL's name for a code.
-pub(super) fn code_name(code: i32) -> &'static str {
-    match code {
-        NO_DRIVER => "CL_PLATFORM_NOT_FOUND_KHR",
-        _ => error_codes::error_text(code),
-    }
-}
 
 /// The calls of the system's library.
 pub(crate) struct OpenCl;

@@ -24,7 +24,7 @@ use super::opencl::OpenCl;
 use super::pinned::PinBudget;
 use super::share::Rates;
 use super::survey::find;
-use crate::operator::Lend;
+use crate::outside::Lend;
 
 /// A block, whatever its type.
 pub(super) trait Work: Send {

@@ -1,8 +1,8 @@
 //! What devices there are.
 
+use super::codes::{NO_DEVICE, NO_DRIVER, NO_LOADER};
 use super::driver::{Driver, Handle, PlatformInfo};
 use super::error::NoDevices;
-use super::opencl::{NO_DEVICE, NO_DRIVER, NO_LOADER};
 
 /// All devices, each with its platform. A platform that fails is passed over as long as another one works.
 pub(super) fn find(driver: &dyn Driver) -> Result<Vec<(PlatformInfo, Handle)>, NoDevices> {

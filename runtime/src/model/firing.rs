@@ -20,7 +20,7 @@ use crate::edge::{Closing, Direct, Edge, Offered, PortEdges, Told};
 use crate::envelope::Envelope;
 use crate::inside::Lane;
 use crate::operator::{Cancelled, Context, Flow, Mode, Operator, Outside};
-use crate::prepare::panic_message;
+use crate::panic_message::panic_message;
 use crate::request::RequestError;
 use crate::sync::{Ordering, add, interleave};
 

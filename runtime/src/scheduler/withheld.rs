@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::crew::GivenAway;
 use super::slot::{Message, Seat, Slot};
-use crate::operator::{Computing, Lend};
+use crate::outside::{Computing, Lend};
 use crate::request::RequestId;
 use crate::sync::{Mailbox, Ordering};
 

@@ -18,8 +18,8 @@ use super::super::error::DeviceError;
 use super::super::gather::Gatherers;
 use super::super::share::{Rate, takes};
 use super::{Hall, Parcel, Place, State};
-use crate::operator::{Computing, Lend};
-use crate::prepare::panic_message;
+use crate::outside::{Computing, Lend};
+use crate::panic_message::panic_message;
 
 /// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a
 /// tenth of a millisecond or more, and a look a microsecond. In between it waits this part of what it has waited

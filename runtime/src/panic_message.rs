@@ -1,0 +1,14 @@
+//! What a caught panic said.
+
+use std::any::Any;
+
+/// The text of a panic.
+pub(crate) fn panic_message(cause: &(dyn Any + Send)) -> String {
+    if let Some(text) = cause.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = cause.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "with a value that is no text".to_owned()
+    }
+}
