@@ -63,7 +63,10 @@ mod search;
 #[path = "gpu/extraction.rs"]
 mod extraction;
 
-use boxwork_runtime::feeding::Devices;
+use std::sync::Arc;
+
+use boxwork_runtime::Config;
+use boxwork_runtime::feeding::{Devices, LazyDevices};
 use support::{Arguments, print_machine};
 
 /// The arguments of all questions, by question.
@@ -120,14 +123,18 @@ all             csv=FILE to append what figures are drawn of by benches/gpu/figu
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
 programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CPU (PoCL) gets small sizes.";
 
+/// Of a runtime whose boxes compute on these devices.
+fn config(workers: usize, devices: &Arc<Devices>) -> Config {
+    Config { devices: Arc::new(Arc::clone(devices).into()), ..Config::flat(workers) }
+}
+
 fn main() {
     let arguments = Arguments::read(&[&OF_DISTANCES[..], &OF_OTHERS].concat());
     if arguments.text("what") == Some("help") {
         println!("{HELP}");
         return;
     }
-    // Those of the process: a pipeline uses them too.
-    let devices = Devices::of_process().unwrap_or_else(|reason| {
+    let devices = LazyDevices::of_environment().open().unwrap_or_else(|reason| {
         eprintln!("{reason}");
         std::process::exit(1);
     });

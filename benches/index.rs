@@ -26,6 +26,7 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator, PACKED_OBJECTS, exact_bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::catalog;
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Environment;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
@@ -70,6 +71,7 @@ fn main() {
             k: arguments.get("k", 10),
             queries: arguments.get("queries", 20),
             workers: arguments.get("workers", 2),
+            devices: Arc::default(),
             rounds: arguments.get("rounds", 5),
         };
         match what.as_str() {
@@ -92,6 +94,7 @@ struct Setting {
     k: usize,
     queries: usize,
     workers: usize,
+    devices: Arc<LazyDevices>,
     rounds: usize,
 }
 
@@ -101,7 +104,8 @@ fn text(path: &Path) -> Value {
 
 impl Setting {
     fn runtime(&self) -> Runtime {
-        Runtime::start(Config::flat(self.workers)).expect("the system gives threads")
+        let devices = Arc::clone(&self.devices);
+        Runtime::start(Config { devices, ..Config::flat(self.workers) }).expect("the system gives threads")
     }
 
     /// A shipped pipeline over the store and its index.

@@ -20,7 +20,6 @@ use boxwork_kernels::sqfd::{Columns, reference};
 use boxwork_operators::catalog;
 use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::feeding::faults::has_device;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
@@ -426,7 +425,7 @@ fn an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives
             assert!(found == expected(&ranked, Some(10), None), "{bound}, alpha {alpha}");
         }
     }
-    let devices = Devices::of_process().expect("there are devices");
+    let devices = runtime.devices().opened().expect("there are devices");
     assert!(devices.statistics().iter().any(|device| device.blocks >= 6), "no device computed");
     assert_eq!(devices.take_warnings(), [""; 0]);
 }

@@ -12,6 +12,7 @@ use arrow_schema::DataType;
 use boxwork::pipeline::{self, Loaded};
 use boxwork::{catalogue, diagnostic, drawing, explain, schema};
 use boxwork_runtime::descriptor::{Column, Descriptor};
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{
     Bind, BoxError, Catalog, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Resource, ResourceSpec,
 };
@@ -73,7 +74,7 @@ static SCALE: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("rows", numbers, "what to scale")],
     outputs: &[ROWS],
     hints_read: &[RANGE],
-    code_path: Some(|_| "portable".to_owned()),
+    code_path: Some(|_, _| "portable".to_owned()),
     ..OperatorSpec::new("scale", "Multiplies.", Kind::Stateless, never)
 };
 static EITHER: OperatorSpec = OperatorSpec {
@@ -177,8 +178,8 @@ fn pages_and_drawings() {
     let (plan, _) = loaded.check(&catalog(), &values);
     let topology = Topology::synthetic("numa:2 core:2").unwrap();
     let plan = plan.unwrap();
-    let explained =
-        explain::Explained { about: &loaded.about, plan: &plan, values: &values, topology: &topology };
+    let (about, devices) = (&loaded.about, &LazyDevices::none());
+    let explained = explain::Explained { about, plan: &plan, values: &values, topology: &topology, devices };
     snapshot("explain_plain", &explained.text());
     snapshot("explain_plain_json", &format!("{:#}", explained.json()));
     let drawn = drawing::draw(&loaded, &catalog(), &values);
@@ -329,7 +330,8 @@ fn use_all(text: &str) {
     assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
     if let Some(plan) = plan {
         let topology = Topology::flat(2);
-        explain::Explained { about: "", plan: &plan, values: &values, topology: &topology }.text();
+        let devices = &LazyDevices::none();
+        explain::Explained { about: "", plan: &plan, values: &values, topology: &topology, devices }.text();
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use arrow_array::{ArrayRef, BinaryArray, StringArray, UInt32Array};
 use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, ImageRef};
 use boxwork_operators::columns;
+use boxwork_runtime::Runtime;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::operator::{
@@ -15,9 +16,9 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, Setting};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
-use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature::SignatureColumns;
 
+use super::config;
 use super::support::signatures::Random;
 use super::support::{Arguments, Spread, verdict};
 
@@ -151,7 +152,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         Catalog::new([&SOURCE, &boxwork_operators::extract_on_devices::EXTRACT_ON_DEVICES, &SINK], []);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime =
-        Runtime::start(Config::flat(arguments.get("workers", cores))).expect("the system gives threads");
+        Runtime::start(config(arguments.get("workers", cores), devices)).expect("the system gives threads");
     let values = std::collections::BTreeMap::new();
     let prepared = Prepared::new(&declaration, &catalog, &values, &runtime.environment());
     let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));

@@ -15,6 +15,7 @@ use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
+use super::config;
 use super::support::store::{name, write_store};
 use super::support::{Arguments, Spread};
 
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let path = folder.path().join("objects.signatures.arrow");
     let bytes = write_store(&path, objects);
     println!("store       {:.0} MB", bytes as f64 / 1e6);
-    let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
+    let runtime = Runtime::start(config(workers, devices)).expect("the system gives threads");
 
     // Both give the same answer, to the bit.
     let query = name(objects / 2);
@@ -67,7 +68,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("feeding     {:.2} ms of one thread", 1e3 * Spread::of(feeds).median);
     let shares = Spread::of(kernels.iter().zip(&seconds).map(|(kernel, whole)| kernel / whole));
     println!("share       {shares:.3} of the kernels' rate (kernels that run beside each other count twice)");
-    parts(&search, workers, &name(objects / 3));
+    parts(&search, workers, devices, &name(objects / 3));
     // Many requests: one's host work beside another's kernels.
     let rate_of_kernels = rate(&kernels).median;
     for together in [2usize, 4, 8] {
@@ -92,9 +93,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
 }
 
 /// What the boxes of one search do when, of five on a runtime that records it.
-fn parts(search: &Arc<Prepared>, workers: usize, query: &str) {
+fn parts(search: &Arc<Prepared>, workers: usize, devices: &Arc<Devices>, query: &str) {
     let runtime =
-        Runtime::start(Config { trace: true, ..Config::flat(workers) }).expect("the system gives threads");
+        Runtime::start(Config { trace: true, ..config(workers, devices) }).expect("the system gives threads");
     for _ in 0..5 {
         request(&runtime, search, query);
     }

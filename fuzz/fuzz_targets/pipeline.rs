@@ -8,6 +8,7 @@ use boxwork::diagnostic::{self, Diagnostic};
 use boxwork::explain::Explained;
 use boxwork::pipeline::{FAULTS_COUNT_MAX, Loaded, load_text, read_text};
 use boxwork::{drawing, given};
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::topology::Topology;
@@ -69,7 +70,8 @@ fn show(loaded: &Loaded, text: &str, values: &BTreeMap<String, Value>) {
     assert!(!svg.contains("NaN") || text.contains("NaN"));
 
     if let Some(plan) = plan {
-        let explained = Explained { about: &loaded.about, plan: &plan, values, topology: &MACHINE };
+        let devices = &LazyDevices::none();
+        let explained = Explained { about: &loaded.about, plan: &plan, values, topology: &MACHINE, devices };
         assert!(!explained.text().is_empty());
         assert!(explained.json().is_object());
     }

@@ -31,7 +31,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use boxwork_runtime::feeding::pick;
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::signature_store::SignatureStore;
@@ -155,9 +155,9 @@ fn device(text: &str) -> Result<String, String> {
 }
 
 /// Whether devices compute, by what a person wrote for `--device`.
-fn on_devices(text: &str) -> Result<bool, String> {
+fn on_devices(devices: &LazyDevices, text: &str) -> Result<bool, String> {
     let choice = text.parse::<DeviceChoice>()?;
-    Ok(pick(&choice, None, 0)?.devices.is_some())
+    Ok(devices.pick(&choice, None, 0)?.devices.is_some())
 }
 
 /// What a store holds, for people.

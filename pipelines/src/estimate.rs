@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::cost_model::{self, Estimate, OnDevices, Search};
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
 use boxwork_stores::pivot_table::PivotTable;
@@ -22,6 +23,7 @@ pub fn estimate(
     plan: &Plan,
     values: &BTreeMap<String, Value>,
     workers: usize,
+    devices: &LazyDevices,
 ) -> Result<Option<Estimate>, String> {
     let Some(bounds) = plan.boxes.iter().find(|planned| planned.spec.name == "lower_bounds") else {
         return Ok(None);
@@ -54,7 +56,7 @@ pub fn estimate(
     let computing = plan.boxes.iter().find(|planned| planned.spec.name == "sqfd");
     let device = computing.and_then(|planned| text(planned.arguments.as_ref()?, "device"));
     let device: DeviceChoice = device.and_then(|text| text.parse().ok()).unwrap_or(DeviceChoice::Auto);
-    let devices = OnDevices::picked(&device, table.len());
+    let devices = OnDevices::picked(devices, &device, table.len());
     let search = Search { k, range, queries, workers, devices };
     cost_model::estimate(&table, search).map(Some).map_err(|error| error.to_string())
 }

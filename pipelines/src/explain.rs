@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Mode;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::declaration::{COPIES, KIND};
@@ -23,6 +24,8 @@ pub struct Explained<'a> {
     pub values: &'a BTreeMap<String, Value>,
     /// The machine.
     pub topology: &'a Topology,
+    /// Its devices.
+    pub devices: &'a LazyDevices,
 }
 
 impl Explained<'_> {
@@ -138,7 +141,7 @@ impl Explained<'_> {
     }
 
     fn code_path(&self, planned: &PlanBox) -> Option<String> {
-        Some((planned.spec.code_path?)(planned.arguments.as_ref()?))
+        Some((planned.spec.code_path?)(planned.arguments.as_ref()?, self.devices))
     }
 
     fn edge_name(&self, edge: &PlanEdge) -> String {

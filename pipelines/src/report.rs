@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use boxwork_runtime::feeding::Devices;
+use boxwork_runtime::feeding::DeviceStatistics;
 use boxwork_runtime::request::{BoxStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
@@ -15,7 +15,12 @@ const REQUESTS_LISTED_MAX: usize = 10;
 
 /// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
 /// steals by distance, parks; by blocking class: operations.
-pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed: Duration) -> String {
+pub fn statistics(
+    outcomes: &[Outcome],
+    scheduler: &SchedulerStatistics,
+    devices: &[(String, DeviceStatistics)],
+    elapsed: Duration,
+) -> String {
     let mut text = String::new();
     let boxes = run_report::boxes(outcomes);
     let width = boxes.iter().map(|of_box| of_box.name.len()).max().unwrap_or(0).max("box".len());
@@ -91,7 +96,7 @@ pub fn statistics(outcomes: &[Outcome], scheduler: &SchedulerStatistics, elapsed
             class.name, class.operations, class.waited
         );
     }
-    for (name, device) in Devices::statistics_of_process() {
+    for (name, device) in devices {
         let gathered = match device.gather_ns {
             0 => "nothing gathered".to_owned(),
             ns => {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use boxwork_runtime::feeding::Devices;
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{Cancellation, Catalog, Environment, Part};
 use boxwork_runtime::parameter::{QUERIES_MAX, Value};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
@@ -63,6 +63,9 @@ pub struct Options {
     /// Cancel the run after so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
+    /// The devices that it may compute on: those of the environment unless others are given
+    #[arg(skip)]
+    pub devices: Arc<LazyDevices>,
 }
 
 /// How a run ended; the command's exit status.
@@ -118,13 +121,15 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
     let deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
     let cancellation = INTERRUPTS.clone().until(deadline);
-    let environment = Environment { slots: topology.slots_count(), cancellation };
+    let devices = Arc::clone(&options.devices);
+    let environment =
+        Environment { slots: topology.slots_count(), cancellation, devices: Arc::clone(&devices) };
     let prepared = match Prepared::new(&loaded.declaration, catalog, given, &environment) {
         Ok(prepared) => Arc::new(prepared),
         Err(error) => return refuse(loaded, error),
     };
     let (pin, trace) = (options.pin, options.trace.is_some());
-    let mut config = Config { pin, trace, sampler: true, ..Config::new(topology) };
+    let mut config = Config { pin, trace, sampler: true, devices, ..Config::new(topology) };
     config.blocking.extend(options.blocking.iter().cloned());
     let runtime = match Runtime::start(config) {
         Ok(runtime) => Arc::new(runtime),
@@ -145,7 +150,8 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
     run.bar.clear();
     let exit = run.conclude(loaded, failure);
     if options.stats {
-        eprint!("{}", report::statistics(&run.ended, &run.runtime.statistics(), begun.elapsed()));
+        let (scheduler, devices) = (run.runtime.statistics(), options.devices.statistics());
+        eprint!("{}", report::statistics(&run.ended, &scheduler, &devices, begun.elapsed()));
     }
     run.write_files(loaded, elapsed, exit)
 }
@@ -264,7 +270,7 @@ impl Run<'_> {
     }
 
     fn conclude(&self, loaded: &Loaded, failure: Option<Failure>) -> Exit {
-        for warning in Devices::warnings_of_process() {
+        for warning in self.options.devices.take_warnings() {
             eprintln!("warning: {warning}");
         }
         let count: u64 = self.ended.iter().map(|outcome| outcome.problems_count).sum();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use boxwork_runtime::feeding::{DeviceStatistics, Devices};
+use boxwork_runtime::feeding::DeviceStatistics;
 use boxwork_runtime::request::{BoxStatistics, EdgeStatistics, Outcome};
 use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
@@ -43,7 +43,7 @@ pub struct RunReport {
     pub devices: Vec<DeviceReport>,
 }
 
-/// What one device has done for the process.
+/// What one device has done for the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Its number and its name.
@@ -185,6 +185,7 @@ impl RunReport {
         pipeline: &str,
         outcomes: &[Outcome],
         scheduler: &SchedulerStatistics,
+        devices: Vec<(String, DeviceStatistics)>,
         elapsed: Duration,
     ) -> Self {
         let slots = scheduler.slots.iter().map(|slot| SlotReport {
@@ -214,7 +215,7 @@ impl RunReport {
             slots: slots.collect(),
             classes: classes.collect(),
             threads: scheduler.threads,
-            devices: Devices::statistics_of_process().into_iter().map(DeviceReport::new).collect(),
+            devices: devices.into_iter().map(DeviceReport::new).collect(),
         }
     }
 

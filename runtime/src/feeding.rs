@@ -16,7 +16,7 @@
 //!
 //! Modules in reading order: `codes`, `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
 //! `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
-//! `survey`, `pool`, `blocks`, `pick`, `self_check`, `faults`.
+//! `survey`, `pool`, `blocks`, `lazy` (whose devices), `pick`, `self_check`, `faults`.
 
 mod codes;
 mod driver;
@@ -34,6 +34,7 @@ mod share;
 mod survey;
 mod pool;
 mod blocks;
+mod lazy;
 mod pick;
 mod self_check;
 pub mod faults;
@@ -43,7 +44,8 @@ pub use self::device::Device;
 pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
 pub use self::end_point::{Back, Feed, Number, Value};
 pub use self::error::{DeviceError, NoDevices};
+pub use self::lazy::LazyDevices;
 pub use self::memory::SharedKey;
-pub use self::pick::{Picked, pick};
+pub use self::pick::Picked;
 pub use self::pool::{DeviceStatistics, Devices, Options};
 pub use self::program::{Argument, KernelSpec, ProgramSource};

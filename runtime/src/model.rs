@@ -28,6 +28,7 @@ use self::hints::HintCell;
 use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
+use crate::feeding::LazyDevices;
 use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
 use crate::panic_message::panic_message;
 use crate::parameter::QUERIES_MAX;
@@ -147,11 +148,13 @@ impl Model {
         prepared: Arc<Prepared>,
         submission: &Submission,
         machine: &Topology,
+        devices: &Arc<LazyDevices>,
     ) -> Result<Arc<Self>, PrepareError> {
         let (started, nodes) = (now(), machine.nodes().len());
         let plan = prepared.plan();
         let cancellation = Cancellation::never().until(submission.deadline);
-        let environment = Environment { slots: machine.slots_count(), cancellation };
+        let devices = Arc::clone(devices);
+        let environment = Environment { slots: machine.slots_count(), cancellation, devices };
         let arguments = prepared.arguments(&submission.values)?;
         let shape = prepared.shape((machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =

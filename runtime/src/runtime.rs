@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::feeding::LazyDevices;
 use crate::model::Model;
 use crate::operator::Environment;
 use crate::prepare::{PrepareError, Prepared};
@@ -35,6 +36,9 @@ pub struct Config {
     /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_blocking_ns)). On Linux only; elsewhere
     /// nothing is found.
     pub sampler: bool,
+    /// The devices that its boxes may compute on, opened when one asks for them. A runtime has devices of its own unless it is
+    /// given those of another one.
+    pub devices: Arc<LazyDevices>,
 }
 
 impl Config {
@@ -43,7 +47,17 @@ impl Config {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
         // Few enough for a spinning disk, enough for a solid-state one.
         let blocking = BTreeMap::from([("disk".to_owned(), ClassLimit::Fixed(4))]);
-        Self { topology, pin: false, blocking, threads_max, homes: true, trace: false, sampler: false }
+        let devices = Arc::default();
+        Self {
+            topology,
+            pin: false,
+            blocking,
+            threads_max,
+            homes: true,
+            trace: false,
+            sampler: false,
+            devices,
+        }
     }
 
     /// A runtime of so many slots on one node, for tests and `--workers`.
@@ -57,6 +71,7 @@ impl Config {
 /// Dropping it cancels what still runs and waits for it.
 pub struct Runtime {
     scheduler: Arc<Scheduler>,
+    devices: Arc<LazyDevices>,
 }
 
 impl Runtime {
@@ -65,7 +80,8 @@ impl Runtime {
     /// # Errors
     /// When the system refuses a thread.
     pub fn start(config: Config) -> std::io::Result<Self> {
-        Ok(Self { scheduler: Scheduler::start(config)? })
+        let devices = Arc::clone(&config.devices);
+        Ok(Self { scheduler: Scheduler::start(config)?, devices })
     }
 
     /// Submits one request of a prepared pipeline.
@@ -74,7 +90,7 @@ impl Runtime {
     /// When its values do not fit, or a box refuses to be made.
     pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
         let id = self.scheduler.next_request();
-        let model = Model::new(id, Arc::clone(prepared), submission, self.topology())?;
+        let model = Model::new(id, Arc::clone(prepared), submission, self.topology(), &self.devices)?;
         self.scheduler.submit(Arc::clone(&model), submission.deadline);
         Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
     }
@@ -82,12 +98,18 @@ impl Runtime {
     /// What pipelines are prepared with for this runtime. Nobody can stop such a preparation; set
     /// [`Environment::cancellation`] if somebody shall.
     pub fn environment(&self) -> Environment {
-        Environment::of_slots(self.topology().slots_count())
+        let devices = Arc::clone(&self.devices);
+        Environment { devices, ..Environment::of_slots(self.topology().slots_count()) }
     }
 
     /// The machine that it runs on.
     pub fn topology(&self) -> &Topology {
         self.scheduler.topology()
+    }
+
+    /// The devices that its boxes may compute on.
+    pub fn devices(&self) -> &Arc<LazyDevices> {
+        &self.devices
     }
 
     /// What the scheduler did so far.

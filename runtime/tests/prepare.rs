@@ -40,7 +40,7 @@ fn prepare_endless(cancellation: Cancellation) -> Result<Prepared, PrepareError>
     let kind = Setting::Value(text("endless"));
     graph.0.resources.push(ResourceDeclaration { name: "index".into(), kind, settings: Vec::new() });
     let graph = graph.chain("s -> c");
-    let environment = Environment { slots: 1, cancellation };
+    let environment = Environment { cancellation, ..Environment::of_slots(1) };
     Prepared::new(&graph.0, &catalog().with_resource(&ENDLESS), &BTreeMap::new(), &environment)
 }
 

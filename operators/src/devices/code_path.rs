@@ -1,16 +1,16 @@
 //! Where a box with a parameter `device` computes, as `explain` tells it.
 
 use boxwork_kernels::CodePath;
-use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 
-/// By its arguments alone; with `auto`, devices are for no fewer than some number of objects.
-pub(crate) fn of_device(arguments: &Arguments, objects_min: u64) -> String {
+/// By its arguments and the devices that there are; with `auto`, devices are for no fewer than some number of objects.
+pub(crate) fn of_device(arguments: &Arguments, devices: &LazyDevices, objects_min: u64) -> String {
     let choice = match arguments.get("device") {
         Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),
         _ => DeviceChoice::Auto,
     };
-    match pick(&choice, None, objects_min) {
+    match devices.pick(&choice, None, objects_min) {
         Ok(Picked { devices: None, reason }) => format!("{} ({reason})", CodePath::detect()),
         Ok(Picked { reason, .. }) if choice == DeviceChoice::Auto && objects_min > 0 => {
             format!("OpenCL, from {objects_min} objects on ({reason})")

@@ -125,7 +125,7 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
     outputs: &[Output::new("signatures", columns::signatures, "a signature a picture, in the same order")],
     example: "extract: {kind: extract, points: 2500, copies: auto}",
-    code_path: Some(|_| CodePath::detect().to_string()),
+    code_path: Some(|_, _| CodePath::detect().to_string()),
     ..OperatorSpec::new("extract", "Extracts feature signatures from pictures.", Kind::Ordered, make)
 };
 

@@ -11,7 +11,8 @@ use boxwork_kernels::extract::device::{DeviceExtraction, ITEMS, KERNEL, TEXT};
 use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, Signature};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceError, Feed, KernelSpec, Picked, ProgramSource, Value as Given, pick,
+    Argument, Back, Block, Blocks, DeviceError, Feed, KernelSpec, LazyDevices, Picked, ProgramSource,
+    Value as Given,
 };
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
@@ -65,12 +66,12 @@ pub static EXTRACT_ON_DEVICES: OperatorSpec = OperatorSpec {
     )
 };
 
-fn code_path(arguments: &Arguments) -> String {
-    code_path::of_device(arguments, 0)
+fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
+    code_path::of_device(arguments, devices, 0)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let picked = pick(&bind.device("device"), None, 0).map_err(BoxError::new)?;
+    let picked = bind.pick_devices("device", None, 0)?;
     Ok(Box::new(ExtractOnDevices::new(extract::parameters(bind)?, picked)?))
 }
 

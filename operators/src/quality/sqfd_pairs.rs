@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, Float64Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::sqfd::Evaluator;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -47,7 +47,7 @@ pub static SQFD_PAIRS: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("pairs", columns::pairs, "two objects a row")],
     outputs: &[Output::new("distances", columns::pair_distances, "a distance a pair")],
     example: "distances: {kind: sqfd_pairs, space: space, copies: auto}",
-    code_path: Some(|arguments| of_device(arguments, DEVICE_PAIRS_MIN)),
+    code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_PAIRS_MIN)),
     ..OperatorSpec::new("sqfd_pairs", "Computes distances of pairs of objects.", Kind::Stateless, make)
 };
 
@@ -57,7 +57,7 @@ const DEVICE_PAIRS_MIN: u64 = BLOCK_ROWS as u64;
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space: Arc<SqfdSpace> = bind.resource("space")?;
     let pairs = pairs_count(space.store().objects());
-    let picked = pick(&bind.device("device"), Some(pairs), DEVICE_PAIRS_MIN).map_err(BoxError::new)?;
+    let picked = bind.pick_devices("device", Some(pairs), DEVICE_PAIRS_MIN)?;
     Ok(Box::new(SqfdPairs::new(space, picked)))
 }
 

@@ -16,7 +16,7 @@ use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Devices, pick};
+use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -129,11 +129,11 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("lower_bounds", "Rules out objects by an index.", Kind::Stateful, make)
 };
 
-fn code_path(arguments: &Arguments) -> String {
+fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
     if ["k", "range"].iter().all(|name| arguments.get(name).is_none()) {
         return format!("{} (without k and range nothing is left out)", CodePath::detect());
     }
-    code_path::of_device(arguments, DEVICE_OBJECTS_MIN)
+    code_path::of_device(arguments, devices, DEVICE_OBJECTS_MIN)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -143,9 +143,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         name => Some(name.parse::<Bound>()?),
     };
     let table: Arc<PivotTable> = bind.resource("pivots")?;
-    let picked = pick(&bind.device("device"), Some(table.len()), DEVICE_OBJECTS_MIN);
+    let picked = bind.pick_devices("device", Some(table.len()), DEVICE_OBJECTS_MIN);
     // Where none can be had, what computes distances says so.
-    let scans = pick(&bind.device("device"), Some(table.len()), sqfd::DEVICE_OBJECTS_MIN).ok();
+    let scans = bind.pick_devices("device", Some(table.len()), sqfd::DEVICE_OBJECTS_MIN).ok();
     let scans = scans
         .and_then(|picked| picked.devices)
         .map(|(devices, allowed)| scan::OnDevices::new(table.space().store(), devices, allowed));
@@ -158,7 +158,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         limit: bind.get_number("range").map_or(f32::INFINITY, above),
         remember: bind.count("remember"),
         queries: None,
-        picked: picked.map_err(BoxError::new)?.devices,
+        picked: picked?.devices,
         computes: scans.as_ref().and_then(|scans| {
             let (devices, allowed) = scans.devices();
             OnDevices::of(devices, allowed)

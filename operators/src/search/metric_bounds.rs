@@ -77,7 +77,7 @@ pub static METRIC_BOUNDS: OperatorSpec = OperatorSpec {
         about: "a distance that no object of the answer is beyond",
     }],
     example: "bounds: {kind: metric_bounds, pivots: pivots, bound: auto, k: 10}",
-    code_path: Some(|_| CodePath::detect().to_string()),
+    code_path: Some(|_, _| CodePath::detect().to_string()),
     check: Some(check),
     ..OperatorSpec::new(
         "metric_bounds",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
-use boxwork_runtime::feeding::{Devices, pick};
+use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -67,7 +67,8 @@ pub static SCAN: OperatorSpec = OperatorSpec {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store: Arc<SignatureStore> = bind.resource("store")?;
     // Where none can be had, what follows says so.
-    let devices = pick(&bind.device("device"), Some(store.len()), DEVICE_OBJECTS_MIN)
+    let devices = bind
+        .pick_devices("device", Some(store.len()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
     let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));

@@ -17,7 +17,7 @@ use arrow_array::{ArrayRef, Float64Array};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::sqfd::Evaluator;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -88,19 +88,19 @@ pub static SQFD: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("sqfd", "Computes distances of candidates from queries.", Kind::Stateless, make)
 };
 
-fn code_path(arguments: &Arguments) -> String {
-    of_device(arguments, DEVICE_OBJECTS_MIN)
+fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
+    of_device(arguments, devices, DEVICE_OBJECTS_MIN)
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space: Arc<SqfdSpace> = bind.resource("space")?;
-    let picked = pick(&bind.device("device"), Some(space.store().len()), DEVICE_OBJECTS_MIN);
+    let picked = bind.pick_devices("device", Some(space.store().len()), DEVICE_OBJECTS_MIN);
     let keeps = Keeps {
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
         range: bind.get_number("range"),
         objects_min: None,
     };
-    Ok(Box::new(Sqfd::new(space, picked.map_err(BoxError::new)?, keeps)))
+    Ok(Box::new(Sqfd::new(space, picked?, keeps)))
 }
 
 struct Sqfd {

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Picked, pick};
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
@@ -56,7 +56,7 @@ pub static SQFD_EXACT_ON_DEVICES: OperatorSpec = OperatorSpec {
     ],
     outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
     example: "distance: {kind: sqfd_exact_on_devices, space: space, device: gpu}",
-    code_path: Some(|arguments| of_device(arguments, DEVICE_OBJECTS_MIN)),
+    code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_OBJECTS_MIN)),
     ..OperatorSpec::new(
         "sqfd_exact_on_devices",
         "Computes distances of candidates in f64, on devices.",
@@ -75,7 +75,7 @@ const PIECE_ROWS: usize = 32;
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space: Arc<SqfdSpace> = bind.resource("space")?;
     let objects = space.store().objects();
-    let picked = pick(&bind.device("device"), Some(objects), DEVICE_OBJECTS_MIN).map_err(BoxError::new)?;
+    let picked = bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?;
     Ok(Box::new(SqfdExactOnDevices::new(space, picked)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use boxwork_runtime::feeding::{Device, Devices, NoDevices};
+use boxwork_runtime::feeding::{Device, LazyDevices, NoDevices};
 use serde_json::{Value as Json, json};
 
 use super::{Format, data, data_json, talk};
@@ -18,7 +18,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
-    let devices = match Devices::of_process() {
+    let devices = match LazyDevices::of_environment().open() {
         Ok(devices) => devices,
         Err(reason) => return none(arguments.format, &reason),
     };

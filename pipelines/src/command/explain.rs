@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::topology::Topology;
 
@@ -49,10 +50,11 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let (plan, diagnostics) = loaded.check(catalog, &values);
     print_diagnostics(&diagnostics);
     let Some(plan) = plan else { return Exit::Problems };
-    let explained =
-        explain::Explained { about: &loaded.about, plan: &plan, values: &values, topology: &topology };
+    let devices = LazyDevices::of_environment();
+    let (about, devices) = (&loaded.about, &devices);
+    let explained = explain::Explained { about, plan: &plan, values: &values, topology: &topology, devices };
     let estimated = match arguments.estimate {
-        true => estimate::estimate(&plan, &values, topology.slots_count()),
+        true => estimate::estimate(&plan, &values, topology.slots_count(), devices),
         false => Ok(None),
     };
     let estimated = match estimated {

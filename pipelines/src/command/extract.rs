@@ -109,7 +109,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let pipeline = match on_devices(&arguments.device) {
+    let pipeline = match on_devices(&arguments.options.devices, &arguments.device) {
         Ok(false) => shipped::EXTRACT,
         Ok(true) => {
             values.insert("device".to_owned(), Value::Text(arguments.device.clone()));

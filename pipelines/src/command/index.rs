@@ -56,7 +56,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("seed".to_owned(), whole(arguments.seed)),
     ]);
     arguments.space.give(&mut values);
-    let pipeline = match on_devices(&arguments.device) {
+    let pipeline = match on_devices(&arguments.options.devices, &arguments.device) {
         Ok(false) => shipped::INDEX,
         Ok(true) => {
             values.insert("device".to_owned(), Value::Text(arguments.device.clone()));

@@ -133,7 +133,7 @@ fn explain(
     let Some(plan) = plan else { return Exit::Usage };
     let workers = arguments.options.workers.map(|count| count as usize);
     let workers = workers.unwrap_or_else(|| Topology::detect().slots_count());
-    match estimate::estimate(&plan, &values, workers) {
+    match estimate::estimate(&plan, &values, workers, &arguments.options.devices) {
         Ok(Some(estimate)) if arguments.format == "json" => data_json(&estimate::json_of(&estimate)),
         Ok(Some(estimate)) => data(&estimate::text_of(&estimate)),
         Ok(None) => {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use boxwork_lab::bench::{ProcessorTime, Spread};
 use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, SampleSet};
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
@@ -61,13 +62,22 @@ pub(super) struct Laboratory<'a> {
     catalog: &'a Catalog,
     data: &'a Path,
     runtimes: BTreeMap<Option<usize>, Arc<Runtime>>,
+    /// All of them use these.
+    devices: Arc<LazyDevices>,
     /// By key: rows that differ in what a step does not use share its figures.
     known: BTreeMap<String, Figures>,
 }
 
 impl<'a> Laboratory<'a> {
     pub(super) fn new(sweep: &'a Sweep, catalog: &'a Catalog, data: &'a Path) -> Self {
-        Self { sweep, catalog, data, runtimes: BTreeMap::new(), known: BTreeMap::new() }
+        Self {
+            sweep,
+            catalog,
+            data,
+            runtimes: BTreeMap::new(),
+            devices: Arc::default(),
+            known: BTreeMap::new(),
+        }
     }
 
     /// The figures of some rows, whose searches take turns: what else the machine does meets all of them alike.
@@ -145,7 +155,8 @@ impl<'a> Laboratory<'a> {
         }
         let detected = Topology::detect();
         let topology = workers.map_or_else(|| detected.clone(), |workers| detected.first(workers));
-        let runtime = Arc::new(Runtime::start(Config::new(topology))?);
+        let devices = Arc::clone(&self.devices);
+        let runtime = Arc::new(Runtime::start(Config { devices, ..Config::new(topology) })?);
         self.runtimes.insert(workers, Arc::clone(&runtime));
         Ok(runtime)
     }

@@ -56,7 +56,8 @@ impl Run<'_> {
     }
 
     fn write_report(&self, path: &Path, loaded: &Loaded, elapsed: Duration) -> io::Result<()> {
-        let report = RunReport::new(loaded.name(), &self.ended, &self.runtime.statistics(), elapsed);
+        let (scheduler, devices) = (self.runtime.statistics(), self.options.devices.statistics());
+        let report = RunReport::new(loaded.name(), &self.ended, &scheduler, devices, elapsed);
         std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
     }
 }

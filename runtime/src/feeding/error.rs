@@ -80,6 +80,9 @@ pub enum NoDevices {
     /// The drivers have no device.
     #[error("no device: an OpenCL driver is there, and has no device")]
     Device,
+    /// The runtime was given none.
+    #[error("the runtime was given no devices")]
+    NotHere,
     /// A driver answered with an error.
     #[error("the OpenCL driver does not work: {0}")]
     Failed(DriverError),

@@ -17,6 +17,7 @@ use super::driver::{
     ArgumentInfo, Called, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete, PlatformInfo, Set, Use,
 };
 use super::error::NoDevices;
+use super::lazy::LazyDevices;
 use super::opencl::OpenCl;
 use super::pool::{Devices, Options};
 use super::survey::find;
@@ -87,12 +88,8 @@ struct Hung {
 }
 
 impl Faulty {
-    /// The system's devices with these faults.
-    ///
-    /// # Errors
-    /// When there are none, be it by such a fault.
-    pub fn devices(plan: Plan, options: Options) -> (Arc<Self>, Result<Arc<Devices>, NoDevices>) {
-        let faulty = Arc::new(Self {
+    fn new(plan: Plan) -> Arc<Self> {
+        Arc::new(Self {
             driver: OpenCl,
             plan,
             calls: AtomicU64::new(0),
@@ -101,8 +98,23 @@ impl Faulty {
             blocks: AtomicU64::new(0),
             queues: Mutex::default(),
             hung: Mutex::default(),
-        });
+        })
+    }
+
+    /// The system's devices with these faults.
+    ///
+    /// # Errors
+    /// When there are none, be it by such a fault.
+    pub fn devices(plan: Plan, options: Options) -> (Arc<Self>, Result<Arc<Devices>, NoDevices>) {
+        let faulty = Self::new(plan);
         let devices = Devices::open_on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
+        (faulty, devices)
+    }
+
+    /// The same, opened at the first use.
+    pub fn lazy_devices(plan: Plan, options: Options) -> (Arc<Self>, LazyDevices) {
+        let faulty = Self::new(plan);
+        let devices = LazyDevices::on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
         (faulty, devices)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::lazy::LazyDevices;
 use super::pool::Devices;
 use crate::parameter::DeviceChoice;
 
@@ -14,41 +15,43 @@ pub struct Picked {
     pub reason: String,
 }
 
-/// Picks the devices of this process for a choice. `work` is how much there is to do, where that is known, and `work_min`
-/// what is worth the way to a device.
-///
-/// # Errors
-/// When devices were asked for that are not there; the text says which.
-pub fn pick(choice: &DeviceChoice, work: Option<u64>, work_min: u64) -> Result<Picked, String> {
-    let on_slots = |reason: String| Ok(Picked { devices: None, reason });
-    match choice {
-        DeviceChoice::Cpu => on_slots("device: cpu".to_owned()),
-        DeviceChoice::Auto => {
-            if let Some(work) = work.filter(|work| *work < work_min) {
-                return on_slots(format!("auto: {work} objects are not worth the way to a device"));
+impl LazyDevices {
+    /// Picks devices for a choice; opens them where the choice may want any. `work` is how much there is to do, where that is
+    /// known, and `work_min` what is worth the way to a device.
+    ///
+    /// # Errors
+    /// When devices were asked for that are not there; the text says which.
+    pub fn pick(&self, choice: &DeviceChoice, work: Option<u64>, work_min: u64) -> Result<Picked, String> {
+        let on_slots = |reason: String| Ok(Picked { devices: None, reason });
+        match choice {
+            DeviceChoice::Cpu => on_slots("device: cpu".to_owned()),
+            DeviceChoice::Auto => {
+                if let Some(work) = work.filter(|work| *work < work_min) {
+                    return on_slots(format!("auto: {work} objects are not worth the way to a device"));
+                }
+                match self.open() {
+                    Err(reason) => on_slots(format!("auto: {reason}")),
+                    Ok(devices) => match devices.gpus() {
+                        gpus if gpus.is_empty() => on_slots("auto: no OpenCL device is a GPU".to_owned()),
+                        gpus => Ok(picked("auto", devices, gpus)),
+                    },
+                }
             }
-            match Devices::of_process() {
-                Err(reason) => on_slots(format!("auto: {reason}")),
-                Ok(devices) => match devices.gpus() {
-                    gpus if gpus.is_empty() => on_slots("auto: no OpenCL device is a GPU".to_owned()),
-                    gpus => Ok(picked("auto", devices, gpus)),
-                },
+            DeviceChoice::Gpu(numbers) => {
+                let devices = self.open().map_err(|reason| format!("device: {choice}: {reason}"))?;
+                let count = devices.list().len();
+                if let Some(number) = numbers.iter().find(|number| **number >= count) {
+                    return Err(format!(
+                        "device: {choice}: there is no device {number}, but {count}, counted from 0; `boxwork devices` lists them"
+                    ));
+                }
+                let wanted = match (numbers.is_empty(), devices.gpus()) {
+                    (false, _) => numbers.clone(),
+                    (true, gpus) if gpus.is_empty() => (0..count).collect(),
+                    (true, gpus) => gpus,
+                };
+                Ok(picked(&choice.to_string(), devices, wanted))
             }
-        }
-        DeviceChoice::Gpu(numbers) => {
-            let devices = Devices::of_process().map_err(|reason| format!("device: {choice}: {reason}"))?;
-            let count = devices.list().len();
-            if let Some(number) = numbers.iter().find(|number| **number >= count) {
-                return Err(format!(
-                    "device: {choice}: there is no device {number}, but {count}, counted from 0; `boxwork devices` lists them"
-                ));
-            }
-            let wanted = match (numbers.is_empty(), devices.gpus()) {
-                (false, _) => numbers.clone(),
-                (true, gpus) if gpus.is_empty() => (0..count).collect(),
-                (true, gpus) => gpus,
-            };
-            Ok(picked(&choice.to_string(), devices, wanted))
         }
     }
 }

@@ -9,7 +9,7 @@ mod feeder;
 mod options;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -97,14 +97,13 @@ struct Desk {
     changed: Condvar,
 }
 
-/// The devices of a process, or of a test, and the threads that feed them.
+/// Devices and the threads that feed them. Dropping the last reference ends the threads, once the blocks that wait have come
+/// back, and releases what is allocated on the devices.
 pub struct Devices {
     hall: Arc<Hall>,
     options: Options,
     threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
-
-static OF_PROCESS: OnceLock<Result<Arc<Devices>, NoDevices>> = OnceLock::new();
 
 impl Devices {
     /// All devices of all drivers.
@@ -113,34 +112,6 @@ impl Devices {
     /// When there is none, with the reason.
     pub fn open(options: Options) -> Result<Arc<Self>, NoDevices> {
         Self::open_on(Arc::new(OpenCl), options)
-    }
-
-    /// The devices that all pipelines of this process share, opened when they are first asked for.
-    ///
-    /// # Errors
-    /// As [`Devices::open`].
-    pub fn of_process() -> Result<Arc<Self>, NoDevices> {
-        let open = || {
-            let (options, warnings) = Options::of_environment(|name| std::env::var(name).ok());
-            let devices = Self::open(options)?;
-            devices.hall.desk.state.lock().warnings.extend(warnings);
-            Ok(devices)
-        };
-        OF_PROCESS.get_or_init(open).clone()
-    }
-
-    /// As [`Devices::take_warnings`], of the process's devices; opens none.
-    pub fn warnings_of_process() -> Vec<String> {
-        let opened = OF_PROCESS.get().and_then(|opened| opened.as_ref().ok());
-        opened.map(|devices| devices.take_warnings()).unwrap_or_default()
-    }
-
-    /// What the process's devices have done that computed anything, each with its name; opens none.
-    pub fn statistics_of_process() -> Vec<(String, DeviceStatistics)> {
-        let Some(Ok(devices)) = OF_PROCESS.get() else { return Vec::new() };
-        let named = |device: &Arc<Device>| format!("{} ({})", device.idx(), device.info().name);
-        let all = devices.list().iter().map(named).zip(devices.statistics());
-        all.filter(|(_, of_device)| of_device.blocks + of_device.failures > 0).collect()
     }
 
     pub(super) fn open_on(driver: Arc<dyn Driver>, options: Options) -> Result<Arc<Self>, NoDevices> {

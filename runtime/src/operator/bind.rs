@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{BoxError, Cancellation, Environment, Resource};
+use crate::feeding::Picked;
 use crate::parameter::{Arguments, DeviceChoice, Value};
 
 /// Which part of a run a request is: queries beyond [`QUERIES_MAX`](crate::parameter::QUERIES_MAX) make more
@@ -122,6 +123,15 @@ impl Bind<'_> {
     /// Where to compute.
     pub fn device(&self, name: &str) -> DeviceChoice {
         self.text(name).parse().unwrap_or_else(|_| self.wrong(name, "a device"))
+    }
+
+    /// Picks the devices that compute what a parameter chooses. `work` is how much there is to do, where that is known, and
+    /// `work_min` what is worth the way to a device.
+    ///
+    /// # Errors
+    /// When devices were asked for that are not there; the text says which.
+    pub fn pick_devices(&self, name: &str, work: Option<u64>, work_min: u64) -> Result<Picked, BoxError> {
+        self.environment.devices.pick(&self.device(name), work, work_min).map_err(BoxError::new)
     }
 
     /// A path.

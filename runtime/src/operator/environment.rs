@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Cancelled;
+use crate::feeding::LazyDevices;
 use crate::sync::{AtomicBool, Ordering, now};
 
 /// The runtime that a pipeline is prepared for, as its resources and boxes see it.
@@ -13,12 +14,14 @@ pub struct Environment {
     pub slots: usize,
     /// Stops the preparation. Loops that build a resource ask it.
     pub cancellation: Cancellation,
+    /// Devices of the runtime. Boxes never ask for all that the machine has.
+    pub devices: Arc<LazyDevices>,
 }
 
 impl Environment {
-    /// A runtime of so many slots, with a preparation that nobody stops.
+    /// A runtime of so many slots and no device, with a preparation that nobody stops.
     pub fn of_slots(slots: usize) -> Self {
-        Self { slots, cancellation: Cancellation::never() }
+        Self { slots, cancellation: Cancellation::never(), devices: Arc::new(LazyDevices::none()) }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Bind, BoxError, Operator};
 use crate::descriptor::Descriptor;
+use crate::feeding::LazyDevices;
 use crate::parameter::{Arguments, Parameter};
 
 /// How an input port receives.
@@ -189,8 +190,8 @@ pub struct OperatorSpec {
     pub make: fn(&Bind<'_>) -> Result<Box<dyn Operator>, BoxError>,
     /// Makes what all requests of a box share (an output file, say), once, when the pipeline is prepared.
     pub share: Option<Share>,
-    /// Which code runs (`AVX2`, say), for `explain`.
-    pub code_path: Option<fn(&Arguments) -> String>,
+    /// Which code runs (`AVX2`, say) on a machine with these devices, for `explain`.
+    pub code_path: Option<fn(&Arguments, &LazyDevices) -> String>,
     /// Checks what can be checked with no file opened: that a box may do what it does with its resources, say.
     pub check: Option<BoxCheck>,
 }

@@ -1,6 +1,6 @@
 //! What distances take where GPUs compute them.
 
-use boxwork_runtime::feeding::{DeviceClass, DeviceInfo, Devices, pick};
+use boxwork_runtime::feeding::{DeviceClass, DeviceInfo, Devices, LazyDevices};
 use boxwork_runtime::parameter::DeviceChoice;
 
 use crate::search::sqfd::{DEVICE_OBJECTS_MIN, DISTANCES_OF_ALL};
@@ -31,8 +31,8 @@ pub struct OnDevices {
 
 impl OnDevices {
     /// Of what computes the distances of so many objects for this `device:`.
-    pub fn picked(choice: &DeviceChoice, objects: u64) -> Option<Self> {
-        let picked = pick(choice, Some(objects), DEVICE_OBJECTS_MIN).ok()?;
+    pub fn picked(devices: &LazyDevices, choice: &DeviceChoice, objects: u64) -> Option<Self> {
+        let picked = devices.pick(choice, Some(objects), DEVICE_OBJECTS_MIN).ok()?;
         let (devices, allowed) = picked.devices?;
         Self::of(&devices, &allowed)
     }

@@ -53,7 +53,7 @@ impl Default for Options {
 
 impl Options {
     /// Those of the devices of the process, by what its environment says, and what is wrong with that.
-    pub(super) fn of_environment(of: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
+    pub(in super::super) fn of_environment(of: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let (limit, warning) = limit_of(of(LIMIT_NAME).as_deref());
         let mut warnings = Vec::from_iter(warning);
         let mut bytes = |name: &str| {
