@@ -199,7 +199,7 @@ impl Case {
         }
         let indexes = if keeps_index { vec![index_of(&self.store())] } else { Vec::new() };
         let pending = change.write().expect("the parts can be written");
-        let done = upkeep::commit(pending, &indexes, &mut in_threads).expect("the change can be made");
+        let done = upkeep::commit(pending, &indexes, &mut in_threads(2)).expect("the change can be made");
         assert_eq!(done, (added as u64, removed as u64));
     }
 
@@ -282,7 +282,7 @@ fn a_changed_store_answers_as_one_made_anew() {
                 1 => {
                     case.change(false);
                     case.change(false);
-                    upkeep::bring_up(&case.store(), &index_of(&case.store()), &mut in_threads)
+                    upkeep::bring_up(&case.store(), &index_of(&case.store()), &mut in_threads(2))
                         .expect("the index can be brought up");
                 }
                 _ => case.change(true),

@@ -33,7 +33,7 @@ pub fn write(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) {
 
 /// Brings an index up to its space.
 pub fn append(space: &Arc<SqfdSpace>, path: &Path) {
-    PivotTable::append(path, space, &mut in_threads).expect("an index that is behind");
+    PivotTable::append(path, space, &mut in_threads(2)).expect("an index that is behind");
 }
 
 /// All numbers of a table, as bits.

@@ -68,6 +68,14 @@ pub struct Options {
     pub devices: Arc<LazyDevices>,
 }
 
+impl Options {
+    /// The slots to compute on.
+    pub(crate) fn topology(&self) -> Topology {
+        let detected = Topology::detect();
+        self.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize))
+    }
+}
+
 /// How a run ended; the command's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -116,9 +124,7 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
         Ok(bound) => bound,
         Err(exit) => return exit,
     };
-    let detected = Topology::detect();
-    let topology =
-        options.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize));
+    let topology = options.topology();
     let deadline = options.deadline.map(|seconds| begun + Duration::from_secs(seconds));
     let cancellation = INTERRUPTS.clone().until(deadline);
     let devices = Arc::clone(&options.devices);

@@ -20,7 +20,7 @@ mod resource;
 mod tests;
 
 pub(crate) use chain::settle;
-pub use chain::{SideBySide, in_threads};
+pub use chain::{Piece, SideBySide, in_threads};
 pub use error::IndexError;
 pub use resource::PIVOT_TABLE;
 pub use writer::PivotTableWriter;

@@ -136,18 +136,18 @@ mod tests {
             "add" => {
                 let mut change = StoreChange::begin(&store).unwrap();
                 (0..5).for_each(|object| push(&format!("new/{object}"), 90 + object, &mut change));
-                commit(change.write().unwrap(), &indexes, &mut in_threads).unwrap();
+                commit(change.write().unwrap(), &indexes, &mut in_threads(2)).unwrap();
             }
             "remove" => {
                 let mut change = StoreChange::begin(&store).unwrap();
                 [0, 5, 39].into_iter().for_each(|id| assert!(change.remove(id).unwrap()));
-                commit(change.write().unwrap(), &[], &mut in_threads).unwrap();
+                commit(change.write().unwrap(), &[], &mut in_threads(2)).unwrap();
             }
             "both" => {
                 let mut change = StoreChange::begin(&store).unwrap();
                 assert!(change.remove_named("cats/003.png").unwrap());
                 push("cats/003.png", 77, &mut change);
-                commit(change.write().unwrap(), &indexes, &mut in_threads).unwrap();
+                commit(change.write().unwrap(), &indexes, &mut in_threads(2)).unwrap();
             }
             "compact" => assert_eq!(compact(&store, &indexes).unwrap().lost, []),
             "build" => {

@@ -164,7 +164,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             OnDevices::of(devices, allowed)
         }),
         scans,
-        slots: std::thread::available_parallelism().map_or(1, usize::from),
+        slots: bind.slots(),
         sizes: SIZES,
         devices: None,
         rest: VecDeque::new(),
@@ -193,7 +193,7 @@ struct LowerBounds {
     scans: Option<scan::OnDevices>,
     /// How fast they are, where they are GPUs.
     computes: Option<OnDevices>,
-    /// Of the machine: what is done by one of them counts the more the more there are.
+    /// Slots of the runtime: the more there are, the more counts what one of them does alone.
     slots: usize,
     sizes: Sizes,
     /// What is under way there.

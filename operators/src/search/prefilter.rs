@@ -109,7 +109,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         first,
         most: most.max(first),
         growth: bind.number("growth"),
-        slots: std::thread::available_parallelism().map_or(1, usize::from),
+        slots: bind.slots(),
         hold: bind.count("hold"),
         held: 0,
         queries: BTreeMap::new(),
@@ -125,7 +125,7 @@ struct Prefilter {
     first: usize,
     most: usize,
     growth: f64,
-    /// Of the machine.
+    /// Slots of the runtime.
     slots: usize,
     hold: usize,
     /// Candidates kept, of all queries.

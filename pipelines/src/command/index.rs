@@ -77,7 +77,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 fn append(arguments: &Arguments) -> Exit {
     let (store, index) = (&arguments.store, &arguments.out);
-    match upkeep::bring_up(store, index, &mut in_threads) {
+    match upkeep::bring_up(store, index, &mut in_threads(arguments.options.topology().slots_count())) {
         Ok(0) => talk(&format!("{} tells of all objects of {}\n", index.display(), store.display())),
         Ok(count) => talk(&format!("{} tells of {} more\n", index.display(), objects(count))),
         Err(error) => {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
-use boxwork_runtime::topology::Topology;
 
 use super::{Space, data, data_json, device, path_value, print_diagnostics, talk, whole};
 use crate::pipeline::Loaded;
@@ -131,8 +130,7 @@ fn explain(
     let (plan, diagnostics) = loaded.check(catalog, &values);
     print_diagnostics(&diagnostics);
     let Some(plan) = plan else { return Exit::Usage };
-    let workers = arguments.options.workers.map(|count| count as usize);
-    let workers = workers.unwrap_or_else(|| Topology::detect().slots_count());
+    let workers = arguments.options.topology().slots_count();
     match estimate::estimate(&plan, &values, workers, &arguments.options.devices) {
         Ok(Some(estimate)) if arguments.format == "json" => data_json(&estimate::json_of(&estimate)),
         Ok(Some(estimate)) => data(&estimate::text_of(&estimate)),

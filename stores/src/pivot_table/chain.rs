@@ -28,22 +28,25 @@ const OBJECTS_PER_PIECE: usize = 16;
 
 /// Computes pieces of a list of numbers side by side: `f` is given the place of each piece's first.
 ///
-/// Who has workers of its own gives them; [`in_threads`] needs none.
-pub type SideBySide<'a> = dyn FnMut(&mut [f64], usize, &(dyn Fn(usize, &mut [f64]) + Sync)) + 'a;
+/// A caller with workers of its own gives them; [`in_threads`] starts threads.
+pub type SideBySide<'a> = dyn FnMut(&mut [f64], usize, &Piece<'_>) + 'a;
+/// Computes one piece: it is given the place of the piece's first number.
+pub type Piece<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
 
-/// Computes the pieces on all cores.
-pub fn in_threads(numbers: &mut [f64], piece: usize, f: &(dyn Fn(usize, &mut [f64]) + Sync)) {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let pieces_each = numbers.len().div_ceil(piece).div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
-        for (nth, part) in numbers.chunks_mut(pieces_each * piece).enumerate() {
-            scope.spawn(move || {
-                for (idx, numbers) in part.chunks_mut(piece).enumerate() {
-                    f((nth * pieces_each + idx) * piece, numbers);
-                }
-            });
-        }
-    });
+/// Computes the pieces in this many threads.
+pub fn in_threads(threads: usize) -> impl FnMut(&mut [f64], usize, &Piece<'_>) {
+    move |numbers, piece, f| {
+        let pieces_each = numbers.len().div_ceil(piece).div_ceil(threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            for (nth, part) in numbers.chunks_mut(pieces_each * piece).enumerate() {
+                scope.spawn(move || {
+                    for (idx, numbers) in part.chunks_mut(piece).enumerate() {
+                        f((nth * pieces_each + idx) * piece, numbers);
+                    }
+                });
+            }
+        });
+    }
 }
 
 /// How much of an index is read.
