@@ -27,8 +27,8 @@ pub(crate) enum Offered {
     Taken,
     /// There is no room: the producers will be told when there is.
     Full(Envelope),
-    /// All consumers have closed the edge.
-    Closed,
+    /// All consumers have closed the edge. The caller drops the envelope, holding no lock: columns may run foreign code then.
+    Closed(Envelope),
 }
 
 /// What a consumer's closing of an edge leads to.

@@ -9,6 +9,8 @@
 //!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
 //! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
 
+#[cfg(test)]
+pub(crate) mod alone;
 pub(crate) mod box_state;
 mod clock;
 mod firing;
@@ -544,3 +546,6 @@ fn first_gate(name: Option<&'static str>, ports: &[PortEdges]) -> Option<Gate> {
 fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
     boxes.iter().map(|of_box| of_box.busy_ns).sum()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -66,7 +66,7 @@ impl Shared {
     pub(super) fn offer(&self, envelope: Envelope, near: Option<usize>, ledger: &Ledger) -> Offered {
         let mut inner = self.inner.lock();
         if inner.state.closed {
-            return Offered::Closed;
+            return Offered::Closed(envelope);
         }
         let bytes = envelope.bytes();
         let fits = inner.state.envelopes < inner.state.envelopes_max

@@ -99,7 +99,7 @@ impl Single {
     #[inline(never)]
     fn offer_again(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
         if self.is_closed() {
-            return Offered::Closed;
+            return Offered::Closed(envelope);
         }
         interleave();
         // Before the look below: whoever makes room after that look sees this. A mark that still stands needs no

@@ -1,6 +1,5 @@
 //! The consumer of an edge closes it while the producer ends: firings of two boxes of a real model.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
@@ -10,17 +9,14 @@ use loom::thread;
 use super::check;
 use crate::descriptor::{Column, Descriptor};
 use crate::envelope::Envelope;
-use crate::inside::{Branch, Lane, Latch};
-use crate::model::{After, Detacher, Model, Woken};
+use crate::model::Woken;
+use crate::model::alone::{end, model, of_kind, prepare, run, value};
 use crate::operator::{
-    BoxError, Cancelled, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Outside,
-    ResourceSpec,
+    BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, ResourceSpec,
 };
-use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value};
-use crate::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, ResourceDeclaration, Setting};
+use crate::parameter::{Arguments, Default, Parameter, ParameterType};
+use crate::plan::{Declaration, EdgeDeclaration, ResourceDeclaration};
 use crate::prepare::Prepared;
-use crate::request::{RequestId, Submission};
-use crate::topology::Topology;
 
 /// Is notified of something, pushes an envelope around the item, and is done.
 struct Parting(Arc<UInt32Array>);
@@ -74,70 +70,7 @@ static SATISFIED: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("satisfied", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Satisfied)))
 };
 
-/// A thread that fires boxes and has no scheduler.
-struct Alone;
-
-impl Lane for Alone {
-    fn push(&mut self, _: Branch) {
-        unreachable!("no box here has branches")
-    }
-
-    fn pop(&mut self) -> Option<Branch> {
-        None
-    }
-
-    fn wait(&mut self, _: &Latch) {
-        unreachable!("no box here has branches")
-    }
-}
-
-impl Detacher for Alone {
-    fn node(&self) -> usize {
-        0
-    }
-
-    fn detached(
-        &mut self,
-        _: &Arc<Model>,
-        _: usize,
-        _: &str,
-        _: &mut Woken,
-        _: &mut dyn FnMut(),
-    ) -> Result<(), Cancelled> {
-        unreachable!("no box here blocks")
-    }
-
-    fn plan(&mut self, _: &Arc<Model>, _: &mut Woken) {}
-
-    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside {
-        let model = Arc::clone(model);
-        Outside::new(move || assert!(!model.tell_of_outside(cell), "a box that fires was planned again"))
-    }
-}
-
-/// Fires a box whose task the caller holds, and those that its firings have planned.
-#[expect(unsafe_code, reason = "whoever makes a task runs it")]
-fn run(model: &Arc<Model>, cell: usize) {
-    let (mut tasks, mut woken) = (vec![cell], Woken::default());
-    while let Some(cell) = tasks.pop() {
-        // SAFETY: the task came from a notification, or from the end of the firing before.
-        if let After::Again(_) = unsafe { model.fire(cell, &mut Alone, &mut woken) } {
-            tasks.push(cell);
-        }
-        tasks.extend(woken.drain().map(|(cell, _)| cell));
-    }
-}
-
-fn prepare() -> Arc<Prepared> {
-    let value = |text: &str| Setting::Value(Value::Text(text.to_owned()));
-    let of_kind = |name: &str, settings| BoxDeclaration {
-        name: name.to_owned(),
-        kind: value(name),
-        copies: None,
-        blocking: None,
-        settings,
-    };
-    let end = |name: &str| End { name: name.to_owned(), port: None };
+fn pipeline() -> Arc<Prepared> {
     let declaration = Declaration {
         resources: vec![ResourceDeclaration {
             name: "item".to_owned(),
@@ -157,17 +90,16 @@ fn prepare() -> Arc<Prepared> {
         ..Declaration::default()
     };
     let catalog = Catalog::new([&PARTING, &SATISFIED], [&ITEM]);
-    Arc::new(Prepared::new(&declaration, &catalog, &BTreeMap::new()).unwrap())
+    prepare(&declaration, &catalog)
 }
 
 #[test]
 fn loom_an_edge_closed_while_its_producer_ends_is_drained_once() {
     check(3, || {
-        let prepared = prepare();
+        let prepared = pipeline();
         let item = prepared.resource("item").map(Arc::clone).unwrap().downcast::<UInt32Array>().unwrap();
         let holders = Arc::strong_count(&item) + 1; // the operator keeps one
-        let (submission, machine) = (Submission::default(), Topology::flat(2));
-        let model = Model::new(RequestId(1), prepared, &submission, &machine).unwrap();
+        let model = model(prepared);
         let mut woken = Woken::default();
         model.start(&mut woken);
         let producer = woken.take_only().unwrap();

@@ -425,9 +425,18 @@ impl Model {
     fn flush(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
-            let moved = self.reorders[reorder_idx]
-                .lock()
-                .flush(|edge, envelope| self.offer_again(edge, envelope, None, woken));
+            let mut unwanted = Vec::new();
+            let moved = self.reorders[reorder_idx].lock().flush(|edge, envelope| {
+                match self.offer(&self.edges[edge], envelope, None, woken) {
+                    Offered::Taken => None,
+                    Offered::Full(envelope) => Some(envelope),
+                    Offered::Closed(envelope) => {
+                        unwanted.push(envelope);
+                        None
+                    }
+                }
+            });
+            drop(unwanted);
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
                 for copy in self.shape.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
@@ -441,9 +450,14 @@ impl Model {
         for _ in 0..staged.len() {
             let Some(Staged { edge, envelope, near }) = staged.pop_front() else { break };
             // Whoever makes room there takes the mark first.
-            let waits = self.edges[edge].is_waited_for();
-            let left = if waits { Some(envelope) } else { self.offer_again(edge, envelope, near, woken) };
-            staged.extend(left.map(|envelope| Staged { edge, envelope, near }));
+            let offered = if self.edges[edge].is_waited_for() {
+                Offered::Full(envelope)
+            } else {
+                self.offer(&self.edges[edge], envelope, near, woken)
+            };
+            if let Offered::Full(envelope) = offered {
+                staged.push_back(Staged { edge, envelope, near });
+            }
         }
         staged.is_empty()
     }
@@ -519,20 +533,6 @@ impl Model {
             self.notify_one_consumer(edge, near, woken);
         }
         offered
-    }
-
-    /// Offers what was staged. Gives it back when there is no room.
-    fn offer_again(
-        &self,
-        edge_idx: usize,
-        envelope: Envelope,
-        near: Option<usize>,
-        woken: &mut Woken,
-    ) -> Option<Envelope> {
-        match self.offer(&self.edges[edge_idx], envelope, near, woken) {
-            Offered::Full(envelope) => Some(envelope),
-            Offered::Taken | Offered::Closed => None,
-        }
     }
 
     /// Tells one free copy; where all are busy, one of those that run, which then looks again. A copy that has

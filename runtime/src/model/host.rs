@@ -121,7 +121,7 @@ impl Firing<'_> {
                 self.stage(Staged { edge: edge.idx, envelope, near });
                 true
             }
-            Offered::Closed => false,
+            Offered::Closed(_) => false,
         }
     }
 
@@ -147,7 +147,7 @@ impl Firing<'_> {
                 self.stage(Staged { edge: edge.idx, envelope, near: None });
                 true
             }
-            Offered::Closed => false,
+            Offered::Closed(_) => false,
         }
     }
 
