@@ -214,22 +214,19 @@ impl State {
         ((x ^ (x >> 31)) % bound as u64) as usize
     }
 
-    /// Who goes on: one of those that can, drawn; else the first that is due.
+    /// The thread that continues: one of those that can, drawn; else the clock jumps to the next one that is due.
     fn next(&mut self) -> Option<usize> {
-        let ready = |entry: &Entry| entry.status == Status::Ready;
-        let count = self.threads.iter().filter(|entry| ready(entry)).count();
-        if count > 0 {
-            let drawn = self.draw(count);
-            let mut numbers = (0..self.threads.len()).filter(|number| ready(&self.threads[*number]));
-            return numbers.nth(drawn);
-        }
         let due = |entry: &Entry| match entry.status {
+            Status::Ready => Some(Duration::ZERO),
             Status::Sleeping { until } | Status::Waiting { until: Some(until), .. } => Some(until),
             _ => None,
         };
-        let all = self.threads.iter().enumerate();
-        let (until, number) = all.filter_map(|(number, entry)| Some((due(entry)?, number))).min()?;
-        self.now = self.now.max(until);
-        Some(number)
+        let first = self.threads.iter().filter_map(due).min()?;
+        self.now = self.now.max(first);
+        // Threads that are due at one moment continue in any order, and another one may interrupt them.
+        let can = |entry: &Entry| due(entry).is_some_and(|due| due <= self.now);
+        let can: Vec<usize> = (0..self.threads.len()).filter(|number| can(&self.threads[*number])).collect();
+        let drawn = self.draw(can.len());
+        Some(can[drawn])
     }
 }
