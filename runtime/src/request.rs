@@ -63,6 +63,12 @@ pub enum RequestError {
     /// Its deadline passed.
     #[error("the request's deadline passed")]
     DeadlinePassed,
+    /// The system refused the thread that watches deadlines.
+    #[error("no thread could be started to watch the request's deadline: {cause}")]
+    DeadlineUnwatched {
+        /// What the system said.
+        cause: String,
+    },
     /// No box can go on, and larger edges would not help.
     #[error("the pipeline has stalled:\n{report}")]
     Stalled {

@@ -90,7 +90,10 @@ pub(crate) struct Scheduler {
     register: Register,
     deadlines: Deadlines,
     sampler: Sampler,
-    threads: Mutex<Vec<Thread>>,
+    /// The threads to be joined; none once the scheduler has shut down.
+    threads: Mutex<Option<Vec<Thread>>>,
+    /// Numbers given to threads so far.
+    thread_numbers: AtomicUsize,
 }
 
 impl Scheduler {
@@ -125,7 +128,8 @@ impl Scheduler {
             register: Register::new(),
             deadlines: Deadlines::new(),
             sampler: Sampler::default(),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(Some(Vec::new())),
+            thread_numbers: AtomicUsize::new(0),
             crew,
         });
         for slot in slots {
@@ -152,8 +156,11 @@ impl Scheduler {
     /// Takes a new request in. It holds its submission's token.
     pub(crate) fn submit(self: &Arc<Self>, model: Arc<Model>, deadline: Option<Instant>) {
         self.register.enter(&model);
-        if let Some(deadline) = deadline {
-            self.deadlines.add(self, deadline, &model);
+        if let Some(deadline) = deadline
+            && let Err(error) = self.deadlines.add(self, deadline, &model)
+        {
+            // It ends at once, with an error: nothing would end it in time.
+            model.fail(RequestError::DeadlineUnwatched { cause: error.to_string() });
         }
         self.global.push(model);
         self.crew.publish(0, None);
@@ -307,20 +314,26 @@ impl Scheduler {
     /// Starts a thread that holds a slot from the start. It is counted already.
     fn spawn(self: &Arc<Self>, slot: Slot) -> Result<(), (std::io::Error, Slot)> {
         let seat = Arc::new(Mailbox::new());
-        let number = self.threads.lock().len();
+        let number = self.thread_numbers.fetch_add(1, Ordering::Relaxed);
+        interleave();
         let name = format!("boxwork-{number}");
         let worker = worker::Worker::new(Arc::clone(self), Arc::clone(&seat), number);
-        match Thread::spawn(name, move || worker.run()) {
-            Ok(handle) => {
-                self.threads.lock().push(handle);
-                seat.put(Message::Slot(slot));
-                Ok(())
-            }
+        let handle = match Thread::spawn(name, move || worker.run()) {
+            Ok(handle) => handle,
             Err(error) => {
                 self.crew.drop_thread();
-                Err((error, slot))
+                return Err((error, slot));
             }
+        };
+        if let Some(threads) = &mut *self.threads.lock() {
+            threads.push(handle);
+            seat.put(Message::Slot(slot));
+            return Ok(());
         }
+        // The scheduler has shut down meanwhile: nobody else joins this thread, and nothing is left for the slot to run.
+        seat.put(Message::Exit);
+        let _ = handle.join();
+        Ok(())
     }
 
     /// A firing was off the CPU without having detached.
@@ -382,8 +395,8 @@ impl Scheduler {
         self.sampler.stop();
         self.crew.exit();
         // No lock is held while a thread ends: it may still start to rest.
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
+        let threads = self.threads.lock().take();
+        for thread in threads.into_iter().flatten() {
             // A worker catches the panics of boxes; one of its own is a broken invariant and was printed.
             let _ = thread.join();
         }

@@ -223,3 +223,22 @@ fn a_runtime_without_its_threads_does_not_start() {
         });
     }
 }
+
+#[test]
+fn a_deadline_that_nobody_could_watch_is_an_error() {
+    for seed in 0..20 {
+        simulate(seed, || {
+            let runtime = Runtime::start(Config::flat(1)).unwrap();
+            let prepared = busy().prepare();
+            let submit = || {
+                let deadline = Some(boxwork_runtime::simulator::now() + Duration::from_secs(3600));
+                let submission = Submission { deadline, ..Submission::default() };
+                wait(&runtime.submit(&prepared, &submission).unwrap()).result
+            };
+            refuse_threads(true);
+            assert!(matches!(submit(), Err(RequestError::DeadlineUnwatched { .. })));
+            refuse_threads(false);
+            assert_eq!(submit(), Ok(()), "a thread is asked for again");
+        });
+    }
+}

@@ -2,6 +2,7 @@
 
 mod support;
 
+use boxwork_runtime::simulator::simulate;
 use boxwork_runtime::statistics::{ClassLimit, TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 use support::*;
@@ -44,6 +45,37 @@ fn a_task_that_waits_for_a_permit_is_there() {
             is_of_box && event.slot == wait.slot && event.begin_ns >= end_ns(wait)
         });
         assert!(fired, "nothing was fired after {wait:?}");
+    }
+}
+
+#[test]
+fn a_thread_fires_one_box_at_a_time() {
+    // Slots whose tasks block at the same moment start threads at the same moment: each has a number of its own.
+    for seed in 0..100 {
+        simulate(seed, || {
+            let runtime = Runtime::start(Config { trace: true, ..Config::flat(3) }).unwrap();
+            let settings = [("spin_us", int(50)), ("block_us", int(50))];
+            let mut graph = Graph::new().add("c", "collect", &[]);
+            for chain in 0..6 {
+                let (source, adds) = (format!("s{chain}"), format!("a{chain}"));
+                graph = graph.add(&source, "source", &[("count", int(4))]);
+                graph = graph.add(&adds, "add_stateful", &settings);
+                graph = graph.chain(&format!("{source} -> {adds} -> c"));
+            }
+            graph.run_on(&runtime).0.result.unwrap();
+            let mut firings: Vec<(usize, u64, u64)> = runtime
+                .take_trace()
+                .iter()
+                .filter_map(|event| match event.kind {
+                    TraceKind::Firing { thread, .. } => Some((thread, event.begin_ns, end_ns(event))),
+                    _ => None,
+                })
+                .collect();
+            firings.sort_unstable();
+            for pair in firings.windows(2) {
+                assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "two threads are one: {pair:?}");
+            }
+        });
     }
 }
 

@@ -285,6 +285,10 @@ impl Crew {
     pub(crate) fn give_away(&self, slot: Slot, any_work: impl Fn() -> bool) -> GivenAway {
         let (idx, node) = (slot.idx, slot.node);
         let mut pool = self.pool.lock();
+        if pool.is_exiting() {
+            // No request is left that could use the slot, and nobody would join a thread for it.
+            return GivenAway::Gone;
+        }
         if let Some(receiver) = pool.next_attaching() {
             drop(pool);
             self.hand_over(&receiver, slot);

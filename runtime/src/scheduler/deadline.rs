@@ -1,4 +1,6 @@
 //! Deadlines: one thread, started with the first of them, cancels requests whose time is over.
+//!
+//! Invariant: a deadline that is listed has a thread that watches it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -29,20 +31,29 @@ impl Deadlines {
         Self { state: Arc::new((Mutex::new(State::default()), Condvar::new())), used: AtomicBool::new(false) }
     }
 
-    pub(super) fn add(&self, scheduler: &Arc<Scheduler>, deadline: Instant, model: &Arc<Model>) {
+    /// Watches the deadline of a request.
+    ///
+    /// # Errors
+    /// When the system refuses the thread for it; the next deadline asks for one again.
+    pub(super) fn add(
+        &self,
+        scheduler: &Arc<Scheduler>,
+        deadline: Instant,
+        model: &Arc<Model>,
+    ) -> std::io::Result<()> {
         // Before the request is seen by those who end it.
         self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.0.lock();
-        state.pending.insert((deadline, model.id()));
-        state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
         if state.thread.is_none() {
             // Weak: the scheduler joins this thread when it shuts down, and must not be kept alive by it.
             let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.state));
             let name = "boxwork-deadlines".to_owned();
-            // With no thread to be had the deadline cannot be kept; the request runs without it.
-            state.thread = Thread::spawn(name, move || watch(&shared, &scheduler)).ok();
+            state.thread = Some(Thread::spawn(name, move || watch(&shared, &scheduler))?);
         }
+        state.pending.insert((deadline, model.id()));
+        state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
         self.state.1.notify_one();
+        Ok(())
     }
 
     /// The request has ended.

@@ -233,6 +233,11 @@ impl Pool {
         self.backups.drain(..).map(|(seat, _)| seat).collect()
     }
 
+    /// Whether the runtime shuts down.
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exiting
+    }
+
     #[cfg(all(test, loom))]
     pub(crate) fn check(&self) -> usize {
         assert!(self.backups.len() >= self.resting.len(), "a resting slot has no backup thread");

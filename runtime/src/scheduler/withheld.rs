@@ -79,3 +79,29 @@ impl Scheduler {
         self.crew.leave_unseated(left);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::Config;
+    use crate::simulator::{simulate, sleep};
+
+    #[test]
+    fn a_slot_that_comes_back_after_the_end_starts_no_thread() {
+        for seed in 0..50 {
+            simulate(seed, || {
+                let scheduler = Scheduler::start(Config::flat(2)).unwrap();
+                let computing = Lender(Arc::clone(&scheduler)).withhold().expect("two slots, one to lend");
+                // A slot that rests comes at once, else when its thread has found nothing to do.
+                sleep(Duration::from_millis(1));
+                scheduler.shut_down();
+                let threads = scheduler.crew.threads();
+                drop(computing);
+                assert_eq!(scheduler.crew.threads(), threads, "a thread was started that nobody joins");
+                assert_eq!(scheduler.withheld.load(Ordering::Relaxed), 0);
+            });
+        }
+    }
+}
