@@ -159,15 +159,15 @@ fn test_catalog() -> Catalog {
 }
 
 /// The pipeline with this test's queries and sink.
-fn changed(pipeline: Shipped) -> pipeline::Loaded {
+fn changed(path: &str, text: &str) -> pipeline::Loaded {
     let query = r#"{kind: read_query, queries: "${queries}", store: signatures}"#;
     let sink = r#"{kind: "${format}", store: signatures, out: "${out}"}"#;
-    assert!(pipeline.text.contains(query) && pipeline.text.contains(sink), "{}", pipeline.path);
-    let mut text = pipeline.text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
+    assert!(text.contains(query) && text.contains(sink), "{path}");
+    let mut text = text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
     text = text.replace(sink, r#"{kind: rows, out: "${out}"}"#);
     text = text.replace("parameters:\n", "parameters:\n  seed: {type: integer}\n");
     // What nobody uses any more is a warning, and no more than that.
-    pipeline::load_text(pipeline.path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
+    pipeline::load_text(path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
 }
 
 /// A store, a measure, and an index by so many pivots.
@@ -254,7 +254,17 @@ impl Case {
 
     /// The rows that a pipeline finds.
     fn found(&self, runtime: &Runtime, pipeline: Shipped, seed: u64, given: &[(&str, Value)]) -> String {
-        let loaded = changed(pipeline);
+        self.found_by(runtime, &changed(pipeline.path, pipeline.text), seed, given)
+    }
+
+    /// The rows that a changed pipeline finds.
+    fn found_by(
+        &self,
+        runtime: &Runtime,
+        loaded: &pipeline::Loaded,
+        seed: u64,
+        given: &[(&str, Value)],
+    ) -> String {
         let out = self.folder.path().join("rows.txt");
         let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
         let mut values = self.values();
@@ -265,7 +275,7 @@ impl Case {
         values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let known = |name: &String| loaded.declaration.parameters.iter().any(|known| known.name == *name);
         values.retain(|name, _| known(name));
-        run(runtime, &loaded, &values);
+        run(runtime, loaded, &values);
         std::fs::read_to_string(out).expect("the rows were written")
     }
 
@@ -386,6 +396,22 @@ fn every_strategy_gives_what_a_sort_of_all_gives() {
             seed += 1;
         }
     }
+}
+
+#[test]
+fn a_second_phase_that_waits_for_its_estimate_does_not_stall_behind_a_small_edge() {
+    // Thousands of envelopes come before the estimate, which is a side input, and one of them fits.
+    let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
+    let case = Case::new(5, 300, Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("sound"));
+    case.index_on("cpu", "p", &runtime, 4, "random", 5);
+    let Shipped { path, text, .. } = shipped::TWO_PHASE;
+    let small = text
+        .replace("first: 64, most: 4096}", "first: 1, most: 8}")
+        .replace("envelopes: 64}", "envelopes: 1}");
+    assert_eq!(small.len() + 5, text.len(), "the pipeline has other sizes now");
+    let given = [("k", Value::Integer(7)), ("bound", Value::Text("none".to_owned()))];
+    let found = case.found_by(&runtime, &changed(path, &small), 5, &given);
+    assert!(found == expected(&case.ranked(5), Some(7), None));
 }
 
 #[test]

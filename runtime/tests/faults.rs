@@ -98,6 +98,24 @@ fn a_diamond_that_stalls_is_grown() {
 }
 
 #[test]
+fn a_stall_behind_a_side_input_is_ended_however_much_comes_before_it() {
+    // `x` takes nothing before its side input has ended, and that comes from the same source.
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(200))])
+        .add("g", "gather", &[])
+        .add("x", "add_side", &[])
+        .add("c", "collect", &[])
+        .bounded("s -> x.in", Some(1), None)
+        .chain("s -> g")
+        .chain("g -> x.side")
+        .chain("x -> c");
+    let (outcome, basket) = graph.run(2);
+    outcome.result.unwrap();
+    assert_eq!(basket.got.lock().unwrap().len(), 200);
+    assert!(outcome.edges[0].state.grown > 4, "it takes more than a few doublings");
+}
+
+#[test]
 fn a_stall_within_a_budget_is_reported() {
     let graph = Graph::new()
         .add("s", "source", &[("count", int(200)), ("rows", int(64))])

@@ -41,10 +41,12 @@ fn can_help(model: &Model, edge_idx: usize) -> bool {
     if !state.wanted || state.closed || too_large || !model.ledger.has_room() {
         return false;
     }
+    // A side input is waited for until it has ended, a stream until something waits there.
+    let waits_for = |mode: Mode, other: &Edge| {
+        other.idx != edge_idx && !other.has_end() && (mode == Mode::Side || !other.has_waiting())
+    };
     let starved = edge.consumers.iter().any(|consumer| {
-        let ports = model.boxes[*consumer].ports().filter(|(mode, _)| *mode != Mode::Side);
-        let mut others = ports.flat_map(|(_, edges)| edges.iter()).filter(|other| other.idx != edge_idx);
-        others.any(|other| !other.has_waiting() && !other.has_end())
+        model.boxes[*consumer].ports().any(|(mode, edges)| edges.any(|other| waits_for(mode, other)))
     });
     starved || state.grown < GROWTHS_MAX
 }
