@@ -382,6 +382,6 @@ unsafe fn gather<T: Number>(
 ) -> Result<Duration, DeviceError> {
     let begun = Instant::now();
     // SAFETY: as the caller says.
-    fill(unsafe { region.numbers::<T>() })?;
+    fill(unsafe { region.numbers_mut::<T>() })?;
     Ok(begun.elapsed())
 }
