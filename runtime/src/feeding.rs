@@ -15,7 +15,8 @@
 //!   nor does one that does not answer in time.
 //!
 //! Modules in reading order: `codes`, `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
-//! `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
+//! `fill_once`, `recent`, `binaries` (programs on disk),
+//! `options`, `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
 //! `survey`, `pool`, `blocks`, `lazy` (whose devices), `pick`, `self_check`, `faults`.
 
 mod codes;
@@ -23,6 +24,10 @@ mod driver;
 mod opencl;
 mod object;
 mod error;
+mod fill_once;
+mod recent;
+mod binaries;
+mod options;
 mod program;
 mod memory;
 mod device;
@@ -46,6 +51,7 @@ pub use self::end_point::{Back, Feed, Number, Value};
 pub use self::error::{DeviceError, NoDevices};
 pub use self::lazy::LazyDevices;
 pub use self::memory::SharedKey;
+pub use self::options::Options;
 pub use self::pick::Picked;
-pub use self::pool::{DeviceStatistics, Devices, Options};
+pub use self::pool::{DeviceStatistics, Devices};
 pub use self::program::{Argument, KernelSpec, ProgramSource};

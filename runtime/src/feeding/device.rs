@@ -1,6 +1,5 @@
 //! The device manager: one device with its context, its memory and its compiled programs.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,10 +8,13 @@ use parking_lot::Mutex;
 
 use super::driver::{Called, DeviceClass, DeviceInfo, Driver, Handle, Kind, PlatformInfo};
 use super::error::DeviceError;
+use super::fill_once::{FillOnce, Found};
 use super::memory::{Buffer, Memory, SharedKey};
 use super::object::Object;
+use super::options::Options;
 use super::pinned::{PinBudget, Pinned};
 use super::program::{Program, ProgramSource, Target};
+use super::recent::Recent;
 
 /// Blocks that a device may fail one after the other before it gets no more.
 const FAILURES_MAX: u32 = 3;
@@ -37,7 +39,9 @@ pub struct Device {
     pub(super) memory: Memory,
     pub(super) pinned: Pinned,
     cache: Option<PathBuf>,
-    programs: Mutex<HashMap<String, Built>>,
+    /// Programs, and kernels of each end point, that are kept.
+    pub(super) programs_max: usize,
+    programs: Mutex<Recent<(String, Arc<FillOnce<Built>>)>>,
     failures: AtomicU32,
     retired: AtomicBool,
 }
@@ -48,13 +52,13 @@ impl Device {
         idx: usize,
         (platform, info): (PlatformInfo, DeviceInfo),
         handle: Handle,
-        (memory_bytes, pinned): (Option<u64>, Arc<PinBudget>),
-        cache: Option<PathBuf>,
+        options: &Options,
+        pinned: Arc<PinBudget>,
     ) -> Called<Self> {
         let context = Object::own(driver, Kind::Context, |driver| driver.context(handle))?;
         let share = if info.class == DeviceClass::Gpu { MEMORY_SHARE } else { HOST_MEMORY_SHARE };
         let most = (info.memory_bytes as f64 * share) as u64;
-        let budget = memory_bytes.map_or(most, |bytes| bytes.min(most));
+        let budget = options.memory_bytes.map_or(most, |bytes| bytes.min(most));
         Ok(Self {
             idx,
             identity: format!("{}\n{}\n{}\n{}", platform.version, info.name, info.driver, info.version),
@@ -65,8 +69,9 @@ impl Device {
             memory: Memory::new(budget),
             pinned: Pinned::new(pinned, info.class),
             info,
-            cache,
-            programs: Mutex::default(),
+            cache: options.cache.clone(),
+            programs_max: options.programs_max.max(1),
+            programs: Mutex::new(Recent::new(options.programs_max.max(1))),
             failures: AtomicU32::new(0),
             retired: AtomicBool::new(false),
         })
@@ -136,11 +141,18 @@ impl Device {
 
     /// A program, compiled at its first use. One that does not compile is not tried again.
     pub(super) fn program(&self, source: &ProgramSource) -> Built {
-        // Held while it compiles: whoever else wants a program of this device would only compile the same.
-        let mut programs = self.programs.lock();
-        if let Some(built) = programs.get(&source.key()) {
-            return built.clone();
-        }
+        let place = self.place_of(source.key());
+        let filler = loop {
+            match place.find() {
+                Found::Empty(filler) => break filler,
+                Found::Filling => place.wait(),
+                Found::Filled => {
+                    if let Some(built) = place.with(Built::clone) {
+                        return built;
+                    }
+                }
+            }
+        };
         let target = Target {
             driver: &self.driver,
             context: self.context.handle(),
@@ -151,9 +163,23 @@ impl Device {
         };
         let built = Program::build(&target, source).map(Arc::new);
         if matches!(built, Ok(_) | Err(DeviceError::Build { .. } | DeviceError::Arguments { .. })) {
-            programs.insert(source.key(), built.clone());
+            filler.fill(built.clone());
         }
         built
+    }
+
+    /// Where a program is, or will be.
+    fn place_of(&self, key: String) -> Arc<FillOnce<Built>> {
+        let (place, _dropped) = {
+            let programs = &mut *self.programs.lock();
+            if let Some((_, place)) = programs.find(|(known, _)| *known == key) {
+                return Arc::clone(place);
+            }
+            let place = Arc::default();
+            (Arc::clone(&place), programs.add((key, place)))
+        };
+        // What made room is released here, without the lock.
+        place
     }
 
     pub(super) fn group_items_max(&self, kernel: Handle) -> Called<usize> {

@@ -16,11 +16,13 @@ pub use self::feed::{Feed, Value};
 use super::device::Device;
 use super::driver::{Handle, OnComplete};
 use super::error::DeviceError;
+use super::fill_once::HoldsBack;
 use super::gather::Gatherers;
-use super::memory::{Buffer, Shared};
+use super::memory::{Buffer, Filled, Shared};
 use super::object::Object;
 use super::pinned::PinnedPart;
 use super::program::{KernelSpec, ProgramSource};
+use super::recent::Recent;
 pub use super::staging::Number;
 use super::staging::{Region, Staging};
 
@@ -37,13 +39,15 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct EndPoint {
     // Dropped in this order: staging memory is unmapped on the queue.
     lanes: [Lane; LANES],
-    kernels: Vec<Kernel>,
+    kernels: Recent<Kernel>,
     replicated: HashMap<&'static str, (u64, Buffer)>,
     queue: Arc<Object>,
     device: Arc<Device>,
     /// How long commands may take.
     limit: Duration,
     gathered: Gathered,
+    /// What the last block that was fed waits for, where it is to be fed again.
+    held_back: Option<Arc<dyn HoldsBack>>,
 }
 
 /// What was gathered, and how long that took.
@@ -111,7 +115,8 @@ impl EndPoint {
             names: Vec::new(),
             reads: Vec::new(),
         };
-        let (lanes, kernels, replicated) = ([lane(), lane()], Vec::new(), HashMap::new());
+        let (lanes, kernels, replicated) =
+            ([lane(), lane()], Recent::new(device.programs_max), HashMap::new());
         Ok(Self {
             lanes,
             kernels,
@@ -120,6 +125,7 @@ impl EndPoint {
             device: Arc::clone(device),
             limit,
             gathered: Gathered::default(),
+            held_back: None,
         })
     }
 
@@ -141,10 +147,22 @@ impl EndPoint {
         gatherers: Gatherers,
         f: impl FnOnce(&mut Feed<'_>) -> Result<(), DeviceError>,
         told: OnComplete,
+        on_filled: &dyn Fn(),
     ) -> Result<(), DeviceError> {
+        debug_assert!(
+            self.lanes[lane].is_empty(),
+            "a lane is given to a block before the last one has ended"
+        );
         self.lanes[lane].busy = true;
-        let fed = f(&mut Feed { end_point: self, lane, gatherers }).and_then(|()| self.send(lane, told));
+        self.held_back = None;
+        let fed =
+            f(&mut Feed { end_point: self, lane, gatherers, on_filled }).and_then(|()| self.send(lane, told));
         fed.inspect_err(|_| self.clear(lane))
+    }
+
+    /// What the block waits for that was fed last and came back with [`DeviceError::HeldBack`].
+    pub(super) fn take_held_back(&mut self) -> Option<Arc<dyn HoldsBack>> {
+        self.held_back.take()
     }
 
     /// Sends off what a block has enqueued.
@@ -259,18 +277,15 @@ impl EndPoint {
     }
 
     fn kernel(&mut self, source: &ProgramSource, name: &'static str) -> Result<&Kernel, DeviceError> {
-        // There are few, and most launches are of the same one.
         let is_it = |kernel: &Kernel| kernel.name == name && kernel.source.is_same(source);
-        let place = match self.kernels.iter().position(is_it) {
-            Some(place) => place,
-            None => {
-                let (object, spec) = self.device.program(source)?.kernel(name)?;
-                let group_items_max = self.device.group_items_max(object.handle())?;
-                self.kernels.push(Kernel { source: source.clone(), name, object, spec, group_items_max });
-                self.kernels.len() - 1
-            }
-        };
-        Ok(&self.kernels[place])
+        if self.kernels.find(is_it).is_none() {
+            let (object, spec) = self.device.program(source)?.kernel(name)?;
+            let group_items_max = self.device.group_items_max(object.handle())?;
+            // A kernel that makes room is released; the driver keeps it for commands that were enqueued with it.
+            self.kernels.add(Kernel { source: source.clone(), name, object, spec, group_items_max });
+        }
+        let found = self.kernels.find(is_it);
+        Ok(found.unwrap_or_else(|| unreachable!("it was just added")))
     }
 }
 
@@ -282,6 +297,12 @@ impl Drop for EndPoint {
 }
 
 impl Lane {
+    /// Whether nothing of a block is left in it.
+    fn is_empty(&self) -> bool {
+        let is_unused = !self.busy && !self.lost && self.last.is_none();
+        is_unused && self.events.is_empty() && self.buffers.is_empty() && self.shared.is_empty()
+    }
+
     /// Everything goes back; no command uses it.
     fn release(&mut self, device: &Device) {
         self.busy = false;
@@ -308,10 +329,10 @@ impl EndPoint {
         match lane.names.iter().rev().find(|(known, _)| *known == name) {
             Some((_, Bound::Own(idx))) => Some(lane.buffers[*idx].1.handle()),
             Some((_, Bound::Shared(idx))) => {
-                let filled = lane.shared[*idx].filled.lock();
-                let filled = filled.as_ref()?;
-                after.push(filled.ready.handle());
-                Some(filled.buffer.handle())
+                let filled = |filled: &Filled| (filled.buffer.handle(), filled.ready.handle());
+                let (buffer, ready) = lane.shared[*idx].with(filled)?;
+                after.push(ready);
+                Some(buffer)
             }
             None => self.replicated.get(name).map(|(_, buffer)| buffer.handle()),
         }
@@ -333,7 +354,8 @@ impl Back<'_> {
     pub fn numbers<T: Number>(&self, name: &str) -> &[T] {
         let found = self.lane.reads.iter().rev().find(|(read, _)| *read == name);
         let (_, region) = found.unwrap_or_else(|| panic!("nothing was read from `{name}`"));
-        // SAFETY: the command has ended, the lane is borrowed for as long as the slice, and nobody writes to it.
+        // SAFETY: the command has ended, the lane is borrowed for as long as the slice, and no thread writes to it before the
+        // lane is given to the next block.
         unsafe { region.numbers::<T>() }
     }
 

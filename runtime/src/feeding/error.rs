@@ -51,6 +51,10 @@ pub enum DeviceError {
         /// The limit.
         seconds: f64,
     },
+    /// Another block is bringing a part to the device that this one needs: it is fed again when the part is there. A block
+    /// hands this on; no box sees it.
+    #[error("another block brings what this one needs")]
+    HeldBack,
     /// Every device that the block may use has failed, or there is none.
     #[error("no device is left")]
     NoneLeft,

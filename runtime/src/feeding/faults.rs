@@ -19,7 +19,8 @@ use super::driver::{
 use super::error::NoDevices;
 use super::lazy::LazyDevices;
 use super::opencl::OpenCl;
-use super::pool::{Devices, Options};
+use super::options::Options;
+use super::pool::Devices;
 use super::survey::find;
 
 /// What a driver answers to a call that was chosen to fail: CL_OUT_OF_RESOURCES, which may mean anything.

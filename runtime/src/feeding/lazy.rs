@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use super::driver::Driver;
 use super::error::NoDevices;
 use super::opencl::OpenCl;
-use super::pool::{DeviceStatistics, Devices, Options};
+use super::options::Options;
+use super::pool::{DeviceStatistics, Devices};
 
 /// Devices that are opened at their first use.
 pub struct LazyDevices {

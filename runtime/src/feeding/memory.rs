@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::driver::{Driver, Handle, Kind, Use};
 use super::error::DeviceError;
+use super::fill_once::FillOnce;
 use super::object::Object;
 
 /// What a shared buffer holds: a part of a resource, in the form that a space or a kernel wants.
@@ -51,14 +52,11 @@ impl Drop for Buffer {
     }
 }
 
-/// A shared buffer, once somebody has filled it.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(super) filled: Mutex<Option<Filled>>,
-}
+/// A shared buffer, once a thread has filled it.
+pub(super) type Shared = FillOnce<Filled>;
 
 /// A shared buffer and the command that fills it, which others wait for on their queues.
-pub(crate) struct Filled {
+pub(super) struct Filled {
     pub(super) buffer: Buffer,
     pub(super) ready: Object,
 }
@@ -123,7 +121,7 @@ impl Memory {
         self.state.lock().free.entry(buffer.bytes).or_default().push(buffer);
     }
 
-    /// The shared buffer of a key, which may be empty; while somebody holds it, it stays.
+    /// The shared buffer of a key, which may be empty; while a block holds it, it stays.
     pub(super) fn shared(&self, key: SharedKey) -> Arc<Shared> {
         let state = &mut *self.state.lock();
         state.clock += 1;
@@ -132,10 +130,18 @@ impl Memory {
         Arc::clone(shared)
     }
 
+    /// Drops the place of a key that could not be filled.
+    pub(super) fn forget(&self, key: SharedKey) {
+        let state = &mut *self.state.lock();
+        if state.shared.get(&key).is_some_and(|(_, shared)| !shared.is_filled()) {
+            state.shared.remove(&key);
+        }
+    }
+
     /// Whether a part is there already.
     pub(super) fn holds(&self, key: SharedKey) -> bool {
         let shared = self.state.lock().shared.get(&key).map(|(_, shared)| Arc::clone(shared));
-        shared.is_some_and(|shared| shared.filled.try_lock().is_some_and(|filled| filled.is_some()))
+        shared.is_some_and(|shared| shared.is_filled())
     }
 
     /// Counts what is about to be allocated; makes room first where there is none.
@@ -184,8 +190,7 @@ impl Memory {
                     break;
                 }
                 if let Some((_, shared)) = state.shared.remove(&key) {
-                    let held = shared.filled.lock().as_ref().map_or(0, |filled| filled.buffer.bytes as u64);
-                    dropped_bytes += held;
+                    dropped_bytes += shared.with(|filled| filled.buffer.bytes as u64).unwrap_or(0);
                     emptied.push(shared);
                 }
             }

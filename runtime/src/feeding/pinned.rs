@@ -2,7 +2,7 @@
 //!
 //! To gather what is sent costs the host as many copies as the device makes, and eight cores are slower at it than the way
 //! to the device. What is read again and again is gathered once, into memory that the driver has pinned, and sent from
-//! there. Invariants: what all devices of a process pin never exceeds their common budget; a part that a command may
+//! there. Invariants: what all devices of an owner pin never exceeds their common budget; a part that a command may
 //! read is never dropped; of what is pinned nothing makes room for other parts of the same resource, as a scan that
 //! needs more than there is room for would drop each part just before it comes to it.
 
@@ -13,10 +13,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::driver::DeviceClass;
+use super::fill_once::{Fill, FillOnce};
 use super::memory::SharedKey;
 use super::staging::{Region, Staging};
 
-/// What the devices of a process may pin together.
+/// Keys that are remembered as asked for once: parts of 128 MiB of eight terabytes.
+const ONCE_MAX: usize = 1 << 16;
+
+/// What the devices of one owner may pin together.
 #[derive(Debug)]
 pub(super) struct PinBudget {
     given: Option<u64>,
@@ -60,11 +64,19 @@ fn available_of(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A part of a resource, in pinned memory once somebody has filled it.
+/// A part of a resource, in pinned memory once a thread has filled it.
 pub(super) struct PinnedPart {
-    pub(super) filled: Mutex<Option<(Staging, Region)>>,
+    pub(super) memory: FillOnce<(Staging, Region)>,
     bytes: u64,
     budget: Arc<PinBudget>,
+}
+
+impl Fill for PinnedPart {
+    type Value = (Staging, Region);
+
+    fn place(&self) -> &FillOnce<Self::Value> {
+        &self.memory
+    }
 }
 
 impl Drop for PinnedPart {
@@ -84,8 +96,24 @@ pub(super) struct Pinned {
 #[derive(Default)]
 struct State {
     parts: HashMap<SharedKey, Arc<PinnedPart>>,
-    /// Parts that were asked for once. To pin memory takes longer than to gather: who asks once is better off without.
+    /// Parts that were asked for once.
     once: HashSet<SharedKey>,
+}
+
+impl State {
+    /// Whether a part was asked for before. Pinning is slower than gathering, so a part is pinned only on its second
+    /// request.
+    fn is_asked_again(&mut self, key: SharedKey) -> bool {
+        if self.once.contains(&key) {
+            return true;
+        }
+        if self.once.len() >= ONCE_MAX {
+            // Mostly keys of closed resources. A part of an open one is gathered once more than it need be.
+            self.once.clear();
+        }
+        self.once.insert(key);
+        false
+    }
 }
 
 impl Pinned {
@@ -100,40 +128,45 @@ impl Pinned {
         if !self.is_worth {
             return None;
         }
-        let mut dropped = Vec::new();
-        let State { parts, once } = &mut *self.state.lock();
-        if let Some(part) = parts.get(&key) {
-            return Some(Arc::clone(part));
-        }
-        if once.insert(key) {
-            return None;
+        {
+            let state = &mut *self.state.lock();
+            if let Some(part) = state.parts.get(&key) {
+                return Some(Arc::clone(part));
+            }
+            if !state.is_asked_again(key) {
+                return None;
+            }
         }
         let bytes = bytes as u64;
         if !self.budget.reserve(bytes) {
-            // What nobody uses of another resource, most likely one that is gone.
-            dropped.extend(
-                parts
-                    .extract_if(|held, part| held.resource != key.resource && Arc::strong_count(part) == 1)
-                    .map(|(_, part)| part),
-            );
-            if dropped.is_empty() {
+            let unused = self.take_unused_of_others(key.resource);
+            if unused.is_empty() {
                 return None;
             }
-            drop(dropped);
+            // Without the lock: a driver may take its time.
+            drop(unused);
             if !self.budget.reserve(bytes) {
                 return None;
             }
         }
-        let part = PinnedPart { filled: Mutex::default(), bytes, budget: Arc::clone(&self.budget) };
-        let part = Arc::new(part);
-        parts.insert(key, Arc::clone(&part));
-        Some(part)
+        let part = PinnedPart { memory: FillOnce::default(), bytes, budget: Arc::clone(&self.budget) };
+        // Another thread may have added the part meanwhile: then that one is used, and these bytes go back.
+        Some(Arc::clone(self.state.lock().parts.entry(key).or_insert_with(|| Arc::new(part))))
+    }
+
+    /// The parts of other resources, most likely of closed ones, that no block uses.
+    fn take_unused_of_others(&self, resource: u64) -> Vec<Arc<PinnedPart>> {
+        let parts = &mut self.state.lock().parts;
+        let is_unused = |held: &SharedKey, part: &mut Arc<PinnedPart>| {
+            held.resource != resource && Arc::strong_count(part) == 1
+        };
+        parts.extract_if(is_unused).map(|(_, part)| part).collect()
     }
 
     /// Whether a part is there already.
     pub(super) fn holds(&self, key: SharedKey) -> bool {
         let part = self.state.lock().parts.get(&key).map(Arc::clone);
-        part.is_some_and(|part| part.filled.try_lock().is_some_and(|filled| filled.is_some()))
+        part.is_some_and(|part| part.memory.is_filled())
     }
 
     /// What is pinned for the device now, in bytes.
@@ -169,6 +202,16 @@ mod tests {
         assert_eq!(available_of("MemTotal: 1 kB"), None);
         let some = PinBudget::new(None);
         assert_eq!(some.reserve(1), available_bytes().is_some_and(|bytes| bytes > 1));
+    }
+
+    #[test]
+    fn keys_of_closed_resources_do_not_pile_up() {
+        let mut state = State::default();
+        for resource in 0..3 * ONCE_MAX as u64 {
+            assert!(!state.is_asked_again(key(resource, 0)));
+            assert!(state.is_asked_again(key(resource, 0)));
+            assert!(state.once.len() <= ONCE_MAX, "{} keys are remembered", state.once.len());
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! where that ends first.
 
 mod feeder;
-mod options;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,12 +14,13 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 
 use self::feeder::Feeder;
-pub use self::options::Options;
 use super::device::Device;
 use super::driver::{DeviceClass, Driver};
 use super::end_point::{Back, Feed};
 use super::error::{DeviceError, NoDevices};
+use super::fill_once::HoldsBack;
 use super::opencl::OpenCl;
+use super::options::Options;
 use super::pinned::PinBudget;
 use super::share::Rates;
 use super::survey::find;
@@ -45,6 +45,8 @@ struct Parcel {
     allowed: Arc<[usize]>,
     /// Devices that have failed it.
     failed: Vec<usize>,
+    /// What a device is being filled with that it needs there.
+    held_back: Option<(usize, Arc<dyn HoldsBack>)>,
     /// What the last of them said.
     error: Option<DeviceError>,
 }
@@ -120,9 +122,8 @@ impl Devices {
         let pinned = PinBudget::new(options.pinned_bytes);
         for (platform, handle) in find(&*driver)? {
             let opened = driver.device_info(handle).and_then(|info| {
-                let (idx, cache) = (devices.len(), options.cache.clone());
-                let memory = (options.memory_bytes, Arc::clone(&pinned));
-                Device::open(&driver, idx, (platform, info), handle, memory, cache)
+                let (idx, pinned) = (devices.len(), Arc::clone(&pinned));
+                Device::open(&driver, idx, (platform, info), handle, &options, pinned)
             });
             match opened {
                 Ok(device) => devices.push(Arc::new(device)),
@@ -181,7 +182,7 @@ impl Devices {
     /// Takes a block in. The threads are started with the first.
     pub(super) fn submit(&self, work: Box<dyn Work>, allowed: Arc<[usize]>) {
         self.threads.lock().get_or_insert_with(|| self.hall.start(&self.options));
-        let parcel = Parcel { work, allowed, failed: Vec::new(), error: None };
+        let parcel = Parcel { work, allowed, failed: Vec::new(), held_back: None, error: None };
         if let Some(parcel) = self.hall.put(parcel) {
             parcel.give_up();
         }
@@ -211,6 +212,12 @@ impl std::fmt::Debug for Devices {
 impl Parcel {
     fn may_go_to(&self, device: &Device) -> bool {
         self.allowed.contains(&device.idx()) && !self.failed.contains(&device.idx()) && !device.is_retired()
+    }
+
+    /// Whether another thread is bringing what it needs to the device.
+    fn is_held_back_on(&self, device: &Device) -> bool {
+        let held_back = self.held_back.as_ref();
+        held_back.is_some_and(|(idx, part)| *idx == device.idx() && part.is_filling())
     }
 
     /// It goes back to its box, which computes it in another way.
@@ -260,6 +267,25 @@ impl Hall {
         }
         self.desk.changed.notify_all();
         None
+    }
+
+    /// Queues a block again, before all others, that waits for what another one brings to the device.
+    fn put_back(&self, mut parcel: Parcel, device: &Device, held_back: Arc<dyn HoldsBack>) {
+        parcel.held_back = Some((device.idx(), held_back));
+        self.desk.state.lock().waiting.push_front(parcel);
+        // Other devices may take it.
+        self.desk.changed.notify_all();
+    }
+
+    /// A part was filled that blocks may wait for.
+    fn look_at_held_back(&self) {
+        let is_any = {
+            let state = self.desk.state.lock();
+            state.waiting.iter().any(|parcel| parcel.held_back.is_some())
+        };
+        if is_any {
+            self.desk.changed.notify_all();
+        }
     }
 
     /// A feeding thread has ended early. The last one of a device retires it.

@@ -1,14 +1,13 @@
 //! Programs: compiled once for each device, their binaries kept on disk, the arguments of their kernels checked by name.
 //!
-//! A binary is used again where device, driver, options and source are the same to the letter: all of them stand at the
-//! head of its file. A file that is damaged, or that the driver refuses, costs a compilation and nothing else.
+//! A binary is used again where device, driver, options and source are the same to the letter. One that the driver refuses
+//! costs a compilation and nothing else.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::hash::{DefaultHasher, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use super::binaries;
 use super::driver::{ArgumentInfo, Called, Driver, Handle, Kind, Space};
 use super::error::DeviceError;
 use super::object::Object;
@@ -56,8 +55,6 @@ const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info -w";
 /// Where arithmetic need not be exact what is below the normal numbers may count as zero: the hardware's exponential has
 /// a mode for that, and none without it that is as fast.
 const FAST_OPTIONS: &str = " -cl-denorms-are-zero -cl-mad-enable";
-
-const FILE_HEAD: &str = "boxwork program 1\n";
 
 impl ProgramSource {
     /// What the compiler is given.
@@ -108,8 +105,7 @@ impl Program {
     /// Takes the binary that is kept, or compiles the text.
     pub(super) fn build(target: &Target<'_>, source: &ProgramSource) -> Result<Self, DeviceError> {
         let key = format!("{}\n{}", target.identity, source.key());
-        let file = target.cache.map(|folder| folder.join(file_name(source.name, &key)));
-        let kept = file.as_ref().and_then(|file| read_binary(file, &key));
+        let kept = target.cache.and_then(|folder| binaries::read(folder, source.name, &key));
         if let Some(object) = kept.and_then(|binary| Self::of_binary(target, source, &binary).ok()) {
             return Ok(Self { object, source: source.clone() });
         }
@@ -133,11 +129,11 @@ impl Program {
                 reason,
             })?;
         }
-        if let Some(file) = file
+        if let Some(folder) = target.cache
             && let Ok(binary) = driver.binary(object.handle())
         {
             // A folder that cannot be written to costs the next run a compilation.
-            let _ = write_binary(&file, &key, &binary);
+            let _ = binaries::write(folder, source.name, &key, &binary);
         }
         Ok(Self { object, source: source.clone() })
     }
@@ -197,49 +193,6 @@ fn value_bytes(type_name: &str) -> Option<usize> {
     }
 }
 
-/// Where binaries are kept: `BOXWORK_CACHE`, else the user's folder of caches; nowhere when neither is known.
-pub(super) fn cache_folder() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(own) = folder("BOXWORK_CACHE") {
-        return Some(own);
-    }
-    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
-    Some(caches.join("boxwork"))
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
-}
-
-fn file_name(program: &str, key: &str) -> String {
-    format!("{program}-{:016x}.program", hash(key.as_bytes()))
-}
-
-fn write_binary(file: &Path, key: &str, binary: &[u8]) -> std::io::Result<()> {
-    let mut bytes = format!("{FILE_HEAD}{:016x}{:016x}", key.len(), hash(binary)).into_bytes();
-    bytes.extend_from_slice(key.as_bytes());
-    bytes.extend_from_slice(binary);
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    // Under a name of its own until whole: others may read and write the same file.
-    let unfinished = file.with_extension(format!("{}-{:p}", std::process::id(), &raw const bytes));
-    fs::write(&unfinished, &bytes)?;
-    fs::rename(&unfinished, file).inspect_err(|_| drop(fs::remove_file(&unfinished)))
-}
-
-fn read_binary(file: &Path, key: &str) -> Option<Vec<u8>> {
-    let bytes = fs::read(file).ok()?;
-    let rest = bytes.strip_prefix(FILE_HEAD.as_bytes())?;
-    let number = |digits: &[u8]| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-    let (length, sum) = (number(rest.get(..16)?)?, number(rest.get(16..32)?)?);
-    let content = &rest[32..];
-    let binary = content.strip_prefix(key.as_bytes())?;
-    (length == key.len() as u64 && hash(binary) == sum).then(|| binary.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,26 +219,5 @@ mod tests {
         assert!(reason.contains("`count`") && reason.contains("ulong"), "{reason}");
         let global = argument("sums", "float*", Space::Global);
         assert!(check(&SPEC, &[values(), count, global]).unwrap_err().contains("Local"));
-    }
-
-    #[test]
-    fn a_kept_binary_is_read_back_and_a_damaged_one_is_not() {
-        let folder = std::env::temp_dir().join(format!("boxwork-programs-{}", std::process::id()));
-        let file = folder.join(file_name("scale", "the key"));
-        write_binary(&file, "the key", b"binary").unwrap();
-        assert_eq!(read_binary(&file, "the key").as_deref(), Some(b"binary".as_slice()));
-        assert_eq!(read_binary(&file, "the kez"), None);
-        let sound = fs::read(&file).unwrap();
-        for place in 0..sound.len() {
-            let mut bytes = sound.clone();
-            bytes[place] ^= 1;
-            fs::write(&file, &bytes).unwrap();
-            assert_eq!(read_binary(&file, "the key"), None, "byte {place} went unnoticed");
-        }
-        for length in 0..sound.len() {
-            fs::write(&file, &sound[..length]).unwrap();
-            assert_eq!(read_binary(&file, "the key"), None);
-        }
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::device::Device;
 use super::super::driver::{Handle, Kind, Set};
 use super::super::error::DeviceError;
+use super::super::fill_once::{Fill, Filler, Found, HoldsBack};
 use super::super::gather::Gatherers;
 use super::super::memory::{Buffer, Filled, SharedKey};
 use super::super::object::Object;
@@ -31,6 +32,8 @@ pub struct Feed<'a> {
     pub(super) end_point: &'a mut EndPoint,
     pub(super) lane: usize,
     pub(super) gatherers: Gatherers,
+    /// Called when a part was filled that other blocks may have been held back for.
+    pub(super) on_filled: &'a dyn Fn(),
 }
 
 impl Feed<'_> {
@@ -143,20 +146,15 @@ impl Feed<'_> {
         fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         let shared = self.end_point.device.memory.shared(key);
-        {
-            let mut filled = shared.filled.lock();
-            if filled.is_none() {
-                let buffer = self.end_point.device.buffer(len * size_of::<T>())?;
-                let handle = buffer.handle();
-                match self.send_numbers(handle, len, fill) {
-                    Ok(ready) => *filled = Some(Filled { buffer, ready }),
-                    Err(error) => {
-                        drop(filled);
-                        self.keep("", buffer);
-                        return Err(error);
-                    }
+        if let Some(filler) = self.claim(&shared)? {
+            match self.bring(len, fill) {
+                Ok(filled) => filler.fill(filled),
+                Err(error) => {
+                    self.end_point.device.memory.forget(key);
+                    return Err(error);
                 }
             }
+            (self.on_filled)();
         }
         // Those that the name was bound to before stay: kernels that were launched read them.
         let lane = self.lane();
@@ -200,30 +198,27 @@ impl Feed<'_> {
         let Some(pinned) = device.pinned.part(key, bytes) else {
             return self.write_in_parts(name, len, part, fill);
         };
-        // Locked until the command has its part in the lane: others that want it wait until it is filled.
-        let mut filled = pinned.filled.lock();
-        if filled.is_none() {
+        if let Some(filler) = self.claim(&pinned)? {
             let mut staging = Staging::new(device.driver(), device.context(), &self.end_point.queue);
             let Ok(region) = staging.region_of_own(bytes) else {
                 // The system pins no more.
-                drop(filled);
                 device.pinned.forget(key);
+                drop(filler);
                 return self.write_in_parts(name, len, part, fill);
             };
-            // SAFETY: the region is new, and the lock is held.
+            // SAFETY: the region is new, and nobody else knows of it before it is handed to the filler.
             match unsafe { gather(region, |to| self.gatherers.fill(to, part, &fill)) } {
                 Ok(time) => self.end_point.gathered.add(bytes as u64, time),
                 Err(error) => {
-                    drop(filled);
                     device.pinned.forget(key);
                     return Err(error);
                 }
             }
-            *filled = Some((staging, region));
+            filler.fill((staging, region));
+            (self.on_filled)();
         }
-        let Some((_, region)) = *filled else { unreachable!("it was just filled") };
+        let Some(region) = pinned.memory.with(|(_, region)| *region) else { unreachable!("it is filled") };
         assert!(region.bytes >= bytes, "a part of {} bytes, not {bytes}", region.bytes);
-        drop(filled);
         let buffer = device.buffer(bytes)?;
         let handle = buffer.handle();
         self.keep(name, buffer);
@@ -328,6 +323,40 @@ impl Feed<'_> {
         lane.events.push(event);
         lane.reads.push((name, region));
         Ok(())
+    }
+
+    /// Sends numbers to a new buffer that outlives the block.
+    fn bring<T: Number>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
+    ) -> Result<Filled, DeviceError> {
+        let buffer = self.end_point.device.buffer(len * size_of::<T>())?;
+        match self.send_numbers(buffer.handle(), len, fill) {
+            Ok(ready) => Ok(Filled { buffer, ready }),
+            Err(error) => {
+                // A command may use it.
+                self.keep("", buffer);
+                Err(error)
+            }
+        }
+    }
+
+    /// The right to fill a part that several blocks use; nothing where it is filled. While another thread fills it, a block
+    /// that has nothing under way yet goes back to the queue, and its thread takes another one; any other block waits.
+    fn claim<'p, P: Fill>(&mut self, part: &'p Arc<P>) -> Result<Option<Filler<'p, P::Value>>, DeviceError> {
+        loop {
+            match part.place().find() {
+                Found::Filled => return Ok(None),
+                Found::Empty(filler) => return Ok(Some(filler)),
+                Found::Filling if self.lane().last.is_none() => {
+                    self.end_point.held_back = Some(Arc::clone(part) as Arc<dyn HoldsBack>);
+                    return Err(DeviceError::HeldBack);
+                }
+                // A thread that waits here fills nothing itself, so no two wait for each other.
+                Found::Filling => part.place().wait(),
+            }
+        }
     }
 
     fn lane(&mut self) -> &mut Lane {

@@ -193,7 +193,9 @@ impl Feeder {
 
     /// The first block that waits for this device, if it should take one.
     fn choose(&self, state: &State) -> Option<usize> {
-        let at = state.waiting.iter().position(|parcel| parcel.may_go_to(&self.device))?;
+        let may_go =
+            |parcel: &Parcel| parcel.may_go_to(&self.device) && !parcel.is_held_back_on(&self.device);
+        let at = state.waiting.iter().position(may_go)?;
         let parcel = &state.waiting[at];
         let kind = parcel.work.kind();
         let others: Vec<Rate> = self
@@ -225,7 +227,13 @@ impl Feeder {
             catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
-        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told);
+        let hall = Arc::clone(&self.hall);
+        let on_filled = move || hall.look_at_held_back();
+        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told, &on_filled);
+        // A part that could not be filled is left to the blocks that wait for it.
+        if fed.is_err() {
+            on_filled();
+        }
         let (feed_ns, gathered) =
             (begun.elapsed().as_nanos() as u64, self.end_points[place.0].take_gathered());
         {
@@ -241,7 +249,12 @@ impl Feeder {
             ),
             Err(error) => {
                 self.judge(place.0);
-                self.fail(parcel, error);
+                match self.end_points[place.0].take_held_back() {
+                    Some(held_back) if error == DeviceError::HeldBack => {
+                        self.hall.put_back(parcel, &self.device, held_back);
+                    }
+                    _ => self.fail(parcel, error),
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::program::cache_folder;
+use super::binaries::cache_folder;
 
 /// How devices are used.
 #[derive(Clone, Debug)]
@@ -19,8 +19,10 @@ pub struct Options {
     pub pinned_bytes: Option<u64>,
     /// The folder where compiled programs are kept; nothing means that each run compiles anew.
     pub cache: Option<PathBuf>,
+    /// Compiled programs that each device keeps, and kernels that each end point does: those that were used last.
+    pub programs_max: usize,
     /// Threads that gather what one block sends, at most, its feeding thread included: see
-    /// [`Feed::write_in_parts`](super::super::Feed::write_in_parts).
+    /// [`Feed::write_in_parts`](super::Feed::write_in_parts).
     pub gatherers: usize,
     /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
     /// that takes longer is held to be hung, and gets no more blocks.
@@ -29,6 +31,9 @@ pub struct Options {
 
 /// More than any block takes on a device that works, a slow one that others use too included.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// A pipeline uses a handful.
+const PROGRAMS_MAX: usize = 64;
 
 /// The limit in seconds, of the devices of the process.
 const LIMIT_NAME: &str = "BOXWORK_DEVICE_SECONDS";
@@ -45,6 +50,7 @@ impl Default for Options {
             memory_bytes: None,
             pinned_bytes: None,
             cache: cache_folder(),
+            programs_max: PROGRAMS_MAX,
             gatherers: gatherers_of(std::thread::available_parallelism().map_or(1, usize::from)),
             limit: LIMIT,
         }
@@ -53,7 +59,7 @@ impl Default for Options {
 
 impl Options {
     /// Those of the devices of the process, by what its environment says, and what is wrong with that.
-    pub(in super::super) fn of_environment(of: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
+    pub(super) fn of_environment(of: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let (limit, warning) = limit_of(of(LIMIT_NAME).as_deref());
         let mut warnings = Vec::from_iter(warning);
         let mut bytes = |name: &str| {
