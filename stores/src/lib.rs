@@ -15,6 +15,8 @@ pub mod sqfd_space;
 pub mod pivot_table;
 pub mod upkeep;
 pub mod object_column;
+pub mod kinds;
+pub mod spaces;
 pub mod metric_query;
 pub mod metric_space;
 pub mod metric_pivots;

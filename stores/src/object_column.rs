@@ -3,16 +3,18 @@
 //! Invariants: every object has passed the check of its kind, so that a distance of any two exists: vectors of one
 //! dimension and of finite numbers, texts, sets in ascending order. What is not sound is refused by file and row.
 
+mod as_store;
+
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::{FileReader, read_footer_length};
 use arrow_schema::{ArrowError, DataType};
 use boxwork_kernels::distance::{Distance, Levenshtein, Lp};
@@ -22,6 +24,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use serde_json::Value;
 
 use super::json_lines::next_line;
+use super::new_number;
 
 /// What the objects of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct ObjectColumn {
     names: Vec<String>,
     by_name: HashMap<String, u64>,
     items: Items,
+    number: u64,
+    fingerprint: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -126,7 +131,8 @@ impl ObjectColumn {
         for (id, name) in reading.names.iter().enumerate() {
             by_name.entry(name.clone()).or_insert(id as u64);
         }
-        Ok(Self { path: path.to_owned(), names: reading.names, by_name, items })
+        let (names, number, fingerprint) = (reading.names, new_number(), OnceLock::new());
+        Ok(Self { path: path.to_owned(), names, by_name, items, number, fingerprint })
     }
 
     /// The file.
@@ -412,6 +418,26 @@ impl OwnedItem {
             number.ok_or_else(|| format!("number {place} is {value}: numbers are finite, within 32 bits"))
         };
         list.map(number).collect::<Result<_, _>>().map(Self::Vector)
+    }
+
+    /// The object in a row of an Arrow array; nothing where the array is not of objects of a column.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn of_array(objects: &ArrayRef, row: usize) -> Option<Self> {
+        let list = match objects.data_type() {
+            DataType::Utf8 => {
+                return Some(Self::Text(objects.as_string::<i32>().value(row).chars().collect()));
+            }
+            DataType::FixedSizeList(..) => objects.as_fixed_size_list().value(row),
+            DataType::List(_) => objects.as_list::<i32>().value(row),
+            _ => return None,
+        };
+        match list.data_type() {
+            DataType::Float32 => Some(Self::Vector(list.as_primitive::<Float32Type>().values().to_vec())),
+            DataType::UInt32 => Some(Self::Set(list.as_primitive::<UInt32Type>().values().to_vec())),
+            _ => None,
+        }
     }
 
     /// What it is.

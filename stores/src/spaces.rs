@@ -1,0 +1,108 @@
+//! The spaces: a distance by its name and constants, over any store.
+//!
+//! A distance is one file under `spaces/distances`, listed once in [`DISTANCES`]. It says which bounds are sound for it
+//! before a store is opened ([`DistanceOptions::properties`]), and makes the space of a store ([`open`]).
+
+mod column_space;
+mod distances;
+mod options;
+mod root_space;
+mod signature_space;
+
+#[cfg(test)]
+mod tests;
+
+pub use column_space::{ColumnDistance, ColumnSpace};
+pub use options::DistanceOptions;
+pub use root_space::RootSpace;
+pub use signature_space::SignatureSpace;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use boxwork_kernels::distance::Properties;
+
+use crate::space::{Space, SpaceError};
+use crate::store::Store;
+
+/// Every distance, by the name that pipelines call it. A new one is a file and a line.
+pub static DISTANCES: &[&dyn Distance] = &[
+    &distances::lp::L1,
+    &distances::lp::L2,
+    &distances::lp::LINF,
+    &distances::lp::LP,
+    &distances::levenshtein::LEVENSHTEIN,
+    &distances::jaccard::JACCARD,
+    &distances::hausdorff::HAUSDORFF,
+    &distances::emd::EMD,
+    &distances::sqfd::SQFD,
+];
+
+/// A distance that has a name.
+pub trait Distance: Debug + Sync {
+    /// The name.
+    fn name(&self) -> &'static str;
+
+    /// The kind of its objects, in the plural.
+    fn of(&self) -> &'static str;
+
+    /// The constants that it has.
+    fn constants(&self) -> Constants {
+        Constants::None
+    }
+
+    /// The inequalities that it obeys.
+    ///
+    /// # Errors
+    /// What is wrong with its constants.
+    fn properties(&self, options: &DistanceOptions) -> Result<Properties, String>;
+
+    /// The space of a store, without a root; `measure` names it.
+    ///
+    /// # Errors
+    /// When the store holds objects of another kind, or one that has no distances, or cannot be read.
+    fn open(
+        &self,
+        options: &DistanceOptions,
+        measure: String,
+        store: Arc<dyn Store>,
+    ) -> Result<Arc<dyn Space>, SpaceError>;
+}
+
+/// The constants that a distance has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constants {
+    /// None.
+    None,
+    /// `p`.
+    Exponent,
+    /// `ground`, one that is a metric.
+    Ground,
+    /// `similarity`, `ground` and `alpha`.
+    Similarity,
+}
+
+/// The distance of a name.
+///
+/// # Errors
+/// Names all distances.
+pub fn named(name: &str) -> Result<&'static dyn Distance, String> {
+    let found = DISTANCES.iter().find(|distance| distance.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
+        format!("there is no distance `{name}`; there are {}", names.join(", "))
+    })
+}
+
+/// The space that the options say, over a store. Blocks on the disk.
+///
+/// # Errors
+/// When the options do not go together, the store holds objects of another kind, or one that has no distances, or cannot
+/// be read.
+pub fn open(options: &DistanceOptions, store: Arc<dyn Store>) -> Result<Arc<dyn Space>, SpaceError> {
+    let options = options.resolved(&store);
+    let distance = named(&options.distance).map_err(SpaceError::Query)?;
+    options.properties().map_err(SpaceError::Query)?;
+    let space = distance.open(&options, options.unrooted_text(), store)?;
+    Ok(if options.root { Arc::new(RootSpace::new(space)) } else { space })
+}

@@ -1,0 +1,8 @@
+//! The distances that have a name, one file each.
+
+pub(super) mod emd;
+pub(super) mod hausdorff;
+pub(super) mod jaccard;
+pub(super) mod levenshtein;
+pub(super) mod lp;
+pub(super) mod sqfd;

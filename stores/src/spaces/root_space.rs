@@ -1,0 +1,93 @@
+//! The square root of the exact distances of another space: the same order, and more bounds are sound.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use boxwork_kernels::distance::{Properties, Slack};
+
+use crate::new_number;
+use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
+use crate::store::Store;
+
+/// A space by the square roots of another one's distances.
+#[derive(Debug)]
+pub struct RootSpace {
+    space: Arc<dyn Space>,
+    number: u64,
+}
+
+impl RootSpace {
+    /// The root of a space.
+    pub fn new(space: Arc<dyn Space>) -> Self {
+        Self { space, number: new_number() }
+    }
+}
+
+impl Space for RootSpace {
+    fn store(&self) -> &Arc<dyn Store> {
+        self.space.store()
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn measure(&self) -> String {
+        format!("root of {}", self.space.measure())
+    }
+
+    fn properties(&self) -> Properties {
+        self.space.properties().rooted()
+    }
+
+    fn slack(&self) -> Slack {
+        self.space.slack().rooted()
+    }
+
+    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
+        Ok(Arc::new(RootQuery(Arc::clone(&self.space).prepare(objects, row)?)))
+    }
+
+    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.space.between(pairs, out)?;
+        out.iter_mut().for_each(|distance| *distance = distance.sqrt());
+        Ok(())
+    }
+
+    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+        self.space.lend(&mut |distance| f(&|a, b| distance(a, b).sqrt()))
+    }
+
+    fn keep(&self) -> bool {
+        self.space.keep()
+    }
+}
+
+/// A query of the space whose distances are rooted.
+#[derive(Debug)]
+struct RootQuery(Arc<dyn Prepared>);
+
+impl Prepared for RootQuery {
+    fn fast(&self, _scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        // The root of a fast distance may be far off where the distance is small.
+        self.exact(ids, out)
+    }
+
+    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.0.exact(ids, out)?;
+        out.iter_mut().for_each(|distance| *distance = distance.sqrt());
+        Ok(())
+    }
+
+    fn is_exact(&self) -> bool {
+        true
+    }
+
+    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
+        self.0.lend(&mut |distance| f(&mut |id| distance(id).sqrt()))
+    }
+
+    fn slack(&self) -> Slack {
+        self.0.slack().rooted()
+    }
+}

@@ -1,0 +1,261 @@
+//! A distance over a store of signatures that is computed one pair after the other, in f64.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, ListArray};
+use boxwork_kernels::distance::{self, Lp, Properties, Slack};
+use boxwork_kernels::sqfd::SignatureRef;
+
+use super::{Constants, Distance, DistanceOptions};
+use crate::new_number;
+use crate::signature::{SignatureColumns, coordinate_names};
+use crate::signature_store::{Objects, SignatureStore, StoreError};
+use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
+use crate::store::Store;
+
+/// A distance of two signatures.
+pub trait SignatureDistance:
+    for<'a> distance::Distance<Object<'a> = SignatureRef<'a>> + Debug + Send + Sync + 'static
+{
+}
+
+impl<D> SignatureDistance for D where
+    D: for<'a> distance::Distance<Object<'a> = SignatureRef<'a>> + Debug + Send + Sync + 'static
+{
+}
+
+/// A named distance of signatures over a ground distance of their centroids.
+#[derive(Debug)]
+pub struct SignatureDistanceSpec<D> {
+    /// The name.
+    pub name: &'static str,
+    /// Makes it of a ground distance.
+    pub make: fn(Lp) -> D,
+}
+
+impl<D: SignatureDistance> Distance for SignatureDistanceSpec<D> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn of(&self) -> &'static str {
+        "signatures"
+    }
+
+    fn constants(&self) -> Constants {
+        Constants::Ground
+    }
+
+    fn properties(&self, options: &DistanceOptions) -> Result<Properties, String> {
+        Ok((self.make)(options.metric_ground()?).properties())
+    }
+
+    fn open(
+        &self,
+        options: &DistanceOptions,
+        measure: String,
+        store: Arc<dyn Store>,
+    ) -> Result<Arc<dyn Space>, SpaceError> {
+        let ground = options.metric_ground().map_err(SpaceError::Query)?;
+        let signatures = signatures(self.name, &store)?;
+        Ok(Arc::new(SignatureSpace::new((self.make)(ground), ground, measure, signatures)?))
+    }
+}
+
+/// The store as one of signatures.
+///
+/// # Errors
+/// When it holds other objects.
+pub(super) fn signatures(distance: &str, store: &Arc<dyn Store>) -> Result<Arc<SignatureStore>, SpaceError> {
+    Arc::clone(store).as_signatures().ok_or_else(|| {
+        let path = store.path().display();
+        SpaceError::Query(format!("{distance} is a distance of signatures, and `{path}` holds none"))
+    })
+}
+
+/// The least and the greatest of each coordinate.
+type BoundingBox = Vec<(f32, f32)>;
+
+/// A distance over a store of signatures.
+#[derive(Debug)]
+pub struct SignatureSpace<D> {
+    distance: D,
+    ground: Lp,
+    measure: String,
+    signatures: Arc<SignatureStore>,
+    /// The same, as others see it.
+    store: Arc<dyn Store>,
+    /// Holds all centroids.
+    bounding_box: BoundingBox,
+    number: u64,
+}
+
+impl<D: SignatureDistance> SignatureSpace<D> {
+    /// The space of a distance over a store, all of whose signatures are looked at once. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or holds a signature that the distance is not defined for.
+    pub fn new(
+        distance: D,
+        ground: Lp,
+        measure: String,
+        signatures: Arc<SignatureStore>,
+    ) -> Result<Self, SpaceError> {
+        let mut bounding_box = vec![(f32::INFINITY, f32::NEG_INFINITY); signatures.dimensions()];
+        signatures.read::<_, SpaceError>(|objects| {
+            for idx in 0..signatures.batches() {
+                let (first, batch) = (signatures.ids(idx).start, objects.batch(idx)?);
+                for (side, of_batch) in bounding_box.iter_mut().zip(batch.extents()) {
+                    *side = (side.0.min(of_batch.0), side.1.max(of_batch.1));
+                }
+                for id in signatures.among(signatures.ids(idx)) {
+                    let signature = batch.columns().signature((id - first) as usize);
+                    distance.check(signature).map_err(|error| {
+                        SpaceError::Object(format!(
+                            "object {id} of `{}`: {error}",
+                            signatures.path().display()
+                        ))
+                    })?;
+                }
+            }
+            Ok(())
+        })?;
+        let store: Arc<dyn Store> = Arc::<SignatureStore>::clone(&signatures);
+        Ok(Self { distance, ground, measure, signatures, store, bounding_box, number: new_number() })
+    }
+
+    fn slack_within(&self, bounding_box: &[(f32, f32)]) -> Slack {
+        let (least, most): (Vec<f32>, Vec<f32>) = bounding_box.iter().copied().unzip();
+        self.distance.slack(least.len(), distance::Distance::distance(&self.ground, &least, &most))
+    }
+
+    fn to(&self, objects: Objects<'_>, query: SignatureRef<'_>, id: u64) -> Result<f64, StoreError> {
+        Ok(self.distance.distance(query, objects.signature(id)?))
+    }
+}
+
+impl<D: SignatureDistance> Space for SignatureSpace<D> {
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn measure(&self) -> String {
+        self.measure.clone()
+    }
+
+    fn properties(&self) -> Properties {
+        self.distance.properties()
+    }
+
+    fn slack(&self) -> Slack {
+        self.slack_within(&self.bounding_box)
+    }
+
+    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
+        let coordinates = coordinate_names(objects.data_type()).unwrap_or_default();
+        self.signatures.check_coordinates(&coordinates)?;
+        let refused = |error: String| SpaceError::Query(error);
+        let signatures = objects.as_list::<i32>().clone();
+        let columns = SignatureColumns::new(&signatures).map_err(|error| refused(error.to_string()))?;
+        let signature = columns.signature(row);
+        self.distance.check(signature).map_err(|error| refused(error.to_string()))?;
+        let mut bounding_box = self.bounding_box.clone();
+        for (d, side) in bounding_box.iter_mut().enumerate() {
+            for x in signature.coordinate(d) {
+                *side = (side.0.min(*x), side.1.max(*x));
+            }
+        }
+        let slack = self.slack_within(&bounding_box);
+        Ok(Arc::new(SignatureQuery { space: self, signatures, row, slack }))
+    }
+
+    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+        assert_eq!(pairs.len(), out.len(), "a distance a pair");
+        self.signatures.read::<_, SpaceError>(|objects| {
+            pairs.iter().zip(out).try_for_each(|([a, b], out)| {
+                *out = self.to(objects, objects.signature(*a)?, *b)?;
+                Ok(())
+            })
+        })
+    }
+
+    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+        self.signatures.read::<_, SpaceError>(|objects| {
+            let failed = RefCell::new(None);
+            f(&|a, b| {
+                let found = objects.signature(a).and_then(|signature| self.to(objects, signature, b));
+                found.unwrap_or_else(|error| {
+                    *failed.borrow_mut() = Some(error);
+                    f64::NAN
+                })
+            });
+            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+        })
+    }
+}
+
+/// A signature that is compared with many of a store.
+#[derive(Debug)]
+struct SignatureQuery<D> {
+    space: Arc<SignatureSpace<D>>,
+    signatures: ListArray,
+    row: usize,
+    slack: Slack,
+}
+
+impl<D: SignatureDistance> SignatureQuery<D> {
+    /// Lends the query and the objects.
+    fn read<R>(
+        &self,
+        f: impl FnOnce(Objects<'_>, SignatureRef<'_>) -> Result<R, StoreError>,
+    ) -> Result<R, SpaceError> {
+        let columns = SignatureColumns::new(&self.signatures);
+        let columns = columns.map_err(|error| SpaceError::Query(error.to_string()))?;
+        let signature = columns.signature(self.row);
+        Ok(self.space.signatures.read::<_, StoreError>(|objects| f(objects, signature))?)
+    }
+}
+
+impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
+    fn fast(&self, _scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.exact(ids, out)
+    }
+
+    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        assert_eq!(ids.len(), out.len(), "a distance an object");
+        self.read(|objects, signature| {
+            ids.iter().zip(out).try_for_each(|(id, out)| {
+                *out = self.space.to(objects, signature, *id)?;
+                Ok(())
+            })
+        })
+    }
+
+    fn is_exact(&self) -> bool {
+        true
+    }
+
+    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
+        self.read(|objects, signature| {
+            let mut failed = None;
+            f(&mut |id| {
+                self.space.to(objects, signature, id).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    f64::NAN
+                })
+            });
+            failed.map_or(Ok(()), Err)
+        })
+    }
+
+    fn slack(&self) -> Slack {
+        self.slack
+    }
+}

@@ -1,0 +1,252 @@
+//! Spaces say the distances of their definition, to the bit, and name themselves so that they can be made again.
+
+use std::fs;
+use std::path::Path;
+
+use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_kernels::distance::{Distance as _, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties};
+use boxwork_kernels::sqfd::{SignatureRef, reference};
+
+use super::*;
+use crate::object_column::{Item, ObjectColumn, ObjectKind};
+use crate::signature_store::{SignatureStore, StoreError};
+use crate::space::Scratch;
+use crate::testing;
+
+fn column(folder: &Path, kind: ObjectKind, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
+    let path = folder.join(format!("{}.jsonl", kind.name()));
+    let lines = (0..5000).map(|id| format!("{{\"object\": {}}}\n", line(id)));
+    fs::write(&path, lines.collect::<String>()).unwrap();
+    Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap())
+}
+
+fn number(i: u64, j: u64) -> f64 {
+    ((i * 7 + j * 13) * 2_654_435_761 % 1000) as f64 / 100.0
+}
+
+fn vectors(folder: &Path) -> Arc<dyn Store> {
+    column(folder, ObjectKind::Vectors, &|i| {
+        format!("[{}, {}, {}]", number(i, 0), number(i, 1), number(i, 2))
+    })
+}
+
+fn texts(folder: &Path) -> Arc<dyn Store> {
+    column(folder, ObjectKind::Texts, &|i| {
+        let letters = (0..i % 11).map(|j| ['a', 'b', 'é'][((i * 31 + j * 17) % 7 % 3) as usize]);
+        format!("\"{}\"", letters.collect::<String>())
+    })
+}
+
+fn sets(folder: &Path) -> Arc<dyn Store> {
+    column(folder, ObjectKind::Sets, &|i| {
+        let elements = (0..i % 9).map(|j| ((i * 5 + j * j * 3) % 23).to_string());
+        format!("[{}]", elements.collect::<Vec<_>>().join(", "))
+    })
+}
+
+fn options(distance: &str, ground: &str) -> DistanceOptions {
+    let p = (distance == "lp").then_some(3.0);
+    DistanceOptions { p, ground: ground.to_owned(), ..DistanceOptions::named(distance) }
+}
+
+/// Compares every way to a distance with the definition: of queries that are objects, from some objects each.
+fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(u64, u64) -> f64) {
+    let ids: Vec<u64> = store.among(0..store.ids_count()).step_by(7).collect();
+    for root in [false, true] {
+        let options = DistanceOptions { root, ..options.clone() };
+        let space = open(&options, Arc::clone(store)).unwrap();
+        assert_eq!(space.measure(), options.text());
+        assert_eq!(DistanceOptions::parse(&space.measure()).unwrap().text(), options.text());
+        assert_eq!(Some(space.properties()), options.properties().unwrap());
+        let wanted = |a: u64, b: u64| if root { definition(a, b).sqrt() } else { definition(a, b) };
+        let between = |a: u64, b: u64| wanted(a.min(b), a.max(b));
+        for query in [ids[0], ids[3], ids[ids.len() - 1]] {
+            let wanted: Vec<f64> = ids.iter().map(|id| wanted(query, *id)).collect();
+            let objects = store.objects(&[ids[1], query]).unwrap();
+            assert_eq!(*objects.data_type(), store.object_type());
+            let prepared = Arc::clone(&space).prepare(&objects, 1).unwrap();
+            let mut found = vec![f64::NAN; ids.len()];
+            prepared.exact(&ids, &mut found).unwrap();
+            assert_eq!(found, wanted, "{}", options.text());
+            prepared.fast(&mut Scratch::default(), &ids, &mut found).unwrap();
+            if prepared.is_exact() {
+                assert_eq!(found, wanted, "{}", options.text());
+            }
+            prepared.lend(&mut |distance| found = ids.iter().map(|id| distance(*id)).collect()).unwrap();
+            assert_eq!(found, wanted, "{}", options.text());
+            // Of two objects of the store the first one stands first, in either order.
+            let wanted: Vec<f64> = ids.iter().map(|id| between(query, *id)).collect();
+            let pairs: Vec<[u64; 2]> = ids.iter().map(|id| [*id, query]).collect();
+            space.between(&pairs, &mut found).unwrap();
+            assert_eq!(found, wanted, "{}", options.text());
+            space.lend(&mut |distance| found = ids.iter().map(|id| distance(query, *id)).collect()).unwrap();
+            assert_eq!(found, wanted, "{}", options.text());
+            let none = store.ids_count();
+            assert!(prepared.exact(&[none], &mut [0.0]).is_err());
+            assert!(space.between(&[[none, 0]], &mut [0.0]).is_err());
+            assert!(space.lend(&mut |distance| assert!(distance(0, none).is_nan())).is_err());
+            assert!(prepared.lend(&mut |distance| assert!(distance(none).is_nan())).is_err());
+        }
+    }
+}
+
+#[test]
+fn columns_say_the_distances_of_the_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vectors, texts, sets) = (vectors(folder.path()), texts(folder.path()), sets(folder.path()));
+    let of = |store: &Arc<dyn Store>| ObjectColumn::of(store).unwrap();
+    let column = of(&vectors);
+    for (name, lp) in [("l1", Lp::L1), ("l2", Lp::L2), ("linf", Lp::LINF), ("lp", Lp::new(3.0).unwrap())] {
+        check(&options(name, "l2"), &vectors, &|a, b| match (column.item(a), column.item(b)) {
+            (Item::Vector(a), Item::Vector(b)) => lp.distance(a, b),
+            other => panic!("{other:?}"),
+        });
+    }
+    let column = of(&texts);
+    check(&options("levenshtein", "l2"), &texts, &|a, b| match (column.item(a), column.item(b)) {
+        (Item::Text(a), Item::Text(b)) => Levenshtein.distance(a, b),
+        other => panic!("{other:?}"),
+    });
+    let column = of(&sets);
+    check(&options("jaccard", "l2"), &sets, &|a, b| match (column.item(a), column.item(b)) {
+        (Item::Set(a), Item::Set(b)) => Jaccard.distance(a, b),
+        other => panic!("{other:?}"),
+    });
+}
+
+#[test]
+fn signatures_say_the_distances_of_the_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let less = testing::without(&testing::store(folder.path(), 190), (0..190).filter(|id| id % 19 < 4));
+    let store: Arc<dyn Store> = Arc::<SignatureStore>::clone(&less);
+    let with = |a: u64, b: u64, f: &dyn Fn(SignatureRef<'_>, SignatureRef<'_>) -> f64| {
+        let found = less.read::<_, StoreError>(|objects| Ok(f(objects.signature(a)?, objects.signature(b)?)));
+        found.unwrap()
+    };
+    for (ground, lp) in [("l1", Lp::L1), ("l2", Lp::L2), ("linf", Lp::LINF)] {
+        let (hausdorff, emd) = (Hausdorff::new(lp), Emd::new(lp));
+        check(&options("hausdorff", ground), &store, &|a, b| with(a, b, &|a, b| hausdorff.distance(a, b)));
+        check(&options("emd", ground), &store, &|a, b| with(a, b, &|a, b| emd.distance(a, b)));
+    }
+    let measure = options("sqfd", "l2").measure().unwrap();
+    check(&options("sqfd", "l2"), &store, &|a, b| with(a, b, &|a, b| reference::sqfd(&measure, a, b)));
+}
+
+#[test]
+fn a_query_far_outside_widens_the_slack_of_the_earth_movers_distance() {
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = testing::store(folder.path(), 20);
+    let space = open(&options("emd", "l2"), store).unwrap();
+    let mut builder = crate::signature::SignatureBuilder::new(&testing::COORDINATES).unwrap();
+    builder.push(&[&[1e6], &[1e6]], &[1.0]).unwrap();
+    let objects: ArrayRef = Arc::new(builder.finish());
+    let slack = space.slack();
+    let prepared = space.prepare(&objects, 0).unwrap();
+    assert!(prepared.slack().absolute > 1e4 * slack.absolute);
+}
+
+#[test]
+fn auto_is_the_usual_distance_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let auto = DistanceOptions { root: true, ..DistanceOptions::default() };
+    assert_eq!(auto.properties(), Ok(None));
+    let signatures: Arc<dyn Store> = testing::store(folder.path(), 5);
+    for (store, measure) in [
+        (vectors(folder.path()), "root of l2"),
+        (texts(folder.path()), "root of levenshtein"),
+        (sets(folder.path()), "root of jaccard"),
+        (signatures, "root of gaussian similarity over l2 at alpha 0.2"),
+    ] {
+        assert_eq!(open(&auto, store).unwrap().measure(), measure);
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |options: DistanceOptions, words: &[&str]| {
+        let error = options.properties().unwrap_err();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        assert_eq!(open(&options, vectors(folder.path())).unwrap_err().to_string(), error);
+    };
+    refused(DistanceOptions { p: Some(2.0), ..options("l2", "l2") }, &["`p` is the exponent of lp", "l2"]);
+    refused(DistanceOptions { p: None, ..options("lp", "l2") }, &["lp needs its exponent"]);
+    refused(DistanceOptions { p: Some(0.5), ..options("lp", "l2") }, &["p is 0.5"]);
+    refused(options("emd", "l2_squared"), &["emd over l2_squared is no metric", "l1, l2 or linf"]);
+    refused(options("sqfd", "l1"), &["gaussian", "use l2"]);
+    refused(options("cosine", "l2"), &["no distance `cosine`", "l1, l2, linf, lp, levenshtein"]);
+    for text in
+        ["", "auto", "root of auto", "lp", "lp with p 0.5", "emd over l9", "l2 over l2", "l2 at alpha 1"]
+    {
+        assert_eq!(DistanceOptions::parse(text), None, "{text}");
+    }
+    let wrong = |distance: &str, store: Arc<dyn Store>, words: &[&str]| {
+        let error = open(&options(distance, "l2"), store).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    };
+    wrong("l2", texts(folder.path()), &["l2 is a distance of vectors", "texts.jsonl", "holds texts"]);
+    wrong("jaccard", vectors(folder.path()), &["jaccard is a distance of sets", "say `holds: sets`"]);
+    wrong("emd", vectors(folder.path()), &["emd is a distance of signatures", "vectors.jsonl"]);
+    wrong("sqfd", sets(folder.path()), &["sqfd is a distance of signatures", "sets.jsonl"]);
+    wrong("l2", testing::store(folder.path(), 3), &["l2 is a distance of vectors", "holds signatures"]);
+}
+
+#[test]
+fn queries_that_are_no_objects_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vectors, texts, sets) = (vectors(folder.path()), texts(folder.path()), sets(folder.path()));
+    let refused = |distance: &str, store: &Arc<dyn Store>, object: ArrayRef, words: &str| {
+        let space = open(&options(distance, "l2"), Arc::clone(store)).unwrap();
+        let error = space.prepare(&object, 0).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    refused("l2", &vectors, Arc::clone(&text), "vectors.jsonl` are vectors");
+    refused("l2", &vectors, Arc::new(UInt32Array::from(vec![1])), "it is UInt32, which is no object");
+    refused("levenshtein", &texts, sets.objects(&[3]).unwrap(), "texts.jsonl` are texts");
+    let mut short = arrow_array::builder::ListBuilder::new(arrow_array::builder::Float32Builder::new());
+    short.values().append_slice(&[1.0]);
+    short.append(true);
+    refused("l1", &vectors, Arc::new(short.finish()), "it has 1 numbers, and the objects");
+    let mut set = arrow_array::builder::ListBuilder::new(arrow_array::builder::UInt32Builder::new());
+    set.values().append_slice(&[3, 1]);
+    set.append(true);
+    refused("jaccard", &sets, Arc::new(set.finish()), "element 1 of the set does not follow");
+    let store: Arc<dyn Store> = testing::store(folder.path(), 3);
+    refused("emd", &store, text, "signatures");
+}
+
+#[test]
+fn columns_are_stores_of_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = vectors(folder.path());
+    assert_eq!((store.ids_count(), store.batches(), store.batch_ids(1)), (5000, 2, 4096..5000));
+    assert_eq!(store.locate(4097).unwrap(), (1, 1));
+    assert!(store.locate(5000).unwrap_err().to_string().contains("no object 5000"));
+    let mut names = Vec::new();
+    store.each_name(1, &mut |id, name| names.push((id, name.to_owned()))).unwrap();
+    assert_eq!((names.len(), &names[1]), (904, &(4097, "4097".to_owned())));
+    assert_eq!((store.name(7).unwrap(), store.find("7").unwrap()), ("7".to_owned(), Some(7)));
+    assert_eq!((store.count(10..20), store.among(3..5).collect::<Vec<_>>()), (10, vec![3, 4]));
+    // What the fingerprint tells apart: one number, one name, the kind.
+    let again = vectors(folder.path());
+    assert_eq!(store.fingerprint(), again.fingerprint());
+    assert_ne!(store.number(), again.number());
+    let path = folder.path().join("other.jsonl");
+    let text = fs::read_to_string(store.path()).unwrap();
+    for (from, to) in [("[0, ", "[0.5, "), ("{\"object\": [0", "{\"name\": \"x\", \"object\": [0")] {
+        assert!(text.contains(from), "{}", &text[..80]);
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let other = ObjectColumn::open(&path, "object", "name", None).unwrap();
+        assert_ne!(Store::fingerprint(&other), store.fingerprint());
+    }
+}
+
+#[test]
+fn every_distance_is_listed_once_with_what_it_is_of() {
+    let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
+    assert_eq!(names, ["l1", "l2", "linf", "lp", "levenshtein", "jaccard", "hausdorff", "emd", "sqfd"]);
+    let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
+    assert_eq!(of[3..7], ["vectors", "texts", "sets", "signatures"]);
+    assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
+}
