@@ -85,7 +85,7 @@ impl Subcommands {
             Self::Extract(arguments) => extract::run(catalog, arguments),
             Self::Add(arguments) => add::run(catalog, arguments),
             Self::Remove(arguments) => remove::run(arguments),
-            Self::Compact(arguments) => compact::run(catalog, arguments),
+            Self::Compact(arguments) => compact::run(arguments),
             Self::Import(arguments) => import::run(catalog, arguments),
             Self::Export(arguments) => export::run(catalog, arguments),
             Self::Index(arguments) => index::run(catalog, arguments),

@@ -3,7 +3,10 @@
 //! The checksums stand in the footer's metadata, the tail's own among them: it is taken with its eight digits as
 //! zeros. Other readers of Arrow see metadata and nothing else.
 
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+
+use arrow_ipc::reader::read_footer_length;
 
 /// What an Arrow file begins and ends with.
 pub(super) const MAGIC: &[u8] = b"ARROW1";
@@ -33,6 +36,28 @@ pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
     hasher.update(&[b'0'; DIGITS]);
     hasher.update(&tail[digits.end..]);
     format!("{:0DIGITS$x}", hasher.finalize())
+}
+
+/// A text that another content does not have: the length of a file of Boxwork's and its tail's checksum. Nothing when
+/// the file is something else, or damaged at its ends.
+pub(super) fn fingerprint<F: Read + Seek>(file: &mut F) -> io::Result<Option<String>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut bytes = |start: u64, count: u64| {
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.by_ref().take(count).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let trailer_start = length.saturating_sub(TRAILER_BYTES as u64);
+    let (head, trailer) = (bytes(0, MAGIC.len() as u64)?, bytes(trailer_start, TRAILER_BYTES as u64)?);
+    let Ok(trailer) = <[u8; TRAILER_BYTES]>::try_from(trailer) else { return Ok(None) };
+    let (true, Ok(footer_bytes)) = (head == MAGIC, read_footer_length(trailer)) else { return Ok(None) };
+    let Some(start) = trailer_start.checked_sub(footer_bytes as u64 + END_OF_STREAM_BYTES as u64) else {
+        return Ok(None);
+    };
+    let tail = bytes(start, length - start)?;
+    let Some(digits) = tail_digits(&tail) else { return Ok(None) };
+    let checksum = tail_checksum(&tail, &digits);
+    Ok((tail[digits] == *checksum.as_bytes()).then(|| format!("{length:x}-{checksum}")))
 }
 
 /// The batch that a block's header describes; nothing when it describes something else.

@@ -14,13 +14,14 @@ mod file;
 mod reader;
 mod writer;
 mod chain;
+mod compacted;
 mod resource;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chain::settle;
 pub use chain::{Piece, SideBySide, in_threads};
+pub(crate) use compacted::settle;
 pub use error::IndexError;
 pub use resource::PIVOT_TABLE;
 pub use writer::PivotTableWriter;
@@ -49,6 +50,8 @@ pub struct PivotTable {
     len: u64,
     distances: Vec<f32>,
     apexes: Vec<f32>,
+    /// Of the first file.
+    fingerprint: String,
     last: Last,
 }
 

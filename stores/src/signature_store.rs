@@ -19,6 +19,7 @@ mod batch;
 mod manifest;
 mod part;
 mod removed;
+mod orphans;
 mod objects;
 mod as_store;
 mod lock;
@@ -35,13 +36,14 @@ pub(crate) use lock::StoreLock;
 pub use objects::Objects;
 pub use resource::SIGNATURE_STORE;
 pub use temporary::TemporaryFile;
+pub(crate) use temporary::{real_path, remove_leftovers};
 pub use writer::{StoreInfo, StoreWriter};
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::StringArray;
 use arrow_buffer::Buffer;
@@ -58,7 +60,7 @@ use super::new_number;
 pub struct SignatureStore {
     path: PathBuf,
     /// The file, or where it was changed the base and what was added to it, in the order of the ids.
-    parts: Vec<Part>,
+    parts: Vec<Arc<Part>>,
     batches: Vec<Batch>,
     len: u64,
     removed: Removed,
@@ -100,9 +102,9 @@ impl SignatureStore {
             let Some(manifest) = Manifest::of_file(path, &file)? else {
                 let part = Part::of_file(path, file)?;
                 let history = vec![(part.fingerprint.clone(), part.len)];
-                return Ok(Self::of_parts(path, vec![part], Removed::default(), history));
+                return Ok(Self::of_parts(path, vec![Arc::new(part)], Removed::default(), history));
             };
-            match Self::of_manifest(path, &manifest) {
+            match Self::of_manifest(path, &manifest, &[]) {
                 // A part may be missing since the store was compacted at this moment: what it is now is read then.
                 Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
                 Err(_) => before = Some(manifest),
@@ -111,12 +113,15 @@ impl SignatureStore {
         }
     }
 
-    /// The store that a record of changes tells of, whether it is in force or not.
-    fn of_manifest(path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
-        let (mut parts, mut removed): (Vec<Part>, _) = (Vec::new(), Removed::default());
+    /// The store that a record of changes describes, whether it is in force or not. Parts that are `open` already, each
+    /// in its place, are shared: an open part may take a map and a file.
+    fn of_manifest(path: &Path, manifest: &Manifest, open: &[Arc<Part>]) -> Result<Self, StoreError> {
+        let (mut parts, mut removed): (Vec<Arc<Part>>, _) = (Vec::new(), Removed::default());
         let mut rows = 0;
+        // Parts lie beside the store, not beside a link to it.
+        let beside = real_path(path);
         for line in manifest.lines() {
-            let file = path.with_file_name(&line.file);
+            let file = beside.with_file_name(&line.file);
             let (fingerprint, count) = match line.kind {
                 PartKind::Removed => {
                     let (fingerprint, ids) = removed::read(&file)?;
@@ -131,11 +136,15 @@ impl SignatureStore {
                     (fingerprint, count)
                 }
                 PartKind::Base | PartKind::Added => {
-                    let part = Part::open(&file)?;
+                    let open = open.get(parts.len()).filter(|part| part.fingerprint == line.fingerprint);
+                    let part = match open {
+                        Some(part) => Arc::clone(part),
+                        None => Arc::new(Part::open(&file)?),
+                    };
                     if let Some(first) = parts.first()
                         && first.coordinates != part.coordinates
                     {
-                        let (found, wanted) = (part.coordinates, first.coordinates.clone());
+                        let (found, wanted) = (part.coordinates.clone(), first.coordinates.clone());
                         return Err(StoreError::Coordinates { path: file, found, wanted });
                     }
                     let found = (part.fingerprint.clone(), part.len);
@@ -158,7 +167,7 @@ impl SignatureStore {
         Ok(Self::of_parts(path, parts, removed, manifest.history()))
     }
 
-    fn of_parts(path: &Path, parts: Vec<Part>, removed: Removed, history: Vec<(String, u64)>) -> Self {
+    fn of_parts(path: &Path, parts: Vec<Arc<Part>>, removed: Removed, history: Vec<(String, u64)>) -> Self {
         let (mut batches, mut first) = (Vec::new(), 0);
         for (part, opened) in parts.iter().enumerate() {
             for (idx, batch) in opened.batches.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! The files of an index: which of them belong to a store, what follows, and what they become when it is compacted.
+//! The files of an index: which of them belong to a store, and which follow.
 //!
 //! A file counts by the fingerprints in it, never by its name alone: of the store that it was written for, which the
 //! store that is searched must have been, and of the file that it follows. So an index is of a store before a change
-//! and after it, whichever of the two is in force when a process is killed.
+//! and after it, whichever of the two is in force when a process is killed. Files of others under such names are
+//! passed over, and neither replaced nor removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,11 @@ use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::similarity::Measure;
 
-use super::super::signature_store::{SignatureStore, StoreError};
+use super::super::signature_store::{SignatureStore, StoreError, real_path};
 use super::super::sqfd_space::SqfdSpace;
 use super::error::IndexError;
-use super::file::BlockFile;
 use super::reader::IndexFile;
-use super::writer::{PivotTableWriter, head};
+use super::writer::PivotTableWriter;
 use super::{Last, PivotTable, layout};
 use crate::new_number;
 
@@ -62,13 +62,14 @@ pub(super) enum Depth {
 /// follows.
 pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<PivotTable, IndexError> {
     let store = Arc::clone(space.store());
-    let (mut file, mut name) = (IndexFile::open(path, layout::FORMAT), path.to_owned());
+    // All files of an index lie beside it, not beside a link to it.
+    let (mut file, mut name) = (IndexFile::open(path, layout::FORMAT), real_path(path));
     let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
     if !file.as_ref().is_ok_and(is_of)
-        && let Ok(next) = IndexFile::open(&next_path(path), layout::FORMAT)
+        && let Ok(next) = IndexFile::open(&next_path(&name), layout::FORMAT)
         && is_of(&next)
     {
-        (file, name) = (Ok(next), next_path(path));
+        (file, name) = (Ok(next), next_path(&name));
     }
     let file = file?;
     // Before all else that the file says: an index of something else may well be sound.
@@ -101,10 +102,11 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
         return Err(file.not_blocks());
     }
     let (mut files, mut len, mut extremes) = (Vec::new(), ids, file.extremes()?);
-    let mut last = Last { part: 0, fingerprint: file.fingerprint.clone() };
+    let fingerprint = file.fingerprint.clone();
+    let mut last = Last { part: 0, fingerprint: fingerprint.clone() };
     files.push((0, file));
     while len < store.len() {
-        let Some((file, ids)) = following(&name, &last, len, &store)? else { break };
+        let Some((part, file, ids)) = following(&name, &last, len, &store)? else { break };
         if !file.has_columns(pivots.len(), simplex.dimensions()) {
             return Err(file.not("its columns are not those of the index that it follows"));
         }
@@ -112,7 +114,7 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
             return Err(file.not_blocks());
         }
         extremes = file.extremes()?;
-        last = Last { part: last.part + 1, fingerprint: file.fingerprint.clone() };
+        last = Last { part, fingerprint: file.fingerprint.clone() };
         files.push((len, file));
         len = ids;
     }
@@ -136,6 +138,7 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
         simplex,
         extremes,
         len,
+        fingerprint,
         last,
     };
     if depth == Depth::All {
@@ -146,22 +149,31 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
     Ok(table)
 }
 
-/// The file that follows, and the ids that the store had when it was written; nothing where there is none that does.
+/// The file that follows: its number, and the ids that the store had when it was written. Nothing where none does.
 fn following(
     name: &Path,
     last: &Last,
     len: u64,
     store: &SignatureStore,
-) -> Result<Option<(IndexFile, u64)>, IndexError> {
-    let path = part_path(name, last.part + 1);
-    if !path.exists() {
-        return Ok(None);
+) -> Result<Option<(u64, IndexFile, u64)>, IndexError> {
+    for part in last.part + 1.. {
+        let path = part_path(name, part);
+        if !path.exists() {
+            break;
+        }
+        let file = match IndexFile::open(&path, layout::PART_FORMAT) {
+            Err(IndexError::NotAnIndex { .. }) => continue,
+            file => file?,
+        };
+        // Others are of another index of that name, of a change that never came into force, or of one that came after
+        // what was opened.
+        let ids = store.ids_at(file.said(layout::STORE_KEY));
+        if let Some(ids) = ids.filter(|ids| file.said(layout::FOLLOWS_KEY) == last.fingerprint && *ids > len)
+        {
+            return Ok(Some((part, file, ids)));
+        }
     }
-    let file = IndexFile::open(&path, layout::PART_FORMAT)?;
-    // Of another index of that name, or of a change that never came into force, or that came after what was opened.
-    let ids = store.ids_at(file.said(layout::STORE_KEY));
-    let ids = ids.filter(|ids| file.said(layout::FOLLOWS_KEY) == last.fingerprint && *ids > len);
-    Ok(ids.map(|ids| (file, ids)))
+    Ok(None)
 }
 
 impl PivotTable {
@@ -193,100 +205,76 @@ impl PivotTable {
             return Ok(0);
         }
         let mut writer = PivotTableWriter::following(&table)?;
-        let pivots = &table.pivots;
-        let sigmas: Result<Vec<f64>, _> = store.read(|objects| {
-            pivots.iter().map(|pivot| space.sigma_self(objects, *pivot)).collect::<Result<_, StoreError>>()
-        });
-        let sigmas = sigmas?;
         let ids: Vec<u64> = store.among(table.len..store.len()).collect();
-        for ids in ids.chunks(OBJECTS_AT_ONCE) {
-            store.bring_in(ids.iter().chain(pivots).copied())?;
-            let mut distances = vec![0.0; ids.len() * pivots.len()];
-            side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
-                let first = first / pivots.len();
-                for (id, distances) in ids[first..].iter().zip(distances.chunks_mut(pivots.len())) {
-                    for ((distance, pivot), sigma) in distances.iter_mut().zip(pivots).zip(&sigmas) {
-                        let found = store
-                            .read(|objects| space.exact(objects, objects.signature(*pivot)?, *sigma, *id));
-                        // The writer refuses what is not a distance.
-                        *distance = found.unwrap_or(f64::NAN);
-                    }
-                }
-            });
-            distances.chunks(pivots.len()).try_for_each(|distances| writer.push(distances))?;
-        }
+        measure(space, &table.pivots, &ids, &mut writer, side_by_side)?;
         writer.finish()?;
         Ok(ids.len() as u64)
     }
-
-    /// Writes the index that this one is when all objects that were removed are left out of the store, which has this
-    /// fingerprint then; [`settle`] gives it its name. Says whether it could: not so when a pivot was removed.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub(crate) fn write_compacted(&self, path: &Path, fingerprint: &str) -> Result<bool, IndexError> {
-        let store = self.space.store();
-        if !self.pivots.iter().all(|pivot| store.has(*pivot)) {
-            return Ok(false);
-        }
-        let pivots: Vec<u64> = self.pivots.iter().map(|pivot| store.rank(*pivot)).collect();
-        let head = head(fingerprint, &self.space, &pivots, &self.between, &self.simplex);
-        let dimensions = self.simplex.dimensions();
-        let mut file = BlockFile::create(&next_path(path), &layout::schema(pivots.len(), dimensions, head))?;
-        let kept: Vec<u64> = store.among(0..store.len()).collect();
-        for ids in kept.chunks(PACKED_OBJECTS) {
-            let column = |table: &[f32], of_block: usize, column: usize| -> Vec<f32> {
-                let place = |id: u64| {
-                    let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
-                    (block * of_block + column) * PACKED_OBJECTS + row
-                };
-                ids.iter().map(|id| table[place(*id)]).collect()
-            };
-            let distances = (0..pivots.len()).map(|idx| column(&self.distances, pivots.len(), idx));
-            let apexes = (0..dimensions).map(|idx| column(&self.apexes, dimensions, idx));
-            file.write(distances.chain(apexes).collect())?;
-        }
-        file.finish(&self.extremes)?;
-        Ok(true)
-    }
 }
 
-/// Gives the index of a compacted store its name, where there is one and it is the store's; otherwise it is removed.
-/// Whoever calls holds the lock of the store.
-pub(crate) fn settle(path: &Path, store: &SignatureStore) -> Result<(), IndexError> {
-    let next = next_path(path);
-    if !next.exists() {
-        return Ok(());
+/// Computes the distances of objects to pivots, and gives them to a writer.
+pub(super) fn measure(
+    space: &SqfdSpace,
+    pivots: &[u64],
+    ids: &[u64],
+    writer: &mut PivotTableWriter,
+    side_by_side: &mut SideBySide<'_>,
+) -> Result<(), IndexError> {
+    let store = space.store();
+    let sigmas: Result<Vec<f64>, _> = store.read(|objects| {
+        pivots.iter().map(|pivot| space.sigma_self(objects, *pivot)).collect::<Result<_, StoreError>>()
+    });
+    let sigmas = sigmas?;
+    for ids in ids.chunks(OBJECTS_AT_ONCE) {
+        store.bring_in(ids.iter().chain(pivots).copied())?;
+        let mut distances = vec![0.0; ids.len() * pivots.len()];
+        side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
+            let first = first / pivots.len();
+            for (id, distances) in ids[first..].iter().zip(distances.chunks_mut(pivots.len())) {
+                for ((distance, pivot), sigma) in distances.iter_mut().zip(pivots).zip(&sigmas) {
+                    let found =
+                        store.read(|objects| space.exact(objects, objects.signature(*pivot)?, *sigma, *id));
+                    // The writer refuses what is not a distance.
+                    *distance = found.unwrap_or(f64::NAN);
+                }
+            }
+        });
+        distances.chunks(pivots.len()).try_for_each(|distances| writer.push(distances))?;
     }
-    let is_of = |path: &Path| {
-        let file = IndexFile::open(path, layout::FORMAT);
-        file.is_ok_and(|file| store.ids_at(file.said(layout::STORE_KEY)).is_some())
-    };
-    let io = |source| IndexError::Io { path: path.to_owned(), action: "write", source };
-    if is_of(path) || !is_of(&next) {
-        return fs::remove_file(&next).map_err(io);
-    }
-    fs::rename(&next, path).map_err(io)?;
-    remove_parts(path);
     Ok(())
 }
 
-/// Removes what followed an index that was replaced.
+/// Removes the files that followed an index that was replaced.
 pub(super) fn remove_parts(path: &Path) {
-    let mut part = 1;
-    while fs::remove_file(part_path(path, part)).is_ok() {
-        part += 1;
+    let parts = (1..).map(|part| part_path(path, part)).take_while(|part| part.exists());
+    for part in parts.collect::<Vec<_>>() {
+        if is_part(&part) {
+            let _ = fs::remove_file(part);
+        }
     }
 }
 
+/// The file that is to follow the last one of a table. It takes the place of one that follows nothing any more, and of
+/// none of somebody else.
+pub(super) fn next_part(table: &PivotTable) -> PathBuf {
+    let mut parts = (table.last.part + 1..).map(|part| part_path(&table.path, part));
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err() || is_part(path);
+    parts.find(is_free).expect("numbers do not end")
+}
+
+fn is_part(path: &Path) -> bool {
+    IndexFile::open(path, layout::PART_FORMAT).is_ok()
+}
+
 /// The file of a number that follows an index.
-pub(super) fn part_path(index: &Path, part: u64) -> PathBuf {
+fn part_path(index: &Path, part: u64) -> PathBuf {
     let mut path = index.as_os_str().to_owned();
     path.push(format!(".part-{part}"));
     path.into()
 }
 
-fn next_path(index: &Path) -> PathBuf {
+/// The file of an index that is to take its place.
+pub(super) fn next_path(index: &Path) -> PathBuf {
     let mut path = index.as_os_str().to_owned();
     path.push(".next");
     path.into()

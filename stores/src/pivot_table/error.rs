@@ -108,6 +108,14 @@ pub enum IndexError {
         /// What is wrong with them.
         source: BoundError,
     },
+    /// A file has the name that the index of a compacted store must have for a while.
+    #[error("`{}` is in the way: `{}` is to be written under that name first; rename or remove it", path.display(), index.display())]
+    InTheWay {
+        /// The file.
+        path: PathBuf,
+        /// The index.
+        index: PathBuf,
+    },
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),

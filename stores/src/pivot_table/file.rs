@@ -19,6 +19,7 @@ const ALIGNMENT_BYTES: usize = 64;
 
 /// A file under way; dropped, it leaves nothing.
 pub(super) struct BlockFile {
+    /// The name that it will have.
     path: PathBuf,
     file: TemporaryFile,
     // Its sink holds one part of the file at a time, whose checksum is taken before it goes to the file.
@@ -28,12 +29,13 @@ pub(super) struct BlockFile {
 }
 
 impl BlockFile {
-    pub(super) fn create(path: &Path, schema: &Schema) -> Result<Self, IndexError> {
+    /// Starts a file of an index, to be named `path`; its temporary file is named after the index.
+    pub(super) fn create(index: &Path, path: &Path, schema: &Schema) -> Result<Self, IndexError> {
         let options =
             IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
         let mut arrow =
             FileWriter::try_new_with_options(Vec::new(), schema, options).map_err(encoding(path))?;
-        let file = TemporaryFile::create(path).map_err(|source| IndexError::Io {
+        let file = TemporaryFile::create(index).map_err(|source| IndexError::Io {
             path: path.to_owned(),
             action: "write",
             source,
@@ -76,7 +78,7 @@ impl BlockFile {
         tail[digits].copy_from_slice(checksum.as_bytes());
         self.write_part(&tail)?;
         let Self { file, path, .. } = self;
-        file.keep().map_err(|source| IndexError::Io { path, action: "write", source })?;
+        file.keep_as(&path).map_err(|source| IndexError::Io { path, action: "write", source })?;
         step("index file kept");
         Ok(())
     }

@@ -8,10 +8,11 @@
 //!
 //! A store that has grown is followed by files `NAME.part-1`, `NAME.part-2`, ... of the same columns, of the objects
 //! that came. Each names the file that it follows and the store that it was written for by their fingerprints; its
-//! extremes are those of all objects so far. `NAME.next` is the index of a store that is being compacted.
+//! extremes are those of all objects so far. A number is passed over if a file of somebody else has that name.
+//! `NAME.next` is the index of a store that is being compacted; it says which index it takes the place of.
 //!
-//! A row is an object, in the order of the store, or zeros where it was removed. The checksums are those of `arrow_file`: one for the head, one a
-//! batch, one for the tail.
+//! A row is an object, in the order of the store, or zeros where it was removed. The checksums are those of
+//! `arrow_file`: one for the head, one a batch, one for the tail.
 
 use std::fmt::Write;
 
@@ -37,6 +38,8 @@ pub(super) const VERSION_KEY: &str = "boxwork.version";
 pub(super) const STORE_KEY: &str = "boxwork.store";
 /// The key of the fingerprint of the file that a part follows.
 pub(super) const FOLLOWS_KEY: &str = "boxwork.follows";
+/// The key of the fingerprint of the index that the index of a compacted store takes the place of.
+pub(super) const REPLACES_KEY: &str = "boxwork.replaces";
 /// The key of the measure, alpha and all.
 pub(super) const MEASURE_KEY: &str = "boxwork.measure";
 /// The key of the pivots' ids, a list in JSON.

@@ -10,6 +10,7 @@ use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::sqfd::reference;
 
+use super::super::signature_store::real_path;
 use super::super::sqfd_space::SqfdSpace;
 use super::chain::{self, remove_parts};
 use super::error::IndexError;
@@ -28,8 +29,17 @@ pub struct PivotTableWriter {
     waiting: Vec<f64>,
     /// The id of the first that waits.
     first: u64,
-    /// Whether the file is one that follows an index.
-    follows: bool,
+    purpose: Purpose,
+}
+
+/// What a file is written for.
+pub(super) enum Purpose {
+    /// An index, in the place of one that has its name.
+    Index,
+    /// The index of a compacted store, beside the one of this fingerprint.
+    Replacement { of: String },
+    /// A file that follows an index.
+    Part,
 }
 
 impl PivotTableWriter {
@@ -46,6 +56,18 @@ impl PivotTableWriter {
         pivots: &[u64],
         between: &[f64],
     ) -> Result<Self, IndexError> {
+        // The index that a link leads to is replaced, not the link.
+        Self::new(&real_path(path), space, pivots, between, Purpose::Index)
+    }
+
+    /// Starts an index, or the one that is to take its place.
+    pub(super) fn new(
+        index: &Path,
+        space: Arc<SqfdSpace>,
+        pivots: &[u64],
+        between: &[f64],
+        purpose: Purpose,
+    ) -> Result<Self, IndexError> {
         assert!((1..=PIVOTS_MAX).contains(&pivots.len()), "1 to {PIVOTS_MAX} pivots");
         let store = space.store();
         if pivots.len() as u64 > store.objects() {
@@ -60,26 +82,31 @@ impl PivotTableWriter {
         let simplex = Simplex::new(between, extremes.noise_squared(&space));
         let simplex = simplex.map_err(|source| {
             let id = pivots[0];
-            IndexError::Bounds { path: path.to_owned(), id, source }
+            IndexError::Bounds { path: index.to_owned(), id, source }
         })?;
-        let metadata = head(store.fingerprint(), &space, pivots, between, &simplex);
+        let mut metadata = head(&space, pivots, between, &simplex);
+        let mut path = index.to_owned();
+        if let Purpose::Replacement { of } = &purpose {
+            metadata.insert(layout::REPLACES_KEY, of.clone());
+            path = chain::next_path(index);
+        }
         let schema = layout::schema(pivots.len(), simplex.dimensions(), metadata);
         Ok(Self {
-            path: path.to_owned(),
-            file: BlockFile::create(path, &schema)?,
+            file: BlockFile::create(index, &path, &schema)?,
+            path,
             space,
             pivots: pivots.len(),
             simplex,
             extremes,
             waiting: Vec::with_capacity(PACKED_OBJECTS * pivots.len()),
             first: 0,
-            follows: false,
+            purpose,
         })
     }
 
     /// Starts the file that follows a table whose objects are the first of its space's.
     pub(super) fn following(table: &PivotTable) -> Result<Self, IndexError> {
-        let (path, space) = (chain::part_path(&table.path, table.last.part + 1), &table.space);
+        let (path, space) = (chain::next_part(table), &table.space);
         let metadata = Metadata::from_iter(
             [
                 (layout::FORMAT_KEY, layout::PART_FORMAT.to_owned()),
@@ -93,7 +120,7 @@ impl PivotTableWriter {
         );
         let schema = layout::schema(table.pivots.len(), table.simplex.dimensions(), metadata);
         Ok(Self {
-            file: BlockFile::create(&path, &schema)?,
+            file: BlockFile::create(&table.path, &path, &schema)?,
             path,
             space: Arc::clone(space),
             pivots: table.pivots.len(),
@@ -101,7 +128,7 @@ impl PivotTableWriter {
             extremes: table.extremes,
             waiting: Vec::new(),
             first: table.len,
-            follows: true,
+            purpose: Purpose::Part,
         })
     }
 
@@ -145,7 +172,7 @@ impl PivotTableWriter {
         // What was computed from a file that is being cut short must not outlive the run.
         store.read(|_| Ok::<_, IndexError>(()))?;
         self.file.finish(&self.extremes)?;
-        if !self.follows {
+        if matches!(self.purpose, Purpose::Index) {
             remove_parts(&self.path);
         }
         Ok(written)
@@ -195,20 +222,14 @@ impl PivotTableWriter {
     }
 }
 
-/// What the head of an index says, of a store of this fingerprint.
-pub(super) fn head(
-    store: &str,
-    space: &SqfdSpace,
-    pivots: &[u64],
-    between: &[f64],
-    simplex: &Simplex,
-) -> Metadata {
+/// What the head of the index of a space says.
+pub(super) fn head(space: &SqfdSpace, pivots: &[u64], between: &[f64], simplex: &Simplex) -> Metadata {
     let list = |numbers: &[f64]| serde_json::to_string(numbers).expect("numbers are JSON");
     Metadata::from_iter(
         [
             (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
             (layout::VERSION_KEY, layout::VERSION.to_owned()),
-            (layout::STORE_KEY, store.to_owned()),
+            (layout::STORE_KEY, space.store().fingerprint().to_owned()),
             (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
             (layout::PIVOTS_KEY, serde_json::to_string(pivots).expect("numbers are JSON")),
             (layout::BETWEEN_KEY, list(between)),

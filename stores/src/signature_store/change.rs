@@ -1,11 +1,12 @@
 //! A change of a store: objects added and removed, in force all at once or not at all.
 //!
-//! What is added and removed goes to files of its own, whose names nobody knows yet. [`StoreChange::write`] puts
-//! them on disk, and [`PendingChange::commit`] the record that names them in the place of the one before: that
-//! renaming is the change. Whoever opened the store before keeps what it opened. What a killed process left is
-//! removed by the next change. Costs what is added and removed, and the names of the store to look in.
+//! What is added and removed goes to files of its own, the parts, which no record names yet. [`StoreChange::write`] puts
+//! them on disk under names that no file has, and [`PendingChange::commit`] replaces the record by one that names them:
+//! that renaming is the change. A reader that opened the store before keeps what it opened. The next change removes
+//! what a killed process left. A change costs what it adds and removes, and a look at all names of the store.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use boxwork_kernels::sqfd::SignatureRef;
 use super::lock::StoreLock;
 use super::manifest::{CHANGES_MAX, Line, Manifest, PartKind, is_beside};
 use super::temporary::{TemporaryFile, folder_of};
-use super::{SignatureStore, StoreError, StoreInfo, StoreWriter, removed};
+use super::{SignatureStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
 use crate::steps::step;
 
 /// A change under way; it holds the store's lock.
@@ -34,20 +35,19 @@ pub struct StoreChange {
     lock: StoreLock,
 }
 
-/// Files of a change; removed unless it is in force.
+/// The parts of a change; they are removed unless the change takes force.
 struct NewParts {
-    /// The store's file.
+    /// The store's file, links resolved.
     path: PathBuf,
-    written: Vec<PathBuf>,
+    lines: Vec<Line>,
     is_kept: bool,
 }
 
 impl Drop for NewParts {
     fn drop(&mut self) {
         if !self.is_kept {
-            for path in &self.written {
-                let _ = fs::remove_file(path);
-            }
+            // Not those that the record names: it may be in place, though the system reported an error after that.
+            orphans::remove(folder_of(&self.path), &self.lines);
         }
     }
 }
@@ -62,31 +62,23 @@ impl StoreChange {
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
         // A link stays one, to a store that is changed.
         let path = fs::canonicalize(given).map_err(io("open"))?;
+        if !path.file_name().and_then(OsStr::to_str).is_some_and(is_beside) {
+            let reason = "its name is not one line of UTF-8, which a record of changes must hold".to_owned();
+            return Err(StoreError::Metadata { path: given.to_owned(), reason });
+        }
         let lock = StoreLock::take(&path, given)?;
-        // Opened by the file's own name, but known by the one given.
         let store = SignatureStore::open(given)?;
         let file = File::open(&path).map_err(io("open"))?;
         let (manifest, base) = match Manifest::of_file(&path, &file)? {
             Some(manifest) => (manifest, None),
             None => {
-                let base = part_path(&path, 0);
-                let name = base.file_name().and_then(|name| name.to_str()).filter(|name| is_beside(name));
-                let name = name.ok_or_else(|| StoreError::Metadata {
-                    path: given.to_owned(),
-                    reason: "its name is not one line of UTF-8, which a record of changes must hold"
-                        .to_owned(),
-                })?;
-                (Manifest::new(store.len(), store.fingerprint(), name.to_owned()), Some(base))
+                let (base, name) = free_part(&path, 0, &[]);
+                (Manifest::new(store.len(), store.fingerprint(), name), Some(base))
             }
         };
-        if base.is_some() {
-            remove_parts(&path, None);
-        } else {
-            remove_parts(&path, Some(&manifest));
-        }
         Ok(Self {
             given: given.to_owned(),
-            parts: NewParts { path, written: Vec::new(), is_kept: false },
+            parts: NewParts { path, lines: Vec::new(), is_kept: false },
             store: Arc::new(store),
             manifest,
             base,
@@ -121,13 +113,13 @@ impl StoreChange {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             None => {
-                let file = self.parts.next(&self.manifest, 0);
                 let info = StoreInfo {
                     parameters: self.store.parameters().map(str::to_owned),
                     source: self.store.source().map(Path::to_owned),
                 };
                 let coordinates = self.store.coordinates();
-                self.writer.insert(StoreWriter::create_part(&self.given, &file, coordinates, &info)?)
+                let writer = StoreWriter::create_part(&self.given, &self.parts.path, coordinates, &info);
+                self.writer.insert(writer?)
             }
         };
         writer.push(name, signature, width, height)
@@ -174,46 +166,54 @@ impl StoreChange {
         if lines > CHANGES_MAX + 1 {
             return Err(StoreError::TooManyChanges { path: self.given });
         }
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreError::Io { path, action: "write", source }
-        };
-        let mut lines = Vec::new();
+        let known_lines = if self.base.is_some() { 0 } else { self.manifest.lines().len() };
         // What was removed comes first, so that a name is free for what is added.
-        if removed > 0 {
+        let removed_ids = (removed > 0).then(|| {
             let ids: Vec<u64> = self.removed.iter().copied().collect();
-            let path = self.parts.next(&self.manifest, usize::from(added > 0));
             let (bytes, fingerprint) = removed::text(&ids);
-            let written = TemporaryFile::create(&path).and_then(|mut file| {
-                file.write_all(&bytes)?;
-                step("removed ids written");
-                file.keep()
-            });
-            written.map_err(io(&path))?;
+            (self.name_part(PartKind::Removed, removed, fingerprint), bytes)
+        });
+        let added_objects = match self.writer.take() {
+            Some(writer) => {
+                let (file, count, fingerprint) = writer.finish_file()?;
+                Some((self.name_part(PartKind::Added, count, fingerprint), file))
+            }
+            None => None,
+        };
+        let given = self.given.clone();
+        let io = |source| StoreError::Io { path: given.clone(), action: "write", source };
+        self.parts.lines = self.manifest.lines()[known_lines..].to_vec();
+        self.lock.note(&self.parts.lines).map_err(io)?;
+        if let Some((path, bytes)) = removed_ids {
+            let mut file = TemporaryFile::create(&self.parts.path).map_err(io)?;
+            file.write_all(&bytes).map_err(io)?;
+            step("removed ids written");
+            file.keep_as(&path).map_err(io)?;
             step("removed ids kept");
-            lines.push(self.parts.line(PartKind::Removed, removed, fingerprint, path));
         }
-        if let Some(writer) = self.writer.take() {
-            let path = self.parts.next(&self.manifest, 0);
-            let (file, count, fingerprint) = writer.finish_file()?;
-            file.keep().map_err(io(&path))?;
+        if let Some((path, file)) = added_objects {
+            file.keep_as(&path).map_err(io)?;
             step("added objects kept");
-            lines.push(self.parts.line(PartKind::Added, count, fingerprint, path));
         }
-        lines.into_iter().for_each(|line| self.manifest.push(line));
         if let Some(base) = &self.base {
-            link(&self.parts.path, base).map_err(io(base))?;
-            self.parts.written.push(base.clone());
+            link(&self.parts.path, base).map_err(io)?;
             step("base linked");
         }
-        let mut store = SignatureStore::of_manifest(&self.parts.path, &self.manifest)?;
-        store.path.clone_from(&self.given);
+        let store = SignatureStore::of_manifest(&self.given, &self.manifest, &self.store.parts)?;
         let Self { given, parts, manifest, lock, .. } = self;
         Ok(PendingChange { given, parts, store: Arc::new(store), manifest, added, removed, lock })
     }
+
+    /// Adds the line of a part to the record, and gives the path that the part will have.
+    fn name_part(&mut self, kind: PartKind, count: u64, fingerprint: String) -> PathBuf {
+        let lines = self.manifest.lines();
+        let (path, file) = free_part(&self.parts.path, lines.len(), lines);
+        self.manifest.push(Line { kind, count, fingerprint, file });
+        path
+    }
 }
 
-/// A change whose parts are on disk, and which is not in force yet; dropped, it leaves the store as it was.
+/// A change whose parts are on disk, and which is not in force yet. If it is dropped, the store stays as it was.
 pub struct PendingChange {
     given: PathBuf,
     parts: NewParts,
@@ -250,59 +250,26 @@ impl PendingChange {
     }
 }
 
-impl NewParts {
-    /// The file of the part that comes next, but for some.
-    fn next(&self, manifest: &Manifest, later: usize) -> PathBuf {
-        let numbers = manifest.lines().iter().filter_map(|line| number_of(&self.path, line.file.as_ref()));
-        // A store that was given another name has parts of another.
-        let last = numbers.max().unwrap_or(0);
-        part_path(&self.path, last + 1 + later as u64)
+/// Gives a store's file a second name, or makes a copy where a file has one name only.
+fn link(store: &Path, base: &Path) -> io::Result<()> {
+    if fs::hard_link(store, base).is_ok() {
+        return File::open(folder_of(base))?.sync_all();
     }
-
-    /// The line of a part that is on disk.
-    fn line(&mut self, kind: PartKind, count: u64, fingerprint: String, path: PathBuf) -> Line {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.written.push(path);
-        Line { kind, count, fingerprint, file: name }
-    }
+    let mut file = TemporaryFile::create(store)?;
+    io::copy(&mut File::open(store)?, &mut file)?;
+    file.keep_as(base)
 }
 
-/// A second name for a store file; a copy where files have one name only.
-fn link(from: &Path, to: &Path) -> io::Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return File::open(folder_of(to))?.sync_all();
-    }
-    let mut file = TemporaryFile::create(to)?;
-    io::copy(&mut File::open(from)?, &mut file)?;
-    file.keep()
-}
-
-fn part_path(store: &Path, number: u64) -> PathBuf {
-    let mut name = store.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".part-{number}"));
-    store.with_file_name(name)
-}
-
-/// The number of a store's part, where a file's name is that of one.
-fn number_of(store: &Path, file: &Path) -> Option<u64> {
-    let rest = file.file_name()?.as_encoded_bytes().strip_prefix(store.file_name()?.as_encoded_bytes())?;
-    let digits = std::str::from_utf8(rest.strip_prefix(b".part-")?).ok()?;
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| is_number)
-}
-
-/// Removes the parts of a store that its record does not name, or all where it has none. The caller holds the lock.
-pub(super) fn remove_parts(store: &Path, manifest: Option<&Manifest>) {
-    let Ok(entries) = fs::read_dir(folder_of(store)) else { return };
-    for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name();
-        let is_used = || {
-            let mut lines = manifest.into_iter().flat_map(Manifest::lines);
-            lines.any(|line| name == *line.file)
-        };
-        if number_of(store, name.as_ref()).is_some() && !is_used() {
-            let _ = fs::remove_file(entry.path());
-            step("part removed");
+/// A path and its name beside a store that no file has and no line names: what stands there belongs to somebody.
+fn free_part(store: &Path, first: usize, lines: &[Line]) -> (PathBuf, String) {
+    let name = store.file_name().unwrap_or_default().to_string_lossy();
+    let mut number = first;
+    loop {
+        let file = format!("{name}.part-{number}");
+        let path = store.with_file_name(&file);
+        if lines.iter().all(|line| line.file != file) && path.symlink_metadata().is_err() {
+            return (path, file);
         }
+        number += 1;
     }
 }

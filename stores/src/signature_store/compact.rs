@@ -4,20 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::change::remove_parts;
 use super::lock::StoreLock;
 use super::temporary::TemporaryFile;
 use super::{SignatureStore, StoreError, StoreInfo, StoreWriter};
-use crate::steps::step;
 
-/// A compacted store that is on disk and not in force yet; dropped, it leaves the store as it was.
+/// A compacted store that is on disk and not in force yet. If it is dropped, the store stays as it was.
 pub struct Compaction {
     given: PathBuf,
     // Before the lock: dropped first.
     file: TemporaryFile,
     path: PathBuf,
     store: Arc<SignatureStore>,
-    fingerprint: String,
     lock: StoreLock,
 }
 
@@ -33,8 +30,8 @@ impl Compaction {
             path.map_err(|source| StoreError::Io { path: given.to_owned(), action: "open", source })?;
         let lock = StoreLock::take(&path, given)?;
         let store = Arc::new(SignatureStore::open(given)?);
-        let (file, _, fingerprint) = copied(&store, &path)?.finish_file()?;
-        Ok(Self { given: given.to_owned(), file, path, store, fingerprint, lock })
+        let (file, ..) = copied(&store, given, &path)?.finish_file()?;
+        Ok(Self { given: given.to_owned(), file, path, store, lock })
     }
 
     /// The store as it was.
@@ -42,9 +39,14 @@ impl Compaction {
         &self.store
     }
 
-    /// The fingerprint of the store as it will be.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    /// Opens the store as it will be.
+    ///
+    /// # Errors
+    /// As [`SignatureStore::open`].
+    pub fn compacted(&self) -> Result<SignatureStore, StoreError> {
+        let mut store = SignatureStore::open(self.file.temporary_path())?;
+        store.path.clone_from(&self.given);
+        Ok(store)
     }
 
     /// Puts the compacted store in the place of the one that it was, and gives it.
@@ -53,9 +55,8 @@ impl Compaction {
     /// When the file cannot be renamed: the store stays as it was.
     pub fn commit(self) -> Result<(SignatureStore, impl Drop), StoreError> {
         let Self { given, file, path, lock, .. } = self;
-        file.keep().map_err(|source| StoreError::Io { path: given.clone(), action: "write", source })?;
-        step("compacted store kept");
-        remove_parts(&path, None);
+        let replaced = lock.replacing(&path, || file.keep());
+        replaced.map_err(|source| StoreError::Io { path: given.clone(), action: "write", source })?;
         Ok((SignatureStore::open(&given)?, lock))
     }
 }
@@ -65,15 +66,16 @@ impl Compaction {
 /// # Errors
 /// As [`Compaction::write`].
 pub fn copy(store: &SignatureStore, out: &Path) -> Result<u64, StoreError> {
-    copied(store, out)?.finish()
+    copied(store, out, out)?.finish()
 }
 
-fn copied(store: &SignatureStore, out: &Path) -> Result<StoreWriter, StoreError> {
+/// A writer of `file` that holds what is left of a store. Messages name the file as `given`.
+fn copied(store: &SignatureStore, given: &Path, file: &Path) -> Result<StoreWriter, StoreError> {
     let info = StoreInfo {
         parameters: store.parameters().map(str::to_owned),
         source: store.source().map(Path::to_owned),
     };
-    let mut writer = StoreWriter::create(out, store.coordinates(), &info)?;
+    let mut writer = StoreWriter::create_part(given, file, store.coordinates(), &info)?;
     for batch in 0..store.batches() {
         // Batch by batch: what was read counts when the file is still whole.
         store.read(|objects| {

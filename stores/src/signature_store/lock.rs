@@ -1,26 +1,32 @@
-//! The lock of a store: who holds it is the only one that changes the store.
+//! The lock of a store: its holder alone changes the store. It is the journal of the change too.
 //!
-//! A file `.NAME.lock` beside the store, locked by the system, so that it is free when its process is gone. It is
-//! removed by its holder; whoever waited for the removed file finds that it is not the one of that name, and begins
-//! again.
+//! A file `.NAME.lock` beside the store, locked by the system, so that it is free when its process has ended. Its
+//! holder removes it. A process that waited for a lock file finds that the file has lost its name, and tries again.
+//!
+//! Before the holder puts parts under their names, or replaces the record that names them, it notes these parts in the
+//! lock file. If the process is killed, the file stays, and the next holder removes those of the parts that belong to
+//! no store ([`orphans`]). The journal is not synced: after a loss of power such parts may stay.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::StoreError;
+use super::manifest::{BYTES_MAX, Line, lines_in};
+use super::temporary::{folder_of, remove_leftovers};
+use super::{StoreError, orphans};
+use crate::steps::step;
 
 /// The right to change a store.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     // Locked until it is closed.
-    _file: File,
+    file: File,
     path: PathBuf,
 }
 
 impl StoreLock {
-    /// Takes the lock of a store whose file this is; messages tell the name that was given for it.
+    /// Takes the lock of the store of this file; messages name it as the user did, `given`.
     ///
     /// # Errors
     /// When another process holds it, or there can be none in that folder.
@@ -31,7 +37,7 @@ impl StoreLock {
         })
     }
 
-    /// Takes the lock of a store when whoever holds it is done.
+    /// Takes the lock of a store, once its holder gives it back.
     pub(crate) fn wait(store: &Path) -> io::Result<Self> {
         Self::locked(store, |file| file.lock().map_err(TryLockError::Error)).map_err(io::Error::from)
     }
@@ -43,19 +49,52 @@ impl StoreLock {
         name.push(".lock");
         let path = store.with_file_name(name);
         loop {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let file = OpenOptions::new().read(true).append(true).create(true).open(&path);
             let file = file.map_err(TryLockError::Error)?;
             lock(&file)?;
             if is_of_name(&file, &path) {
-                return Ok(Self { _file: file, path });
+                let lock = Self { file, path };
+                lock.tidy(store).map_err(TryLockError::Error)?;
+                return Ok(lock);
             }
         }
+    }
+
+    /// Removes what a holder that was killed left: first its temporary files, as one may be a record.
+    fn tidy(&self, store: &Path) -> io::Result<()> {
+        remove_leftovers(store);
+        let mut journal = Vec::new();
+        (&self.file).take(BYTES_MAX).read_to_end(&mut journal)?;
+        if !journal.is_empty() {
+            orphans::remove(folder_of(store), &lines_in(&String::from_utf8_lossy(&journal)));
+            self.file.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    /// Notes parts that belong to no store if this process is killed now, or soon.
+    pub(super) fn note(&self, parts: &[Line]) -> io::Result<()> {
+        let mut text = String::new();
+        parts.iter().for_each(|part| part.write(&mut text));
+        (&self.file).write_all(text.as_bytes())?;
+        step("parts noted");
+        Ok(())
+    }
+
+    /// Replaces the store as a whole by `replace`, and removes the parts that belong to no store afterwards.
+    pub(super) fn replacing(&self, store: &Path, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let parts = orphans::parts_of(store);
+        self.note(&parts)?;
+        replace()?;
+        step("store replaced");
+        orphans::remove(folder_of(store), &parts);
+        Ok(())
     }
 }
 
 impl Drop for StoreLock {
     fn drop(&mut self) {
-        // Where it cannot be told whether a file is the one of its name, it stays.
+        // The file stays on systems that cannot tell whether it still has its name.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
@@ -87,7 +126,7 @@ mod tests {
         let error = StoreLock::take(&store, &store).unwrap_err().to_string();
         assert!(error.contains("another process is changing") && error.contains("s.arrow"), "{error}");
         let other = StoreLock::take(&folder.path().join("t.arrow"), &store).unwrap();
-        // Whoever waits gets it, though the file that it waited for is gone then.
+        // A waiting thread gets the lock, though the file that it waited for is removed.
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| StoreLock::wait(&store).map(drop));
             drop(lock);

@@ -19,13 +19,13 @@ use std::path::Path;
 use super::StoreError;
 
 /// What a record of changes begins with, before its version.
-const MAGIC: &str = "boxwork changes ";
+pub(super) const MAGIC: &str = "boxwork changes ";
 /// The version of the layout; a file of another is refused.
 const VERSION: &str = "1";
 /// Changes that a record holds: a store of more is compacted first.
 pub(super) const CHANGES_MAX: usize = 1000;
 /// Bytes of a record: a name has at most 255 of them, and the rest of a line fewer.
-const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
+pub(super) const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
 
 /// All that a changed store consists of, in the order of the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,14 @@ impl PartKind {
 
     fn word(self) -> &'static str {
         Self::ALL[self as usize].1
+    }
+}
+
+impl Line {
+    /// Appends the line as it stands in a record.
+    pub(super) fn write(&self, text: &mut String) {
+        let Self { kind, count, fingerprint, file } = self;
+        writeln!(text, "{} {count} {fingerprint} {file}", kind.word()).expect("a string takes any text");
     }
 }
 
@@ -103,9 +111,7 @@ impl Manifest {
     /// What is written to the file.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{MAGIC}{VERSION}\n");
-        for Line { kind, count, fingerprint, file } in &self.lines {
-            writeln!(text, "{} {count} {fingerprint} {file}", kind.word()).expect("a string takes any text");
-        }
+        self.lines.iter().for_each(|line| line.write(&mut text));
         let checksum = crc32fast::hash(text.as_bytes());
         writeln!(text, "crc32 {checksum:08x}").expect("a string takes any text");
         text
@@ -161,6 +167,18 @@ impl Manifest {
         total.filter(|total| *total <= i64::MAX as u64).ok_or_else(unclear)?;
         Ok(Self { lines })
     }
+}
+
+/// The lines of a text that name a part; all others are passed over.
+pub(super) fn lines_in(text: &str) -> Vec<Line> {
+    text.lines().filter_map(read_line).collect()
+}
+
+/// The names of files that a record mentions, sound or damaged; nothing when the text is no record of this version:
+/// another version may name files in another way.
+pub(super) fn names_in(text: &str) -> Option<impl Iterator<Item = &str>> {
+    let (version, lines) = text.strip_prefix(MAGIC)?.split_once('\n')?;
+    (version == VERSION).then(|| lines.lines().filter_map(|line| line.splitn(4, ' ').nth(3)))
 }
 
 fn read_line(line: &str) -> Option<Line> {

@@ -1,9 +1,12 @@
 //! A file that appears under its name whole or not at all.
 //!
-//! It is written beside its name as `.NAME.tmp-PID-n`, synced and renamed; dropped before that it is removed. What a
-//! killed process left is removed by the next one that writes a file of that name: a temporary file is locked as long
-//! as it is written, so one whose process is gone *and* that nobody holds is nobody's. Either alone would not do:
-//! processes in another container have numbers that mean nothing here, and not every file system knows locks.
+//! It is written beside its name as `.NAME.tmp-PID-n`, synced and renamed. A file that is dropped before that is
+//! removed. A process that is killed leaves its temporary files; the next process that writes a file of that name, or
+//! changes the store or index of that name, removes them. A temporary file is locked while it is written, so it is a
+//! leftover if its process has ended *and* no process holds its lock. Either condition alone would not do: process
+//! numbers of another container mean nothing here, and not every file system supports locks.
+//!
+//! The name of a symbolic link stands for the file that the link leads to: the link stays, and its target is replaced.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -28,11 +31,12 @@ impl TemporaryFile {
         /// Only leftovers of killed runs with this process's number stand in the way.
         const TRIES: usize = 1000;
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        let path = real_path(path);
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        remove_leftovers(path, name);
+        remove_leftovers(&path);
         for _ in 0..TRIES {
             let mut temporary_name = OsString::from(".");
             temporary_name.push(name);
@@ -46,7 +50,7 @@ impl TemporaryFile {
                 Ok(file) => {
                     // Where locks are unknown, leftovers stay, and nothing else is amiss.
                     let _ = file.try_lock();
-                    return Ok(Self { file, temporary_path, path: path.to_owned(), kept: false });
+                    return Ok(Self { file, temporary_path, path, kept: false });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -60,15 +64,30 @@ impl TemporaryFile {
         &self.path
     }
 
+    /// The name that it has until it is kept.
+    pub(crate) fn temporary_path(&self) -> &Path {
+        &self.temporary_path
+    }
+
     /// Puts the file on disk under its name, in place of one that is there.
-    pub fn keep(mut self) -> io::Result<()> {
+    pub fn keep(self) -> io::Result<()> {
+        let path = self.path.clone();
+        self.keep_as(&path)
+    }
+
+    /// As [`TemporaryFile::keep`], but under another name in the same folder.
+    ///
+    /// Parts of a store or index are written so: their temporary files are named after the store or index, whose next
+    /// change finds those that a killed process left, whatever part they were to be.
+    pub(crate) fn keep_as(mut self, path: &Path) -> io::Result<()> {
+        debug_assert_eq!(folder_of(path), folder_of(&self.path), "a file is renamed within its folder");
         self.file.sync_all()?;
         step("file synced");
-        fs::rename(&self.temporary_path, &self.path)?;
+        fs::rename(&self.temporary_path, path)?;
         step("file renamed");
         self.kept = true;
         // The rename is on disk once the folder is.
-        File::open(folder_of(&self.path))?.sync_all()
+        File::open(folder_of(path))?.sync_all()
     }
 }
 
@@ -92,8 +111,8 @@ impl Drop for TemporaryFile {
 }
 
 /// Removes the temporary files that killed processes left for a name; a folder that cannot be read keeps them.
-fn remove_leftovers(path: &Path, name: &OsStr) {
-    let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
+pub(crate) fn remove_leftovers(path: &Path) {
+    let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder_of(path))) else { return };
     for entry in entries.filter_map(Result::ok) {
         let is_leftover = process_of(&entry.file_name(), name).is_some_and(|process| !is_alive(process))
             && entry.file_type().is_ok_and(|kind| kind.is_file())
@@ -126,10 +145,16 @@ fn is_alive(process: u32) -> bool {
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Where nobody can be asked, leftovers stay.
+/// Leftovers stay on systems that cannot tell whether a process is alive.
 #[cfg(not(unix))]
 fn is_alive(_: u32) -> bool {
     true
+}
+
+/// The file that a name stands for: the target of a symbolic link, or the name itself.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    let target = if path.is_symlink() { fs::canonicalize(path).ok() } else { None };
+    target.unwrap_or_else(|| path.to_owned())
 }
 
 pub(super) fn folder_of(path: &Path) -> &Path {
@@ -164,7 +189,7 @@ mod tests {
         }
         let inner = folder.path().join(format!(".s.arrow.tmp-{DEAD}-1"));
         fs::create_dir(&inner).unwrap();
-        // Somebody in another container, whose number is nobody's here.
+        // A process of another container: its number is not one of this machine's processes.
         let held = folder.path().join(format!(".s.arrow.tmp-{DEAD}-2"));
         let holder = File::create(&held).unwrap();
         holder.try_lock().unwrap();
@@ -193,5 +218,20 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(TemporaryFile::create(folder.path()).is_err());
         assert!(TemporaryFile::create(&folder.path().join("none/file")).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_written_by_the_name_of_a_link_replaces_its_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let [inner, link] = ["inner", "link"].map(|name| folder.path().join(name));
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("file"), "old").unwrap();
+        std::os::unix::fs::symlink(inner.join("file"), &link).unwrap();
+        let mut file = TemporaryFile::create(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.keep().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(inner.join("file")).unwrap(), b"new");
     }
 }

@@ -16,7 +16,6 @@ use arrow_schema::{ArrowError, Metadata};
 use boxwork_kernels::sqfd::SignatureRef;
 use boxwork_runtime::envelope::ENVELOPE_ROWS_MAX;
 
-use super::change::remove_parts;
 use super::error::StoreError;
 use super::layout::{self, BatchEntry};
 use super::lock::StoreLock;
@@ -76,7 +75,8 @@ impl StoreWriter {
         Self::create_part(path, path, coordinates, info)
     }
 
-    /// The same for a file that is a part of the store `path`.
+    /// As [`StoreWriter::create`], for a part of the store `file`, whose temporary file is named after the store.
+    /// Messages name the store `path`.
     pub(super) fn create_part<S: AsRef<str>>(
         path: &Path,
         file: &Path,
@@ -112,7 +112,7 @@ impl StoreWriter {
         let mut arrow =
             FileWriter::try_new_with_options(Vec::new(), &schema, options).map_err(encoding(path))?;
         let file = TemporaryFile::create(file).map_err(|source| StoreError::Io {
-            path: file.to_owned(),
+            path: path.to_owned(),
             action: "write",
             source,
         })?;
@@ -192,15 +192,15 @@ impl StoreWriter {
     /// # Errors
     /// When there is no object, or the file cannot be written.
     pub fn finish(self) -> Result<u64, StoreError> {
+        let given = self.path.clone();
         let (file, written, _) = self.finish_file()?;
         let path = file.path().to_owned();
-        // Where there are no locks, there are no changes either.
-        let lock = StoreLock::wait(&path).ok();
-        file.keep().map_err(|source| StoreError::Io { path: path.clone(), action: "write", source })?;
-        step("store kept");
-        if lock.is_some() {
-            remove_parts(&path, None);
-        }
+        let kept = match StoreLock::wait(&path) {
+            Ok(lock) => lock.replacing(&path, || file.keep()),
+            // A file system without locks holds no changed stores.
+            Err(_) => file.keep(),
+        };
+        kept.map_err(|source| StoreError::Io { path: given, action: "write", source })?;
         Ok(written)
     }
 

@@ -1,0 +1,129 @@
+//! The index of a store that is being compacted.
+//!
+//! It is written as `NAME.next` before the compaction takes force, and is renamed to `NAME` afterwards, by [`settle`].
+//! In between, readers take whichever of the two is of the store in force, so the index is in step at each moment.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use boxwork_kernels::lower_bound::PACKED_OBJECTS;
+
+use super::super::signature_store::{SignatureStore, StoreError, real_path, remove_leftovers};
+use super::super::sqfd_space::SqfdSpace;
+use super::chain::{SideBySide, measure, next_path, remove_parts};
+use super::error::IndexError;
+use super::file::BlockFile;
+use super::reader::IndexFile;
+use super::writer::{PivotTableWriter, Purpose, head};
+use super::{PivotTable, layout};
+use crate::steps::step;
+
+/// Objects that may take the place of a removed pivot.
+const STAND_INS_TRIED: usize = 64;
+
+impl PivotTable {
+    /// Writes the index of the store as it will be, in the space `after`. If pivots were removed, others take their
+    /// places, and all objects are measured against the pivots again; says whether that was so.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or a file of somebody else has its name.
+    pub(crate) fn write_compacted(
+        &self,
+        path: &Path,
+        after: &Arc<SqfdSpace>,
+        side_by_side: &mut SideBySide<'_>,
+    ) -> Result<bool, IndexError> {
+        let index = real_path(path);
+        let next = next_path(&index);
+        if next.symlink_metadata().is_ok() {
+            return Err(IndexError::InTheWay { path: next, index });
+        }
+        let store = self.space.store();
+        if self.pivots.iter().all(|pivot| store.has(*pivot)) {
+            self.write_without_removed(&index, after)?;
+            return Ok(false);
+        }
+        let pivots = self.pivots_in(after)?;
+        let between: Result<Vec<f64>, StoreError> = after.store().read(|objects| {
+            let pairs = pivots.iter().flat_map(|a| pivots.iter().map(move |b| (*a, *b)));
+            pairs.map(|(a, b)| after.between(objects, a, b)).collect()
+        });
+        let purpose = Purpose::Replacement { of: self.fingerprint.clone() };
+        let mut writer = PivotTableWriter::new(&index, Arc::clone(after), &pivots, &between?, purpose)?;
+        let ids: Vec<u64> = (0..after.store().len()).collect();
+        measure(after, &pivots, &ids, &mut writer, side_by_side)?;
+        writer.finish()?;
+        Ok(true)
+    }
+
+    /// Copies the rows of the objects that are left.
+    fn write_without_removed(&self, index: &Path, after: &SqfdSpace) -> Result<(), IndexError> {
+        let store = self.space.store();
+        let pivots: Vec<u64> = self.pivots.iter().map(|pivot| store.rank(*pivot)).collect();
+        let mut head = head(after, &pivots, &self.between, &self.simplex);
+        head.insert(layout::REPLACES_KEY, self.fingerprint.clone());
+        let dimensions = self.simplex.dimensions();
+        let schema = layout::schema(pivots.len(), dimensions, head);
+        let mut file = BlockFile::create(index, &next_path(index), &schema)?;
+        let kept: Vec<u64> = store.among(0..store.len()).collect();
+        for ids in kept.chunks(PACKED_OBJECTS) {
+            let column = |table: &[f32], of_block: usize, column: usize| -> Vec<f32> {
+                let place = |id: u64| {
+                    let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
+                    (block * of_block + column) * PACKED_OBJECTS + row
+                };
+                ids.iter().map(|id| table[place(*id)]).collect()
+            };
+            let distances = (0..pivots.len()).map(|idx| column(&self.distances, pivots.len(), idx));
+            let apexes = (0..dimensions).map(|idx| column(&self.apexes, dimensions, idx));
+            file.write(distances.chain(apexes).collect())?;
+        }
+        file.finish(&self.extremes)
+    }
+
+    /// The pivots as objects of the store as it will be. An object that follows a removed pivot in the store takes its
+    /// place, unless it is at no distance from another pivot: it would bound nothing more. So there may be fewer.
+    fn pivots_in(&self, after: &SqfdSpace) -> Result<Vec<u64>, IndexError> {
+        let (before, objects_count) = (self.space.store(), after.store().len());
+        let (kept, removed): (Vec<u64>, Vec<u64>) =
+            self.pivots.iter().copied().partition(|pivot| before.has(*pivot));
+        let mut pivots: Vec<u64> = kept.iter().map(|pivot| before.rank(*pivot)).collect();
+        for removed in removed {
+            let first = before.rank(removed);
+            let candidates = (0..objects_count).map(|nth| (first + nth) % objects_count);
+            for id in candidates.filter(|id| !pivots.contains(id)).take(STAND_INS_TRIED).collect::<Vec<_>>() {
+                let distances: Result<Vec<f64>, StoreError> = after
+                    .store()
+                    .read(|objects| pivots.iter().map(|pivot| after.between(objects, *pivot, id)).collect());
+                if distances?.iter().all(|distance| *distance > 0.0) {
+                    pivots.push(id);
+                    break;
+                }
+            }
+        }
+        Ok(pivots)
+    }
+}
+
+/// Gives the index of a compacted store its name, if there is one and it is of the store; otherwise removes it. The
+/// caller holds the lock of the store.
+pub(crate) fn settle(path: &Path, store: &SignatureStore) -> Result<(), IndexError> {
+    let path = &real_path(path);
+    remove_leftovers(path);
+    let next_path = next_path(path);
+    let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
+    let Ok(next) = IndexFile::open(&next_path, layout::FORMAT) else { return Ok(()) };
+    if next.said(layout::REPLACES_KEY).is_empty() {
+        // An index of its own, whose name happens to be that.
+        return Ok(());
+    }
+    let io = |source| IndexError::Io { path: path.to_owned(), action: "write", source };
+    if IndexFile::open(path, layout::FORMAT).is_ok_and(|file| is_of(&file)) || !is_of(&next) {
+        return fs::remove_file(&next_path).map_err(io);
+    }
+    fs::rename(&next_path, path).map_err(io)?;
+    step("index renamed");
+    remove_parts(path);
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! Files of stores and indexes: whole after a kill at any step of a change, and none of anybody else's touched.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use boxwork_kernels::sqfd::Columns;
+
+use super::*;
+use crate::pivot_table::in_threads;
+use crate::signature_store::{StoreChange, StoreInfo, StoreWriter};
+use crate::steps;
+use crate::testing;
+
+const FOLDER: &str = "BOXWORK_TEST_FOLDER";
+const ACT: &str = "BOXWORK_TEST_ACT";
+/// Beyond what any of the acts takes.
+const STEPS_MAX: usize = 200;
+const STORE: &str = "test.signatures.arrow";
+const INDEX: &str = "test.pivots.arrow";
+/// The pivots of the index, until one is removed.
+const PIVOTS: [u64; 3] = [3, 17, 30];
+
+fn push(name: &str, seed: u64, to: &mut StoreChange) {
+    let ([x, y], weights) = testing::centroids(seed);
+    let columns: [&[f32]; 2] = [&x, &y];
+    to.push(name, Columns::new(&columns, &weights).signature(0, weights.len()), 640, 480).unwrap();
+}
+
+/// A store of 40 objects and its index, after these acts.
+fn prepare(folder: &Path, acts: &[&str]) {
+    let space = testing::space(testing::store(folder, 40));
+    testing::write_index(&space, &PIVOTS, &folder.join(INDEX)).unwrap();
+    acts.iter().for_each(|what| act(folder, what));
+}
+
+fn act(folder: &Path, what: &str) {
+    let store = folder.join(STORE);
+    act_on(&store, &folder.join(INDEX), what);
+}
+
+fn act_on(store: &Path, index: &Path, what: &str) {
+    let (indexes, in_threads) = ([index.to_owned()], &mut in_threads(2));
+    let remove = |ids: &[u64]| {
+        let mut change = StoreChange::begin(store).unwrap();
+        ids.iter().for_each(|id| assert!(change.remove(*id).unwrap()));
+        change.write().unwrap().commit().unwrap();
+    };
+    let mut add = |class: &str, count: u64| {
+        let mut change = StoreChange::begin(store).unwrap();
+        (0..count).for_each(|object| push(&format!("{class}/{object}"), 90 + object, &mut change));
+        commit(change.write().unwrap(), &indexes, in_threads).unwrap();
+    };
+    match what {
+        "add" => add("new", 5),
+        "add one" => add("one more", 1),
+        "remove" => remove(&[0, 5, 39]),
+        "remove a pivot" => remove(&PIVOTS[1..2]),
+        "both" => {
+            let mut change = StoreChange::begin(store).unwrap();
+            assert!(change.remove_named("cats/003.png").unwrap());
+            push("cats/003.png", 77, &mut change);
+            commit(change.write().unwrap(), &indexes, in_threads).unwrap();
+        }
+        "compact" => {
+            let before = SignatureStore::open(store).unwrap();
+            let lost_a_pivot = PIVOTS.iter().any(|pivot| !before.has(*pivot));
+            let remade = compact(store, &indexes, in_threads).unwrap().remade;
+            assert_eq!(remade, if lost_a_pivot { indexes.to_vec() } else { Vec::new() });
+        }
+        "build" => {
+            let mut writer =
+                StoreWriter::create(store, &testing::COORDINATES, &StoreInfo::default()).unwrap();
+            let columns: [&[f32]; 2] = [&[1.0], &[2.0]];
+            writer.push("one", Columns::new(&columns, &[1.0]).signature(0, 1), 0, 0).unwrap();
+            writer.finish().unwrap();
+        }
+        _ => panic!("{what}"),
+    }
+}
+
+/// The names of the objects of a sound store.
+fn names(store: &Path) -> Vec<String> {
+    let store = SignatureStore::open(store).unwrap();
+    store.verify().unwrap();
+    store.among(0..store.len()).map(|id| store.name(id).unwrap()).collect()
+}
+
+/// The names of the objects of a sound store, with which an index must be in step, unless it is another store's.
+fn state(store: &Path, index: &Path) -> Vec<String> {
+    let names = names(store);
+    let store = Arc::new(SignatureStore::open(store).unwrap());
+    if names != ["one"] {
+        let space = testing::space(Arc::clone(&store));
+        let table = PivotTable::open(index, Arc::clone(&space)).unwrap();
+        assert_eq!((table.len(), table.pivots().len()), (store.len(), 3));
+        for id in store.among(0..store.len()) {
+            let (block, row) = ((id / 256) as usize, (id % 256) as usize);
+            for (idx, pivot) in table.pivots().iter().enumerate() {
+                let distance = store.read(|objects| space.between(objects, *pivot, id)).unwrap();
+                assert_eq!(table.block(block).distances[idx * 256 + row], distance as f32);
+            }
+        }
+    }
+    names
+}
+
+fn state_in(folder: &Path) -> Vec<String> {
+    state(&folder.join(STORE), &folder.join(INDEX))
+}
+
+fn files(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// The process that is killed. It does nothing unless it is given an act.
+#[test]
+fn act_and_be_killed() {
+    if let (Some(folder), Ok(what)) = (std::env::var_os(FOLDER), std::env::var(ACT)) {
+        act(Path::new(&folder), &what);
+    }
+}
+
+/// Kills an act at each of its steps. The store must be as before or as after, its index in step, and the next change
+/// must remove what the killed process left.
+fn check(what: &str, before: &[&str], steps_min: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), before);
+    let was = state_in(folder.path());
+    act(folder.path(), what);
+    let will_be = state_in(folder.path());
+    let next = if what == "build" { "build" } else { "add one" };
+    act(folder.path(), next);
+    let (last, files_wanted) = (state_in(folder.path()), files(folder.path()));
+    for step in 1..STEPS_MAX {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path(), before);
+        let ended = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "upkeep::tests::act_and_be_killed"])
+            .env(FOLDER, folder.path())
+            .env(ACT, what)
+            .env(steps::VARIABLE, step.to_string())
+            .output()
+            .unwrap();
+        let found = state_in(folder.path());
+        if ended.status.success() {
+            assert_eq!(found, will_be);
+            assert!(step > steps_min, "{what} takes {step} steps");
+            return;
+        }
+        assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
+        assert!(found == was || found == will_be, "{what} killed at step {step}: {found:?}");
+        if found == was {
+            act(folder.path(), what);
+            assert_eq!(state_in(folder.path()), will_be, "{what} after step {step}");
+        }
+        act(folder.path(), next);
+        assert_eq!(state_in(folder.path()), last, "{what} after step {step}");
+        assert_eq!(files(folder.path()), files_wanted, "{what} killed at step {step}");
+    }
+    panic!("{what} does not end within {STEPS_MAX} steps");
+}
+
+#[test]
+fn a_killed_build_leaves_one_of_the_two() {
+    check("build", &[], 5);
+    check("build", &["add", "remove"], 5);
+}
+
+#[test]
+fn a_killed_addition_leaves_one_of_the_two() {
+    check("add", &[], 12);
+    check("both", &["add", "remove"], 14);
+}
+
+#[test]
+fn a_killed_removal_leaves_one_of_the_two() {
+    check("remove", &[], 8);
+    check("both", &[], 14);
+}
+
+#[test]
+fn a_killed_compaction_leaves_one_of_the_two() {
+    check("compact", &["add", "remove"], 10);
+}
+
+#[test]
+fn a_killed_compaction_after_a_pivot_was_removed_leaves_the_index_in_step() {
+    check("compact", &["add", "remove a pivot"], 12);
+}
+
+#[test]
+fn files_of_others_are_not_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), &[]);
+    // One of them is a store, and its name is that of a part.
+    let store = folder.path().join(STORE);
+    let whole_store = fs::read(&store).unwrap();
+    let mut foreign: Vec<PathBuf> = Vec::new();
+    for end in [".part-0", ".part-1", ".part-07", ".part-2", ".part-x", ".next"] {
+        for name in [STORE, INDEX] {
+            let path = folder.path().join(format!("{name}{end}"));
+            fs::write(&path, if end == ".part-2" { &whole_store[..] } else { b"mine" }).unwrap();
+            foreign.push(path);
+        }
+    }
+    let next = foreign.pop().unwrap();
+    let check = |what: &str| {
+        for path in &foreign {
+            let wanted = if path.extension().unwrap() == "part-2" { &whole_store[..] } else { b"mine" };
+            assert!(fs::read(path).is_ok_and(|found| found == wanted), "{what}: {}", path.display());
+        }
+    };
+    for what in ["add", "remove", "both"] {
+        act(folder.path(), what);
+        check(what);
+        state_in(folder.path());
+    }
+    // The one name that the index must have for a while is taken.
+    let before = state_in(folder.path());
+    let indexes = [folder.path().join(INDEX)];
+    let error = compact(&store, &indexes, &mut in_threads(1)).unwrap_err().to_string();
+    assert!(error.contains("test.pivots.arrow.next` is in the way"), "{error}");
+    check("a compaction that is refused");
+    assert_eq!(state_in(folder.path()), before);
+    assert_eq!(fs::read(&next).unwrap(), b"mine");
+    fs::rename(&next, folder.path().join("away")).unwrap();
+    act(folder.path(), "compact");
+    check("compact");
+    assert_eq!(state_in(folder.path()), before);
+    act(folder.path(), "add one");
+    let space = testing::space(Arc::new(SignatureStore::open(&store).unwrap()));
+    testing::write_index(&space, &[1, 2, 3], &indexes[0]).unwrap();
+    act(folder.path(), "build");
+    check("build");
+    // Only files of others are left, and what must be there.
+    let left = files(folder.path());
+    assert_eq!(left.len(), foreign.len() + ["store", "index", "sidecar", "away"].len(), "{left:?}");
+}
+
+#[test]
+fn a_renamed_store_keeps_its_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), &["add", "remove"]);
+    let [store, renamed] = [STORE, "renamed.arrow"].map(|name| folder.path().join(name));
+    let before = names(&store);
+    fs::rename(&store, &renamed).unwrap();
+    act(folder.path(), "build");
+    assert_eq!(names(&renamed), before, "another store took the name");
+    let mut change = StoreChange::begin(&store).unwrap();
+    push("two", 2, &mut change);
+    change.write().unwrap().commit().unwrap();
+    assert_eq!((names(&store), names(&renamed)), (vec!["one".to_owned(), "two".to_owned()], before.clone()));
+    compact(&store, &[], &mut in_threads(1)).unwrap();
+    assert_eq!(names(&renamed), before);
+    // A record that is away for a while finds its parts when it is back.
+    fs::rename(&renamed, folder.path().join("away")).unwrap();
+    act(folder.path(), "build");
+    fs::rename(folder.path().join("away"), &renamed).unwrap();
+    assert_eq!(names(&renamed), before);
+}
+
+#[test]
+fn a_copied_record_keeps_the_parts_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), &["add", "remove"]);
+    let [store, copy] = [STORE, "copy.arrow"].map(|name| folder.path().join(name));
+    let before = names(&store);
+    fs::copy(&store, &copy).unwrap();
+    act(folder.path(), "compact");
+    assert_eq!((names(&store), names(&copy)), (before.clone(), before.clone()));
+    act(folder.path(), "build");
+    assert_eq!(names(&copy), before);
+    // The last store that names them takes them along.
+    compact(&copy, &[], &mut in_threads(1)).unwrap();
+    assert_eq!(names(&copy), before);
+    assert!(files(folder.path()).iter().all(|name| !name.contains(".part-") || name.starts_with(INDEX)));
+}
+
+#[test]
+fn a_store_and_an_index_are_changed_through_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inner, links) = (folder.path().join("real"), folder.path().join("links"));
+    fs::create_dir(&inner).unwrap();
+    fs::create_dir(&links).unwrap();
+    prepare(&inner, &[]);
+    let [store, index] = [STORE, INDEX].map(|name| links.join(format!("l-{name}")));
+    symlink(inner.join(STORE), &store).unwrap();
+    symlink(inner.join(INDEX), &index).unwrap();
+    for what in ["add", "remove", "both", "remove a pivot", "compact", "add one", "compact"] {
+        act_on(&store, &index, what);
+        assert!(store.is_symlink() && index.is_symlink(), "{what}");
+        assert_eq!(state(&store, &index), state_in(&inner), "{what}");
+        assert!(
+            files(&links).iter().all(|name| name.starts_with("l-") && !name.contains(".part-")),
+            "{what}"
+        );
+    }
+    act_on(&store, &index, "build");
+    assert_eq!(names(&inner.join(STORE)), ["one"]);
+}
