@@ -54,6 +54,7 @@ use manifest::{Manifest, PartKind};
 use part::Part;
 use removed::Removed;
 
+use super::limits::allow_many_files;
 use super::new_number;
 
 /// The objects of a store, by id and by name.
@@ -116,8 +117,13 @@ impl SignatureStore {
     /// The store that a record of changes describes, whether it is in force or not. Parts that are `open` already, each
     /// in its place, are shared: an open part may take a map and a file.
     fn of_manifest(path: &Path, manifest: &Manifest, open: &[Arc<Part>]) -> Result<Self, StoreError> {
+        /// Parts of a store that no usual limit of open files stands in the way of.
+        const PARTS_FEW: usize = 256;
         let (mut parts, mut removed): (Vec<Arc<Part>>, _) = (Vec::new(), Removed::default());
         let mut rows = 0;
+        if manifest.lines().len() > PARTS_FEW {
+            allow_many_files();
+        }
         // Parts lie beside the store, not beside a link to it.
         let beside = real_path(path);
         for line in manifest.lines() {

@@ -28,8 +28,10 @@ mod unix {
     use libc::{c_int, siginfo_t};
     use memmap2::Mmap;
 
-    /// Maps that are watched at once. The handler looks at each; a process has one for each open store.
-    pub(super) const MAPS_MAX: usize = 1024;
+    /// Maps that are watched at once. The handler looks at each. A process has one for each open store, or one for
+    /// each large part of a store that was changed; a change opens such a store twice.
+    pub(super) const MAPS_MAX: usize = 4096;
+    const _: () = assert!(MAPS_MAX > 3 * (super::super::manifest::CHANGES_MAX + 1));
 
     static SLOTS: [Slot; MAPS_MAX] = [const { Slot::new() }; MAPS_MAX];
     /// Held by those who take and give back slots; the handler never takes it.
@@ -93,7 +95,10 @@ mod unix {
             install()?;
             let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             let slot = SLOTS.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0).ok_or_else(|| {
-                io::Error::other(format!("{MAPS_MAX} stores are open, and no more can be: close some"))
+                io::Error::other(format!(
+                    "{MAPS_MAX} files of stores are open, and no more can be: make one file of each store that was \
+                     changed often (`boxwork compact`), or close some stores"
+                ))
             })?;
             let start = map.as_ptr() as usize;
             slot.set(start, start + map.len());
@@ -364,7 +369,7 @@ mod tests {
         let Some(status) = in_child("more_maps_than_slots_are_refused_and_a_slot_is_taken_again") else {
             let map = || memmap2::MmapMut::map_anon(1).unwrap().make_read_only().unwrap();
             let mut all: Vec<Watched> = (0..unix::MAPS_MAX).map(|_| Watched::new(map()).unwrap()).collect();
-            assert!(Watched::new(map()).err().unwrap().to_string().contains("1024 stores are open"));
+            assert!(Watched::new(map()).err().unwrap().to_string().contains("4096 files of stores are open"));
             all.swap_remove(7);
             all.push(Watched::new(map()).unwrap());
             assert!(Watched::new(map()).is_err());

@@ -168,6 +168,11 @@ pub enum StoreError {
 
 /// What to do about an error in writing, to follow it in a message; nothing where the error says it.
 pub fn way_out(error: &io::Error) -> &'static str {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::EMFILE) {
+        return "; raise the limit of open files (`ulimit -n`), or make one file of each store that was changed often \
+                (`boxwork compact`)";
+    }
     match error.kind() {
         io::ErrorKind::StorageFull => "; make room on that disk or write to another",
         io::ErrorKind::QuotaExceeded => "; make room within your quota on that disk or write to another",

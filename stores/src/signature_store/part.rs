@@ -22,7 +22,7 @@ use super::{StoreError, StoreInfo};
 
 /// Parts that were added and are smaller than this are read into memory: a map and an open file each would be too
 /// many, and there is nothing to lose of them.
-const MAPPED_BYTES_MIN: u64 = 4 << 20;
+pub(super) const MAPPED_BYTES_MIN: u64 = 4 << 20;
 
 /// An open store file.
 pub(super) struct Part {

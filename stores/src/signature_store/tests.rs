@@ -430,3 +430,36 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
         }
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "stores are mapped")]
+fn a_store_of_many_large_additions_takes_as_many_as_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.arrow");
+    write(&path, 1);
+    // Larger than what is read into memory, in one object.
+    let centroids = vec![1.0; 400_000];
+    let columns: [&[f32]; 2] = [&centroids, &centroids];
+    let add = |name: &str, count: usize| {
+        let mut change = StoreChange::begin(&path)?;
+        let columns = boxwork_kernels::sqfd::Columns::new(&columns, &centroids);
+        change.push(name, columns.signature(0, count), 0, 0)?;
+        change.write()?.commit()
+    };
+    add("large", centroids.len()).unwrap();
+    // In the place of a thousand large files, one a thousand times.
+    let file = File::open(&path).unwrap();
+    let mut manifest = Manifest::of_file(&path, &file).unwrap().unwrap();
+    let large = manifest.lines()[1].clone();
+    assert!(fs::metadata(folder.path().join(&large.file)).unwrap().len() > part::MAPPED_BYTES_MIN);
+    (2..manifest::CHANGES_MAX).for_each(|_| manifest.push(large.clone()));
+    fs::write(&path, manifest.text()).unwrap();
+
+    let store = SignatureStore::open(&path).unwrap();
+    assert_eq!(store.parts.len(), manifest::CHANGES_MAX);
+    add("the last", 1).unwrap();
+    drop(store);
+    assert_eq!(SignatureStore::open(&path).unwrap().len(), manifest::CHANGES_MAX as u64 + 1);
+    let error = add("too many", 1).unwrap_err().to_string();
+    assert!(error.contains("changed 1000 times") && error.contains("run `boxwork compact"), "{error}");
+}

@@ -1,0 +1,20 @@
+//! What the system limits for a process: how many files it has open.
+#![cfg_attr(unix, expect(unsafe_code, reason = "limits are system calls"))]
+
+/// Lets the process open as many files as the system allows it: a store keeps one open for each of its large parts.
+///
+/// Only what the user may raise without rights is raised, the soft limit to the hard one.
+pub(crate) fn allow_many_files() {
+    #[cfg(unix)]
+    {
+        // SAFETY: zeros are an `rlimit`.
+        let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+        // SAFETY: `limit` is valid for the answer.
+        let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+        if is_known && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            // SAFETY: `limit` is complete. A system that refuses it leaves the limit as it is.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        }
+    }
+}
