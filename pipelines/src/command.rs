@@ -113,6 +113,7 @@ impl Subcommands {
 /// A binary with operators of its own adds them to the catalogue, and its pipelines, pages, drawings and schema know
 /// them at once.
 pub fn main_with(catalog: Catalog) -> ExitCode {
+    boxwork_stores::limits::report_files_too_large();
     CommandLine::parse().subcommand.run(&catalog).into()
 }
 

@@ -5,7 +5,7 @@
 mod number;
 pub mod signature;
 mod arrow_file;
-mod limits;
+pub mod limits;
 mod steps;
 pub mod json_lines;
 pub mod signature_store;

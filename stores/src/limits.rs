@@ -1,5 +1,5 @@
-//! What the system limits for a process: how many files it has open.
-#![cfg_attr(unix, expect(unsafe_code, reason = "limits are system calls"))]
+//! What the system limits for a process: how many files it has open, and how large a file that it writes may be.
+#![cfg_attr(unix, expect(unsafe_code, reason = "limits and signals are system calls"))]
 
 /// Lets the process open as many files as the system allows it: a store keeps one open for each of its large parts.
 ///
@@ -16,5 +16,17 @@ pub(crate) fn allow_many_files() {
             // SAFETY: `limit` is complete. A system that refuses it leaves the limit as it is.
             unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
         }
+    }
+}
+
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error, as on a full disk. By custom a signal ends
+/// the process, and its temporary files stay.
+///
+/// This changes the whole process, and those that it starts: it is for a program's `main` to call.
+pub fn report_files_too_large() {
+    #[cfg(unix)]
+    // SAFETY: the signal is ignored; no handler runs.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
