@@ -263,6 +263,29 @@ fn distances_are_those_of_the_definition() {
 }
 
 #[test]
+fn a_range_of_a_printed_distance_keeps_that_object() {
+    let lines: String = (0..60)
+        .map(|n| {
+            format!("{{\"name\": \"o{n}\", \"centroids\": [[{}, 0.1]], \"weights\": [1]}}\n", n as f32 / 7.0)
+        })
+        .collect();
+    let folder = with_points(&lines);
+    let search = |more: &[&str], format: &str| {
+        let all = [&["search", "--store", "v.arrow", "--query", "o3", "--format", format][..], more].concat();
+        ok(folder.path(), &all)
+    };
+    for k in 2..20_usize {
+        let found = search(&["-k", &k.to_string()], "csv");
+        let range = found.lines().last().and_then(|line| line.rsplit(',').next()).expect("a distance");
+        let within = search(&["--range", range], "json");
+        let within = json(&within)["queries"][0]["results"].as_array().expect("results").clone();
+        assert!(within.len() >= k, "{} of {k} within {range}", within.len());
+        let farthest = within[k - 1]["distance"].as_f64().expect("a number");
+        assert_eq!(farthest.to_bits(), range.parse::<f64>().expect("a number").to_bits());
+    }
+}
+
+#[test]
 fn more_queries_than_a_request_holds_keep_their_order() {
     let lines: String = (0..150)
         .map(|n| format!("{{\"name\": \"o{n:03}\", \"centroids\": [[{n}, 0]], \"weights\": [1]}}\n"))

@@ -59,13 +59,12 @@ fn found(
     json["queries"].as_array().expect("a list").iter().map(of_query).collect()
 }
 
-/// The k nearest within a range, as a sort of all distances gives them; written with nine digits.
+/// The k nearest within a range, as a sort of all distances gives them.
 fn ranked(distances: impl Iterator<Item = f64>, k: usize, range: f64) -> Vec<(f64, u64)> {
     let mut all: Vec<(f64, u64)> = distances.zip(0..).filter(|found| found.0 <= range).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     all.truncate(k);
-    let nine = |distance: f64| format!("{distance:.8e}").parse().expect("a number");
-    all.into_iter().map(|(distance, id)| (nine(distance), id)).collect()
+    all
 }
 
 /// Searches a column by every sound bound and every index, and compares with a sort of all.

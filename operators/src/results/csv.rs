@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, nine_digits, share_writer};
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, share_writer};
 
 /// Writes results as CSV (RFC 4180, but with plain line feeds).
 ///
-/// A header, then a line a result: `query,rank,id,name,distance`, distances with 9 significant digits.
+/// A header, then a line a result: `query,rank,id,name,distance`. Distances are read back to the bit.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -38,7 +38,7 @@ pub(crate) fn render(answers: &[Answer], part: Part) -> String {
     for answer in answers {
         let query = field(&answer.query);
         for hit in &answer.hits {
-            let (name, distance) = (field(&hit.name), nine_digits(hit.distance));
+            let (name, distance) = (field(&hit.name), exact_text(hit.distance));
             text.push_str(&format!("{query},{},{},{name},{distance}\n", hit.rank, hit.id));
         }
     }

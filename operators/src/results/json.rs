@@ -2,13 +2,13 @@
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, nine_digits, share_writer};
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, share_writer};
 
 /// Writes results as JSON.
 ///
 /// One object, whichever number of requests the run has:
-/// `{"queries": [{"query": "...", "results": [{"rank": 1, "id": 17, "name": "...", "distance": 0.123}]}]}`, distances
-/// with 9 significant digits.
+/// `{"queries": [{"query": "...", "results": [{"rank": 1, "id": 17, "name": "...", "distance": 0.123}]}]}`.
+/// Distances are read back to the bit.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -45,7 +45,7 @@ pub(crate) fn render(answers: &[Answer], part: Part) -> String {
                 hit.rank,
                 hit.id,
                 quoted(&hit.name),
-                nine_digits(hit.distance)
+                exact_text(hit.distance)
             ));
         }
         text.push_str("]}");
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(queries[0]["query"], "q\\0");
         assert_eq!(
             queries[0]["results"][1].to_string(),
-            r#"{"rank":2,"id":9,"name":"a \"9\"\n","distance":0.333333333}"#
+            r#"{"rank":2,"id":9,"name":"a \"9\"\n","distance":0.3333333333333333}"#
         );
         assert_eq!(queries[1]["results"].as_array().unwrap().len(), 0);
         assert_eq!(queries[2]["results"][0]["distance"], 0.25);

@@ -83,9 +83,11 @@ impl Collected {
     }
 }
 
-/// A distance with 9 significant digits, as short as they allow.
-pub(crate) fn nine_digits(distance: f64) -> String {
-    format!("{distance:.8e}").parse::<f64>().unwrap_or(distance).to_string()
+/// A distance with as many digits as it takes to be read back to the bit: an object found at a distance is found within
+/// a range of that distance.
+pub(crate) fn exact_text(distance: f64) -> String {
+    let text = format!("{distance:?}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 /// The parameters that every sink of results has, first in its table.
@@ -352,11 +354,20 @@ mod tests {
     }
 
     #[test]
-    fn distances_have_nine_digits() {
-        assert_eq!(nine_digits(0.0), "0");
-        assert_eq!(nine_digits(0.5), "0.5");
-        assert_eq!(nine_digits(1.0 / 3.0), "0.333333333");
-        assert_eq!(nine_digits(1_234.567_890_123), "1234.56789");
+    fn distances_are_read_back_to_the_bit() {
+        for (distance, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (2.0, "2"),
+            (1.0 / 3.0, "0.3333333333333333"),
+            (1_234.567_890_123, "1234.567890123"),
+            (1e-7, "1e-7"),
+            (1e300, "1e300"),
+        ] {
+            assert_eq!(exact_text(distance), text);
+            assert_eq!(text.parse::<f64>().unwrap().to_bits(), distance.to_bits());
+            assert_eq!(serde_json::from_str::<f64>(text).unwrap().to_bits(), distance.to_bits());
+        }
     }
 
     #[test]
