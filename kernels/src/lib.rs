@@ -11,6 +11,8 @@ pub use path::CodePath;
 
 pub mod memory;
 
+pub mod interrupt;
+
 pub mod extract;
 
 pub mod similarity;

@@ -9,22 +9,15 @@
 //! range, strictly, after what rounding could have done to it was taken off ([`Slack`]). The distance must obey the
 //! triangle inequality.
 //!
-//! Modules in reading order: `search`, `objects`, then an index each.
-
-mod search;
+//! Modules in reading order: `objects`, `search`, then an index each.
 
 mod objects;
-
+mod search;
 mod aesa;
-
 mod laesa;
-
 mod list_of_clusters;
-
 mod m_tree;
-
 mod pm_tree;
-
 mod m_index;
 
 #[cfg(test)]
@@ -42,6 +35,7 @@ pub use search::{Answer, Search};
 use thiserror::Error;
 
 use crate::distance::Slack;
+use crate::interrupt::Interrupted;
 use crate::memory::{MemoryRefused, room};
 
 /// An index that is made.
@@ -89,6 +83,9 @@ pub enum MetricIndexError {
     /// There is nothing to index.
     #[error("there are no objects: an index needs at least one")]
     NoObjects,
+    /// The caller interrupted.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The system has no memory for it.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),

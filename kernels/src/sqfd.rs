@@ -38,8 +38,12 @@ pub use columns::{Columns, DIMENSIONS_MAX, SignatureRef, StoreColumns};
 pub use query::PreparedQuery;
 
 use crate::CodePath;
+use crate::interrupt::{Interrupt, Interrupted, Patience, finished, never};
 use block::Stream;
 use job::{Job, Piece};
+
+/// Pairs of centroids that a call computes between two questions whether to stop: a millisecond's worth.
+const PAIRS_PER_QUESTION: usize = 1 << 21;
 
 /// Computes fast distances; holds the working memory, so each worker has its own.
 #[derive(Clone, Debug)]
@@ -78,10 +82,29 @@ impl Evaluator {
         rows: &[u32],
         out: &mut [f64],
     ) {
+        finished(self.sigma_cross_until(query, store, rows, out, &never));
+    }
+
+    /// As [`Evaluator::sigma_cross`], with a way to stop; `out` is then half done.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    ///
+    /// # Panics
+    /// As [`Evaluator::sigma_cross`].
+    pub fn sigma_cross_until(
+        &mut self,
+        query: &PreparedQuery,
+        store: &StoreColumns<'_>,
+        rows: &[u32],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Interrupted> {
         assert_eq!(query.dimensions(), store.columns().dimensions(), "signatures of one space");
         assert_eq!(rows.len(), out.len(), "a place for each row");
         let (stream, pieces) = (&mut self.stream, &mut self.pieces);
-        let mut job = Job { query, store, rows, stream, pieces, sums: out };
+        let patience = Patience::new(interrupt, PAIRS_PER_QUESTION);
+        let mut job = Job { query, store, rows, stream, pieces, sums: out, patience };
         match self.path {
             CodePath::Portable => job.run(lanes::Portable),
             #[cfg(target_arch = "x86_64")]
@@ -90,12 +113,13 @@ impl Evaluator {
             CodePath::Avx512 => x86::run_avx512(&mut job),
             #[cfg(not(target_arch = "x86_64"))]
             CodePath::Avx2 | CodePath::Avx512 => unreachable!("Evaluator::new refuses it"),
-        }
+        }?;
         for (sum, &row) in out.iter_mut().zip(rows) {
             if query.is_overflow(*sum) {
-                *sum = query.cross_in_f64(store.signature(row as usize));
+                *sum = query.cross_in_f64(store.signature(row as usize), interrupt)?;
             }
         }
+        Ok(())
     }
 
     /// Distances of the query to the signatures in `rows` of the store, into `out`.

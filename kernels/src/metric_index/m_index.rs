@@ -11,6 +11,7 @@
 
 use super::search::Ranked;
 use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use crate::interrupt::Interrupted;
 
 /// How an M-index divides its objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +56,15 @@ struct Cluster {
     ring: [f64; 2],
 }
 
+/// How the clusters of an index under way are divided.
+struct Dividing<'a> {
+    objects: &'a Objects<'a>,
+    /// The distances of all objects to the pivots, a row for each.
+    all: &'a [f64],
+    levels: usize,
+    capacity: usize,
+}
+
 impl MIndex {
     /// Makes the index by these pivots, no pivot twice.
     ///
@@ -84,10 +94,15 @@ impl MIndex {
         }
         let between =
             pivots.iter().flat_map(|pivot| all[*pivot as usize * count..][..count].to_vec()).collect();
+        let mut largest = 0.0_f64;
+        for row in all.chunks_exact(count) {
+            objects.go_on()?;
+            largest = row.iter().fold(largest, |largest, distance| largest.max(*distance));
+        }
         let mut index = Self {
             pivots: pivots.to_vec(),
             between,
-            largest: all.iter().fold(0.0, |largest: f64, distance| largest.max(*distance)),
+            largest,
             four_point: parameters.four_point,
             clusters: Vec::new(),
             keys: Vec::with_capacity(objects.count()),
@@ -98,8 +113,10 @@ impl MIndex {
         let levels = parameters.levels.clamp(1, count);
         let root = Cluster { pivot: 0, children: Vec::new(), start: 0, end: members.len(), ring: [0.0; 2] };
         index.clusters.push(root);
-        index.divide(0, &mut members, &all, &mut Vec::new(), levels, parameters.capacity.max(1));
+        let dividing = Dividing { objects, all: &all, levels, capacity: parameters.capacity.max(1) };
+        index.divide(&dividing, 0, &mut members, &mut Vec::new())?;
         for object in &index.objects {
+            objects.go_on()?;
             for distance in &all[*object as usize * count..][..count] {
                 index.distances.push(kept(*distance)?);
             }
@@ -110,13 +127,12 @@ impl MIndex {
     /// Puts the members of a cluster into the order of their keys.
     fn divide(
         &mut self,
+        by: &Dividing<'_>,
         cluster: u32,
         members: &mut [u32],
-        all: &[f64],
         prefix: &mut Vec<u16>,
-        levels: usize,
-        capacity: usize,
-    ) {
+    ) -> Result<(), Interrupted> {
+        let &Dividing { objects, all, levels, capacity } = by;
         let count = self.pivots.len();
         let row = |object: u32| &all[object as usize * count..][..count];
         let start = self.keys.len();
@@ -128,18 +144,23 @@ impl MIndex {
                 let left = (0..count as u16).filter(|pivot| !prefix.contains(pivot));
                 left.reduce(|a, b| if row[usize::from(b)] < row[usize::from(a)] { b } else { a }).unwrap_or(0)
             };
-            members.sort_by_cached_key(|object| (nearest(*object, prefix), *object));
+            let mut keyed = Vec::with_capacity(members.len());
+            for object in &*members {
+                objects.go_on()?;
+                keyed.push((nearest(*object, prefix), *object));
+            }
+            keyed.sort_unstable();
+            members.iter_mut().zip(&keyed).for_each(|(member, keyed)| *member = keyed.1);
             let mut rest = members;
-            while let Some(first) = rest.first() {
-                let pivot = nearest(*first, prefix);
-                let end = rest.partition_point(|object| nearest(*object, prefix) == pivot);
-                let (own, others) = rest.split_at_mut(end);
+            for own in keyed.chunk_by(|a, b| a.0 == b.0) {
+                let pivot = own[0].0;
+                let (own, others) = rest.split_at_mut(own.len());
                 let child = self.clusters.len() as u32;
                 let ring = [0.0; 2];
                 self.clusters.push(Cluster { pivot, children: Vec::new(), start: 0, end: 0, ring });
                 self.clusters[cluster as usize].children.push(child);
                 prefix.push(pivot);
-                self.divide(child, own, all, prefix, levels, capacity);
+                self.divide(by, child, own, prefix)?;
                 prefix.pop();
                 rest = others;
             }
@@ -159,6 +180,7 @@ impl MIndex {
         let end = self.keys.len();
         let made = &mut self.clusters[cluster as usize];
         (made.start, made.end, made.ring) = (start, end, ring);
+        Ok(())
     }
 
     /// How many clusters hold objects and are not divided.
@@ -282,15 +304,20 @@ mod tests {
     use super::*;
     use crate::metric_index::testing::{check, check_supermetric, clustered};
 
-    fn build(objects: &Objects<'_>, pivots: usize, levels: usize, capacity: usize) -> MIndex {
+    fn build(
+        objects: &Objects<'_>,
+        pivots: usize,
+        levels: usize,
+        capacity: usize,
+    ) -> Result<MIndex, MetricIndexError> {
         let parameters = MIndexParameters { capacity, levels, four_point: false };
-        MIndex::build(objects, &objects.pivots(pivots, 5).unwrap(), parameters).unwrap()
+        MIndex::build(objects, &objects.pivots(pivots, 5)?, parameters)
     }
 
     #[test]
     fn answers_are_those_of_a_scan() {
         for (pivots, levels, capacity) in [(1, 1, 1), (4, 1, 10), (6, 2, 8), (9, 3, 2), (1000, 4, 1)] {
-            check(|objects| Ok(build(objects, pivots, levels, capacity)));
+            check(|objects| build(objects, pivots, levels, capacity));
             check_supermetric(|objects| {
                 let parameters = MIndexParameters { capacity, levels, four_point: true };
                 MIndex::build(objects, &objects.pivots(pivots, 5)?, parameters)
@@ -301,7 +328,7 @@ mod tests {
     #[test]
     fn keys_ascend_and_every_object_has_one() {
         clustered(|objects| {
-            let index = build(objects, 7, 3, 4);
+            let index = build(objects, 7, 3, 4).unwrap();
             let keys = index.keys();
             assert!(keys.is_sorted_by(|a, b| (&a.0, a.1, a.2) < (&b.0, b.1, b.2)));
             assert!(keys.iter().any(|key| key.0.len() == 3) && keys.iter().all(|key| !key.0.is_empty()));

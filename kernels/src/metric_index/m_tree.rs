@@ -257,12 +257,18 @@ impl Building<'_> {
             });
             (sides.collect(), radii)
         };
-        let pairs = (0..count).flat_map(|a| (0..a).map(move |b| (b, a)));
-        let cost = |(a, b): (usize, usize)| {
-            let [first, second] = divide(a, b).1;
-            (first.max(second), first + second)
-        };
-        let best = pairs.map(|pair| (cost(pair), pair)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+        let mut best = None;
+        for second in 0..count {
+            // That is as many divisions, each of which looks at all entries.
+            self.objects.go_on()?;
+            for first in 0..second {
+                let [a, b] = divide(first, second).1;
+                let cost = (a.max(b), a + b);
+                if best.is_none_or(|(least, _)| cost < least) {
+                    best = Some((cost, (first, second)));
+                }
+            }
+        }
         let (a, b) = best.map_or((0, 1), |best| best.1);
         let (sides, radii) = divide(a, b);
         let mut halves = [Node::default(), Node::default()];

@@ -3,14 +3,20 @@
 use std::cell::Cell;
 
 use super::MetricIndexError;
+use crate::interrupt::{Interrupt, Interrupted, never};
 
 /// Objects from which as many are taken for each pivot to choose it among.
 const SAMPLE_PER_PIVOT: usize = 8;
+
+/// Distances that are computed between two questions whether to stop. A distance takes 20 ns to some milliseconds, and
+/// a question that looks at a clock some 20 ns.
+pub(super) const DISTANCES_PER_QUESTION: u64 = 8;
 
 /// Objects, by number, and their distances.
 pub struct Objects<'a> {
     count: usize,
     between: &'a dyn Fn(u32, u32) -> f64,
+    interrupt: Interrupt<'a>,
     computed: Cell<u64>,
 }
 
@@ -26,8 +32,23 @@ impl<'a> Objects<'a> {
             _ if count > most => {
                 Err(MetricIndexError::TooManyObjects { index: "an index", objects: count, most })
             }
-            _ => Ok(Self { count, between, computed: Cell::new(0) }),
+            _ => Ok(Self { count, between, interrupt: &never, computed: Cell::new(0) }),
         }
+    }
+
+    /// The same objects with a way to stop what is made of them.
+    #[must_use]
+    pub fn until(self, interrupt: Interrupt<'a>) -> Self {
+        Self { interrupt, ..self }
+    }
+
+    /// Asks whether to stop. Work on anything but distances calls it every few milliseconds.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    #[inline]
+    pub fn go_on(&self) -> Result<(), Interrupted> {
+        if (self.interrupt)() { Err(Interrupted) } else { Ok(()) }
     }
 
     /// How many there are, at least 1.
@@ -45,13 +66,17 @@ impl<'a> Objects<'a> {
         self.computed.get()
     }
 
-    /// The distance of two.
+    /// The distance of two. Every [`DISTANCES_PER_QUESTION`]th call asks first whether to stop.
     ///
     /// # Errors
-    /// When what is computed is none.
+    /// When what is computed is none, or the caller interrupts.
     pub fn distance(&self, a: u32, b: u32) -> Result<f64, MetricIndexError> {
+        let computed = self.computed.get();
+        if computed.is_multiple_of(DISTANCES_PER_QUESTION) {
+            self.go_on()?;
+        }
         let distance = (self.between)(a, b);
-        self.computed.set(self.computed.get() + 1);
+        self.computed.set(computed + 1);
         if distance.is_finite() && distance >= 0.0 {
             return Ok(distance);
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::m_tree::{MTree, Rings};
 use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use crate::interrupt::Interrupted;
 use crate::memory::filled;
 
 /// A tree of balls and rings.
@@ -43,18 +44,19 @@ impl PmTree {
             "take fewer pivots, or free memory",
         )?;
         let mut made = Self { tree, pivots: pivots.to_vec(), distances, rings };
-        made.ring(made.tree.root);
+        made.ring(objects, made.tree.root)?;
         Ok(made)
     }
 
     /// Makes the rings of a node and of all under it.
-    fn ring(&mut self, node: u32) {
+    fn ring(&mut self, objects: &Objects<'_>, node: u32) -> Result<(), Interrupted> {
+        objects.go_on()?;
         let count = self.pivots.len();
         for place in 0..self.tree.nodes[node as usize].entries.len() {
             let entry = self.tree.nodes[node as usize].entries[place];
             let is_object = entry.child == u32::MAX;
             if !is_object {
-                self.ring(entry.child);
+                self.ring(objects, entry.child)?;
             }
             for pivot in 0..count {
                 let [least, largest] = match is_object {
@@ -65,6 +67,7 @@ impl PmTree {
                 *ring = [ring[0].min(least), ring[1].max(largest)];
             }
         }
+        Ok(())
     }
 }
 

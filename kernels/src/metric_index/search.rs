@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use super::objects::DISTANCES_PER_QUESTION;
 use super::{MetricIndexError, Slack};
+use crate::interrupt::{Interrupt, Interrupted, never};
 
 /// A query under way.
 pub struct Search<'a> {
@@ -14,6 +16,7 @@ pub struct Search<'a> {
     /// The farthest at the top.
     nearest: BinaryHeap<Ranked>,
     computed: u64,
+    interrupt: Interrupt<'a>,
 }
 
 /// What a search found.
@@ -33,7 +36,13 @@ impl<'a> Search<'a> {
     /// When `k` is 0, or `range` is not a number.
     pub fn new(k: usize, range: f64, slack: Slack, distance: &'a mut dyn FnMut(u32) -> f64) -> Self {
         assert!(k > 0 && !range.is_nan(), "something is wanted");
-        Self { k, range, slack, distance, nearest: BinaryHeap::new(), computed: 0 }
+        Self { k, range, slack, distance, nearest: BinaryHeap::new(), computed: 0, interrupt: &never }
+    }
+
+    /// The same search with a way to stop it.
+    #[must_use]
+    pub fn until(self, interrupt: Interrupt<'a>) -> Self {
+        Self { interrupt, ..self }
     }
 
     /// How far computed distances may be off.
@@ -59,8 +68,11 @@ impl<'a> Search<'a> {
     /// The query's distance to an object, which may be an answer: an index asks for each at most once.
     ///
     /// # Errors
-    /// When it is no distance.
+    /// When it is no distance, or the caller interrupts.
     pub fn compute(&mut self, object: u32) -> Result<f64, MetricIndexError> {
+        if self.computed.is_multiple_of(DISTANCES_PER_QUESTION) && (self.interrupt)() {
+            return Err(Interrupted.into());
+        }
         let distance = (self.distance)(object);
         self.computed += 1;
         if !(distance.is_finite() && distance >= 0.0) {

@@ -1,7 +1,11 @@
 //! Sets of objects that are hard on an index, and the comparison of its answers with a scan.
 
+use std::cell::Cell;
+
+use super::objects::DISTANCES_PER_QUESTION;
 use super::{Answer, MetricIndex, MetricIndexError, Objects, Search};
 use crate::distance::{Distance, Levenshtein, Lp, Root, Slack};
+use crate::interrupt::Interrupted;
 use crate::sqfd::testing::uniform;
 
 /// Compares the answers of an index with those of a scan, on every set of objects.
@@ -70,8 +74,9 @@ where
     for (what, vectors) in sets() {
         let of = |a: &[f32], b: &[f32]| distance.distance(a, b);
         let between = |a: u32, b: u32| of(&vectors[a as usize], &vectors[b as usize]);
-        let objects = Objects::new(vectors.len(), &between).unwrap();
-        let index = build(&objects).unwrap();
+        let objects = || Objects::new(vectors.len(), &between).unwrap();
+        let index = build(&objects()).unwrap();
+        check_interrupts(what, &objects, build);
         let slack = distance.slack(vectors[0].len(), 0.0);
         let (first, last) = (&vectors[0], &vectors[vectors.len() - 1]);
         let middle: Vec<f32> = first.iter().zip(last).map(|(a, b)| (a + b) / 2.0).collect();
@@ -95,6 +100,35 @@ fn check_texts<I: MetricIndex>(build: &impl Fn(&Objects<'_>) -> Result<I, Metric
         let query = text(length, &mut state);
         let distances: Vec<f64> = texts.iter().map(|text| Levenshtein.distance(&query, text)).collect();
         compare("texts", &index, &distances, Slack::EXACT);
+    }
+}
+
+/// Interrupts the making of an index at several moments: it ends there, with nothing computed later.
+fn check_interrupts<'a, I: MetricIndex>(
+    what: &str,
+    objects: &dyn Fn() -> Objects<'a>,
+    build: &impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>,
+) {
+    let stop_at = |limit: u64| {
+        let asked = Cell::new(0);
+        let interrupt = || {
+            asked.set(asked.get() + 1);
+            asked.get() >= limit
+        };
+        let objects = objects().until(&interrupt);
+        let made = build(&objects).map(drop);
+        (made, asked.get(), objects.computed())
+    };
+    let (made, questions, computed) = stop_at(u64::MAX);
+    let is_often = questions >= computed.div_ceil(DISTANCES_PER_QUESTION);
+    assert!(made.is_ok() && is_often, "{what}: {questions} questions, {computed} distances");
+    for limit in [1, questions / 2, questions] {
+        if (1..=questions).contains(&limit) {
+            let (made, asked, computed) = stop_at(limit);
+            assert_eq!((made, asked), (Err(Interrupted.into()), limit), "{what}");
+            let most = (limit - 1) * DISTANCES_PER_QUESTION;
+            assert!(computed <= most, "{what}: {computed} distances at question {limit}");
+        }
     }
 }
 
@@ -124,6 +158,10 @@ fn compare(what: &str, index: &dyn MetricIndex, distances: &[f64], slack: Slack)
             assert_eq!(computed as usize, asked.iter().filter(|asked| **asked).count());
         }
     }
+    let mut distance = |object: u32| distances[object as usize];
+    let mut search = Search::new(count, f64::INFINITY, slack, &mut distance).until(&|| true);
+    assert_eq!(index.answer(&mut search), Err(Interrupted.into()), "{what}");
+    assert_eq!(search.finish().computed, 0);
     for wrong in [f64::NAN, f64::INFINITY, -1.0] {
         let mut distance = |_: u32| wrong;
         let mut search = Search::new(1, f64::INFINITY, slack, &mut distance);

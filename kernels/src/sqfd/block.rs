@@ -6,6 +6,7 @@
 use super::lanes::Lanes;
 use super::query::ROWS;
 use super::terms::Term;
+use crate::interrupt::Interrupted;
 
 /// Vectors of candidate centroids taken at a time: with [`ROWS`] query centroids, 8 chains hide each other's latency.
 pub(super) const VECTORS: usize = 2;
@@ -110,20 +111,24 @@ impl Stream {
     }
 
     /// Computes the sums of all centroids in the stream; `DIMENSIONS` is their number of coordinates where that is
-    /// known when compiling, else 0. `between` is called now and then, to ask memory for what comes next.
+    /// known when compiling, else 0. `between` is called before each few centroids, to ask memory for what comes next
+    /// and the caller whether to stop.
+    ///
+    /// # Errors
+    /// What `between` fails with.
     #[inline(always)]
     pub(super) fn run<L: Lanes, T: Term, const DIMENSIONS: usize>(
         &mut self,
         lanes: L,
         term: T,
         groups: &[[f32; ROWS]],
-        mut between: impl FnMut(),
-    ) {
+        mut between: impl FnMut(usize) -> Result<(), Interrupted>,
+    ) -> Result<(), Interrupted> {
         let dimensions = if DIMENSIONS == 0 { self.dimensions } else { DIMENSIONS };
         let zero = lanes.splat(0.0);
         let width = VECTORS * L::COUNT;
         for first in (0..self.used).step_by(width) {
-            between();
+            between(width)?;
             let mut held = [[zero; VECTORS]; DIMENSIONS];
             for (d, held) in held.iter_mut().enumerate() {
                 let column = &self.coordinates[d * COLUMN_STRIDE + first..][..width];
@@ -180,6 +185,7 @@ impl Stream {
                 lanes.store(lanes.mul(total, weights), &mut self.sums[at..]);
             }
         }
+        Ok(())
     }
 }
 

@@ -3,8 +3,9 @@
 use super::block::Stream;
 use super::columns::StoreColumns;
 use super::lanes::Lanes;
-use super::query::PreparedQuery;
+use super::query::{PreparedQuery, ROWS};
 use super::terms::{Direct, Gaussian, Heuristic, L1, L2, Minus, SquaredL2, Term};
+use crate::interrupt::{Interrupted, Patience};
 use crate::similarity::{Ground, Similarity};
 
 /// A query, the rows it is compared with, and where the cross sums go.
@@ -17,6 +18,8 @@ pub(super) struct Job<'a> {
     pub pieces: &'a mut Vec<Piece>,
     /// The cross sum of each row.
     pub sums: &'a mut [f64],
+    /// Counts pairs of centroids.
+    pub patience: Patience<'a>,
 }
 
 /// A signature's place in the stream.
@@ -30,8 +33,11 @@ pub(super) struct Piece {
 
 impl Job<'_> {
     /// Computes all sums; inlined whole into the door of the path, so that it is compiled for its instructions.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
     #[inline(always)]
-    pub(super) fn run<L: Lanes>(&mut self, lanes: L) {
+    pub(super) fn run<L: Lanes>(&mut self, lanes: L) -> Result<(), Interrupted> {
         let measure = self.query.measure();
         let heuristic = Heuristic { alpha: measure.alpha() as f32 };
         match (measure.similarity(), measure.ground()) {
@@ -42,7 +48,7 @@ impl Job<'_> {
             (Similarity::Heuristic, Ground::L1) => self.run_term::<L, _, 0>(lanes, Direct(L1, heuristic)),
             (Similarity::Heuristic, Ground::L2) => self.run_term::<L, _, 0>(lanes, Direct(L2, heuristic)),
             (Similarity::Heuristic, Ground::SquaredL2) => {
-                self.run_term::<L, _, 0>(lanes, Direct(SquaredL2, heuristic));
+                self.run_term::<L, _, 0>(lanes, Direct(SquaredL2, heuristic))
             }
             (Similarity::Minus, Ground::L1) => self.run_term::<L, _, 0>(lanes, Direct(L1, Minus)),
             (Similarity::Minus, Ground::L2) => self.run_term::<L, _, 0>(lanes, Direct(L2, Minus)),
@@ -56,7 +62,11 @@ impl Job<'_> {
     }
 
     #[inline(always)]
-    fn run_term<L: Lanes, T: Term, const DIMENSIONS: usize>(&mut self, lanes: L, term: T) {
+    fn run_term<L: Lanes, T: Term, const DIMENSIONS: usize>(
+        &mut self,
+        lanes: L,
+        term: T,
+    ) -> Result<(), Interrupted> {
         let columns = self.store.columns();
         self.sums.fill(0.0);
         let mut next = 0;
@@ -83,15 +93,19 @@ impl Job<'_> {
                 (next, done) = (next + 1, 0);
             }
             let mut coming = self.rows[next..].iter();
-            self.stream.run::<L, T, DIMENSIONS>(lanes, term, self.query.groups(), || {
+            let groups = self.query.groups();
+            let query_centroids = groups.len() / (columns.dimensions() + 1) * ROWS;
+            self.stream.run::<L, T, DIMENSIONS>(lanes, term, groups, |centroids| {
                 if let Some(&row) = coming.next() {
                     prefetch(self.store, row);
                 }
-            });
+                self.patience.spend(centroids * query_centroids)
+            })?;
             for piece in self.pieces.iter() {
                 self.sums[piece.row_idx] += self.stream.sum(piece.from, piece.len);
             }
         }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::bound::{Arithmetic, Bound};
 use super::columns::{Columns, SignatureRef};
 use super::reference;
+use crate::interrupt::{Interrupt, Interrupted, finished, never};
 use crate::similarity::{Measure, Similarity};
 
 /// Query centroids that the inner loop takes at a time.
@@ -27,6 +28,18 @@ pub struct PreparedQuery {
 impl PreparedQuery {
     /// Prepares a query of at least one centroid; its own sigma is computed here, in f64.
     pub fn new(measure: Measure, signature: SignatureRef<'_>) -> Self {
+        finished(Self::new_until(measure, signature, &never))
+    }
+
+    /// As [`PreparedQuery::new`], with a way to stop.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    pub fn new_until(
+        measure: Measure,
+        signature: SignatureRef<'_>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, Interrupted> {
         let dimensions = signature.dimensions();
         let gaussian = measure.similarity() == Similarity::Gaussian;
         let (centre, scale) = if gaussian {
@@ -54,8 +67,8 @@ impl PreparedQuery {
                 if gaussian { (weight.log2() - norm) as f32 } else { weight as f32 };
             bound.add_centroid(weight, norm.sqrt());
         }
-        let sigma_self = reference::sigma_self(&measure, signature);
-        Self { measure, centre, scale, groups, sigma_self, bound }
+        let sigma_self = reference::sigma_until(&measure, signature, signature, interrupt)?;
+        Ok(Self { measure, centre, scale, groups, sigma_self, bound })
     }
 
     /// The measure that the query was prepared for.
@@ -104,7 +117,10 @@ impl PreparedQuery {
         sigma_self: f64,
         object: impl FnOnce() -> Result<SignatureRef<'a>, E>,
     ) -> Result<f64, E> {
-        let cross = if self.is_overflow(cross) { self.cross_in_f64(object()?) } else { cross };
+        let cross = match self.is_overflow(cross) {
+            true => finished(self.cross_in_f64(object()?, &never)),
+            false => cross,
+        };
         Ok(reference::distance(self.sigma_self, sigma_self, cross))
     }
 
@@ -119,7 +135,11 @@ impl PreparedQuery {
 
     /// The cross sum with an object, to the bit of [`reference::sigma`]; for measures that neither move nor scale the
     /// query.
-    pub(super) fn cross_in_f64(&self, object: SignatureRef<'_>) -> f64 {
+    pub(super) fn cross_in_f64(
+        &self,
+        object: SignatureRef<'_>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, Interrupted> {
         debug_assert!(self.measure.similarity() != Similarity::Gaussian, "the query's own coordinates");
         let groups = self.groups.chunks_exact(self.dimensions() + 1);
         let columns: Vec<Vec<f32>> =
@@ -127,7 +147,8 @@ impl PreparedQuery {
         let coordinates: Vec<&[f32]> = columns[..self.dimensions()].iter().map(Vec::as_slice).collect();
         let columns = Columns::new(&coordinates, &columns[self.dimensions()]);
         // Centroids that only fill the last group weigh 0 and add nothing.
-        reference::sigma(&self.measure, columns.signature(0, columns.weights().len()), object)
+        let query = columns.signature(0, columns.weights().len());
+        reference::sigma_until(&self.measure, query, object, interrupt)
     }
 
     pub(super) fn centre(&self) -> &[f32] {

@@ -5,18 +5,38 @@
 //! signatures with the same centroids in the same order are at distance 0 exactly, and no lane of a vector waits for
 //! another: one loop serves every width of vectors with the same bits.
 
+use std::ops::Range;
+
 use super::columns::SignatureRef;
 use crate::CodePath;
 use crate::elementary::exp;
+use crate::interrupt::{Interrupt, Interrupted, Patience, finished, never};
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// Centroids of the second signature that the inner loop takes at a time: two vectors of the widest kind, so that
 /// one's operations fill the other's waiting.
 const LANES: usize = 16;
 
+/// Pairs of centroids that are computed between two questions whether to stop: some milliseconds' worth. Signatures of
+/// up to a thousand centroids are computed without a question.
+const PAIRS_PER_BLOCK: usize = 1 << 20;
+
 /// Weighted similarity of two signatures, `sum_j w_j (sum_i w_i f_s(c_i, c_j))`.
 pub fn sigma(measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
-    sigma_on(CodePath::detect(), measure, a, b)
+    finished(sigma_until(measure, a, b, &never))
+}
+
+/// As [`sigma`], with a way to stop: two signatures of 180,000 centroids take minutes.
+///
+/// # Errors
+/// When the caller interrupts.
+pub fn sigma_until(
+    measure: &Measure,
+    a: SignatureRef<'_>,
+    b: SignatureRef<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<f64, Interrupted> {
+    sigma_on(CodePath::detect(), measure, a, b, interrupt)
 }
 
 /// `sigma(measure, a, a)`.
@@ -61,18 +81,47 @@ pub fn error_squared(
     unit * (4.0 * (sigma_max.abs() + least) + distance_max * distance_max)
 }
 
-fn sigma_on(path: CodePath, measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
+fn sigma_on(
+    path: CodePath,
+    measure: &Measure,
+    a: SignatureRef<'_>,
+    b: SignatureRef<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<f64, Interrupted> {
     let pairs = Pairs::new(a, b);
-    let sums = match path {
-        CodePath::Portable => pairs.sums(measure),
-        #[cfg(target_arch = "x86_64")]
-        CodePath::Avx2 => x86::sums_avx2(&pairs, measure),
-        #[cfg(target_arch = "x86_64")]
-        CodePath::Avx512 => x86::sums_avx512(&pairs, measure),
-        #[cfg(not(target_arch = "x86_64"))]
-        CodePath::Avx2 | CodePath::Avx512 => unreachable!("the portable path is the only one here"),
-    };
-    sums.iter().flatten().zip(b.weights()).fold(0.0, |sum, (inner, &w)| sum + f64::from(w) * inner)
+    let mut patience = Patience::new(interrupt, PAIRS_PER_BLOCK);
+    let mut sums = vec![[0.0; LANES]; b.len().div_ceil(LANES)];
+    let first_step = PAIRS_PER_BLOCK / LANES;
+    let second_step = (first_step / a.len().clamp(1, first_step)).max(1);
+    for (idx, sums) in sums.chunks_mut(second_step).enumerate() {
+        // The first signature's centroids in order, so that the sums are added up as if it were one loop.
+        for first in (0..a.len()).step_by(first_step) {
+            let block = Block {
+                first: first..a.len().min(first + first_step),
+                second: idx * second_step..idx * second_step + sums.len(),
+            };
+            patience.spend(block.first.len() * block.second.len() * LANES)?;
+            match path {
+                CodePath::Portable => pairs.add(measure, block, sums),
+                #[cfg(target_arch = "x86_64")]
+                CodePath::Avx2 => x86::add_avx2(&pairs, measure, block, sums),
+                #[cfg(target_arch = "x86_64")]
+                CodePath::Avx512 => x86::add_avx512(&pairs, measure, block, sums),
+                #[cfg(not(target_arch = "x86_64"))]
+                CodePath::Avx2 | CodePath::Avx512 => unreachable!("the portable path is the only one here"),
+            }
+        }
+    }
+    let inner = sums.iter().flatten().zip(b.weights());
+    Ok(inner.fold(0.0, |sum, (inner, &w)| sum + f64::from(w) * inner))
+}
+
+/// A part of all pairs that is computed without a question.
+struct Block {
+    /// Centroids of the first signature.
+    first: Range<usize>,
+    /// Centroids of the second signature, [`LANES`] at a time.
+    second: Range<usize>,
 }
 
 /// Two signatures in f64, in the order in which the loops read them.
@@ -106,29 +155,41 @@ impl Pairs {
         Self { dimensions, first, second }
     }
 
-    /// `sum_i w_i f_s(c_i, c_j)` for each centroid `j` of the second signature, and something for each missing one.
+    /// Adds the block's part of `sum_i w_i f_s(c_i, c_j)` to the sum of each of its centroids `j` of the second
+    /// signature, and something for each missing one.
     #[inline(always)]
-    fn sums(&self, measure: &Measure) -> Vec<[f64; LANES]> {
+    fn add(&self, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
         let alpha = measure.alpha();
         let (absolute, square) = (|x: f64| x.abs(), |x: f64| x * x);
         match (measure.similarity(), measure.ground()) {
-            (Similarity::Gaussian, _) => self.sums_of(square, |d| exp(-alpha * d)),
-            (Similarity::Heuristic, Ground::L2) => self.sums_of(square, |d| 1.0 / (alpha + d.sqrt())),
-            (Similarity::Heuristic, Ground::SquaredL2) => self.sums_of(square, |d| 1.0 / (alpha + d)),
-            (Similarity::Heuristic, _) => self.sums_of(absolute, |d| 1.0 / (alpha + d)),
-            (Similarity::Minus, Ground::L2) => self.sums_of(square, |d| -d.sqrt()),
-            (Similarity::Minus, Ground::SquaredL2) => self.sums_of(square, |d| -d),
-            (Similarity::Minus, _) => self.sums_of(absolute, |d| -d),
+            (Similarity::Gaussian, _) => self.add_of(block, sums, square, |d| exp(-alpha * d)),
+            (Similarity::Heuristic, Ground::L2) => {
+                self.add_of(block, sums, square, |d| 1.0 / (alpha + d.sqrt()))
+            }
+            (Similarity::Heuristic, Ground::SquaredL2) => {
+                self.add_of(block, sums, square, |d| 1.0 / (alpha + d))
+            }
+            (Similarity::Heuristic, _) => self.add_of(block, sums, absolute, |d| 1.0 / (alpha + d)),
+            (Similarity::Minus, Ground::L2) => self.add_of(block, sums, square, |d| -d.sqrt()),
+            (Similarity::Minus, Ground::SquaredL2) => self.add_of(block, sums, square, |d| -d),
+            (Similarity::Minus, _) => self.add_of(block, sums, absolute, |d| -d),
         }
     }
 
-    /// As [`Pairs::sums`], with `part` of a difference added up over the dimensions, and `similarity` of that.
+    /// As [`Pairs::add`], with `part` of a difference added up over the dimensions, and `similarity` of that.
     #[inline(always)]
-    fn sums_of(&self, part: impl Fn(f64) -> f64, similarity: impl Fn(f64) -> f64) -> Vec<[f64; LANES]> {
-        let mut all = Vec::with_capacity(self.second.len() / self.dimensions);
-        for columns in self.second.chunks_exact(self.dimensions) {
-            let mut sums = [0.0; LANES];
-            for centroid in self.first.chunks_exact(self.dimensions + 1) {
+    fn add_of(
+        &self,
+        Block { first, second }: Block,
+        all: &mut [[f64; LANES]],
+        part: impl Fn(f64) -> f64,
+        similarity: impl Fn(f64) -> f64,
+    ) {
+        let first = &self.first[first.start * (self.dimensions + 1)..first.end * (self.dimensions + 1)];
+        let second = &self.second[second.start * self.dimensions..second.end * self.dimensions];
+        for (columns, all) in second.chunks_exact(self.dimensions).zip(all) {
+            let mut sums = *all;
+            for centroid in first.chunks_exact(self.dimensions + 1) {
                 let mut ground = [0.0; LANES];
                 for (d, column) in columns.iter().enumerate() {
                     let x = centroid[d];
@@ -141,9 +202,8 @@ impl Pairs {
                     sums[lane] += weight * similarity(ground[lane]);
                 }
             }
-            all.push(sums);
+            *all = sums;
         }
-        all
     }
 }
 
@@ -151,31 +211,33 @@ impl Pairs {
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {
-    use super::{CodePath, LANES, Measure, Pairs};
+    use super::{Block, CodePath, LANES, Measure, Pairs};
 
-    pub(super) fn sums_avx2(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+    pub(super) fn add_avx2(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
         #[target_feature(enable = "avx2")]
-        fn door(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
-            pairs.sums(measure)
+        fn door(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+            pairs.add(measure, block, sums);
         }
         assert!(CodePath::Avx2.is_available());
         // SAFETY: the line above asked for the feature.
-        unsafe { door(pairs, measure) }
+        unsafe { door(pairs, measure, block, sums) }
     }
 
-    pub(super) fn sums_avx512(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
+    pub(super) fn add_avx512(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
         #[target_feature(enable = "avx512f")]
-        fn door(pairs: &Pairs, measure: &Measure) -> Vec<[f64; LANES]> {
-            pairs.sums(measure)
+        fn door(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+            pairs.add(measure, block, sums);
         }
         assert!(CodePath::Avx512.is_available());
         // SAFETY: the line above asked for the feature.
-        unsafe { door(pairs, measure) }
+        unsafe { door(pairs, measure, block, sums) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::similarity::Similarity;
     use crate::sqfd::testing::{Store, every_measure};
@@ -200,19 +262,51 @@ mod tests {
                 for row in 0..columns.rows() {
                     let (first, second) = (columns.signature(0), columns.signature(row));
                     for (a, b) in [(first, second), (second, first), (second, second)] {
-                        let portable = sigma_on(CodePath::Portable, &measure, a, b);
+                        let on = |path| sigma_on(path, &measure, a, b, &never).unwrap();
+                        let portable = on(CodePath::Portable);
                         for path in CodePath::available() {
-                            assert_eq!(
-                                sigma_on(path, &measure, a, b).to_bits(),
-                                portable.to_bits(),
-                                "{path}"
-                            );
+                            assert_eq!(on(path).to_bits(), portable.to_bits(), "{path}");
                         }
                     }
                     assert_eq!(sqfd(&measure, second, second), 0.0);
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_sum_over_giant_signatures_stops_when_asked_to_and_keeps_its_bits() {
+        // The first signature is longer than a block, the second takes several.
+        let store = Store::random(19, 2, &[PAIRS_PER_BLOCK / LANES + 5, 40, 3 * LANES], 3.0);
+        store.with(|columns| {
+            let measure = Measure::new(Similarity::Minus, Ground::L1, 1.0).unwrap();
+            let (giant, small) = (columns.signature(0), columns.signature(1));
+            for (a, b) in [(giant, small), (small, giant)] {
+                let asked = Cell::new(0);
+                let stop_at = |limit: u32| {
+                    asked.set(0);
+                    let interrupt = || {
+                        asked.set(asked.get() + 1);
+                        asked.get() >= limit
+                    };
+                    sigma_until(&measure, a, b, &interrupt)
+                };
+                assert_eq!((stop_at(2), asked.get()), (Err(Interrupted), 2));
+                let (sigma, pairs) = (stop_at(u32::MAX).unwrap(), a.len() * b.len());
+                assert!(asked.get() as usize >= pairs / PAIRS_PER_BLOCK, "{} questions", asked.get());
+                let mut expected = 0.0;
+                for j in 0..b.len() {
+                    let inner = (0..a.len()).fold(0.0, |inner, i| {
+                        let part = |d| (f64::from(a.coordinate(d)[i]) - f64::from(b.coordinate(d)[j])).abs();
+                        inner + f64::from(a.weights()[i]) * -(part(0) + part(1))
+                    });
+                    expected += f64::from(b.weights()[j]) * inner;
+                }
+                assert_eq!(sigma.to_bits(), expected.to_bits());
+            }
+            let panics = || panic!("nobody asks for so few pairs");
+            assert!(sigma_until(&measure, small, columns.signature(2), &panics).is_ok());
+        });
     }
 
     #[test]

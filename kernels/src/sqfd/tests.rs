@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::testing::{Store, every_measure};
 use super::*;
+use crate::interrupt::Interrupted;
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// Rows of a store that are queries.
@@ -214,6 +215,40 @@ fn a_result_does_not_depend_on_the_other_rows() {
                     assert_eq!(alone[0].to_bits(), expected.to_bits(), "{path} {measure:?} row {row}");
                 }
             }
+        });
+    }
+}
+
+#[test]
+fn a_call_over_giant_signatures_stops_when_asked_to_and_keeps_its_bits() {
+    let store = Store::random(20, 2, &[3000, 9000, 9000], 3.0);
+    let pairs = 3000 * 18_000;
+    for measure in every_measure(0.64) {
+        store.with(|columns| {
+            let asked = &std::cell::Cell::new(0);
+            let stop_at = |limit: usize| {
+                move || {
+                    asked.set(asked.get() + 1);
+                    asked.get() >= limit
+                }
+            };
+            let query = PreparedQuery::new(measure, columns.signature(0));
+            for path in CodePath::available() {
+                let mut evaluator = Evaluator::new(path);
+                let (mut found, mut expected) = ([0.0; 2], [0.0; 2]);
+                asked.set(0);
+                let stopped = evaluator.sigma_cross_until(&query, columns, &[1, 2], &mut found, &stop_at(3));
+                assert_eq!((stopped, asked.get()), (Err(Interrupted), 3), "{path}");
+                let whole =
+                    evaluator.sigma_cross_until(&query, columns, &[1, 2], &mut found, &stop_at(usize::MAX));
+                assert_eq!(whole, Ok(()));
+                assert!(asked.get() - 3 >= pairs / PAIRS_PER_QUESTION, "{path}: {} questions", asked.get());
+                evaluator.sigma_cross(&query, columns, &[1, 2], &mut expected);
+                assert_eq!(found.map(f64::to_bits), expected.map(f64::to_bits), "{path}");
+            }
+            asked.set(0);
+            let stopped = PreparedQuery::new_until(measure, columns.signature(1), &stop_at(2));
+            assert_eq!(stopped.err(), Some(Interrupted));
         });
     }
 }

@@ -12,12 +12,13 @@ use std::arch::x86_64::*;
 use super::job::Job;
 use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND};
 use crate::CodePath;
+use crate::interrupt::Interrupted;
 
 /// Does the job with AVX2.
-pub(super) fn run_avx2(job: &mut Job<'_>) {
+pub(super) fn run_avx2(job: &mut Job<'_>) -> Result<(), Interrupted> {
     #[target_feature(enable = "avx2,fma")]
-    fn door(job: &mut Job<'_>) {
-        job.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) });
+    fn door(job: &mut Job<'_>) -> Result<(), Interrupted> {
+        job.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) })
     }
     assert!(CodePath::Avx2.is_available());
     // SAFETY: the line above asked for both features.
@@ -25,10 +26,10 @@ pub(super) fn run_avx2(job: &mut Job<'_>) {
 }
 
 /// Does the job with AVX-512.
-pub(super) fn run_avx512(job: &mut Job<'_>) {
+pub(super) fn run_avx512(job: &mut Job<'_>) -> Result<(), Interrupted> {
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-    fn door(job: &mut Job<'_>) {
-        job.run(Avx512(()));
+    fn door(job: &mut Job<'_>) -> Result<(), Interrupted> {
+        job.run(Avx512(()))
     }
     assert!(CodePath::Avx512.is_available());
     // SAFETY: the line above asked for all four features.
