@@ -11,17 +11,11 @@
 //! Modules in reading order: `slack`, then a distance each, then `tests`, which holds each to what it declares.
 
 mod slack;
-
 mod lp;
-
 mod hausdorff;
-
 mod emd;
-
 mod levenshtein;
-
 mod jaccard;
-
 mod root;
 
 #[cfg(test)]

@@ -12,13 +12,9 @@
 //! `device` (the same loops in OpenCL).
 
 pub mod reference;
-
 mod simplex;
-
 mod query;
-
 mod block;
-
 pub mod device;
 
 #[cfg(test)]

@@ -11,23 +11,16 @@
 
 mod columns;
 pub mod reference;
-
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
-
 mod terms;
-
 mod block;
-
-mod bound;
-mod query;
-
 pub mod device;
 pub mod exact_device;
-
+mod bound;
+mod query;
 mod job;
-
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -41,6 +34,7 @@ use crate::CodePath;
 use crate::interrupt::{Interrupt, Interrupted, Patience, finished, never};
 use block::Stream;
 use job::{Job, Piece};
+use lanes::Work;
 
 /// Pairs of centroids that a call computes between two questions whether to stop: a millisecond's worth.
 const PAIRS_PER_QUESTION: usize = 1 << 21;
@@ -106,7 +100,7 @@ impl Evaluator {
         let patience = Patience::new(interrupt, PAIRS_PER_QUESTION);
         let mut job = Job { query, store, rows, stream, pieces, sums: out, patience };
         match self.path {
-            CodePath::Portable => job.run(lanes::Portable),
+            CodePath::Portable => (&mut job).run(lanes::Portable),
             #[cfg(target_arch = "x86_64")]
             CodePath::Avx2 => x86::run_avx2(&mut job),
             #[cfg(target_arch = "x86_64")]

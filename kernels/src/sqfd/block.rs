@@ -4,9 +4,11 @@
 //! signatures back to back, so that only its very end leaves lanes empty; what is in those is never read.
 
 use super::lanes::Lanes;
-use super::query::ROWS;
 use super::terms::Term;
 use crate::interrupt::Interrupted;
+
+/// Query centroids that the loop takes at a time.
+pub(super) const ROWS: usize = 4;
 
 /// Vectors of candidate centroids taken at a time: with [`ROWS`] query centroids, 8 chains hide each other's latency.
 pub(super) const VECTORS: usize = 2;

@@ -44,10 +44,9 @@
 //! ([`PreparedQuery::distance`](super::PreparedQuery::distance)); a term of the heuristic whose ground distance
 //! overflows is 0 here and below 6e-20 in truth.
 
-use super::block::GROUPS_PER_PARTIAL_SUM;
+use super::block::{GROUPS_PER_PARTIAL_SUM, ROWS};
 use super::device;
 use super::lanes::EXP2_RELATIVE_ERROR;
-use super::query::ROWS;
 use crate::similarity::{Measure, Similarity};
 
 const EPS: f64 = 1.0 / (1 << 24) as f64;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::query::{PreparedQuery, ROWS as ROWS_PER_GROUP};
+use super::block::ROWS as ROWS_PER_GROUP;
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// The kernel's text.
@@ -37,8 +37,8 @@ const MATRIX_ITEMS: usize = 128;
 const MATRIX_PARTIAL: usize = 128;
 
 /// The largest number of a query that is multiplied as a half, and the least end: see `sqfd.cl`.
-const HALVES_NUMBER_MAX: f32 = 1e4;
-const HALVES_END_MIN: f32 = -1e8;
+pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
+pub(super) const HALVES_END_MIN: f32 = -1e8;
 
 /// Items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
@@ -214,39 +214,6 @@ impl Shape {
     }
 }
 
-impl PreparedQuery {
-    /// Appends the rows of the query as the kernel reads them, and says how many there are.
-    ///
-    /// # Panics
-    /// When the shape is of another number of dimensions.
-    pub fn device_rows(&self, shape: &Shape, to: &mut Vec<f32>) -> usize {
-        assert_eq!(shape.dimensions, self.dimensions(), "a query of the shape's dimensions");
-        let groups = self.groups().chunks_exact(self.dimensions() + 1);
-        let rows = groups.len() * ROWS_PER_GROUP;
-        for group in groups {
-            for row in 0..ROWS_PER_GROUP {
-                to.extend(group.iter().map(|numbers| numbers[row]));
-                to.extend(std::iter::repeat_n(0.0, shape.row - group.len()));
-            }
-        }
-        rows
-    }
-
-    /// Whether the query's numbers can be multiplied by matrix units ([`Shape::matrices`]).
-    pub fn fits_matrices(&self) -> bool {
-        self.groups().chunks_exact(self.dimensions() + 1).all(|group| {
-            let (ends, numbers) = (group[self.dimensions()], &group[..self.dimensions()]);
-            numbers.iter().flatten().all(|number| number.abs() <= HALVES_NUMBER_MAX)
-                && ends.iter().all(|end| *end == f32::NEG_INFINITY || *end >= HALVES_END_MIN)
-        })
-    }
-
-    /// What the kernel takes from a candidate's coordinates, and what it scales them by.
-    pub fn device_frame(&self) -> (&[f32], f32) {
-        (self.centre(), self.scale())
-    }
-}
-
 /// Tiles and pieces for some signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -316,7 +283,6 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Columns;
     use super::*;
 
     fn shape(dimensions: usize) -> Shape {
@@ -365,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn matrices_have_the_same_tiles_and_refuse_what_halves_do_not_hold() {
+    fn matrices_have_the_same_tiles() {
         for dimensions in [1, 2, 7, 8, 12, 15] {
             let (plain, matrices) = (shape(dimensions), shape(dimensions).matrices());
             assert!(matrices.matrices.is_some() && matrices.tile() == plain.tile(), "D = {dimensions}");
@@ -374,13 +340,6 @@ mod tests {
         assert_eq!(shape(16).matrices(), shape(16));
         let minus = Shape::new(&Measure::new(Similarity::Minus, Ground::L2, 1.0).unwrap(), 7);
         assert_eq!(minus.clone().matrices(), minus);
-        let fits = |spread: f32| {
-            let columns: [&[f32]; 1] = [&[-spread, spread]];
-            let columns = Columns::new(&columns, &[0.5, 0.5]);
-            let measure = Measure::new(Similarity::Gaussian, Ground::L2, 1.0).unwrap();
-            PreparedQuery::new(measure, columns.signature(0, 2)).fits_matrices()
-        };
-        assert!(fits(1.0) && fits(4000.0) && !fits(6000.0) && !fits(1e30));
     }
 
     #[test]

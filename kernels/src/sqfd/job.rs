@@ -1,9 +1,9 @@
 //! One call of the evaluator, in a form that can be handed through the door of a code path.
 
-use super::block::Stream;
+use super::block::{ROWS, Stream};
 use super::columns::StoreColumns;
-use super::lanes::Lanes;
-use super::query::{PreparedQuery, ROWS};
+use super::lanes::{Lanes, Work};
+use super::query::PreparedQuery;
 use super::terms::{Direct, Gaussian, Heuristic, L1, L2, Minus, SquaredL2, Term};
 use crate::interrupt::{Interrupted, Patience};
 use crate::similarity::{Ground, Similarity};
@@ -31,13 +31,15 @@ pub(super) struct Piece {
     len: usize,
 }
 
-impl Job<'_> {
-    /// Computes all sums; inlined whole into the door of the path, so that it is compiled for its instructions.
+impl Work for &mut Job<'_> {
+    type Done = Result<(), Interrupted>;
+
+    /// Computes all sums.
     ///
     /// # Errors
     /// When the caller interrupts.
     #[inline(always)]
-    pub(super) fn run<L: Lanes>(&mut self, lanes: L) -> Result<(), Interrupted> {
+    fn run<L: Lanes>(self, lanes: L) -> Self::Done {
         let measure = self.query.measure();
         let heuristic = Heuristic { alpha: measure.alpha() as f32 };
         match (measure.similarity(), measure.ground()) {
@@ -60,7 +62,9 @@ impl Job<'_> {
             }
         }
     }
+}
 
+impl Job<'_> {
     #[inline(always)]
     fn run_term<L: Lanes, T: Term, const DIMENSIONS: usize>(
         &mut self,

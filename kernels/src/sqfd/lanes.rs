@@ -44,6 +44,16 @@ pub(super) trait Lanes: Copy {
     fn exp2(self, a: [Self::V; 4]) -> [Self::V; 4];
 }
 
+/// What is compiled for the instructions of each code path. Its loops are inlined whole, so `run` and all that it calls
+/// are `#[inline(always)]`.
+pub(super) trait Work {
+    /// What comes of it.
+    type Done;
+
+    /// Does it by these operations.
+    fn run<L: Lanes>(self, lanes: L) -> Self::Done;
+}
+
 /// Four lanes in plain Rust, the width of the least vector unit on both x86-64 and AArch64.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;

@@ -1,13 +1,12 @@
 //! A query signature made ready once for many candidates, with the error of the fast paths against it.
 
+use super::block::ROWS;
 use super::bound::{Arithmetic, Bound};
 use super::columns::{Columns, SignatureRef};
+use super::device::{HALVES_END_MIN, HALVES_NUMBER_MAX, Shape};
 use super::reference;
 use crate::interrupt::{Interrupt, Interrupted, finished, never};
 use crate::similarity::{Measure, Similarity};
-
-/// Query centroids that the inner loop takes at a time.
-pub(super) const ROWS: usize = 4;
 
 /// A query signature in the layout of the inner loop, the same for every code path.
 ///
@@ -164,10 +163,60 @@ impl PreparedQuery {
     }
 }
 
+impl PreparedQuery {
+    /// Appends the rows of the query as the kernel reads them, and says how many there are.
+    ///
+    /// # Panics
+    /// When the shape is of another number of dimensions.
+    pub fn device_rows(&self, shape: &Shape, to: &mut Vec<f32>) -> usize {
+        assert_eq!(shape.dimensions(), self.dimensions(), "a query of the shape's dimensions");
+        let groups = self.groups().chunks_exact(self.dimensions() + 1);
+        let rows = groups.len() * ROWS;
+        for group in groups {
+            for row in 0..ROWS {
+                to.extend(group.iter().map(|numbers| numbers[row]));
+                to.extend(std::iter::repeat_n(0.0, shape.row() - group.len()));
+            }
+        }
+        rows
+    }
+
+    /// Whether the query's numbers can be multiplied by matrix units ([`Shape::matrices`]).
+    pub fn fits_matrices(&self) -> bool {
+        self.groups().chunks_exact(self.dimensions() + 1).all(|group| {
+            let (ends, numbers) = (group[self.dimensions()], &group[..self.dimensions()]);
+            numbers.iter().flatten().all(|number| number.abs() <= HALVES_NUMBER_MAX)
+                && ends.iter().all(|end| *end == f32::NEG_INFINITY || *end >= HALVES_END_MIN)
+        })
+    }
+
+    /// What the kernel takes from a candidate's coordinates, and what it scales them by.
+    pub fn device_frame(&self) -> (&[f32], f32) {
+        (self.centre(), self.scale())
+    }
+}
+
 fn mean(coordinates: &[f32], weights: &[f32]) -> f32 {
     let (sum, total) = coordinates
         .iter()
         .zip(weights)
         .fold((0.0, 0.0), |(sum, total), (&x, &w)| (sum + f64::from(w) * f64::from(x), total + f64::from(w)));
     if total > 0.0 { (sum / total) as f32 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::similarity::Ground;
+
+    #[test]
+    fn numbers_that_halves_do_not_hold_are_refused_to_matrix_units() {
+        let fits = |spread: f32| {
+            let columns: [&[f32]; 1] = [&[-spread, spread]];
+            let columns = Columns::new(&columns, &[0.5, 0.5]);
+            let measure = Measure::new(Similarity::Gaussian, Ground::L2, 1.0).unwrap();
+            PreparedQuery::new(measure, columns.signature(0, 2)).fits_matrices()
+        };
+        assert!(fits(1.0) && fits(4000.0) && !fits(6000.0) && !fits(1e30));
+    }
 }

@@ -9,31 +9,29 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::job::Job;
-use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND};
+use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND, Work};
 use crate::CodePath;
-use crate::interrupt::Interrupted;
 
-/// Does the job with AVX2.
-pub(super) fn run_avx2(job: &mut Job<'_>) -> Result<(), Interrupted> {
+/// Does some work with AVX2.
+pub(super) fn run_avx2<W: Work>(work: W) -> W::Done {
     #[target_feature(enable = "avx2,fma")]
-    fn door(job: &mut Job<'_>) -> Result<(), Interrupted> {
-        job.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) })
+    fn door<W: Work>(work: W) -> W::Done {
+        work.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) })
     }
     assert!(CodePath::Avx2.is_available());
     // SAFETY: the line above asked for both features.
-    unsafe { door(job) }
+    unsafe { door(work) }
 }
 
-/// Does the job with AVX-512.
-pub(super) fn run_avx512(job: &mut Job<'_>) -> Result<(), Interrupted> {
+/// Does some work with AVX-512.
+pub(super) fn run_avx512<W: Work>(work: W) -> W::Done {
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-    fn door(job: &mut Job<'_>) -> Result<(), Interrupted> {
-        job.run(Avx512(()))
+    fn door<W: Work>(work: W) -> W::Done {
+        work.run(Avx512(()))
     }
     assert!(CodePath::Avx512.is_available());
     // SAFETY: the line above asked for all four features.
-    unsafe { door(job) }
+    unsafe { door(work) }
 }
 
 /// Asks memory for a cache line's worth of numbers from each line of the slice, into the second level.
