@@ -14,7 +14,7 @@ use boxwork_kernels::lower_bound::{
 };
 use boxwork_kernels::memory::{filled, room};
 use boxwork_kernels::metric_index::{MetricIndexError, Objects};
-use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Cancellation, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::metric_query::MetricQuery;
@@ -53,12 +53,18 @@ impl MetricPivots {
     /// Chooses so many pivots, or fewer where there are fewer different objects, and computes all distances to them.
     ///
     /// # Errors
-    /// When an object cannot be read, a distance is none, or the system has no memory for them.
-    pub fn new(space: Arc<MetricSpace>, count: usize, seed: u64) -> Result<Self, BoxError> {
+    /// When an object cannot be read, a distance is none, the system has no memory for them, or the work is cancelled.
+    pub fn new(
+        space: Arc<MetricSpace>,
+        count: usize,
+        seed: u64,
+        cancellation: &Cancellation,
+    ) -> Result<Self, BoxError> {
+        let is_cancelled = || cancellation.is_cancelled();
         let objects = space.len() as usize;
         let what = |pivots: usize| format!("the pivot table of {objects} objects and {pivots} pivots");
         let (pivots, mut rows, computed) = space.between(|between| {
-            let objects = Objects::new(objects, between)?;
+            let objects = Objects::new(objects, between)?.until(&is_cancelled);
             let pivots = objects.pivots(count.clamp(1, PIVOTS_MAX), seed)?;
             let mut rows = room(objects.count() * pivots.len(), || what(pivots.len()), ADVICE)?;
             for object in objects.all() {
@@ -100,6 +106,7 @@ impl MetricPivots {
                 made.distances[place(column, count)] = *distance as f32;
             }
             if is_hilbert {
+                cancellation.check()?;
                 let apex = made.simplex.apex(row, noise)?;
                 made.spread_max = made.spread_max.max(apex.spread);
                 for (column, coordinate) in apex.coordinates.iter().enumerate() {
@@ -243,7 +250,8 @@ pub static METRIC_PIVOTS: ResourceSpec = ResourceSpec {
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    let pivots = MetricPivots::new(bind.resource("space")?, bind.count("count"), bind.count("seed") as u64)?;
+    let (count, seed) = (bind.count("count"), bind.count("seed") as u64);
+    let pivots = MetricPivots::new(bind.resource("space")?, count, seed, bind.cancellation())?;
     Ok(Arc::new(pivots))
 }
 

@@ -69,8 +69,9 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     build: impl FnOnce(&Objects<'_>, &MetricSpace) -> Result<I, MetricIndexError>,
 ) -> Result<Resource, BoxError> {
     let space: Arc<MetricSpace> = bind.resource("space")?;
+    let is_cancelled = || bind.cancellation().is_cancelled();
     let index = space.between(|between| {
-        let objects = Objects::new(space.len() as usize, between)?;
+        let objects = Objects::new(space.len() as usize, between)?.until(&is_cancelled);
         build(&objects, &space)
     })??;
     Ok(Arc::new(Shared { space, index: Box::new(index) }))
@@ -170,11 +171,12 @@ pub(crate) mod tests {
     use std::path::Path;
 
     use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::{Environment, OperatorSpec, ResourceSpec};
+    use boxwork_runtime::operator::{Cancellation, Environment, OperatorSpec, ResourceSpec};
     use boxwork_runtime::parameter::Value;
     use std::collections::BTreeMap;
 
     use super::*;
+    use boxwork_stores::metric_pivots::METRIC_PIVOTS;
     use boxwork_stores::metric_query::QueryBuilder;
     use boxwork_stores::metric_space::{METRIC_SPACE, MetricMeasure};
     use boxwork_stores::object_column::{OBJECT_COLUMN, ObjectColumn};
@@ -272,6 +274,29 @@ pub(crate) mod tests {
         });
         let ranked = ranked.collect();
         (envelope, ranked)
+    }
+
+    #[test]
+    fn indexes_and_pivots_under_way_end_when_the_preparation_is_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let space: Resource = spaces(folder.path()).swap_remove(0) as Resource;
+        let resources = BTreeMap::from([("s".to_owned(), space)]);
+        let (cancellation, going) = (Cancellation::new(), Environment::of_slots(1));
+        let stopped = Environment { cancellation: cancellation.clone(), ..Environment::of_slots(1) };
+        cancellation.cancel();
+        let given = [("space".to_owned(), text("s")), ("k".to_owned(), Value::Integer(1))];
+        for name in ["aesa", "laesa", "list_of_clusters", "m_tree", "pm_tree", "m_index"] {
+            let spec = crate::index::LIST.iter().find(|spec| spec.name == name).unwrap();
+            let arguments = Arguments::check(spec.parameters, given.clone()).unwrap();
+            let share =
+                |environment| (spec.share.unwrap())(&Bind::new("x", &arguments, &resources, environment));
+            assert!(share(&going).is_ok());
+            let error = share(&stopped).unwrap_err().to_string();
+            assert!(error.contains("interrupted"), "{name}: {error}");
+        }
+        let arguments = Arguments::check(METRIC_PIVOTS.parameters, given[..1].to_vec()).unwrap();
+        let load = |environment| (METRIC_PIVOTS.load)(&Bind::new("x", &arguments, &resources, environment));
+        assert!(load(&going).is_ok() && load(&stopped).is_err());
     }
 
     /// Asks a box of every space for the nearest and for all within a range, and compares with a scan.
