@@ -5,6 +5,7 @@ mod command;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use command::{boxwork, fails, folder, json, ok, run};
@@ -88,13 +89,13 @@ about: Points against quality and speed.
 
 axes:
   points: [150, 300]
-  strategy: [auto, divine]
+  strategy: [auto, oracle]
 rounds: 1
 warmup: 0
 
 steps:
   photos:  {do: sample_images, classes: 3, per_class: 5}
-  store:   {do: extract, paths: [\"${photos}\"], points: \"${points}\", seeds: 40}
+  store:   {do: extract, paths: \"${photos}\", points: \"${points}\", seeds: 40}
   index:   {do: index, store: \"${store}\", count: 4}
   search:  {do: \"${strategy}\", store: \"${store}\", pivots: \"${index}\", k: 3, sample: 4}
   quality: {do: evaluate, store: \"${store}\"}
@@ -160,4 +161,17 @@ fn a_sweep_from_pictures_to_a_plot() {
     fs::write(path.join("other.yaml"), SWEEP.replace("k: 3", "k: 4")).expect("the sweep is written");
     let said = fails(path, &["experiment", "other.yaml", "--out", "out"], 3);
     assert!(said.contains("holds the rows of another sweep"), "{said}");
+}
+
+#[test]
+fn the_shipped_sweeps_have_no_faults() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+    let entries = fs::read_dir(&folder).expect("the sweeps").map(|entry| entry.expect("a file").path());
+    let sweeps: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
+    assert!(sweeps.len() >= 14, "{sweeps:?}");
+    for sweep in &sweeps {
+        let checked = run(&folder, &["experiment", sweep.to_str().expect("a name"), "--check"]);
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
 }

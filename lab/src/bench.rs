@@ -1,18 +1,15 @@
 //! The scheduling workloads: what the runtime costs, so that machines, settings and versions can be compared.
 //!
-//! A [`Workload`] is one file: a question, its cases, and what measures one of them once. It checks what came out in
-//! every round. Cases of one setting on different numbers of workers take turns, round by round, so that what disturbs
-//! the machine disturbs all of them.
+//! A [`Workload`] is one file: a question, its cases, and the code that measures one of them once. It checks the
+//! result in every round. Cases of one setting on different numbers of workers take turns.
 
 mod error;
 mod spin;
-mod spread;
 mod case;
 mod tally;
 mod boxes;
 mod graph;
 mod rig;
-mod processor_time;
 mod chain;
 mod wavefront;
 mod nested;
@@ -22,9 +19,7 @@ mod blocking;
 mod idle;
 mod grain;
 mod requests;
-mod machine;
 mod results;
-mod plot;
 mod page;
 mod serve;
 
@@ -35,29 +30,19 @@ use self::case::{Case, PART};
 use self::results::{MeasuredCase, MeasuredWorkload};
 use self::rig::Bed;
 use self::spin::Spin;
+use crate::machine::Machine;
+use crate::turns::{Figures, Measured, take_turns};
 
 pub use self::error::Error;
-pub use self::machine::Machine;
-pub use self::processor_time::ProcessorTime;
 pub use self::results::Results;
 pub use self::serve::serve;
-pub use self::spread::Spread;
-
-/// What one round measured: figures by name, the unit last in it; the first is the workload's answer.
-type Figures = Vec<(String, f64)>;
 
 fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
     figures.map(|(name, figure)| (name.to_owned(), figure)).to_vec()
 }
 
-/// A case that is set up: its threads are started, its pipelines prepared.
-trait Bench {
-    /// Measures once, and checks what came out.
-    fn round(&mut self) -> Result<Figures, Error>;
-}
-
 /// Sets a case up.
-type Open = fn(&Bed, &Case) -> Result<Box<dyn Bench>, Error>;
+type Open = fn(&Bed, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
 
 /// One workload.
 pub struct Workload {
@@ -216,22 +201,10 @@ fn measure(
     beds: &[Bed],
     settings: &Settings,
 ) -> Result<Vec<MeasuredCase>, Error> {
-    let mut benches = Vec::new();
-    let mut measured: Vec<MeasuredCase> =
-        beds.iter().map(|bed| MeasuredCase::new(case.clone(), bed.workers())).collect();
-    for bed in beds {
-        benches.push((workload.open)(bed, case)?);
-    }
+    let mut cases = beds.iter().map(|bed| (workload.open)(bed, case)).collect::<Result<Vec<_>, _>>()?;
     let rounds = settings.rounds.min(workload.rounds_max);
     let warmup = settings.warmup.min(workload.rounds_max);
-    for round in 0..warmup + rounds {
-        // Each round begins with another one, so that nobody always comes after the same.
-        for place in (0..benches.len()).map(|place| (place + round) % beds.len()) {
-            let figures = benches[place].round()?;
-            if round >= warmup {
-                measured[place].add(figures);
-            }
-        }
-    }
-    Ok(measured)
+    let measured = take_turns(&mut cases, warmup, rounds).map_err(|(_, error)| error)?;
+    let of = |(bed, figures): (&Bed, _)| MeasuredCase { case: case.clone(), workers: bed.workers(), figures };
+    Ok(beds.iter().zip(measured).map(of).collect())
 }

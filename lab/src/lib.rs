@@ -1,8 +1,20 @@
-//! Scheduling workloads and sample pictures: what Boxwork is measured and tried with.
+//! What Boxwork is measured and tried with: scheduling workloads, sweeps over parameters, plots, sample pictures.
 //!
 //! The `boxwork` command offers them as subcommands; nothing else of the product needs this crate, and it knows no
-//! YAML. Modules in reading order; nothing imports upwards.
+//! pipeline. Modules in reading order; nothing imports upwards.
 
 pub mod sample_images;
-pub mod page;
+mod number;
+mod spread;
+mod processor_time;
+mod machine;
+mod turns;
+mod plot;
+mod page;
 pub mod bench;
+pub mod experiment;
+
+pub use machine::Machine;
+pub use processor_time::ProcessorTime;
+pub use spread::Spread;
+pub use turns::{Figures, Measured};

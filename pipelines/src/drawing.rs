@@ -25,7 +25,6 @@ use crate::pipeline::Loaded;
 pub use self::measured::{MeasuredBox, MeasuredEdge};
 pub use dot::dot;
 pub use mermaid::mermaid;
-pub(crate) use svg::escape;
 pub use svg::svg;
 
 /// A picture of boxes and arrows.

@@ -22,7 +22,6 @@ mod report;
 pub mod metrics;
 pub mod top;
 pub mod run;
-pub mod experiment;
 mod command;
 
 pub use command::main_with;

@@ -15,8 +15,8 @@ use super::boxes::{CLASS, write};
 use super::graph::{Graph, text, whole};
 use super::rig::{Bed, Rig};
 use super::spin::{SEED, spin};
-use super::spread::Spread;
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
+use crate::spread::Spread;
 use boxwork_runtime::statistics::ClassLimit;
 
 pub static BLOCKING: Workload = Workload {
@@ -95,7 +95,7 @@ struct Blocking {
     folder: Option<PathBuf>,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (tasks, device) = (case.count("tasks")?, case.count("device")?);
     let part = case.text("part");
     let (mut graph, mut folder) = (Graph::new(), None);
@@ -167,7 +167,7 @@ fn threads_max(bed: &Bed, case: &Case) -> Result<Option<usize>, Error> {
     })
 }
 
-impl Bench for Blocking {
+impl Measured<Error> for Blocking {
     fn round(&mut self) -> Result<Figures, Error> {
         let seconds = self.rig.run()?.duration.as_secs_f64();
         self.rig.check_arrived(self.tasks)?;

@@ -5,7 +5,7 @@
 
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
-use super::{Bench, Case, Error, Figures, Workload, boxes, figures};
+use super::{Case, Error, Figures, Measured, Workload, boxes, figures};
 
 pub static CHAIN: Workload = Workload {
     id: "B1",
@@ -26,7 +26,7 @@ struct Chain {
     messages: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (boxes, messages) = (case.count("boxes")?, case.count("messages")?);
     let mut graph = Graph::new();
     graph.add("source", "turn_source", &[("messages", whole(messages))]);
@@ -43,7 +43,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Chain { rig: Rig::new(bed, &graph)?, boxes: boxes as f64, messages: messages as u64 }))
 }
 
-impl Bench for Chain {
+impl Measured<Error> for Chain {
     fn round(&mut self) -> Result<Figures, Error> {
         let outcome = self.rig.run()?;
         self.rig.check_arrived(self.messages)?;

@@ -4,7 +4,7 @@
 
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static FAN: Workload = Workload {
     id: "B4",
@@ -29,7 +29,7 @@ struct Fan {
     rows: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (boxes, messages) = (case.count("boxes")?, case.count("messages")?);
     let (rows, edge) = (case.count("rows")?, case.count("edge")?);
     let mut graph = Graph::new();
@@ -45,7 +45,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Fan { rig, boxes: boxes as u64, messages: messages as u64, rows: rows as u64 }))
 }
 
-impl Bench for Fan {
+impl Measured<Error> for Fan {
     fn round(&mut self) -> Result<Figures, Error> {
         let outcome = self.rig.run()?;
         let copies = self.boxes * self.messages;

@@ -12,7 +12,7 @@ use boxwork_runtime::request::Submission;
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
 use super::spin::Spin;
-use super::{Bench, Case, Error, Figures, Workload};
+use super::{Case, Error, Figures, Measured, Workload};
 
 pub static GRAIN: Workload = Workload {
     id: "B8",
@@ -43,7 +43,7 @@ struct Grain {
     grains_us: Vec<f64>,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let tasks = case.count("tasks_each")? * bed.workers();
     let mut graph = Graph::new();
     let iterations = graph.parameter("iterations");
@@ -77,7 +77,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Grain { rig: Rig::new(bed, &graph)?, spin, workers, tasks, nested, grains_us }))
 }
 
-impl Bench for Grain {
+impl Measured<Error> for Grain {
     fn round(&mut self) -> Result<Figures, Error> {
         let mut measured = Vec::new();
         for &grain_us in &self.grains_us {

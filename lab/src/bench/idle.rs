@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use boxwork_runtime::Request;
 
 use super::graph::{Graph, whole};
-use super::processor_time::ProcessorTime;
 use super::rig::{Bed, Rig};
-use super::spread::quantile_us;
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
+use crate::processor_time::ProcessorTime;
+use crate::spread::quantile_us;
 
 pub static IDLE: Workload = Workload {
     id: "B7",
@@ -47,7 +47,7 @@ struct Idle {
     part: Part,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let milliseconds = |name| Ok::<_, Error>(Duration::from_secs_f64(case.number(name)? / 1e3));
     let part = match case.text("part") {
         "rest" => Part::Rest {
@@ -66,7 +66,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Idle { rig: Rig::new(bed, &graph)?, part }))
 }
 
-impl Bench for Idle {
+impl Measured<Error> for Idle {
     fn round(&mut self) -> Result<Figures, Error> {
         self.rig.tally.reset();
         match self.part {

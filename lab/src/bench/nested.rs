@@ -6,7 +6,7 @@
 use super::boxes::fib_in_turn;
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static NESTED: Workload = Workload {
     id: "B3",
@@ -35,7 +35,7 @@ struct Nested {
 /// Greater numbers take minutes.
 const N_MAX: usize = 45;
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let mut graph = Graph::new();
     let (sum, joins) = match case.text("part") {
         "fib" => {
@@ -66,7 +66,7 @@ fn fib_joins(n: u64, cutoff: u64) -> u64 {
     last
 }
 
-impl Bench for Nested {
+impl Measured<Error> for Nested {
     fn round(&mut self) -> Result<Figures, Error> {
         self.rig.run()?;
         self.rig.check_arrived(1)?;

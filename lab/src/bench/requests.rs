@@ -13,8 +13,8 @@ use boxwork_runtime::topology::Distance;
 
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
-use super::spread::quantile_us;
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
+use crate::spread::quantile_us;
 
 pub static REQUESTS: Workload = Workload {
     id: "B10",
@@ -50,7 +50,7 @@ struct Requests {
     ideal_s: f64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (requests, messages) = (case.count("requests")?, case.count("messages")?);
     let (load, spin_us, edge) = (case.number("load")?, case.number("spin_us")?, case.count("edge")?);
     let iterations = bed.spin.iterations(spin_us);
@@ -91,7 +91,7 @@ fn arrivals(count: usize, mean_s: f64) -> Vec<Duration> {
     (0..count).map(next).collect()
 }
 
-impl Bench for Requests {
+impl Measured<Error> for Requests {
     fn round(&mut self) -> Result<Figures, Error> {
         self.rig.tally.reset();
         let (start, before) = (Instant::now(), self.rig.runtime.statistics());

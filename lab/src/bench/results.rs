@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::machine::Machine;
 use super::spin::Spin;
-use super::spread::Spread;
-use super::{Case, Figures, Workload};
+use super::{Case, Workload};
+use crate::machine::Machine;
+use crate::number::significant;
+use crate::spread::Spread;
+use crate::turns::{Figures, Rounds};
 
 /// All that was measured, and on what.
 pub struct Results {
@@ -30,24 +32,10 @@ pub(super) struct MeasuredWorkload {
 pub(super) struct MeasuredCase {
     pub(super) case: Case,
     pub(super) workers: usize,
-    /// By name, in the order in which they were told; one figure a round.
-    pub(super) figures: Vec<(String, Vec<f64>)>,
+    pub(super) figures: Rounds,
 }
 
 impl MeasuredCase {
-    pub(super) fn new(case: Case, workers: usize) -> Self {
-        Self { case, workers, figures: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, figures: Figures) {
-        for (name, figure) in figures {
-            match self.figures.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, rounds)) => rounds.push(figure),
-                None => self.figures.push((name, vec![figure])),
-            }
-        }
-    }
-
     fn json(&self) -> Json {
         let number = |text: &str| text.parse::<f64>().map_or_else(|_| json!(text), |number| json!(number));
         let settings: Map<String, Json> =
@@ -110,29 +98,6 @@ pub(super) fn shown(case: &MeasuredCase, name: &str) -> String {
     format!("{} ({} to {})", significant(median), significant(low), significant(high))
 }
 
-/// A number with as many digits as say something.
-pub(super) fn significant(number: f64) -> String {
-    let size = number.abs();
-    let digits = match size {
-        _ if number.fract() == 0.0 && size < 1e15 => 0,
-        100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        _ => 3,
-    };
-    let text = format!("{number:.digits$}");
-    let (whole, rest) = text.split_once('.').map_or((text.as_str(), ""), |(whole, rest)| (whole, rest));
-    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
-    let mut grouped = sign.to_owned();
-    for (idx, digit) in whole.chars().enumerate() {
-        if idx > 0 && (whole.len() - idx).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
-}
-
 impl Results {
     /// The lines that say what was measured on, by name.
     pub(super) fn about(&self) -> Vec<(&'static str, String)> {
@@ -188,15 +153,4 @@ impl Results {
 /// Figures of one round as a JSON object, in their order.
 pub(super) fn round_json(figures: Figures) -> Json {
     figures.into_iter().map(|(name, figure)| (name, json!(figure))).collect::<Map<_, _>>().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_the_digits_that_say_something() {
-        let shown = [0.0, 2.0, 0.12345, 1.234, 12.34, 1234.5, -1_234_567.8].map(significant);
-        assert_eq!(shown, ["0", "2", "0.123", "1.23", "12.3", "1,234", "-1,234,568"]);
-    }
 }

@@ -6,8 +6,8 @@
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
 use super::spin::{SEED, spin};
-use super::spread::quantile_us;
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
+use crate::spread::quantile_us;
 
 pub static STAGES: Workload = Workload {
     id: "B5",
@@ -49,7 +49,7 @@ struct Stages {
     checksum: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (stages, messages, edge) = (case.count("stages")?, case.count("messages")?, case.count("edge")?);
     let (spin_us, slow) = (case.number("spin_us")?, case.number("slow")?);
     let mut graph = Graph::new();
@@ -80,7 +80,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Stages { rig, messages, edge, workers, hops, ideal_s, checksum }))
 }
 
-impl Bench for Stages {
+impl Measured<Error> for Stages {
     fn round(&mut self) -> Result<Figures, Error> {
         let outcome = self.rig.run()?;
         self.rig.check_arrived(self.messages)?;

@@ -5,7 +5,7 @@
 
 use super::graph::{Graph, whole};
 use super::rig::{Bed, Rig};
-use super::{Bench, Case, Error, Figures, Workload, figures};
+use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static WAVEFRONT: Workload = Workload {
     id: "B2",
@@ -31,7 +31,7 @@ struct Wavefront {
     ideal_s: f64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
+fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (side, spin_us) = (case.count("side")?, case.number("spin_us")?);
     let iterations = bed.spin.iterations(spin_us);
     let mut graph = Graph::new();
@@ -52,7 +52,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Bench>, Error> {
     Ok(Box::new(Wavefront { rig: Rig::new(bed, &graph)?, cells, iterations, workers, ideal_s }))
 }
 
-impl Bench for Wavefront {
+impl Measured<Error> for Wavefront {
     fn round(&mut self) -> Result<Figures, Error> {
         let seconds = self.rig.run()?.duration.as_secs_f64();
         self.rig.check_arrived(self.cells.isqrt())?;

@@ -1,17 +1,21 @@
 //! `boxwork experiment`: pipelines over every combination of some values, into a table and plots.
 
-use std::path::PathBuf;
+mod pipelines;
 
+use std::path::{Path, PathBuf};
+
+use boxwork_lab::experiment::{self, Experiment, ExperimentError};
 use boxwork_runtime::operator::Catalog;
 
+use self::pipelines::Pipelines;
 use super::{print_diagnostics, talk};
 use crate::run::{Exit, listen_for_interrupts};
-use crate::{diagnostic, experiment, given};
+use crate::{given, pipeline};
 
 /// Runs a sweep: pipelines over every combination of values, into a table, plots and a page
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A run that was stopped goes on after the rows that it has; the sweep's steps must be the same."
+    after_help = "A run that was stopped continues after the rows that it has; the sweep's steps must be unchanged."
 )]
 pub struct Arguments {
     /// The sweep, a YAML file
@@ -29,11 +33,22 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let experiment = match experiment::load(&arguments.sweep, catalog, &arguments.settings) {
+    let name = arguments.sweep.display().to_string();
+    let text = match pipeline::read_file(&arguments.sweep, &name) {
+        Ok(text) => text,
+        Err(fault) => {
+            print_diagnostics(&[*fault]);
+            return Exit::Problems;
+        }
+    };
+    let folder = arguments.sweep.parent().unwrap_or(Path::new("."));
+    let mut pipelines = Pipelines::new(catalog, folder);
+    let experiment = match experiment::load(&name, &text, &arguments.settings, &mut pipelines) {
         Ok(experiment) => experiment,
         Err(faults) => {
-            print_diagnostics(&faults);
-            talk(&format!("{}\n", diagnostic::summary(&faults)));
+            faults.iter().for_each(|fault| talk(&format!("{name}:{fault}\n")));
+            let count = faults.len();
+            talk(&format!("{count} error{}\n", if count == 1 { "" } else { "s" }));
             return Exit::Problems;
         }
     };
@@ -43,14 +58,16 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     }
     let named =
         || arguments.sweep.file_stem().map(PathBuf::from).unwrap_or_else(|| PathBuf::from("experiment"));
-    let out = arguments.out.clone().unwrap_or_else(named);
     listen_for_interrupts();
-    match experiment.run(&out, catalog, &mut |row| talk(&format!("{row}\n"))) {
+    measure(&experiment, &arguments.out.clone().unwrap_or_else(named), &mut pipelines)
+}
+
+fn measure(experiment: &Experiment, out: &Path, pipelines: &mut Pipelines<'_>) -> Exit {
+    match experiment.run(out, pipelines, &mut |row| talk(&format!("{row}\n"))) {
         Ok(summary) => {
-            let kept = if summary.kept > 0 {
-                format!(", {} of them from before", summary.kept)
-            } else {
-                String::new()
+            let kept = match summary.kept {
+                0 => String::new(),
+                kept => format!(", {kept} of them from before"),
             };
             if let Some(comparison) = &summary.comparison {
                 talk(&comparison.to_string());
@@ -58,8 +75,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             talk(&format!("wrote {}: {} rows{kept}, {} plots\n", out.display(), summary.rows, summary.plots));
             Exit::Ok
         }
-        Err(experiment::ExperimentError::Interrupted) => {
-            talk(&format!("{}\n", experiment::ExperimentError::Interrupted));
+        Err(error @ ExperimentError::Interrupted) => {
+            talk(&format!("{error}\n"));
             Exit::Interrupted
         }
         Err(error) => {

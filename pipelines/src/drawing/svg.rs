@@ -314,7 +314,7 @@ pub(super) fn text_width(text: &str, px: f64) -> f64 {
 }
 
 /// Text for XML; characters that XML does not allow become signs.
-pub(crate) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

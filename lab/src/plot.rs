@@ -1,12 +1,12 @@
-//! The plots of a sweep as SVG: lines of medians over an axis, a picture for each facet side by side.
+//! Plots as SVG: bars, and lines over an axis.
 
 use std::fmt::Write as _;
 
-use super::sweep::{Plot, Sweep};
-use super::table::{Row, number};
-use crate::drawing::escape;
+use crate::number::significant;
+use crate::page::escape;
+use crate::spread::Spread;
 
-/// The colours of the lines, in turn; told apart on light and dark ground.
+/// The colours of the lines, in turn; readable on light and dark ground.
 const COLOURS: [&str; 8] =
     ["#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#718096", "#b7791f", "#319795"];
 const WIDTH: f64 = 320.0;
@@ -23,26 +23,20 @@ const ABREAST: usize = 3;
 
 /// Places along one side of a picture.
 enum Scale {
-    /// With the distance of its marks.
+    /// From, to, and the distance between two marks.
     Linear(f64, f64, f64),
     Log(f64, f64),
-    /// Values that are no numbers, or not all above zero where a logarithm is asked for.
+    /// For values that are not all numbers.
     Names(Vec<String>),
 }
 
 impl Scale {
-    /// `upright` is the side of the figures: it begins at 0 where that leaves half of the picture to them, and ends at a
+    /// The scale of y is `upright`: it starts at 0 if the figures then still fill half of the picture, and ends at a
     /// round number.
     fn of(values: &[String], is_log: bool, upright: bool) -> Self {
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
         let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
-            let mut names: Vec<String> = Vec::new();
-            for value in values {
-                if !names.contains(value) {
-                    names.push(value.clone());
-                }
-            }
-            return Self::Names(names);
+            return Self::Names(distinct(values));
         };
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for number in numbers {
@@ -59,7 +53,7 @@ impl Scale {
         Self::Linear((low / step).floor() * step, (high / step).ceil() * step, step)
     }
 
-    /// From 0 to 1; nothing for what is not on it.
+    /// A place from 0 to 1; nothing for a value that is not on the scale.
     fn place(&self, value: &str) -> Option<f64> {
         let share = |at: f64, low: f64, high: f64| if high > low { (at - low) / (high - low) } else { 0.5 };
         match self {
@@ -72,12 +66,12 @@ impl Scale {
         }
     }
 
-    /// What is written beside it: places and words.
+    /// Places and words of the marks beside the scale.
     fn marks(&self, values: &[String], upright: bool) -> Vec<(f64, String)> {
         let at = |value: String| self.place(&value).map(|place| (place, value));
         match self {
             Self::Names(names) => names.iter().cloned().filter_map(at).collect(),
-            // Few values of an axis stand for themselves.
+            // Few values are marks themselves.
             _ if !upright && distinct(values).len() <= 8 => {
                 distinct(values).into_iter().filter_map(at).collect()
             }
@@ -100,7 +94,7 @@ impl Scale {
     }
 }
 
-/// A round number that goes some four times into what lies between.
+/// A round number that divides the range into about four parts.
 fn step(low: f64, high: f64) -> f64 {
     let raw = ((high - low) / 4.0).max(high.abs().max(1e-9) * 1e-6);
     let power = 10f64.powf(raw.log10().floor());
@@ -123,89 +117,128 @@ fn distinct(values: &[String]) -> Vec<String> {
     kept
 }
 
-/// All plots that have something to show, by their names.
-pub(super) fn plots(sweep: &Sweep, rows: &[Row]) -> Vec<(String, String)> {
-    let drawn = sweep.plots.iter().filter_map(|plot| Some((plot.name.clone(), picture(sweep, plot, rows)?)));
-    drawn.collect()
+/// One line of a chart.
+pub(crate) struct Line {
+    pub(crate) label: String,
+    /// A place on the x axis, which may be a name, and a figure.
+    pub(crate) points: Vec<(String, f64)>,
 }
 
-/// An axis's value or a figure, as a text.
-fn cell(row: &Row, name: &str) -> Option<String> {
-    let figure = || row.figures.get(name).copied().filter(|figure| figure.is_finite()).map(number);
-    row.values.get(name).cloned().or_else(figure)
+/// Lines over one axis, in one picture or in several side by side with common scales.
+pub(crate) struct Chart<'a> {
+    pub(crate) heading: &'a str,
+    /// What the x axis shows.
+    pub(crate) x: &'a str,
+    /// What the labels of the lines mean.
+    pub(crate) legend: &'a str,
+    /// Whether the scales of x and y are logarithmic.
+    pub(crate) log: (bool, bool),
+    /// Pictures with their titles. A line's colour is its index among those of its picture.
+    pub(crate) facets: Vec<(String, Vec<Line>)>,
 }
 
-fn picture(sweep: &Sweep, plot: &Plot, rows: &[Row]) -> Option<String> {
-    let points: Vec<(&Row, String, String)> =
-        rows.iter().filter_map(|row| Some((row, cell(row, &plot.x)?, cell(row, &plot.y)?))).collect();
-    if points.is_empty() {
-        return None;
+impl Chart<'_> {
+    /// The chart as SVG; nothing if it has no point.
+    pub(crate) fn svg(&self) -> Option<String> {
+        let points = || self.facets.iter().flat_map(|(_, lines)| lines).flat_map(|line| &line.points);
+        points().next()?;
+        let (xs, ys): (Vec<String>, Vec<String>) = points().map(|(x, y)| (x.clone(), y.to_string())).unzip();
+        let scales = (Scale::of(&xs, self.log.0, false), Scale::of(&ys, self.log.1, true));
+        let mut body = String::new();
+        for (idx, (title, lines)) in self.facets.iter().enumerate() {
+            let left = LEFT + (idx % ABREAST) as f64 * (WIDTH + LEFT);
+            let top = TOP + (idx / ABREAST) as f64 * (HEIGHT + TOP + BELOW);
+            let at = |x: f64, y: f64| (left + x * WIDTH, top + (1.0 - y) * HEIGHT);
+            text(&mut body, (left, top - 12.0), "start", title);
+            frame(&mut body, &at, scales.0.marks(&xs, false), scales.1.marks(&ys, true), self.x);
+            for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+                let place =
+                    |(x, y): &(String, f64)| Some((scales.0.place(x)?, scales.1.place(&y.to_string())?));
+                let mut places: Vec<(f64, f64)> = line.points.iter().filter_map(place).collect();
+                places.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let places: Vec<(f64, f64)> = places.into_iter().map(|(x, y)| at(x, y)).collect();
+                draw(&mut body, &places, colour);
+            }
+        }
+        let abreast = self.facets.len().min(ABREAST) as f64;
+        let right = LEFT + abreast * (WIDTH + LEFT) - LEFT + 24.0;
+        let (legend, height) = self.draw_legend(&mut body, right);
+        let down = self.facets.len().div_ceil(ABREAST) as f64 * (HEIGHT + TOP + BELOW);
+        text(&mut body, (16.0, 20.0), "start", self.heading);
+        let width = (right + legend).max(LEFT + width_of(self.heading));
+        Some(picture(self.heading, (width, down.max(height)), &body))
     }
-    let (xs, ys): (Vec<String>, Vec<String>) = points.iter().map(|(_, x, y)| (x.clone(), y.clone())).unzip();
-    let values_of = |axis: &Option<String>| match axis.as_ref().and_then(|axis| sweep.axis(axis)) {
-        Some(axis) => axis.values.clone(),
-        None => vec![String::new()],
-    };
-    let (facets, series) = (values_of(&plot.facets), values_of(&plot.series));
-    let (x_scale, y_scale) = (Scale::of(&xs, plot.log_x, false), Scale::of(&ys, plot.log_y, true));
+
+    /// Writes what each colour means; returns the width and the height of that.
+    fn draw_legend(&self, body: &mut String, left: f64) -> (f64, f64) {
+        let (mut width, mut y) = (0.0_f64, TOP + 8.0);
+        let lines = self.facets.first().map(|(_, lines)| lines.as_slice()).unwrap_or_default();
+        for (line, colour) in
+            lines.iter().zip(COLOURS.iter().cycle()).filter(|(line, _)| !line.label.is_empty())
+        {
+            let label = format!("{} {}", self.legend, line.label);
+            let _ = writeln!(body, "<circle cx=\"{left:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>");
+            text(body, (left + 10.0, y + 4.0), "start", label.trim_start());
+            width = width.max(width_of(&label) + 30.0);
+            y += LINE_HEIGHT;
+        }
+        (width, y + 12.0)
+    }
+}
+
+/// One bar.
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) spread: Spread,
+    /// Bars of one group have one colour.
+    pub(crate) group: usize,
+}
+
+/// Horizontal bars from zero, with a whisker over the middle half of the rounds.
+pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
+    let most = bars.iter().map(|bar| bar.spread.high).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let left = bars.iter().map(|bar| width_of(&bar.label)).fold(0.0, f64::max) + 16.0;
+    let x = |figure: f64| left + figure.max(0.0) / most * WIDTH;
     let mut body = String::new();
-    for (idx, facet) in facets.iter().enumerate() {
-        let left = LEFT + (idx % ABREAST) as f64 * (WIDTH + LEFT);
-        let top = TOP + (idx / ABREAST) as f64 * (HEIGHT + TOP + BELOW);
-        let at = |x: f64, y: f64| (left + x * WIDTH, top + (1.0 - y) * HEIGHT);
-        if let Some(axis) = &plot.facets {
-            text(&mut body, (left, top - 12.0), "start", &format!("{axis} {facet}"));
-        }
-        frame(&mut body, &at, x_scale.marks(&xs, false), y_scale.marks(&ys, true), &plot.x);
-        for (number, value) in series.iter().enumerate() {
-            let is_of = |row: &Row| {
-                let is = |axis: &Option<String>, value: &String| {
-                    axis.as_ref().is_none_or(|axis| row.values.get(axis) == Some(value))
-                };
-                is(&plot.facets, facet) && is(&plot.series, value)
-            };
-            let mut line: Vec<(f64, f64)> = points
-                .iter()
-                .filter(|(row, _, _)| is_of(row))
-                .filter_map(|(_, x, y)| Some((x_scale.place(x)?, y_scale.place(y)?)))
-                .collect();
-            line.sort_by(|a, b| a.0.total_cmp(&b.0));
-            draw(
-                &mut body,
-                &line.into_iter().map(|(x, y)| at(x, y)).collect::<Vec<_>>(),
-                COLOURS[number % COLOURS.len()],
-            );
-        }
-    }
-    let abreast = facets.len().min(ABREAST) as f64;
-    let right = LEFT + abreast * (WIDTH + LEFT) - LEFT + 24.0;
-    for (number, value) in series.iter().enumerate().filter(|_| plot.series.is_some()) {
-        let (colour, y) = (COLOURS[number % COLOURS.len()], TOP + 8.0 + number as f64 * LINE_HEIGHT);
-        let _ = writeln!(body, "<circle cx=\"{right:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>");
-        text(
-            &mut body,
-            (right + 10.0, y + 4.0),
-            "start",
-            &format!("{} {value}", plot.series.as_deref().unwrap_or("")),
+    text(&mut body, (0.0, 14.0), "start", title);
+    for (idx, bar) in bars.iter().enumerate() {
+        let (top, Spread { median, low, high }) = ((idx + 1) as f64 * LINE_HEIGHT, bar.spread);
+        let (middle, colour) = (top + LINE_HEIGHT / 2.0, COLOURS[bar.group % COLOURS.len()]);
+        text(&mut body, (left - 8.0, middle + 4.0), "end", &bar.label);
+        let _ = writeln!(
+            body,
+            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\" fill-opacity=\".75\"/>\
+             <line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"currentColor\" stroke-width=\"2\"/>",
+            top + 3.0,
+            x(median) - left,
+            LINE_HEIGHT - 6.0,
+            x(low),
+            x(high)
         );
+        text(&mut body, (x(high) + 8.0, middle + 4.0), "start", &significant(median));
     }
-    let words = |text: &str| text.chars().count() as f64 * LETTER;
-    let series_name = plot.series.as_deref().map_or(0.0, |name| words(name) + 12.0);
-    let legend = series.iter().map(|value| words(value)).fold(0.0, f64::max) + series_name + 30.0;
-    let heading = format!("{}: {}", plot.title, plot.y);
-    let width = (right + legend).max(LEFT + words(&heading));
-    let down = facets.len().div_ceil(ABREAST) as f64 * (HEIGHT + TOP + BELOW);
-    let height = down.max(TOP + series.len() as f64 * LINE_HEIGHT + 20.0);
-    text(&mut body, (16.0, 20.0), "start", &heading);
-    Some(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+    picture(title, (left + WIDTH + 90.0, (bars.len() + 1) as f64 * LINE_HEIGHT + 8.0), &body)
+}
+
+/// A picture as a file of its own, which says what it is; within a page it need not.
+pub(crate) fn standalone(svg: &str) -> String {
+    svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1)
+}
+
+fn width_of(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER
+}
+
+fn picture(title: &str, (width, height): (f64, f64), body: &str) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"12\" color=\"#4a5568\">\n\
          <title>{}</title>\n{body}</svg>\n",
-        escape(&plot.title)
-    ))
+        escape(title)
+    )
 }
 
-/// The lines behind a picture, and what is written beside them.
+/// The grid of a picture and the words beside it.
 fn frame(
     body: &mut String,
     at: &dyn Fn(f64, f64) -> (f64, f64),
@@ -230,8 +263,8 @@ fn frame(
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (place, word) in marks {
         let (x, y) = at(place, 0.0);
-        let half = short(&word).chars().count() as f64 * LETTER / 2.0;
-        // Words that would lie on each other are left out.
+        let half = width_of(&short(&word)) / 2.0;
+        // A word that would overlap the one before is left out.
         if x - half > end {
             text(body, (x, y + 16.0), "middle", &short(&word));
             end = x + half + 4.0;
@@ -285,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_round_and_axes_stand_for_themselves() {
+    fn marks_are_round_or_the_values_themselves() {
         assert_eq!(words(&[0.479, 0.5518], false, true), ["0.46", "0.48", "0.5", "0.52", "0.54", "0.56"]);
         assert_eq!(words(&[3.0, 17.0], false, true), ["0", "5", "10", "15", "20"]);
         assert_eq!(words(&[4.0, 16.0, 48.0], true, false), ["4", "16", "48"]);

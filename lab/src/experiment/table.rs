@@ -1,27 +1,36 @@
 //! The rows as a CSV file: the axes' values and then the figures, by names in the first line.
 //!
-//! Invariants: the file is whole at every moment; rows of another sweep are refused, by a text beside the file.
+//! Invariants: the file is complete at every moment; the rows of another sweep are refused, by a text beside the file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::ExperimentError;
+use super::plan::Values;
 use super::sweep::Sweep;
+use crate::number::number;
 
 /// A row: the axes' values and the figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
-    pub(super) values: BTreeMap<String, String>,
+    pub(super) values: Values,
     pub(super) figures: BTreeMap<String, f64>,
+}
+
+impl Row {
+    /// An axis's value, or a figure.
+    pub(super) fn cell(&self, name: &str) -> Option<String> {
+        self.values.get(name).cloned().or_else(|| self.figures.get(name).copied().map(number))
+    }
 }
 
 /// The rows so far.
 #[derive(Debug)]
 pub(super) struct Table {
     path: PathBuf,
-    axes: Vec<String>,
-    /// In the order in which they were first told.
+    pub(super) axes: Vec<String>,
+    /// In the order in which they first came.
     figures: Vec<String>,
     rows: Vec<Row>,
 }
@@ -29,20 +38,20 @@ pub(super) struct Table {
 impl Table {
     /// Reads the table that is there, if it is of this sweep.
     pub(super) fn open(path: &Path, sweep: &Sweep) -> Result<Self, ExperimentError> {
-        let axes: Vec<String> = sweep.axes.iter().map(|axis| axis.name.clone()).collect();
+        let axes: Vec<String> = sweep.axes.names().map(str::to_owned).collect();
         let mut table = Self { path: path.to_owned(), axes, figures: Vec::new(), rows: Vec::new() };
         let beside = path.with_extension("sweep");
-        let fingerprint = sweep.fingerprint() + "\n";
+        let identity = sweep.identity() + "\n";
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                fs::write(&beside, fingerprint).map_err(ExperimentError::file(&beside))?;
+                fs::write(&beside, identity).map_err(ExperimentError::file(&beside))?;
                 return Ok(table);
             }
             Err(error) => return Err(ExperimentError::file(path)(error)),
         };
         let other = |why: &str| ExperimentError::OtherSweep { path: path.to_owned(), why: why.to_owned() };
-        if fs::read_to_string(&beside).map_err(ExperimentError::file(&beside))? != fingerprint {
+        if fs::read_to_string(&beside).map_err(ExperimentError::file(&beside))? != identity {
             return Err(other("its steps or rounds differ"));
         }
         let mut lines = records(&text).into_iter();
@@ -65,14 +74,14 @@ impl Table {
     }
 
     /// Whether a row of these values is there.
-    pub(super) fn has(&self, values: &BTreeMap<String, String>) -> bool {
+    pub(super) fn has(&self, values: &Values) -> bool {
         self.rows.iter().any(|row| row.values == *values)
     }
 
     /// Adds a row and writes the table.
     pub(super) fn add(
         &mut self,
-        values: &BTreeMap<String, String>,
+        values: &Values,
         figures: Vec<(String, f64)>,
     ) -> Result<(), ExperimentError> {
         for (name, _) in &figures {
@@ -87,19 +96,19 @@ impl Table {
     }
 
     fn text(&self) -> String {
-        let head: Vec<String> = self.axes.iter().chain(&self.figures).map(|name| quoted(name)).collect();
-        let mut text = head.join(",") + "\n";
-        for row in &self.rows {
-            let values = self.axes.iter().map(|axis| quoted(&row.values[axis]));
-            let figures =
-                self.figures.iter().map(|name| row.figures.get(name).copied().map_or(String::new(), number));
-            text += &(values.chain(figures).collect::<Vec<_>>().join(",") + "\n");
-        }
-        text
+        let lines = cells(&self.axes, &self.figures, &self.rows);
+        let line =
+            |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
+        lines.into_iter().map(line).collect()
+    }
+
+    /// The names of all figures.
+    pub(super) fn figures(&self) -> &[String] {
+        &self.figures
     }
 
     /// The rows of these values, in their order.
-    pub(super) fn rows_of(&self, wanted: &[&BTreeMap<String, String>]) -> Vec<Row> {
+    pub(super) fn rows_of(&self, wanted: &[&Values]) -> Vec<Row> {
         wanted
             .iter()
             .filter_map(|values| self.rows.iter().find(|row| row.values == **values))
@@ -108,16 +117,14 @@ impl Table {
     }
 }
 
-/// A figure with six digits that say something.
-pub(super) fn number(figure: f64) -> String {
-    if figure == 0.0 || figure.fract() == 0.0 && figure.abs() < 1e15 {
-        return format!("{figure:.0}");
-    }
-    let digits = (5 - figure.abs().log10().floor() as i64).clamp(0, 12) as usize;
-    let text = format!("{figure:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+/// The names of the columns, and then the cells of each row.
+pub(super) fn cells(axes: &[String], figures: &[String], rows: &[Row]) -> Vec<Vec<String>> {
+    let head = axes.iter().chain(figures).cloned().collect();
+    let row = |row: &Row| axes.iter().chain(figures).map(|name| row.cell(name).unwrap_or_default()).collect();
+    std::iter::once(head).chain(rows.iter().map(row)).collect()
 }
 
+/// A cell of a CSV file.
 pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -157,11 +164,5 @@ mod tests {
         let cells = ["plain", "a, b", "say \"so\"", "", "two\nlines"];
         let line = cells.map(quoted).join(",") + "\n";
         assert_eq!(records(&(line.clone() + &line)), vec![cells.map(str::to_owned).to_vec(); 2]);
-    }
-
-    #[test]
-    fn figures_have_six_digits() {
-        let shown = [0.0, 3.0, 0.000_123_456_78, 1_234.567_89, -0.5, 1e9 + 0.25].map(number);
-        assert_eq!(shown, ["0", "3", "0.000123457", "1234.57", "-0.5", "1000000000"]);
     }
 }
