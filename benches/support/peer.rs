@@ -7,7 +7,6 @@ use serde_json::Value;
 
 /// Part of the binary, so that it can be copied to another machine alone.
 const OPENCV: &str = include_str!("../peers/opencv.py");
-const CHAIN_TBB: &str = include_str!("../peers/chain_tbb.cpp");
 
 /// A peer that waits for questions.
 pub struct Peer {
@@ -44,28 +43,6 @@ impl Peer {
         }
         peer.name = first["name"].as_str().unwrap_or("OpenCV").to_owned();
         println!("peer        {}, one thread, in a process of its own ({python})", peer.name);
-        Some(peer)
-    }
-
-    /// Compiles and starts the chain in oneTBB; where it cannot be had, says what to install.
-    pub fn one_tbb(arguments: &[&str]) -> Option<Self> {
-        let folder = tempfile::tempdir().expect("the folder of temporary files can be written to");
-        let (source, program) = (folder.path().join("chain.cpp"), folder.path().join("chain"));
-        std::fs::write(&source, CHAIN_TBB).expect("the folder of temporary files can be written to");
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
-        let mut command = Command::new(&compiler);
-        command.args(["-std=c++17", "-O3"]).arg(&source).arg("-o").arg(&program).arg("-ltbb");
-        let is_made = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        if !is_made {
-            println!("peer        NOT MEASURED: {compiler} cannot compile a program with oneTBB");
-            println!("            apt-get install g++ libtbb-dev, or name another compiler in CXX");
-            return None;
-        }
-        let mut command = Command::new(&program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut peer = Self::of(command.spawn().expect("the program just made"));
-        peer.name = peer.answer()["name"].as_str().unwrap_or("oneTBB").to_owned();
-        println!("peer        {}, one thread, in a process of its own", peer.name);
         Some(peer)
     }
 
