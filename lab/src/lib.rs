@@ -13,6 +13,7 @@ mod plot;
 mod page;
 pub mod bench;
 pub mod experiment;
+pub mod report;
 
 pub use machine::Machine;
 pub use processor_time::ProcessorTime;
