@@ -34,7 +34,9 @@ use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
+use boxwork_stores::space::{DeviceForm, Space};
 use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::store::Store;
 use support::store::write_store;
 use support::{Arguments, Side, Spread, print_machine, run_rounds};
 
@@ -165,8 +167,7 @@ impl Setting {
 
     fn share(&self) {
         let table = self.table();
-        let space = Arc::clone(table.space());
-        let store = space.store();
+        let space = space_of(&table);
         let evaluator = Evaluator::new(CodePath::detect());
         let mut left: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for id in self.query_ids(table.len()) {
@@ -175,10 +176,10 @@ impl Setting {
             sorted.sort_by(f64::total_cmp);
             let kth = sorted[self.k.min(sorted.len()) - 1];
             let distances: Vec<f64> = table.pivots().iter().map(|pivot| exact[*pivot as usize]).collect();
-            let sigma = store.read(|objects| space.sigma_self(objects, id)).expect("a sound store");
+            let prepared = prepared(&space, id);
             for bound in Bound::ALL {
                 let query =
-                    table.query(bound, &distances, sigma, 256).unwrap_or_else(|error| panic!("{error}"));
+                    table.query(bound, &distances, &*prepared).unwrap_or_else(|error| panic!("{error}"));
                 let (mut kept, mut uppers) = (0, Vec::new());
                 let mut bounds = Bounds::default();
                 for block in 0..table.blocks() {
@@ -295,17 +296,17 @@ impl Setting {
 
     fn bounds(&self) {
         let table = self.table();
-        let space = Arc::clone(table.space());
+        let space = space_of(&table);
         let store = space.store();
         let id = self.query_ids(table.len())[0];
         let distance =
             |a: u64, b: u64| store.read(|objects| space.between(objects, a, b)).expect("a sound store");
         let distances: Vec<f64> = table.pivots().iter().map(|pivot| distance(*pivot, id)).collect();
-        let sigma = store.read(|objects| space.sigma_self(objects, id)).expect("a sound store");
+        let prepared = prepared(&space, id);
         let units = table.blocks() * PACKED_OBJECTS;
         let queries: Vec<_> = Bound::ALL
             .into_iter()
-            .map(|bound| table.query(bound, &distances, sigma, 256).unwrap_or_else(|error| panic!("{error}")))
+            .map(|bound| table.query(bound, &distances, &*prepared).unwrap_or_else(|error| panic!("{error}")))
             .collect();
         // The reference, on a few objects: their distances in f64.
         let few: Vec<Vec<f64>> = (0..64.min(table.len()))
@@ -342,7 +343,8 @@ impl Setting {
                 }));
             }
         }
-        let errors = table.errors(sigma, 256, 2.0);
+        let extent = Space::extent(&*space, id).expect("a sound store");
+        let noise_squared = prepared.noise_squared(extent, 2.0);
         for bound in Bound::ALL {
             let (few, distances) = (&few, &distances);
             sides.push(Side::on_this_core(format!("{bound} f64 reference"), few.len(), move || {
@@ -353,7 +355,7 @@ impl Setting {
                         object,
                         table.between(),
                         table.simplex(),
-                        errors.noise_squared,
+                        noise_squared,
                     );
                     std::hint::black_box(found.is_ok());
                 }
@@ -375,7 +377,7 @@ impl Setting {
 
     fn build(&self) {
         let table = self.table();
-        let space = Arc::clone(table.space());
+        let space = space_of(&table);
         let store = space.store();
         store.verify().expect("a sound store");
         let runtime = self.runtime();
@@ -404,6 +406,21 @@ impl Setting {
 }
 
 /// The f64 distances of all objects from one, on so many threads.
+/// The space of a table, whose distance is SQFD.
+fn space_of(table: &PivotTable) -> Arc<SqfdSpace> {
+    let Some(DeviceForm::Sqfd(space)) = Arc::clone(table.space()).device_form() else {
+        panic!("the index is of signatures")
+    };
+    space
+}
+
+/// An object of a space as a query.
+fn prepared(space: &Arc<SqfdSpace>, id: u64) -> Arc<dyn boxwork_stores::space::Prepared> {
+    let object = Store::objects(&**space.store(), &[id]).expect("a sound store");
+    let space: Arc<dyn Space> = Arc::<SqfdSpace>::clone(space);
+    space.prepare(&object, 0).expect("a sound store")
+}
+
 fn exact_distances(space: &SqfdSpace, id: u64, workers: usize) -> Vec<f64> {
     const PIECE: usize = 64;
     let store = space.store();

@@ -109,7 +109,7 @@ impl Operator for GivenQueries {
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32))),
             ("name", Arc::new(StringArray::from(vec!["q"; queries.len()]))),
-            ("signature", Arc::new(signatures.finish())),
+            ("object", Arc::new(signatures.finish())),
         ];
         cx.push("queries", Envelope::from_columns(columns)?)?;
         Ok(Flow::Done)
@@ -160,8 +160,8 @@ fn test_catalog() -> Catalog {
 
 /// The pipeline with this test's queries and sink.
 fn changed(path: &str, text: &str) -> pipeline::Loaded {
-    let query = r#"{kind: read_query, queries: "${queries}", store: signatures}"#;
-    let sink = r#"{kind: "${format}", store: signatures, out: "${out}"}"#;
+    let query = r#"{kind: read_query, queries: "${queries}", store: objects}"#;
+    let sink = r#"{kind: "${format}", store: objects, out: "${out}"}"#;
     assert!(text.contains(query) && text.contains(sink), "{path}");
     let mut text = text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
     text = text.replace(sink, r#"{kind: rows, out: "${out}"}"#);
@@ -224,13 +224,8 @@ impl Case {
         values.insert("count".to_owned(), Value::Integer(pivots as i64));
         values.insert("select".to_owned(), Value::Text(select.to_owned()));
         values.insert("seed".to_owned(), Value::Integer(seed as i64));
-        let pipeline = if device == "cpu" {
-            shipped::INDEX
-        } else {
-            values.insert("device".to_owned(), Value::Text(device.to_owned()));
-            shipped::INDEX_ON_DEVICES
-        };
-        run(runtime, &pipeline.load(), &values);
+        values.insert("device".to_owned(), Value::Text(device.to_owned()));
+        run(runtime, &shipped::INDEX.load(), &values);
     }
 
     /// The index by these pivots, which no choice of pivots would take together.
@@ -246,7 +241,7 @@ impl Case {
         };
         let between: Vec<f64> = pivots.iter().flat_map(|pivot| row(*pivot)).collect();
         let path = Self::path(&self.folder, "p");
-        let writer = PivotTableWriter::create(&path, Arc::clone(&space), pivots, &between);
+        let writer = PivotTableWriter::create(&path, Arc::<SqfdSpace>::clone(&space), pivots, &between);
         let mut writer = writer.expect("distances of one space");
         (0..space.store().len()).for_each(|id| writer.push(&row(id)).expect("distances of one space"));
         writer.finish().expect("the index can be written");

@@ -100,6 +100,7 @@ static TABLE_FILE: ResourceSpec = ResourceSpec {
     about: "A table in a file.",
     parameters: &[Parameter::new("path", ParameterType::Path, Default::Required, "the file")],
     example: "table: {kind: table_file, path: x.arrow}",
+    provides: None,
     check: None,
     load: never_loaded,
 };

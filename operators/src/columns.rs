@@ -3,12 +3,27 @@
 //! Every function has the shape that a port's table wants, so an operator names one and nothing else. Rows that
 //! belong to a query carry `query`, its number within the request; an `id` is an object's row in its store.
 
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
-use boxwork_runtime::descriptor::{Column, Descriptor};
+use boxwork_runtime::descriptor::{Column, Descriptor, Family};
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::parameter::Arguments;
 
-use boxwork_stores::metric_query::OBJECT;
 use boxwork_stores::signature::SIGNATURE;
+use boxwork_stores::signature::coordinate_names;
+
+/// Any object that a distance is of.
+static OBJECT: Family = Family {
+    name: "Object",
+    about: "List<Float32> (a vector), Utf8 (a text), List<UInt32> (a set) or a Signature",
+    accepts: |kind| match kind {
+        DataType::Utf8 => true,
+        DataType::List(item) if matches!(item.data_type(), DataType::Float32 | DataType::UInt32) => true,
+        other => coordinate_names(other).is_some(),
+    },
+};
 
 /// A file to be read: its path, and the name that the object will have.
 pub fn files(_: &Arguments) -> Descriptor {
@@ -54,15 +69,6 @@ pub fn queries(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("query", DataType::UInt32, "the query's number within the request"),
         Column::new("name", DataType::Utf8, "what the person called it"),
-        Column::family("signature", &SIGNATURE, "its centroids; the weights sum to 1"),
-    ])
-}
-
-/// A query of the request among objects of any kind.
-pub fn object_queries(_: &Arguments) -> Descriptor {
-    Descriptor::new([
-        Column::new("query", DataType::UInt32, "the query's number within the request"),
-        Column::new("name", DataType::Utf8, "what the person called it"),
         Column::family("object", &OBJECT, "the object that is asked for"),
     ])
 }
@@ -92,6 +98,16 @@ pub fn distances(_: &Arguments) -> Descriptor {
         Column::new("id", DataType::UInt64, "the object's row in the store"),
         Column::new("distance", DataType::Float64, "of the object from the query"),
     ])
+}
+
+/// An envelope of [`distances`], from rows of (query, id, distance).
+pub(crate) fn distances_envelope(rows: &[(u32, u64, f64)]) -> Result<Envelope, EnvelopeError> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+    ];
+    Envelope::from_columns(columns)
 }
 
 /// Two objects of a store.

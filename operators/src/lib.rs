@@ -4,6 +4,7 @@
 
 pub mod columns;
 mod random;
+mod resources;
 mod devices;
 mod images;
 mod records;
@@ -18,21 +19,28 @@ pub use auto::cost_model;
 pub use devices::device_kernels;
 pub use images::{decode, extract, extract_on_devices};
 pub use records::{read_jsonl, read_store, write_jsonl, write_store};
+pub use resources::space::options as distance_options;
+pub use resources::store::open as open_store;
 
 use boxwork_runtime::operator::Catalog;
 
 /// All operators and kinds of resource that Boxwork ships, in the order in which data meets them.
 pub fn catalog() -> Catalog {
     let operators = [images::LIST, records::LIST, search::LIST, index::LIST, quality::LIST, results::LIST];
-    Catalog::new(
-        operators.concat(),
-        [
-            &boxwork_stores::signature_store::SIGNATURE_STORE,
-            &boxwork_stores::sqfd_space::SQFD_SPACE,
-            &boxwork_stores::pivot_table::PIVOT_TABLE,
-            &boxwork_stores::object_column::OBJECT_COLUMN,
-            &boxwork_stores::metric_space::METRIC_SPACE,
-            &boxwork_stores::metric_pivots::METRIC_PIVOTS,
-        ],
-    )
+    Catalog::new(operators.concat(), resources::LIST.iter().copied()).with_renamed(RENAMED)
 }
+
+/// Names of before, and what does the same now.
+const RENAMED: &[(&str, &str)] = &[
+    ("metric_bounds", "lower_bounds"),
+    ("metric_distance", "distance"),
+    ("metric_top_k", "top_k"),
+    ("metric_results", "table, json or csv"),
+    ("read_objects", "read_query"),
+    ("sqfd_exact", "exact_distance"),
+    ("sqfd_exact_on_devices", "exact_distance with `device:`"),
+    ("sqfd_pairs", "pair_distances"),
+    ("object_column", "store"),
+    ("metric_space", "space"),
+    ("metric_pivots", "pivot_table without `path:`"),
+];

@@ -1,11 +1,11 @@
 //! How good the order of a store is.
 
 pub(crate) mod all_pairs;
-pub(crate) mod sqfd_pairs;
+pub(crate) mod pair_distances;
 pub(crate) mod evaluate;
 
 use boxwork_runtime::operator::OperatorSpec;
 
 /// The operators of this folder, in the order in which data meets them.
 pub(crate) static LIST: &[&OperatorSpec] =
-    &[&all_pairs::ALL_PAIRS, &sqfd_pairs::SQFD_PAIRS, &evaluate::EVALUATE];
+    &[&all_pairs::ALL_PAIRS, &pair_distances::PAIR_DISTANCES, &evaluate::EVALUATE];

@@ -5,10 +5,8 @@ pub(crate) mod table;
 pub(crate) mod json;
 pub(crate) mod csv;
 pub(crate) mod html;
-pub(crate) mod metric_results;
 
 use boxwork_runtime::operator::OperatorSpec;
 
 /// The operators of this folder, in the order in which data meets them.
-pub(crate) static LIST: &[&OperatorSpec] =
-    &[&table::TABLE, &json::JSON, &csv::CSV, &html::HTML, &metric_results::METRIC_RESULTS];
+pub(crate) static LIST: &[&OperatorSpec] = &[&table::TABLE, &json::JSON, &csv::CSV, &html::HTML];

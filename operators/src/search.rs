@@ -7,16 +7,11 @@ pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
 pub(crate) mod head;
 pub(crate) mod rest;
-pub(crate) mod sqfd;
-pub(crate) mod sqfd_exact;
-pub(crate) mod sqfd_exact_on_devices;
+pub(crate) mod distance;
+pub(crate) mod exact_distance;
 pub(crate) mod merge;
 pub(crate) mod filter_range;
 pub(crate) mod top_k;
-pub(crate) mod read_objects;
-pub(crate) mod metric_bounds;
-pub(crate) mod metric_distance;
-pub(crate) mod metric_top_k;
 
 use boxwork_runtime::operator::OperatorSpec;
 
@@ -28,14 +23,10 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &prefilter::PREFILTER,
     &head::HEAD,
     &rest::REST,
-    &sqfd::SQFD,
-    &sqfd_exact::SQFD_EXACT,
-    &sqfd_exact_on_devices::SQFD_EXACT_ON_DEVICES,
+    &distance::DISTANCE,
+    &distance::SQFD,
+    &exact_distance::EXACT_DISTANCE,
     &merge::MERGE,
     &filter_range::FILTER_RANGE,
     &top_k::TOP_K,
-    &read_objects::READ_OBJECTS,
-    &metric_bounds::METRIC_BOUNDS,
-    &metric_distance::METRIC_DISTANCE,
-    &metric_top_k::METRIC_TOP_K,
 ];

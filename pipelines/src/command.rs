@@ -126,9 +126,18 @@ enum Format {
     Json,
 }
 
-/// How alike two signatures are: the options of all subcommands that compute distances.
+/// The distance and its constants: the options of all subcommands that compute distances.
 #[derive(Clone, Debug, clap::Args)]
 struct Space {
+    /// The distance: l1, l2, linf, lp, levenshtein, jaccard, sqfd, hausdorff or emd [default: the usual one for the objects]
+    #[arg(long, value_name = "NAME")]
+    distance: Option<String>,
+    /// The exponent of lp
+    #[arg(long, value_name = "P")]
+    p: Option<f64>,
+    /// Take the distance's square root: the same order, and more bounds are sound
+    #[arg(long)]
+    root: bool,
     /// The similarity of two centroids
     #[arg(long, value_name = "NAME", value_parser = ["gaussian", "heuristic", "minus"])]
     similarity: Option<String>,
@@ -144,6 +153,9 @@ impl Space {
     /// Adds what was given; the pipelines know the defaults.
     fn give(&self, values: &mut BTreeMap<String, Value>) {
         let text = |text: &String| Value::Text(text.clone());
+        values.extend(self.distance.as_ref().map(|name| ("distance".to_owned(), text(name))));
+        values.extend(self.p.map(|p| ("p".to_owned(), Value::Number(p))));
+        values.extend(self.root.then(|| ("root".to_owned(), Value::Boolean(true))));
         values.extend(self.similarity.as_ref().map(|name| ("similarity".to_owned(), text(name))));
         values.extend(self.ground.as_ref().map(|name| ("ground".to_owned(), text(name))));
         values.extend(self.alpha.map(|alpha| ("alpha".to_owned(), Value::Number(alpha))));

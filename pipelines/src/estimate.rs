@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::path::Path;
 
-use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::cost_model::{self, Estimate, OnDevices, Search};
+use boxwork_operators::{distance_options, open_store};
 use boxwork_runtime::feeding::LazyDevices;
+use boxwork_runtime::operator::ResourceSpec;
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
 use boxwork_stores::pivot_table::PivotTable;
-use boxwork_stores::signature_store::SignatureStore;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::spaces;
 use serde_json::{Value as Json, json};
 
 /// Estimates the search of a plan, for its box that bounds distances; nothing when it has none, or their values are
@@ -28,19 +28,21 @@ pub fn estimate(
     let Some(bounds) = plan.boxes.iter().find(|planned| planned.spec.name == "lower_bounds") else {
         return Ok(None);
     };
-    let resource = |kind: &str| {
-        let found = plan.resources.iter().find(|resource| resource.spec.name == kind);
+    let resource = |family: &str| {
+        let is_of = |spec: &ResourceSpec| spec.name == family || spec.provides == Some(family);
+        let found = plan.resources.iter().find(|resource| is_of(resource.spec));
         found.and_then(|resource| resource.arguments.as_ref())
     };
-    let kinds = ["signature_store", "sqfd_space", "pivot_table"].map(resource);
-    let ([Some(store), Some(space), Some(pivots)], Some(bounds)) = (kinds, bounds.arguments.as_ref()) else {
+    let resources = ["store", "space", "pivot_table"].map(resource);
+    let ([Some(store), Some(space), Some(pivots)], Some(bounds)) = (resources, bounds.arguments.as_ref())
+    else {
         return Ok(None);
     };
-    let measure = measure(space)?;
-    let (Some(store), Some(pivots)) = (text(store, "path"), text(pivots, "path")) else { return Ok(None) };
-    let store = SignatureStore::open(store).map_err(|error| error.to_string())?;
-    let space = SqfdSpace::new(Arc::new(store), measure);
-    let table = PivotTable::open(pivots, Arc::new(space)).map_err(|error| error.to_string())?;
+    let (Some(path), Some(pivots)) = (text(store, "path"), text(pivots, "path")) else { return Ok(None) };
+    let (column, name) = (text(store, "column").unwrap_or("object"), text(store, "name").unwrap_or("name"));
+    let store = open_store(Path::new(path), column, name, None).map_err(error_text)?;
+    let space = spaces::open(&distance_options(space, None), store).map_err(error_text)?;
+    let table = PivotTable::open(pivots, space).map_err(error_text)?;
     let queries = match values.get("queries") {
         Some(Value::List(queries)) => queries.len().max(1),
         _ => 1,
@@ -53,7 +55,7 @@ pub fn estimate(
         Some(Value::Number(range)) => Some(*range),
         _ => None,
     };
-    let computing = plan.boxes.iter().find(|planned| planned.spec.name == "sqfd");
+    let computing = plan.boxes.iter().find(|planned| ["distance", "sqfd"].contains(&planned.spec.name));
     let device = computing.and_then(|planned| text(planned.arguments.as_ref()?, "device"));
     let device: DeviceChoice = device.and_then(|text| text.parse().ok()).unwrap_or(DeviceChoice::Auto);
     let devices = OnDevices::picked(devices, &device, table.len());
@@ -66,17 +68,6 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
         Some(Value::Text(text)) => Some(text),
         _ => None,
     }
-}
-
-fn measure(space: &Arguments) -> Result<Measure, String> {
-    let named = |name, default| text(space, name).unwrap_or(default);
-    let similarity: Similarity = named("similarity", "gaussian").parse().map_err(error_text)?;
-    let ground: Ground = named("ground", "l2").parse().map_err(error_text)?;
-    let alpha = match space.get("alpha") {
-        Some(Value::Number(alpha)) => *alpha,
-        _ => 0.2,
-    };
-    Measure::new(similarity, ground, alpha).map_err(error_text)
 }
 
 fn error_text(error: impl std::fmt::Display) -> String {

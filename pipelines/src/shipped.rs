@@ -30,7 +30,6 @@ shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
-shipped!(INDEX_ON_DEVICES, "index_on_devices.yaml", "The index of a store, by GPUs.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, as a cost model has it.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
@@ -52,7 +51,7 @@ shipped!(
 );
 
 /// All of them.
-pub const ALL: [Shipped; 22] = [
+pub const ALL: [Shipped; 21] = [
     EXTRACT,
     EXTRACT_ON_DEVICES,
     ADD,
@@ -63,7 +62,6 @@ pub const ALL: [Shipped; 22] = [
     SEARCH,
     RANGE,
     INDEX,
-    INDEX_ON_DEVICES,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

@@ -24,6 +24,7 @@ static ENDLESS: ResourceSpec = ResourceSpec {
     about: "is loaded for ever",
     parameters: &[],
     example: "",
+    provides: None,
     check: None,
     load: |bind| {
         BEGUN.store(true, Ordering::SeqCst);

@@ -12,7 +12,9 @@ use super::signature_store::{Objects, SignatureStore, StoreError};
 
 /// What a chunk takes on a device, about. Small enough to be brought in on the way, large enough that a kernel over it
 /// takes many times as long as its start.
-const CHUNK_BYTES: usize = if cfg!(test) { 64 << 10 } else { 128 << 20 };
+const CHUNK_BYTES: u64 = 128 << 20;
+/// The same in tests.
+const CHUNK_BYTES_SMALL: u64 = 64 << 10;
 
 /// Columns on a device begin at multiples of so many numbers.
 const COLUMN_ALIGNMENT: usize = 32;
@@ -21,7 +23,9 @@ const COLUMN_ALIGNMENT: usize = 32;
 const RESIDENT_SHARE: f64 = 0.75;
 
 /// Rows (objects for queries) that a device computes at once, at most: their similarities take four bytes each.
-const ROWS_MAX: u64 = if cfg!(test) { 5000 } else { 1 << 22 };
+const ROWS_MAX: u64 = 1 << 22;
+/// The same in tests.
+const ROWS_SMALL: u64 = 5000;
 
 /// Runs of chunks of one device at once, at least, where there are as many chunks: one for each end point.
 const RUNS_PER_DEVICE: usize = 2;
@@ -99,7 +103,8 @@ impl Cut {
     /// Cuts a store.
     pub fn new(store: &SignatureStore) -> Self {
         let largest = (0..store.batches()).map(|batch| store.batch_bytes(batch)).max().unwrap_or(1);
-        let batches_per_chunk = (CHUNK_BYTES / largest.max(1)).max(1);
+        let bytes = crate::limit(CHUNK_BYTES, CHUNK_BYTES_SMALL) as usize;
+        let batches_per_chunk = (bytes / largest.max(1)).max(1);
         Self { batches_per_chunk, count: store.batches().div_ceil(batches_per_chunk) }
     }
 
@@ -153,6 +158,7 @@ impl Cut {
             let device = &devices.list()[allowed[self.home(chunk, allowed.len())]];
             device.holds(Self::key(store, Form::Columns, chunk))
         };
+        let rows_max = crate::limit(ROWS_MAX, ROWS_SMALL);
         let chunks_max = self.count().div_ceil(RUNS_PER_DEVICE * allowed.len()).max(1);
         let rows = |run: Range<usize>| {
             (self.ids(store, run.end - 1).end - self.ids(store, run.start).start)
@@ -168,7 +174,7 @@ impl Cut {
                         && was_held
                         && run.len() < chunks_max
                         && self.home(run.start, allowed.len()) == self.home(chunk, allowed.len())
-                        && rows(run.start..chunk + 1) <= ROWS_MAX =>
+                        && rows(run.start..chunk + 1) <= rows_max =>
                 {
                     run.end = chunk + 1;
                 }
@@ -178,9 +184,9 @@ impl Cut {
         }
         let few_queries = |run: Range<usize>| {
             let of_all = rows(run.clone());
-            let most = match of_all <= ROWS_MAX {
+            let most = match of_all <= rows_max {
                 true => queries.len(),
-                false => (ROWS_MAX as u128 * queries.len() as u128 / u128::from(of_all)) as usize,
+                false => (u128::from(rows_max) * queries.len() as u128 / u128::from(of_all)) as usize,
             };
             let (most, end) = (most.max(1), queries.end);
             queries.clone().step_by(most).map(move |first| (first..end.min(first + most), run.clone()))

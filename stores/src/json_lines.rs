@@ -14,8 +14,10 @@ use serde_json::{Map, Value};
 /// What a line may say.
 const KEYS: [&str; 6] = ["name", "centroids", "weights", "width", "height", "coordinates"];
 
-/// Bytes of a line at most: a file without lines must not take all memory. Small in tests.
-const LINE_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 1 << 28 };
+/// Bytes of a line at most: a file without lines must not take all memory.
+const LINE_BYTES_MAX: u64 = 1 << 28;
+/// The same in tests.
+const LINE_BYTES_SMALL: u64 = 1 << 20;
 
 /// What a line said; the numbers column by column, not yet checked as a signature.
 #[derive(Debug)]
@@ -74,7 +76,8 @@ fn numbers(text: &mut String, values: impl Iterator<Item = f32>) {
 /// # Errors
 /// When the file cannot be read, is not UTF-8 there, or has no end of a line within [`LINE_BYTES_MAX`].
 pub fn next_line(reader: &mut dyn BufRead, text: &mut String) -> io::Result<usize> {
-    let mut limited = reader.take(LINE_BYTES_MAX + 1);
+    let most = crate::limit(LINE_BYTES_MAX, LINE_BYTES_SMALL);
+    let mut limited = reader.take(most + 1);
     let read = limited.read_line(text);
     // First, as the limit may cut a letter in two.
     match limited.limit() == 0 {
@@ -82,7 +85,7 @@ pub fn next_line(reader: &mut dyn BufRead, text: &mut String) -> io::Result<usiz
             io::ErrorKind::FileTooLarge,
             format!(
                 "the line is longer than {} MiB: give each object a line of its own, and no more numbers than that",
-                LINE_BYTES_MAX >> 20
+                most >> 20
             ),
         )),
         false => read,

@@ -13,15 +13,13 @@ pub mod store;
 pub mod space;
 pub mod chunks;
 pub mod sqfd_space;
-pub mod pivot_table;
-pub mod upkeep;
 pub mod object_column;
 pub mod kinds;
 pub mod spaces;
-pub mod metric_query;
-pub mod metric_space;
-pub mod metric_pivots;
+pub mod pivot_table;
+pub mod upkeep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub(crate) use number::limit;
 pub use number::new_number;

@@ -1,4 +1,4 @@
-//! Numbers by which a process knows what it holds.
+//! Numbers by which a process knows what it holds, and limits that tests make small.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,4 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub fn new_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A limit; a small one in tests that ask for it.
+#[inline]
+pub(crate) fn limit(usual: u64, small: u64) -> u64 {
+    #[cfg(any(test, feature = "testing"))]
+    if crate::testing::has_small_limits() {
+        return small;
+    }
+    let _ = small;
+    usual
 }

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt32Type};
@@ -19,8 +19,7 @@ use arrow_ipc::reader::{FileReader, read_footer_length};
 use arrow_schema::{ArrowError, DataType};
 use boxwork_kernels::distance::{Distance, Levenshtein, Lp};
 use boxwork_kernels::memory::more;
-use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::operator::BoxError;
 use serde_json::Value;
 
 use super::json_lines::next_line;
@@ -459,41 +458,6 @@ impl OwnedItem {
     }
 }
 
-/// A column of objects, read once and shared by requests as [`ObjectColumn`].
-pub static OBJECT_COLUMN: ResourceSpec = ResourceSpec {
-    name: "object_column",
-    about: "Vectors, texts or sets: a column of an Arrow IPC file, or of JSON lines.",
-    parameters: &[
-        Parameter::new("path", ParameterType::Path, Default::Required, "the file; JSON lines end in .jsonl"),
-        Parameter::new("column", ParameterType::Text, Default::Text("object"), "the column of the objects"),
-        Parameter::new(
-            "name",
-            ParameterType::Text,
-            Default::Text("name"),
-            "the column of their names, where there is one",
-        ),
-        Parameter::new(
-            "holds",
-            ParameterType::Choice(&["auto", "vectors", "texts", "sets"]),
-            Default::Text("auto"),
-            "what the objects are; auto takes lists of numbers in JSON for vectors",
-        ),
-    ],
-    example: "objects: {kind: object_column, path: words.jsonl, column: word}",
-    check: None,
-    load,
-};
-
-fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    let kind = match bind.text("holds") {
-        "vectors" => Some(ObjectKind::Vectors),
-        "texts" => Some(ObjectKind::Texts),
-        "sets" => Some(ObjectKind::Sets),
-        _ => None,
-    };
-    Ok(Arc::new(ObjectColumn::open(&bind.path("path"), bind.text("column"), bind.text("name"), kind)?))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -502,6 +466,8 @@ mod tests {
     use arrow_array::{ArrayRef, Float64Array, StringArray};
     use arrow_ipc::writer::FileWriter;
     use arrow_schema::{Field, Schema};
+
+    use std::sync::Arc;
 
     use super::*;
 

@@ -1,9 +1,13 @@
-//! The pivot table of a store in a space: what `*.pivots.arrow` holds, ready to bound distances.
+//! The pivot table of a space: distances of all objects to a few of them, ready to bound distances.
 //!
-//! For blocks of [`PACKED_OBJECTS`] objects, column by column: the distances to the pivots, rounded to f32, and the
+//! It is what `*.pivots.arrow` holds. For blocks of [`PACKED_OBJECTS`] objects, column by column: the distances to the pivots, rounded to f32, and the
 //! apexes over the pivots' simplex, computed from the unrounded distances (section 4.5.2 of the source; section 3 of
-//! the n-simplex paper). All of it is read into memory at once: 4 bytes for each pivot and each coordinate of an apex
-//! and object. So a request keeps its snapshot, whatever becomes of the file.
+//! the n-simplex paper); no apexes where the distance is no Hilbert distance, as no simplex is sound there. All of it
+//! is in memory: 4 bytes for each pivot and each coordinate of an apex and object. So a request keeps its snapshot,
+//! whatever becomes of the file. A table may also be made in memory alone.
+//!
+//! Distances are kept in parts of the table's unit, a power of two: f32 holds their squares, whatever the objects are
+//! measured in.
 //!
 //! Invariant: a table belongs to the store and the measure of its space, by their fingerprints; every other file is
 //! refused by name.
@@ -15,7 +19,8 @@ mod reader;
 mod writer;
 mod chain;
 mod compacted;
-mod resource;
+mod memory;
+mod unit;
 
 #[cfg(test)]
 mod tests;
@@ -23,29 +28,32 @@ mod tests;
 pub use chain::{Piece, SideBySide, in_threads};
 pub(crate) use compacted::settle;
 pub use error::IndexError;
-pub use resource::PIVOT_TABLE;
 pub use writer::PivotTableWriter;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use boxwork_kernels::distance::Unsound;
 use boxwork_kernels::lower_bound::{
     Block, Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, Simplex, TableErrors,
 };
-use boxwork_kernels::sqfd::reference;
 
-use super::sqfd_space::SqfdSpace;
+use super::space::{Extent, Prepared, Space};
 
-/// Distances of all objects of a store to a few of them.
+/// Distances of all objects of a space to a few of them.
 #[derive(Debug)]
 pub struct PivotTable {
     path: PathBuf,
     number: u64,
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     pivots: Vec<u64>,
+    /// All distances are in parts of it: a power of two.
+    unit: f64,
     between: Vec<f64>,
     simplex: Simplex,
+    /// Coordinates of an apex; 0 where there are no apexes.
+    apex_columns: usize,
     extremes: Extremes,
     len: u64,
     distances: Vec<f32>,
@@ -65,15 +73,13 @@ struct Last {
 
 /// What is largest among a table's objects: it decides how far rounding can have gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Extremes {
-    /// Distance of an object from a pivot.
-    pub distance_max: f64,
+struct Extremes {
+    /// Distance of an object from a pivot, in parts of the unit.
+    distance_max: f64,
     /// Spread of an apex.
-    pub spread_max: f64,
-    /// Absolute similarity of an object to itself.
-    pub sigma_max: f64,
-    /// Centroids of an object.
-    pub centroids_max: usize,
+    spread_max: f64,
+    /// Extent of an object.
+    extent: Extent,
 }
 
 impl PivotTable {
@@ -82,11 +88,11 @@ impl PivotTable {
     /// # Errors
     /// When the file cannot be read, is no index, is cut short, damaged, of another version, of another store or of
     /// another measure.
-    pub fn open(path: impl AsRef<Path>, space: Arc<SqfdSpace>) -> Result<Self, IndexError> {
+    pub fn open(path: impl AsRef<Path>, space: Arc<dyn Space>) -> Result<Self, IndexError> {
         chain::read(path.as_ref(), space, chain::Depth::All)
     }
 
-    /// The file.
+    /// The file, or the store's where the table was made in memory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,8 +102,8 @@ impl PivotTable {
         self.number
     }
 
-    /// The measure and the store.
-    pub fn space(&self) -> &Arc<SqfdSpace> {
+    /// The objects and their distance.
+    pub fn space(&self) -> &Arc<dyn Space> {
         &self.space
     }
 
@@ -106,7 +112,12 @@ impl PivotTable {
         &self.pivots
     }
 
-    /// The pivots' distances among themselves, row by row.
+    /// What the table's numbers are parts of: a distance, or a bound of one, is as many times its number.
+    pub fn unit(&self) -> f64 {
+        self.unit
+    }
+
+    /// The pivots' distances among themselves, row by row, in parts of the unit.
     pub fn between(&self) -> &[f64] {
         &self.between
     }
@@ -141,7 +152,7 @@ impl PivotTable {
         let of = |numbers: usize| block * numbers * PACKED_OBJECTS..(block + 1) * numbers * PACKED_OBJECTS;
         Block {
             distances: &self.distances[of(self.pivots.len())],
-            apexes: &self.apexes[of(self.simplex.dimensions())],
+            apexes: &self.apexes[of(self.apex_columns)],
         }
     }
 
@@ -157,34 +168,52 @@ impl PivotTable {
         }
     }
 
-    /// How wrong what the table says may be, for distances from a query with this self-similarity and so many
-    /// centroids, at most `distance_max` away from a pivot.
-    pub fn errors(&self, sigma_self: f64, centroids: usize, distance_max: f64) -> TableErrors {
-        let Extremes { distance_max: largest, spread_max, sigma_max, centroids_max } = self.extremes;
-        let noise_squared = reference::error_squared(
-            &self.space.measure(),
-            sigma_max.max(sigma_self.abs()),
-            largest.max(distance_max),
-            centroids_max.max(centroids),
-            self.space.store().dimensions(),
-        );
-        TableErrors { distance_max: largest, noise_squared, spread_max }
+    /// Whether a bound is sound for the distance of the space.
+    ///
+    /// # Errors
+    /// What the distance does not obey, and the bound to use instead.
+    pub fn allow(&self, bound: Bound) -> Result<(), Unsound> {
+        self.space.properties().allow(bound)
     }
 
-    /// A query at these f64 distances from the pivots, made ready to be bounded; `sigma_self` and `centroids` are its
-    /// own.
+    /// A query at these f64 distances from the pivots, made ready to be bounded by numbers in parts of the unit. One
+    /// that is so far away that f32 does not hold its distances is bounded by nothing.
     ///
     /// # Errors
     /// When the distances cannot be those of a point: the space is not what the table was made for.
+    ///
+    /// # Panics
+    /// When the bound is not sound ([`PivotTable::allow`]), or there is not a distance for each pivot.
     pub fn query(
         &self,
         bound: Bound,
         distances: &[f64],
-        sigma_self: f64,
-        centroids: usize,
+        query: &dyn Prepared,
     ) -> Result<BoundQuery, BoundError> {
-        let largest = distances.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
-        let errors = self.errors(sigma_self, centroids, largest);
-        BoundQuery::new(bound, distances, &self.between, &self.simplex, &errors)
+        assert_eq!(self.allow(bound), Ok(()), "a bound that is sound");
+        assert_eq!(distances.len(), self.pivots.len(), "a distance for each pivot");
+        let distances: Vec<f64> = distances.iter().map(|distance| distance / self.unit).collect();
+        let Extremes { distance_max, spread_max, extent } = self.extremes;
+        let largest = distances.iter().fold(distance_max, |largest: f64, distance| largest.max(*distance));
+        if largest.is_finite() && largest > unit::FAR {
+            let columns = if bound == Bound::Simplex { self.apex_columns } else { self.pivots.len() };
+            return Ok(BoundQuery::of_nothing(bound, columns));
+        }
+        let noise_squared = query.noise_squared(extent, largest * self.unit) / (self.unit * self.unit);
+        let errors = TableErrors { distance_max, noise_squared, spread_max };
+        BoundQuery::new(bound, &distances, &self.between, &self.simplex, &errors)
+    }
+
+    /// Puts the numbers of an object, its distances and then its apex, in their places.
+    fn place(&mut self, id: u64, numbers: impl Iterator<Item = f32>) {
+        let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
+        let pivots = self.pivots.len();
+        for (column, number) in numbers.enumerate() {
+            let (table, width, column) = match column.checked_sub(pivots) {
+                None => (&mut self.distances, pivots, column),
+                Some(coordinate) => (&mut self.apexes, self.apex_columns, coordinate),
+            };
+            table[(block * width + column) * PACKED_OBJECTS + row] = number;
+        }
     }
 }

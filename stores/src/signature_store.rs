@@ -25,7 +25,6 @@ mod as_store;
 mod lock;
 mod change;
 mod compact;
-mod resource;
 
 pub use batch::StoreBatch;
 pub use change::{PendingChange, StoreChange};
@@ -34,7 +33,6 @@ pub use error::StoreError;
 pub use error::way_out;
 pub(crate) use lock::StoreLock;
 pub use objects::Objects;
-pub use resource::SIGNATURE_STORE;
 pub use temporary::TemporaryFile;
 pub(crate) use temporary::{real_path, remove_leftovers};
 pub use writer::{StoreInfo, StoreWriter};
@@ -98,7 +96,7 @@ impl SignatureStore {
             let file = File::open(path).map_err(io)?;
             if !file.metadata().map_err(io)?.is_file() {
                 let reason = "it is no regular file".to_owned();
-                return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+                return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
             }
             let Some(manifest) = Manifest::of_file(path, &file)? else {
                 let part = Part::of_file(path, file)?;

@@ -166,13 +166,19 @@ pub trait Prepared: Debug + Send + Sync {
     /// When an object cannot be read; what `f` made of the distances does not count then.
     fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError>;
 
-    /// How large the query is.
-    fn extent(&self) -> Extent {
-        Extent::default()
+    /// How large the query is: a distance takes in proportion to it.
+    fn size(&self) -> usize {
+        1
     }
 
     /// How far exact distances from this query may be off.
     fn slack(&self) -> Slack;
+
+    /// How wrong the squares of exact distances may be, among this query and objects of at most this extent whose
+    /// distances are at most `distance_max`.
+    fn noise_squared(&self, _extent: Extent, distance_max: f64) -> f64 {
+        self.slack().noise_squared(distance_max)
+    }
 
     /// What devices read of the query, where they compute the distance.
     fn device_form(&self) -> Option<QueryForm<'_>> {

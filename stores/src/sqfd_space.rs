@@ -14,10 +14,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use boxwork_kernels::similarity::{Ground, Measure, MeasureError, Similarity};
+use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, reference};
-use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
 use super::chunks::Chunks;
 use super::new_number;
@@ -278,60 +276,12 @@ impl Drop for SqfdSpace {
     }
 }
 
-/// A measure over a store, shared by requests as [`SqfdSpace`].
-pub static SQFD_SPACE: ResourceSpec = ResourceSpec {
-    name: "sqfd_space",
-    about: "The signature quadratic form distance over a store: the one place where alpha is written.",
-    parameters: &[
-        Parameter::new("store", ParameterType::Resource("signature_store"), Default::Required, "the objects"),
-        Parameter::new(
-            "similarity",
-            ParameterType::Choice(&["gaussian", "heuristic", "minus"]),
-            Default::Text("gaussian"),
-            "of two centroids: exp(-alpha d^2), 1 / (alpha + d) or -d",
-        ),
-        Parameter::new(
-            "ground",
-            ParameterType::Choice(&["l1", "l2", "linf", "l2_squared"]),
-            Default::Text("l2"),
-            "the distance d of two centroids",
-        ),
-        Parameter::new(
-            "alpha",
-            ParameterType::Positive,
-            Default::Number(0.2),
-            "the steepness: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
-        ),
-    ],
-    example: "space: {kind: sqfd_space, store: signatures, alpha: 0.2}",
-    check: Some(|arguments| measure(arguments).map(drop).map_err(|error| error.to_string())),
-    load,
-};
-
-fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    Ok(Arc::new(SqfdSpace::new(bind.resource("store")?, measure(bind.arguments)?)))
-}
-
-/// The measure that the parameters say; one that is left to a variable is not judged yet, and counts as its default.
-fn measure(arguments: &Arguments) -> Result<Measure, MeasureError> {
-    let text = |name: &str, default: &'static str| match arguments.get(name) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => default.to_owned(),
-    };
-    let alpha = match arguments.get("alpha") {
-        Some(Value::Number(alpha)) => *alpha,
-        _ => 0.2,
-    };
-    let similarity: Similarity = text("similarity", "gaussian").parse()?;
-    let ground: Ground = text("ground", "l2").parse()?;
-    Measure::new(similarity, ground, alpha)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use boxwork_kernels::CodePath;
+    use boxwork_kernels::similarity::{Ground, Similarity};
     use boxwork_kernels::sqfd::Columns;
 
     use super::*;
@@ -415,17 +365,5 @@ mod tests {
         assert_eq!(fs::read(space.sidecar_path()).unwrap(), sound);
         // Another store under the same name is another store.
         assert!(!SqfdSpace::new(store(&path, 21), gaussian(0.2)).is_complete());
-    }
-
-    #[test]
-    fn unsound_measures_are_refused_with_no_file_opened() {
-        let check = |ground: &str| {
-            let given = [("store", "signatures"), ("ground", ground)]
-                .map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
-            (SQFD_SPACE.check.unwrap())(&Arguments::check(SQFD_SPACE.parameters, given).unwrap())
-        };
-        assert_eq!(check("l2"), Ok(()));
-        let reason = check("l1").unwrap_err();
-        assert!(reason.contains("gaussian") && reason.contains("use l2"), "{reason}");
     }
 }

@@ -10,8 +10,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, make_array};
+use arrow_data::ArrayData;
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::{ArrowError, DataType};
 
 use crate::signature_store::{SignatureStore, StoreError};
 
@@ -25,6 +27,11 @@ pub trait Store: Any + Debug + Send + Sync {
 
     /// A text that another content does not have: an index keeps it to know its store again.
     fn fingerprint(&self) -> &str;
+
+    /// How many ids the store had when its fingerprint was this one; nothing when it never was, as far as is known.
+    fn ids_at(&self, fingerprint: &str) -> Option<u64> {
+        (fingerprint == self.fingerprint()).then(|| self.ids_count())
+    }
 
     /// The Arrow type of an object.
     fn object_type(&self) -> DataType;
@@ -126,6 +133,14 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When there is no such object, or its batch is damaged.
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError>;
 
+    /// The object that a text spells, as an array of one, where objects of this kind can be written so.
+    ///
+    /// # Errors
+    /// What the text should have been, where it spells none.
+    fn parse(&self, _text: &str) -> Result<Option<ArrayRef>, String> {
+        Ok(None)
+    }
+
     /// The folder that the names are paths in, where the objects are images.
     fn source(&self) -> Option<&Path> {
         None
@@ -148,6 +163,25 @@ impl dyn Store {
     pub fn count(&self, ids: Range<u64>) -> u64 {
         self.rank(ids.end) - self.rank(ids.start)
     }
+}
+
+/// Arrays of one type after each other.
+///
+/// # Errors
+/// When they are of different types, or too long together.
+pub fn concatenated(arrays: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+    let data: Vec<ArrayData> = arrays.iter().map(|array| array.to_data()).collect();
+    let Some(first) = data.first() else {
+        return Err(ArrowError::InvalidArgumentError("there is no array to begin with".to_owned()));
+    };
+    if let Some(other) = data.iter().find(|other| other.data_type() != first.data_type()) {
+        let (first, other) = (first.data_type(), other.data_type());
+        return Err(ArrowError::InvalidArgumentError(format!("an array is of {first}, another of {other}")));
+    }
+    let rows = data.iter().map(ArrayData::len).sum();
+    let mut all = MutableArrayData::new(data.iter().collect(), false, rows);
+    data.iter().enumerate().try_for_each(|(idx, data)| all.try_extend(idx, 0, data.len()))?;
+    Ok(make_array(all.freeze()))
 }
 
 /// A store that boxes share: the value of a resource of the family `store`.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
@@ -10,7 +11,22 @@ use boxwork_runtime::envelope::Envelope;
 use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter};
 use crate::signature::{SignatureBuilder, SignatureColumns};
 use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
+use crate::space::{SharedSpace, Space};
 use crate::sqfd_space::SqfdSpace;
+use crate::store::SharedStore;
+
+/// Whether limits are small, so that tests meet them. Set by what tests call, as other programs may be built with this module.
+static HAS_SMALL_LIMITS: AtomicBool = AtomicBool::new(false);
+
+/// Makes the limits of this process small: bytes of a line, bytes and rows of a chunk on a device.
+pub fn use_small_limits() {
+    HAS_SMALL_LIMITS.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`use_small_limits`] was called.
+pub(crate) fn has_small_limits() -> bool {
+    HAS_SMALL_LIMITS.load(Ordering::Relaxed)
+}
 
 /// The coordinates of the test stores' centroids.
 pub const COORDINATES: [&str; 2] = ["x", "y"];
@@ -31,6 +47,7 @@ pub fn centroids(seed: u64) -> ([Vec<f32>; 2], Vec<f32>) {
 
 /// A store with an object for each name, its signature made from the seed beside it.
 pub fn store_of(folder: &Path, objects: &[(&str, u64)], info: &StoreInfo) -> Arc<SignatureStore> {
+    use_small_limits();
     let path = folder.join("test.signatures.arrow");
     let mut writer = StoreWriter::create(&path, &COORDINATES, info).unwrap();
     let array = signatures(objects.iter().map(|(_, seed)| *seed));
@@ -73,7 +90,7 @@ pub fn queries(queries: &[(&str, u64)]) -> Envelope {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32))),
         ("name", Arc::new(StringArray::from_iter_values(queries.iter().map(|(name, _)| name)))),
-        ("signature", Arc::new(signatures(queries.iter().map(|(_, seed)| *seed)))),
+        ("object", Arc::new(signatures(queries.iter().map(|(_, seed)| *seed)))),
     ];
     Envelope::from_columns(columns).unwrap()
 }
@@ -111,6 +128,21 @@ pub fn distance_rows(envelopes: &[Envelope]) -> Vec<(u32, u64, f64)> {
     envelopes.iter().flat_map(rows).collect()
 }
 
+/// A store as the resource that boxes take.
+pub fn shared_store(store: &Arc<SignatureStore>) -> Arc<SharedStore> {
+    Arc::new(SharedStore(Arc::<SignatureStore>::clone(store)))
+}
+
+/// A space as the resource that boxes take.
+pub fn shared_space(space: &Arc<SqfdSpace>) -> Arc<SharedSpace> {
+    Arc::new(SharedSpace(any_space(space)))
+}
+
+/// A space by its contract.
+pub fn any_space(space: &Arc<SqfdSpace>) -> Arc<dyn Space> {
+    Arc::<SqfdSpace>::clone(space)
+}
+
 /// The space of the Gaussian at alpha 0.2.
 pub fn space(store: Arc<SignatureStore>) -> Arc<SqfdSpace> {
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).unwrap();
@@ -119,16 +151,21 @@ pub fn space(store: Arc<SignatureStore>) -> Arc<SqfdSpace> {
 
 /// Writes the index of a space by these of its objects, with no box.
 pub fn write_index(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
-    let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
-    let all: Result<Vec<f64>, _> = pivots
-        .iter()
-        .flat_map(|a| pivots.iter().map(move |b| (*a, *b)))
-        .map(|(a, b)| between(a, b))
-        .collect();
-    let mut writer = PivotTableWriter::create(path, Arc::clone(space), pivots, &all?)?;
-    for id in 0..space.store().len() {
-        let distances: Result<Vec<f64>, _> = pivots.iter().map(|pivot| between(*pivot, id)).collect();
-        writer.push(&distances?)?;
+    let space: Arc<dyn Space> = Arc::<SqfdSpace>::clone(space);
+    write_index_of(&space, pivots, path)
+}
+
+/// The same for any space.
+pub fn write_index_of(space: &Arc<dyn Space>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
+    let to_pivots = |id: u64| {
+        let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
+        let mut distances = vec![0.0; pairs.len()];
+        space.between(&pairs, &mut distances).map(|()| distances)
+    };
+    let between: Vec<Vec<f64>> = pivots.iter().map(|pivot| to_pivots(*pivot)).collect::<Result<_, _>>()?;
+    let mut writer = PivotTableWriter::create(path, Arc::clone(space), pivots, &between.concat())?;
+    for id in space.store().among(0..space.store().ids_count()) {
+        writer.push(&to_pivots(id)?)?;
     }
     writer.finish().map(drop)
 }
@@ -137,5 +174,5 @@ pub fn write_index(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) -> Resul
 pub fn pivot_table(space: &Arc<SqfdSpace>, pivots: &[u64], folder: &Path) -> Arc<PivotTable> {
     let path = folder.join("test.pivots.arrow");
     write_index(space, pivots, &path).unwrap();
-    Arc::new(PivotTable::open(&path, Arc::clone(space)).unwrap())
+    Arc::new(PivotTable::open(&path, Arc::<SqfdSpace>::clone(space)).unwrap())
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
 use super::signature_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
-use super::sqfd_space::SqfdSpace;
+use super::space::Space;
+use super::spaces;
+use super::store::Store;
 
 /// What became of a compacted store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub fn commit(
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<(u64, u64), IndexError> {
     for index in indexes {
-        settle(index, change.store())?;
+        settle(index, &**change.store())?;
         append(change.store(), index, side_by_side)?;
     }
     Ok(change.commit()?)
@@ -48,7 +50,7 @@ pub fn bring_up(store: &Path, index: &Path, side_by_side: &mut SideBySide<'_>) -
     let io = |source| StoreError::Io { path: store.to_owned(), action: "open", source };
     let _lock = StoreLock::take(&path.map_err(io)?, store)?;
     let store = Arc::new(SignatureStore::open(store)?);
-    settle(index, &store)?;
+    settle(index, &*store)?;
     append(&store, index, side_by_side)
 }
 
@@ -57,9 +59,13 @@ fn append(
     index: &Path,
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<u64, IndexError> {
-    let measure = PivotTable::measure_of(index)?;
-    let space = Arc::new(SqfdSpace::new(Arc::clone(store), measure));
-    PivotTable::append(index, &space, side_by_side)
+    PivotTable::append(index, &space_of(index, store)?, side_by_side)
+}
+
+/// The space over a store that an index was made for.
+fn space_of(index: &Path, store: &Arc<SignatureStore>) -> Result<Arc<dyn Space>, IndexError> {
+    let store: Arc<dyn Store> = Arc::<SignatureStore>::clone(store);
+    Ok(spaces::open(&PivotTable::measure_of(index)?, store)?)
 }
 
 /// Makes one file of a changed store again, and its indexes' rows those of its objects.
@@ -76,10 +82,9 @@ pub fn compact(
     let (before, after) = (Arc::clone(compaction.store()), Arc::new(compaction.compacted()?));
     let mut remade = Vec::new();
     for index in indexes {
-        settle(index, &before)?;
-        let measure = PivotTable::measure_of(index)?;
-        let table = PivotTable::open(index, Arc::new(SqfdSpace::new(Arc::clone(&before), measure)))?;
-        let space = Arc::new(SqfdSpace::new(Arc::clone(&after), measure));
+        settle(index, &*before)?;
+        let table = PivotTable::open(index, space_of(index, &before)?)?;
+        let space = space_of(index, &after)?;
         if table.write_compacted(index, &space, side_by_side)? {
             remade.push(index.clone());
         }

@@ -87,6 +87,12 @@ impl BoundQuery {
         Ok(query)
     }
 
+    /// A query of which nothing is known, for a table of so many columns: bounds by it are 0 and infinity.
+    pub fn of_nothing(bound: Bound, columns: usize) -> Self {
+        let (numbers, pairs, slack) = (vec![0.0; columns], Vec::new(), f32::INFINITY);
+        Self { bound, numbers, pairs, slack, pairs_slack: slack, largest: 0.0 }
+    }
+
     /// The bound.
     pub fn bound(&self) -> Bound {
         self.bound

@@ -21,6 +21,7 @@ pub static TALLY_SPEC: ResourceSpec = ResourceSpec {
     about: "What the boxes of a workload count.",
     parameters: &[],
     example: "",
+    provides: None,
     check: None,
     load: |_| Ok(Arc::new(Tally::new()) as Resource),
 };

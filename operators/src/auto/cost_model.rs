@@ -9,11 +9,9 @@ mod devices;
 mod rates;
 mod sample;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::Bound;
-use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_runtime::operator::{BoxError, Context};
 
 pub use devices::OnDevices;
@@ -23,9 +21,9 @@ use self::choices::{Asked, Choices};
 
 use self::sample::{Part, Sample};
 use crate::search::head;
-use crate::search::queries::Query;
-use crate::search::sqfd::Gather;
+use crate::search::queries::{Queries, Query};
 use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::space::{Prepared, Scratch, Space, SpaceError};
 
 /// Nanoseconds to look through a candidate that waits for its turn, on one core: measured once, small beside a distance.
 const CANDIDATE_NS: f64 = 6.0;
@@ -118,10 +116,9 @@ pub struct Choice {
 /// A query with what is known of it.
 #[derive(Clone, Copy)]
 struct Probe<'a> {
-    prepared: &'a PreparedQuery,
+    prepared: &'a dyn Prepared,
     /// To the pivots.
     distances: &'a [f64],
-    centroids: usize,
 }
 
 /// Estimates a search by some objects of the store, which stand in for its queries.
@@ -129,38 +126,33 @@ struct Probe<'a> {
 /// # Errors
 /// When the store cannot be read, or the index is of another space.
 pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError> {
-    let space = table.space();
+    let space = Arc::clone(table.space());
     let store = space.store();
-    let (count, objects) = (STAND_INS.min(store.objects()), store.objects());
+    let (count, objects) = (STAND_INS.min(store.objects_count()), store.objects_count());
     let ids: Vec<u64> = (0..count).map(|idx| store.nth(idx * objects / count)).collect();
-    let wanted = || ids.iter().chain(table.pivots()).copied();
-    if !store.is_in(wanted()) {
-        store.bring_in(wanted())?;
+    store.bring_in(&[&ids, table.pivots()].concat())?;
+    let stand_ins = store.objects(&ids)?;
+    let prepared = (0..ids.len()).map(|row| Arc::clone(&space).prepare(&stand_ins, row));
+    let prepared = prepared.collect::<Result<Vec<_>, SpaceError>>()?;
+    let mut distances = vec![vec![0.0; table.pivots().len()]; ids.len()];
+    for (query, distances) in prepared.iter().zip(&mut distances) {
+        query.exact(table.pivots(), distances)?;
     }
-    let stand_ins = store.read::<_, BoxError>(|objects| {
-        let stand_in = |id: &u64| {
-            let signature = objects.signature(*id)?;
-            space.sigma_self(objects, *id)?;
-            let between = table.pivots().iter().map(|pivot| space.between(objects, *pivot, *id));
-            Ok((space.prepare(signature), between.collect::<Result<Vec<_>, _>>()?, signature.len()))
-        };
-        ids.iter().map(stand_in).collect::<Result<Vec<_>, _>>()
-    })?;
-    let probes: Vec<Probe<'_>> = stand_ins
+    let probes: Vec<Probe<'_>> = prepared
         .iter()
-        .map(|(prepared, distances, centroids)| Probe { prepared, distances, centroids: *centroids })
+        .zip(&distances)
+        .map(|(prepared, distances)| Probe { prepared: &**prepared, distances })
         .collect();
     let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part) + Sync)| parts.iter_mut().for_each(work);
-    let samples: Vec<Sample> = probes
-        .iter()
-        .map(|probe| Sample::of(&mut run, table, probe, &Bound::ALL))
-        .collect::<Result<_, _>>()?;
+    let bounds: Vec<Bound> = Bound::ALL.into_iter().filter(|bound| table.allow(*bound).is_ok()).collect();
+    let samples: Vec<Sample> =
+        probes.iter().map(|probe| Sample::of(&mut run, table, probe, &bounds)).collect::<Result<_, _>>()?;
     let Some(first) = probes.first() else {
         return Err(BoxError::new("there is no query to estimate by"));
     };
-    let rates = rates::of_space(space, table.pivots(), first.prepared, first.centroids)?;
+    let rates = rates::of_space(&*space, table.pivots(), first.prepared)?;
     let mut estimate = Estimate::empty(table, search, rates);
-    estimate.add(&samples, &Bound::ALL, true);
+    estimate.add(&samples, &bounds, true);
     Ok(estimate)
 }
 
@@ -185,11 +177,12 @@ pub(crate) fn choose(
     cx: &mut Context<'_>,
     table: &PivotTable,
     search: Search,
-    queries: &[(&Query, usize)],
+    queries: &Queries,
 ) -> Result<Option<Bound>, BoxError> {
-    let Some((first, centroids)) = queries.first() else { return Ok(Some(Bound::Simplex)) };
-    let (space, pivots) = (table.space(), table.pivots());
-    let rates = rates::of_space(space, pivots, &first.prepared, *centroids)?;
+    let Some(first) = queries.iter().next() else { return Ok(Some(Bound::Simplex)) };
+    let space = Arc::clone(table.space());
+    let pivots = table.pivots();
+    let rates = rates::of_space(&*space, pivots, &*first.prepared)?;
     let mut estimate = Estimate::empty(table, search, rates);
     if estimate.is_small() {
         return Ok(None);
@@ -200,19 +193,20 @@ pub(crate) fn choose(
             inside.for_each_chunk_of(parts, 1, |_, parts| parts.iter_mut().for_each(work));
         });
     };
-    let queries = &queries[..queries.len().min(PROBES)];
-    let distances = fast_distances(&mut run, table, queries)?;
+    let queries: Vec<&Query> = queries.iter().take(PROBES).collect();
+    let distances = fast_distances(&mut run, &*space, pivots, &queries)?;
     // The others are looser than these two and dearer than one of them.
-    let bounds = [Bound::Triangular, Bound::Simplex];
+    let bounds: Vec<Bound> =
+        [Bound::Triangular, Bound::Simplex].into_iter().filter(|bound| table.allow(*bound).is_ok()).collect();
     let mut samples = Vec::new();
-    for ((query, centroids), distances) in queries.iter().zip(&distances) {
-        let (prepared, centroids) = (&query.prepared, *centroids);
+    for (query, distances) in queries.iter().zip(&distances) {
+        let prepared = &*query.prepared;
         // Of an object in the span of the pivots, or nearly, they may be those of no point.
-        let sample = match Sample::of(&mut run, table, &Probe { prepared, distances, centroids }, &bounds) {
+        let sample = match Sample::of(&mut run, table, &Probe { prepared, distances }, &bounds) {
             Ok(sample) => sample,
             Err(_) => {
-                let distances = &query.exact(space, pivots)?;
-                Sample::of(&mut run, table, &Probe { prepared, distances, centroids }, &bounds)?
+                let distances = &query.exact(pivots)?;
+                Sample::of(&mut run, table, &Probe { prepared, distances }, &bounds)?
             }
         };
         samples.push(sample);
@@ -230,25 +224,22 @@ pub(crate) fn choose(
 /// The distances of queries from the pivots by the fast paths.
 fn fast_distances(
     run: &mut sample::Run<'_>,
-    table: &PivotTable,
-    queries: &[(&Query, usize)],
+    space: &dyn Space,
+    pivots: &[u64],
+    queries: &[&Query],
 ) -> Result<Vec<Vec<f64>>, BoxError> {
-    let (space, pivots) = (table.space(), table.pivots());
     let mut order: Vec<usize> = (0..pivots.len()).collect();
     order.sort_unstable_by_key(|idx| pivots[*idx]);
     let pieces: Vec<&[usize]> = order.chunks(PIVOTS_PER_PIECE).collect();
     let mut parts = Part::list(queries.len() * pieces.len());
     run(&mut parts, &|part| {
-        let (query, piece) = (queries[part.idx / pieces.len()].0, pieces[part.idx % pieces.len()]);
+        let (query, piece) = (queries[part.idx / pieces.len()], pieces[part.idx % pieces.len()]);
         let ids: Vec<u64> = piece.iter().map(|idx| pivots[*idx]).collect();
-        let rows: Vec<u32> = (0..ids.len() as u32).collect();
-        let mut gather = Gather::new(Evaluator::new(CodePath::detect()));
         part.distances = vec![0.0; ids.len()];
-        let computed = space.store().read(|objects| {
-            gather.distances(space, objects, &query.prepared, &rows, &ids, &mut part.distances)
-        });
-        part.error = computed.err();
+        let computed = query.prepared.fast(&mut Scratch::default(), &ids, &mut part.distances);
+        part.error = computed.err().map(BoxError::from);
     });
+    space.store().confirm()?;
     let mut distances = vec![vec![0.0; pivots.len()]; queries.len()];
     for mut part in parts {
         if let Some(error) = part.error.take() {
@@ -265,7 +256,8 @@ fn fast_distances(
 impl Estimate {
     /// The scan alone.
     fn empty(table: &PivotTable, search: Search, rates: Rates) -> Self {
-        let objects = table.space().store().objects();
+        let space = Arc::clone(table.space());
+        let objects = space.store().objects_count();
         let mut estimate = Self { search, objects, sampled: 0, rates, farthest: 0.0, ways: Vec::new() };
         estimate.ways.push(estimate.scan());
         estimate

@@ -23,7 +23,6 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 
 use crate::columns;
 use crate::images::extract::scaled_size;
-use boxwork_stores::signature_store::SignatureStore;
 
 use header::{Header, IMAGE_BYTES_MAX, is_animated_webp, jpeg_markers};
 
@@ -58,7 +57,7 @@ pub static DECODE: OperatorSpec = OperatorSpec {
         .unit("pixels"),
         Parameter::new(
             "as_in",
-            ParameterType::Resource("signature_store"),
+            ParameterType::Resource("store"),
             Default::Absent,
             "a store whose pictures' size is taken, in place of `size`",
         ),
@@ -76,7 +75,7 @@ pub static DECODE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let size = match bind.get_resource::<SignatureStore>("as_in")? {
+    let size = match crate::resources::get_signatures(bind, "as_in")? {
         Some(store) => scaled_size(store.parameters().unwrap_or_default()),
         None => bind.count("size") as u32,
     };

@@ -102,7 +102,7 @@ pub(crate) const PARAMETERS: [Parameter; 15] = [
     ),
     Parameter::new(
         "as_in",
-        ParameterType::Resource("signature_store"),
+        ParameterType::Resource("store"),
         Default::Absent,
         "a store whose parameters are taken, in place of all others",
     ),
@@ -130,7 +130,7 @@ pub static EXTRACT: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let parameters = match bind.get_resource::<SignatureStore>("as_in")? {
+    let parameters = match crate::resources::get_signatures(bind, "as_in")? {
         Some(store) => parameters_of(&store)?,
         None => parameters(bind)?,
     };

@@ -5,7 +5,7 @@ use boxwork_runtime::operator::{Kind, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::index::metric_search::{INPUTS, K, OUTPUTS, RANGE, check, make, share};
-use crate::search::read_objects::SPACE;
+use crate::resources::SPACE;
 
 /// Searches a list of clusters (Algorithm 4.5 of the source).
 ///

@@ -5,7 +5,7 @@ use boxwork_runtime::operator::{Kind, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::index::metric_search::{INPUTS, K, OUTPUTS, PIVOTS, RANGE, SEED, check, make, share};
-use crate::search::read_objects::SPACE;
+use crate::resources::SPACE;
 
 /// Searches a multi-level M-index (section 4.2.5 of the source).
 ///
@@ -50,7 +50,7 @@ pub static M_INDEX: OperatorSpec = OperatorSpec {
         let (pivots, seed) = (bind.count("pivots"), bind.count("seed") as u64);
         let (capacity, levels) = (bind.count("capacity"), bind.count("levels"));
         share(bind, |objects, space| {
-            let four_point = space.measure().properties().four_point;
+            let four_point = space.properties().four_point;
             let parameters = MIndexParameters { capacity, levels, four_point };
             MIndex::build(objects, &objects.pivots(pivots, seed)?, parameters)
         })

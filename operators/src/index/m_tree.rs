@@ -5,7 +5,7 @@ use boxwork_runtime::operator::{Kind, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::index::metric_search::{INPUTS, K, OUTPUTS, RANGE, check, make, share};
-use crate::search::read_objects::SPACE;
+use crate::resources::SPACE;
 
 /// Searches an M-tree (Algorithm 4.6 of the source, with one range for the whole search).
 ///

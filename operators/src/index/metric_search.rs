@@ -6,10 +6,10 @@ use boxwork_kernels::metric_index::{Answer, MetricIndex, MetricIndexError, Objec
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Output, Pushed, Resource};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
-use crate::columns;
-use crate::search::top_k::envelope_of;
-use boxwork_stores::metric_query::{MetricQuery, queries};
-use boxwork_stores::metric_space::MetricSpace;
+use crate::columns::{self, distances_envelope};
+use crate::resources;
+use crate::search::queries::{Queries, Query};
+use boxwork_stores::space::Space;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
@@ -51,7 +51,7 @@ pub(crate) const SEED: Parameter = Parameter::new(
 );
 
 /// The input of every index.
-pub(crate) const INPUTS: &[Input] = &[Input::side("queries", columns::object_queries, "the queries")];
+pub(crate) const INPUTS: &[Input] = &[Input::side("queries", columns::queries, "the queries")];
 
 /// The output of every index.
 pub(crate) const OUTPUTS: &[Output] =
@@ -59,22 +59,29 @@ pub(crate) const OUTPUTS: &[Output] =
 
 /// An index that requests share.
 struct Shared {
-    space: Arc<MetricSpace>,
+    space: Arc<dyn Space>,
     index: Box<dyn MetricIndex>,
 }
 
 /// Makes the index of a box, once, when the pipeline is prepared.
 pub(crate) fn share<I: MetricIndex + 'static>(
     bind: &Bind<'_>,
-    build: impl FnOnce(&Objects<'_>, &MetricSpace) -> Result<I, MetricIndexError>,
+    build: impl FnOnce(&Objects<'_>, &dyn Space) -> Result<I, MetricIndexError>,
 ) -> Result<Resource, BoxError> {
-    let space: Arc<MetricSpace> = bind.resource("space")?;
+    let space = resources::space(bind)?;
+    let store = space.store();
+    let count = usize::try_from(store.objects_count())?;
     let is_cancelled = || bind.cancellation().is_cancelled();
-    let index = space.between(|between| {
-        let objects = Objects::new(space.len() as usize, between)?.until(&is_cancelled);
-        build(&objects, &space)
-    })??;
-    Ok(Arc::new(Shared { space, index: Box::new(index) }))
+    let (mut build, mut built) = (Some(build), None);
+    space.lend(&mut |between| {
+        if let Some(build) = build.take() {
+            let between = |a: u32, b: u32| between(store.nth(u64::from(a)), store.nth(u64::from(b)));
+            let objects = Objects::new(count, &between).map(|objects| objects.until(&is_cancelled));
+            built = Some(objects.and_then(|objects| build(&objects, &*space)));
+        }
+    })?;
+    let index = built.ok_or_else(|| BoxError::new("the space lent no distances"))??;
+    Ok(Arc::new(Shared { space: Arc::clone(&space), index: Box::new(index) }))
 }
 
 /// Whether anything less than all objects is wanted.
@@ -105,7 +112,7 @@ struct MetricSearch {
     shared: Arc<Shared>,
     k: usize,
     range: f64,
-    queries: Option<Vec<MetricQuery>>,
+    queries: Option<Queries>,
     /// The query that is answered next.
     next: usize,
     /// Answers that have not been sent.
@@ -116,7 +123,7 @@ struct MetricSearch {
 impl Operator for MetricSearch {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.queries.is_none() {
-            self.queries = Some(queries(cx.side("queries"), &self.shared.space)?);
+            self.queries = Some(Queries::new(cx.side("queries"), &self.shared.space)?);
         }
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         while self.sent < self.rows.len() {
@@ -124,7 +131,7 @@ impl Operator for MetricSearch {
                 return Ok(Flow::Wait);
             }
             let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
-            let envelope = envelope_of(&self.rows[self.sent..upto])?;
+            let envelope = distances_envelope(&self.rows[self.sent..upto])?;
             self.sent = upto;
             if cx.push("nearest", envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
@@ -133,66 +140,67 @@ impl Operator for MetricSearch {
         if self.next == queries.len() || cx.is_cancelled() {
             return Ok(Flow::Done);
         }
-        let queries = &queries[self.next..queries.len().min(self.next + QUERIES_PER_FIRING)];
+        let queries: Vec<&Query> = queries.iter().skip(self.next).take(QUERIES_PER_FIRING).collect();
         let mut answers: Vec<Option<Result<Answer, BoxError>>> = queries.iter().map(|_| None).collect();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut answers, 1, |idx, answer| {
-                answer[0] = Some(self.answer(&queries[idx]));
+                answer[0] = Some(self.answer(queries[idx]));
             });
         });
         (self.rows, self.sent) = (Vec::new(), 0);
         for (query, answer) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let found = answer?.objects.into_iter();
-            let space = &self.shared.space;
-            self.rows.extend(found.map(|(distance, place)| (query.number, space.id(place), distance)));
+            let store = self.shared.space.store();
+            let row = |(distance, place)| (query.number, store.nth(u64::from(place)), distance);
+            self.rows.extend(found.map(row));
         }
         self.next += queries.len();
-        cx.progress(self.next as u64, self.queries.iter().flatten().count() as u64);
+        cx.progress(self.next as u64, self.queries.as_ref().map_or(0, Queries::len) as u64);
         Ok(Flow::More)
     }
 }
 
 impl MetricSearch {
-    fn answer(&self, query: &MetricQuery) -> Result<Answer, BoxError> {
+    fn answer(&self, query: &Query) -> Result<Answer, BoxError> {
         let Shared { space, index } = &*self.shared;
-        let slack = space.slack(Some(query)).max(space.slack(None));
-        space.distances(query, |distance| {
-            let mut search = Search::new(self.k, self.range, slack, distance);
-            index.answer(&mut search)?;
-            Ok::<_, BoxError>(search.finish())
-        })?
+        let slack = query.prepared.slack().max(space.slack());
+        let (store, mut answer) = (space.store(), None);
+        query.prepared.lend(&mut |distance| {
+            let mut distance = |place: u32| distance(store.nth(u64::from(place)));
+            let mut search = Search::new(self.k, self.range, slack, &mut distance);
+            answer = Some(index.answer(&mut search).map(|()| search.finish()));
+        })?;
+        answer.unwrap_or_else(|| unreachable!("a query lends its distances once")).map_err(BoxError::from)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
 
+    use arrow_array::{ArrayRef, StringArray, UInt32Array};
+    use boxwork_runtime::envelope::Envelope;
     use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::{Cancellation, Environment, OperatorSpec, ResourceSpec};
+    use boxwork_runtime::operator::{Cancellation, Environment, OperatorSpec};
     use boxwork_runtime::parameter::Value;
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use boxwork_stores::metric_pivots::METRIC_PIVOTS;
-    use boxwork_stores::metric_query::QueryBuilder;
-    use boxwork_stores::metric_space::{METRIC_SPACE, MetricMeasure};
-    use boxwork_stores::object_column::{OBJECT_COLUMN, ObjectColumn};
+    use boxwork_stores::object_column::{ObjectColumn, ObjectKind};
+    use boxwork_stores::signature_store::SignatureStore;
+    use boxwork_stores::space::SharedSpace;
+    use boxwork_stores::spaces::{DistanceOptions, open};
     use boxwork_stores::testing;
 
-    fn arguments(spec: &ResourceSpec, given: &[(&str, Value)]) -> Arguments {
-        let given = given.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        Arguments::check(spec.parameters, given).unwrap()
-    }
+    use super::*;
+    use crate::resources::pivot_table::PIVOT_TABLE;
 
     fn text(text: &str) -> Value {
         Value::Text(text.to_owned())
     }
 
     /// Spaces of every distance, each of some objects, many of them alike.
-    pub(crate) fn spaces(folder: &Path) -> Vec<Arc<MetricSpace>> {
+    pub(crate) fn spaces(folder: &Path) -> Vec<Arc<dyn Space>> {
         let lines = |name: &str, line: &dyn Fn(u64) -> String| {
             let path = folder.join(format!("{name}.jsonl"));
             fs::write(&path, (0..150).map(line).collect::<String>()).unwrap();
@@ -212,22 +220,17 @@ pub(crate) mod tests {
             format!("{{\"object\": [{}]}}\n", elements.collect::<Vec<_>>().join(", "))
         });
         let mut spaces = Vec::new();
-        for (path, distances) in
-            [(vectors, &["l1", "l2", "linf", "lp"][..]), (texts, &["levenshtein"]), (sets, &["jaccard"])]
-        {
-            let holds = if distances == ["jaccard"] { "sets" } else { "auto" };
-            let given = [("path", text(path.to_str().unwrap())), ("holds", text(holds))];
-            let column = arguments(&OBJECT_COLUMN, &given);
-            let (resources, environment) = (BTreeMap::new(), Environment::of_slots(1));
-            let bind = Bind::new("objects", &column, &resources, &environment);
-            let column: Arc<ObjectColumn> = (OBJECT_COLUMN.load)(&bind).unwrap().downcast().unwrap();
+        for (path, distances, kind) in [
+            (vectors, &["l1", "l2", "linf", "lp"][..], ObjectKind::Vectors),
+            (texts, &["levenshtein"], ObjectKind::Texts),
+            (sets, &["jaccard"], ObjectKind::Sets),
+        ] {
+            let column = Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap());
             for distance in distances {
                 for root in [false, true] {
-                    let mut given = vec![("objects", text("o")), ("distance", text(distance))];
-                    given.push(("root", Value::Boolean(root)));
-                    given.extend((*distance == "lp").then_some(("p", Value::Number(3.0))));
-                    let measure = MetricMeasure::of(&arguments(&METRIC_SPACE, &given)).unwrap();
-                    spaces.push(Arc::new(MetricSpace::of_column(measure, Arc::clone(&column)).unwrap()));
+                    let p = (*distance == "lp").then_some(3.0);
+                    let options = DistanceOptions { p, root, ..DistanceOptions::named(distance) };
+                    spaces.push(open(&options, Arc::<ObjectColumn>::clone(&column)).unwrap());
                 }
             }
         }
@@ -240,15 +243,10 @@ pub(crate) mod tests {
             [("hausdorff", "l1"), ("emd", "l2"), ("emd", "linf"), ("sqfd", "l2"), ("hausdorff", "linf")]
         {
             for root in [false, true] {
-                let given = [
-                    ("store", text("s")),
-                    ("distance", text(distance)),
-                    ("ground", text(ground)),
-                    ("root", Value::Boolean(root)),
-                ];
-                let measure = MetricMeasure::of(&arguments(&METRIC_SPACE, &given)).unwrap();
+                let ground = ground.to_owned();
+                let options = DistanceOptions { ground, root, ..DistanceOptions::named(distance) };
                 for store in [&store, &less] {
-                    spaces.push(Arc::new(MetricSpace::of_store(measure, Arc::clone(store)).unwrap()));
+                    spaces.push(open(&options, Arc::<SignatureStore>::clone(store)).unwrap());
                 }
             }
         }
@@ -256,21 +254,23 @@ pub(crate) mod tests {
     }
 
     /// Queries that are objects of a space: the envelope, and what a scan finds for each, in order.
-    pub(crate) fn asked(
-        space: &MetricSpace,
-        places: &[u32],
-    ) -> (boxwork_runtime::envelope::Envelope, Vec<Vec<(f64, u64)>>) {
-        let mut builder = QueryBuilder::new(space).unwrap();
-        places.iter().for_each(|place| builder.push_object(space, space.id(*place)).unwrap());
-        let envelope = builder.finish().unwrap();
-        let queries = queries(std::slice::from_ref(&envelope), space).unwrap();
+    pub(crate) fn asked(space: &Arc<dyn Space>, places: &[u32]) -> (Envelope, Vec<Vec<(f64, u64)>>) {
+        let store = space.store();
+        let ids: Vec<u64> = places.iter().map(|place| store.nth(u64::from(*place))).collect();
+        let names: Vec<String> = ids.iter().map(|id| store.name(*id).unwrap()).collect();
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from_iter_values(0..ids.len() as u32))),
+            ("name", Arc::new(StringArray::from(names))),
+            ("object", store.objects(&ids).unwrap()),
+        ];
+        let envelope = Envelope::from_columns(columns).unwrap();
+        let queries = Queries::new(std::slice::from_ref(&envelope), space).unwrap();
+        let all: Vec<u64> = store.among(0..store.ids_count()).collect();
         let ranked = queries.iter().map(|query| {
-            let all = space.distances(query, |distance| {
-                (0..space.len() as u32).map(|place| (distance(place), space.id(place))).collect::<Vec<_>>()
-            });
-            let mut all = all.unwrap();
-            all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            all
+            let mut ranked: Vec<(f64, u64)> =
+                query.exact(&all).unwrap().into_iter().zip(all.iter().copied()).collect();
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            ranked
         });
         let ranked = ranked.collect();
         (envelope, ranked)
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     #[test]
     fn indexes_and_pivots_under_way_end_when_the_preparation_is_cancelled() {
         let folder = tempfile::tempdir().unwrap();
-        let space: Resource = spaces(folder.path()).swap_remove(0) as Resource;
+        let space: Resource = Arc::new(SharedSpace(spaces(folder.path()).swap_remove(0)));
         let resources = BTreeMap::from([("s".to_owned(), space)]);
         let (cancellation, going) = (Cancellation::new(), Environment::of_slots(1));
         let stopped = Environment { cancellation: cancellation.clone(), ..Environment::of_slots(1) };
@@ -294,8 +294,8 @@ pub(crate) mod tests {
             let error = share(&stopped).unwrap_err().to_string();
             assert!(error.contains("interrupted"), "{name}: {error}");
         }
-        let arguments = Arguments::check(METRIC_PIVOTS.parameters, given[..1].to_vec()).unwrap();
-        let load = |environment| (METRIC_PIVOTS.load)(&Bind::new("x", &arguments, &resources, environment));
+        let arguments = Arguments::check(PIVOT_TABLE.parameters, given[..1].to_vec()).unwrap();
+        let load = |environment| (PIVOT_TABLE.load)(&Bind::new("x", &arguments, &resources, environment));
         assert!(load(&going).is_ok() && load(&stopped).is_err());
     }
 
@@ -303,7 +303,7 @@ pub(crate) mod tests {
     pub(crate) fn check(spec: &'static OperatorSpec) {
         let folder = tempfile::tempdir().unwrap();
         for space in spaces(folder.path()) {
-            let name = space.measure().properties().name;
+            let name = space.properties().name;
             let (envelope, ranked) = asked(&space, &[0, 7, 77, 149, 3, 50, 51, 52, 53, 54]);
             let range = ranked[1][20].0;
             for (k, range) in
@@ -312,7 +312,7 @@ pub(crate) mod tests {
                 let mut given = vec![("space", text("s"))];
                 given.extend(k.map(|k| ("k", Value::Integer(k))));
                 given.extend(range.map(|range| ("range", Value::Number(range))));
-                let resource: Resource = Arc::clone(&space) as Resource;
+                let resource: Resource = Arc::new(SharedSpace(Arc::clone(&space)));
                 let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
                 harness.give("queries", envelope.clone());
                 let mut found = Vec::new();

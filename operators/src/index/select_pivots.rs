@@ -3,22 +3,21 @@
 //! Invariants: the same store, space and seed give the same pivots, on any number of workers; no two pivots are at a
 //! distance that rounding alone could make.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
 use boxwork_kernels::lower_bound::PIVOTS_MAX;
 use boxwork_kernels::memory::filled;
-use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::random::Random;
-use crate::search::queries::SPACE;
+use crate::resources::{self, SPACE};
 use boxwork_stores::pivot_table::IndexError;
-use boxwork_stores::signature::SignatureBuilder;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::signature_store::StoreError;
+use boxwork_stores::space::Space;
 
 /// Pairs of objects whose lower bounds `incremental` raises.
 const PAIRS: usize = 256;
@@ -84,9 +83,9 @@ enum Select {
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
+    let space = resources::space(bind)?;
     let count = bind.count("count");
-    let objects = space.store().objects();
+    let objects = space.store().objects_count();
     if count as u64 > objects {
         let store = space.store().path().to_owned();
         return Err(IndexError::TooManyPivots { store, pivots: count, objects }.into());
@@ -119,7 +118,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 struct SelectPivots {
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     count: usize,
     select: Select,
     /// What is chosen from, in an order of chance.
@@ -141,8 +140,8 @@ impl Operator for SelectPivots {
         if self.select == Select::Incremental {
             ids.extend(self.pairs.iter().flatten());
         }
-        if !store.is_in(ids.iter().copied()) {
-            cx.detached("disk", || store.bring_in(ids))??;
+        if !store.is_in(&ids) {
+            cx.detached("disk", || store.bring_in(&ids))??;
             return Ok(Flow::More);
         }
         // One pivot a firing.
@@ -225,30 +224,23 @@ impl SelectPivots {
     ) -> Result<Vec<f64>, BoxError> {
         let space = &self.space;
         let mut distances = vec![0.0; ids.len()];
-        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+        let pairs: Vec<[u64; 2]> = ids.iter().map(|id| [from, *id]).collect();
+        let failed = OnceLock::new();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut distances, chunk, |first, distances| {
-                for (distance, id) in distances.iter_mut().zip(&ids[first..]) {
-                    // What cannot be read is told below.
-                    *distance = between(from, *id).unwrap_or(f64::NAN);
+                let pairs = &pairs[first..first + distances.len()];
+                if let Err(error) = space.between(pairs, distances) {
+                    // The first error is reported.
+                    let _ = failed.set(error);
                 }
             });
         });
-        space.store().read(|objects| objects.signature(from).map(drop))?;
-        if distances.iter().any(|distance| distance.is_nan()) {
-            return Err(BoxError::new("an object of the sample cannot be read"));
-        }
-        Ok(distances)
+        failed.into_inner().map_or(Ok(distances), |error| Err(error.into()))
     }
 
     /// The largest distance from a pivot that rounding alone can make.
     fn tolerance(&self, pivot: u64) -> Result<f64, BoxError> {
-        let space = &self.space;
-        space.store().read(|objects| {
-            let (sigma, centroids) = (space.sigma_self(objects, pivot)?, objects.signature(pivot)?.len());
-            let dimensions = space.store().dimensions();
-            Ok(reference::error_squared(&space.measure(), sigma, 0.0, centroids, dimensions).sqrt())
-        })
+        Ok(self.space.noise_squared(self.space.extent(pivot)?, 0.0).sqrt())
     }
 
     /// The triangular bound of each pair by each candidate.
@@ -260,42 +252,38 @@ impl SelectPivots {
             || format!("choosing among a sample of {} objects", sample.len()),
             "make `sample` smaller, or free memory",
         )?;
-        let between = |a: u64, b: u64| space.store().read(|objects| space.between(objects, a, b));
+        let failed = OnceLock::new();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut all, DISTANCES_PER_CHUNK, |first, bounds| {
                 for (place, bound) in bounds.iter_mut().enumerate() {
                     let candidate = sample[(first + place) / pairs.len()];
                     let [a, b] = pairs[(first + place) % pairs.len()];
-                    let apart = between(candidate, a).and_then(|a| Ok((a - between(candidate, b)?).abs()));
-                    *bound = apart.unwrap_or(f64::NAN);
+                    let mut to = [0.0; 2];
+                    if let Err(error) = space.between(&[[candidate, a], [candidate, b]], &mut to) {
+                        // The first error is reported.
+                        let _ = failed.set(error);
+                    }
+                    *bound = (to[0] - to[1]).abs();
                 }
             });
         });
-        if all.iter().any(|bound| bound.is_nan()) {
-            return Err(BoxError::new("an object of the sample cannot be read"));
-        }
-        Ok(all)
+        failed.into_inner().map_or(Ok(all), |error| Err(error.into()))
     }
 
     fn send(&self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let ids: Vec<u64> = self.chosen.iter().map(|place| self.sample[*place]).collect();
         let store = self.space.store();
-        let mut signatures = SignatureBuilder::new(store.coordinates())?;
-        let names = store.read::<_, BoxError>(|objects| {
-            ids.iter()
-                .map(|id| {
-                    signatures.push_signature(objects.signature(*id)?)?;
-                    Ok(objects.name(*id)?.to_owned())
-                })
-                .collect::<Result<Vec<String>, BoxError>>()
-        })?;
+        let (objects, names) = cx.detached("disk", || {
+            let names = ids.iter().map(|id| store.name(*id)).collect::<Result<Vec<String>, _>>();
+            Ok::<_, StoreError>((store.objects(&ids)?, names?))
+        })??;
         let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..ids.len() as u32));
         cx.push(
             "queries",
             Envelope::from_columns([
                 ("query", Arc::clone(&numbers)),
                 ("name", Arc::new(StringArray::from(names)) as ArrayRef),
-                ("signature", Arc::new(signatures.finish())),
+                ("object", objects),
             ])?,
         )?;
         let columns = [("query", numbers), ("id", Arc::new(UInt64Array::from(ids)) as ArrayRef)];
@@ -314,10 +302,11 @@ mod tests {
 
     use super::*;
     use boxwork_stores::signature_store::StoreInfo;
+    use boxwork_stores::sqfd_space::SqfdSpace;
     use boxwork_stores::testing;
 
     fn chosen(space: &Arc<SqfdSpace>, count: i64, select: &str, seed: i64) -> Vec<u64> {
-        let resource: Resource = Arc::clone(space) as Resource;
+        let resource: Resource = testing::shared_space(space);
         let given = [
             ("space", Value::Text("s".into())),
             ("count", Value::Integer(count)),
@@ -383,7 +372,7 @@ mod tests {
     #[test]
     fn more_pivots_than_objects_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let space: Resource = space(folder.path(), 5) as Resource;
+        let space: Resource = testing::shared_space(&space(folder.path(), 5));
         let given = [("space", Value::Text("s".into())), ("count", Value::Integer(6))];
         let error = Harness::with_resources(&SELECT_PIVOTS, given, [("s", space)]).err().unwrap().to_string();
         assert!(error.contains("6 pivots") && error.contains("ask for at most 5"), "{error}");

@@ -3,16 +3,16 @@
 //! Invariant: the index appears under its name whole, when all objects have come, or not at all.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use crate::search::queries::SPACE;
+use crate::resources::{self, SPACE};
 use boxwork_stores::pivot_table::PivotTableWriter;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::space::Space;
 
 /// Objects that may come before one that is missing.
 const AHEAD_MAX: u64 = ENVELOPE_ROWS_MAX as u64;
@@ -24,8 +24,8 @@ const DISTANCES_PER_CHUNK: usize = 16;
 /// The pivots' distances among themselves are computed here, and each object's apex over the simplex that they span.
 ///
 /// # Inputs
-/// `distances`: of the objects from the pivots, in f64; in the order of the store, as `scan` and `sqfd_exact` (or
-/// `sqfd_exact_on_devices`) give them. `pivots` (side): which objects the pivots are.
+/// `distances`: of the objects from the pivots, in f64; in the order of the store, as `scan` and `exact_distance` give
+/// them. `pivots` (side): which objects the pivots are.
 ///
 /// # Outputs
 /// None.
@@ -51,12 +51,12 @@ pub static WRITE_PIVOTS: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let (space, out) = (bind.resource("space")?, bind.path("out"));
+    let (space, out) = (resources::space(bind)?, bind.path("out"));
     Ok(Box::new(WritePivots { space, out, pivots: 0, writer: None, first: 0, table: Vec::new(), filled: 0 }))
 }
 
 struct WritePivots {
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     out: PathBuf,
     pivots: usize,
     // Removes its file when dropped.
@@ -76,7 +76,7 @@ impl Operator for WritePivots {
         }
         while let Some(envelope) = cx.take("distances") {
             cx.detached("disk", || self.take(&envelope))??;
-            cx.progress(self.first, self.space.store().len());
+            cx.progress(self.first, self.space.store().ids_count());
         }
         if !cx.is_ended("distances") {
             return Ok(Flow::Wait);
@@ -101,21 +101,24 @@ impl WritePivots {
         }
         let (space, out, count) = (&self.space, &self.out, pivots.len());
         let store = space.store();
-        cx.detached("disk", || store.bring_in(pivots.iter().copied()))??;
+        cx.detached("disk", || store.bring_in(&pivots))??;
         // The distance is the same in either order: half of the table is the other half.
-        let mut pairs: Vec<(usize, usize, f64)> =
-            (0..count).flat_map(|a| (a..count).map(move |b| (a, b, f64::NAN))).collect();
+        let places: Vec<(usize, usize)> = (0..count).flat_map(|a| (a..count).map(move |b| (a, b))).collect();
+        let pairs: Vec<[u64; 2]> = places.iter().map(|(a, b)| [pivots[*a], pivots[*b]]).collect();
+        let (mut distances, failed) = (vec![0.0; pairs.len()], OnceLock::new());
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut pairs, DISTANCES_PER_CHUNK, |_, pairs| {
-                for (a, b, distance) in pairs {
-                    let found = store.read(|objects| space.between(objects, pivots[*a], pivots[*b]));
-                    // The writer refuses what is not a distance.
-                    *distance = found.unwrap_or(f64::NAN);
+            inside.for_each_chunk_of(&mut distances, DISTANCES_PER_CHUNK, |first, distances| {
+                if let Err(error) = space.between(&pairs[first..first + distances.len()], distances) {
+                    // The first error is reported.
+                    let _ = failed.set(error);
                 }
             });
         });
+        if let Some(error) = failed.into_inner() {
+            return Err(error.into());
+        }
         let mut between = vec![0.0; count * count];
-        for (a, b, distance) in pairs {
+        for ((a, b), distance) in places.into_iter().zip(distances) {
             (between[a * count + b], between[b * count + a]) = (distance, distance);
         }
         let writer =
@@ -129,7 +132,7 @@ impl WritePivots {
     fn take(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
         let (numbers, ids, distances) =
             (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
-        let left = (self.space.store().len() - self.first).min(AHEAD_MAX);
+        let left = (self.space.store().ids_count() - self.first).min(AHEAD_MAX);
         for ((number, id), distance) in numbers.iter().zip(ids).zip(distances) {
             let row = id.checked_sub(self.first).filter(|row| *row < left);
             let place = row.map(|row| row as usize * self.pivots + *number as usize);
@@ -180,10 +183,11 @@ mod tests {
     use boxwork_runtime::parameter::Value;
 
     use super::*;
+    use boxwork_stores::sqfd_space::SqfdSpace;
     use boxwork_stores::testing;
 
     fn harness(space: &Arc<SqfdSpace>, pivots: &[u64], out: &Path) -> Harness {
-        let resource: Resource = Arc::clone(space) as Resource;
+        let resource: Resource = testing::shared_space(space);
         let given =
             [("space", Value::Text("s".into())), ("out", Value::Text(out.to_str().unwrap().to_owned()))];
         let mut harness = Harness::with_resources(&WRITE_PIVOTS, given, [("s", resource)]).unwrap();

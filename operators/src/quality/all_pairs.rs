@@ -13,7 +13,8 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use boxwork_stores::signature_store::SignatureStore;
+use crate::resources::{self, store_parameter};
+use boxwork_stores::store::Store;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: u64 = 4096;
@@ -30,12 +31,7 @@ const ENVELOPE_ROWS: u64 = 4096;
 /// `store`: the store. `most`: the most objects that are paired, since the pairs grow with their square.
 pub static ALL_PAIRS: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "the store whose objects are paired",
-        ),
+        store_parameter("the store whose objects are paired"),
         Parameter::new(
             "most",
             ParameterType::Integer { minimum: 1, maximum: 1 << 31 },
@@ -50,8 +46,8 @@ pub static ALL_PAIRS: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let store: Arc<SignatureStore> = bind.resource("store")?;
-    let (objects, most) = (store.objects(), bind.count("most") as u64);
+    let store = resources::store(bind)?;
+    let (objects, most) = (store.objects_count(), bind.count("most") as u64);
     if objects > most {
         return Err(BoxError::new(format!(
             "the store has {objects} objects, which make {} pairs, and `most` allows {most} objects: raise `most` to \
@@ -84,7 +80,7 @@ pub(crate) fn pair(group: u64, objects: u64) -> (u64, u64) {
 }
 
 struct AllPairs {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     objects: u64,
     next: u64,
 }
@@ -134,7 +130,7 @@ mod tests {
 
     fn harness(objects: usize, most: i64) -> Result<Harness, BoxError> {
         let folder = tempfile::tempdir().unwrap();
-        let store: Resource = testing::store(folder.path(), objects);
+        let store: Resource = testing::shared_store(&testing::store(folder.path(), objects));
         let given = [("store", Value::Text("s".into())), ("most", Value::Integer(most))];
         Harness::with_resources(&ALL_PAIRS, given, [("s", store)])
     }

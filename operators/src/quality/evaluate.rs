@@ -17,8 +17,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::columns;
 use crate::quality::all_pairs::pairs_count;
+use crate::resources::{self, store_parameter};
 use crate::results::sink::{OUT, OrderedWriter, class_of, printable, share_writer};
-use boxwork_stores::signature_store::{Objects, SignatureStore};
+use boxwork_stores::store::Store;
 
 /// How many of the nearest objects the precision looks at.
 const NEAREST: usize = 10;
@@ -31,7 +32,7 @@ const DISTANCES_PER_FIRING: usize = 1 << 17;
 /// An object's class is the folder that its name ends in. Every object is a query.
 ///
 /// # Inputs
-/// `distances`: the distance of every two objects, as `all_pairs` and `sqfd_pairs` give them.
+/// `distances`: the distance of every two objects, as `all_pairs` and `pair_distances` give them.
 ///
 /// # Outputs
 /// None.
@@ -42,12 +43,7 @@ const DISTANCES_PER_FIRING: usize = 1 << 17;
 /// what has no value is `null`.
 pub static EVALUATE: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "the store whose objects the distances are of",
-        ),
+        store_parameter("the store whose objects the distances are of"),
         OUT,
         Parameter::new(
             "format",
@@ -63,8 +59,8 @@ pub static EVALUATE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let store: Arc<SignatureStore> = bind.resource("store")?;
-    let objects = store.objects() as usize;
+    let store = resources::store(bind)?;
+    let objects = store.objects_count() as usize;
     Ok(Box::new(Evaluate {
         store,
         writer: bind.shared(),
@@ -78,7 +74,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 struct Evaluate {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     writer: Arc<OrderedWriter>,
     part: Part,
     is_json: bool,
@@ -121,12 +117,12 @@ impl Operator for Evaluate {
                 if self.seen != expected || self.triangle.iter().any(|distance| distance.is_nan()) {
                     return Err(BoxError::new(format!(
                         "{} distances came in, but the {} objects of the store make {expected} pairs: connect \
-                         all_pairs and sqfd_pairs over the same store",
+                         all_pairs and pair_distances over the same store",
                         self.seen, self.objects
                     )));
                 }
                 let store = &self.store;
-                self.ranked.insert(cx.detached("disk", || store.read(Ranked::new))??)
+                self.ranked.insert(cx.detached("disk", || Ranked::new(&**store))??)
             }
         };
         let upto = self.objects.min(ranked.next + (DISTANCES_PER_FIRING / self.objects).max(1));
@@ -181,11 +177,14 @@ impl Evaluate {
 }
 
 impl Ranked {
-    fn new(objects: Objects<'_>) -> Result<Self, BoxError> {
-        let store = objects.store();
-        let mut names = Vec::with_capacity(store.objects() as usize);
-        for id in store.among(0..store.len()) {
-            names.push(class_of(objects.name(id)?));
+    fn new(store: &dyn Store) -> Result<Self, BoxError> {
+        let mut names: Vec<Option<String>> = Vec::with_capacity(store.objects_count() as usize);
+        for batch in 0..store.batches() {
+            store.each_name(batch, &mut |id, name| {
+                if store.has(id) {
+                    names.push(class_of(name).map(str::to_owned));
+                }
+            })?;
         }
         if names.iter().all(Option::is_none) {
             return Err(BoxError::new(format!(
@@ -195,12 +194,12 @@ impl Ranked {
         }
         let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
         for name in &names {
-            *classes.entry(name.unwrap_or_default()).or_default() += 1;
+            *classes.entry(name.as_deref().unwrap_or_default()).or_default() += 1;
         }
         let places: BTreeMap<&str, usize> =
             classes.keys().enumerate().map(|(idx, name)| (*name, idx)).collect();
         Ok(Self {
-            class_of: names.iter().map(|name| places[name.unwrap_or_default()]).collect(),
+            class_of: names.iter().map(|name| places[name.as_deref().unwrap_or_default()]).collect(),
             classes: classes
                 .iter()
                 .map(|(name, objects)| Class {
@@ -307,7 +306,8 @@ mod tests {
     fn check(format: &str, names: &[&str], pairs: &[(u64, u64)]) -> Result<String, BoxError> {
         let folder = tempfile::tempdir().unwrap();
         let objects: Vec<(&str, u64)> = names.iter().map(|name| (*name, 1)).collect();
-        let store: Resource = testing::store_of(folder.path(), &objects, &StoreInfo::default());
+        let store: Resource =
+            testing::shared_store(&testing::store_of(folder.path(), &objects, &StoreInfo::default()));
         let out = folder.path().join("quality");
         let given = [("store", "s"), ("format", format), ("out", out.to_str().unwrap())]
             .map(|(name, value)| (name, Value::Text(value.to_owned())));

@@ -34,12 +34,7 @@ use boxwork_stores::upkeep;
 /// the place of one of its name, which is removed.
 pub static APPEND_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "the store to add to",
-        ),
+        Parameter::new("store", ParameterType::Resource("store"), Default::Required, "the store to add to"),
         Parameter::new(
             "pivots",
             ParameterType::List(&ParameterType::Path),
@@ -60,7 +55,7 @@ pub static APPEND_STORE: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let pivots = bind.texts("pivots").into_iter().map(PathBuf::from).collect();
-    let (store, replaces) = (bind.resource("store")?, bind.boolean("replace"));
+    let (store, replaces) = (crate::resources::signatures(bind)?, bind.boolean("replace"));
     Ok(Box::new(AppendStore { store, pivots, replaces, change: None }))
 }
 

@@ -41,7 +41,7 @@ pub static MIX_SIGNATURES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "store",
-            ParameterType::Resource("signature_store"),
+            ParameterType::Resource("store"),
             Default::Required,
             "the store of real signatures",
         ),
@@ -68,7 +68,7 @@ pub static MIX_SIGNATURES: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(MixSignatures {
-        store: bind.resource("store")?,
+        store: crate::resources::signatures(bind)?,
         count: bind.count("count") as u64,
         seed: bind.count("seed") as u64,
         mix: bind.number("mix") as f32,
@@ -190,7 +190,7 @@ mod tests {
     use boxwork_stores::testing;
 
     fn made(store: &Arc<SignatureStore>, count: i64, mix: f64, moved: f64) -> Vec<(String, Vec<f32>)> {
-        let resource: Resource = Arc::clone(store) as Resource;
+        let resource: Resource = testing::shared_store(store);
         let given = [
             ("store", Value::Text("s".into())),
             ("count", Value::Integer(count)),

@@ -268,6 +268,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused() {
+        boxwork_stores::testing::use_small_limits();
         let error = read(&[A.as_bytes(), &[b' '; (1 << 20) + 1]].concat(), &[]).unwrap_err();
         assert!(error.contains(":2: the line is longer than 1 MiB"), "{error}");
         assert_eq!(read(&[A.as_bytes(), &[b' '; 1 << 20]].concat(), &[]).unwrap().len(), 1);
@@ -351,7 +352,8 @@ mod tests {
         assert!(envelopes.len() > 1);
         import(&envelopes[0], &first, &envelopes[1..]);
 
-        let store: Resource = Arc::new(SignatureStore::open(&first).unwrap());
+        let store: Resource =
+            boxwork_stores::testing::shared_store(&Arc::new(SignatureStore::open(&first).unwrap()));
         let parameters = [("store", Value::Text("s".into()))];
         let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).unwrap();
         source.run().unwrap();

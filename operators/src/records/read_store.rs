@@ -30,7 +30,7 @@ const ROWS: usize = 1024;
 pub static READ_STORE: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new(
         "store",
-        ParameterType::Resource("signature_store"),
+        ParameterType::Resource("store"),
         Default::Required,
         "the store whose objects are wanted",
     )],
@@ -40,7 +40,7 @@ pub static READ_STORE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(ReadStore { store: bind.resource("store")?, sent: 0 }))
+    Ok(Box::new(ReadStore { store: crate::resources::signatures(bind)?, sent: 0 }))
 }
 
 struct ReadStore {
@@ -98,7 +98,8 @@ mod tests {
     use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
 
     fn harness(path: &std::path::Path) -> Harness {
-        let store: Resource = Arc::new(SignatureStore::open(path).unwrap());
+        let store: Resource =
+            boxwork_stores::testing::shared_store(&Arc::new(SignatureStore::open(path).unwrap()));
         let parameters = [("store", Value::Text("signatures".into()))];
         Harness::with_resources(&READ_STORE, parameters, [("signatures", store)]).unwrap()
     }

@@ -15,8 +15,9 @@ use image::codecs::jpeg::JpegEncoder;
 
 use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
+use crate::resources;
 use crate::results::sink::{Answer, Collected, INPUTS, OUT, OrderedWriter, STORE, class_of, share_writer};
-use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::store::Store;
 
 /// The longer side of the pictures.
 const THUMBNAIL_PIXELS: u32 = 160;
@@ -52,7 +53,7 @@ pub static HTML: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Html {
-        store: bind.resource("store")?,
+        store: resources::store(bind)?,
         writer: bind.shared(),
         part: bind.part,
         title: bind.text("title").to_owned(),
@@ -63,7 +64,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 struct Html {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     writer: Arc<OrderedWriter>,
     part: Part,
     title: String,
@@ -94,7 +95,7 @@ impl Operator for Html {
         }
         let Some(page) = &mut self.page else {
             let (collected, queries) = (std::mem::take(&mut self.collected), cx.side("query").to_vec());
-            let answers = cx.detached("disk", || collected.answers(&queries, &self.store))??;
+            let answers = cx.detached("disk", || collected.answers(&queries, &*self.store))??;
             self.page = Some(Page::new(answers, self.part, &self.title));
             return Ok(Flow::More);
         };
@@ -328,7 +329,7 @@ mod tests {
         }
         let objects = [("cats/1.png", 1), ("cats/2.png", 2), ("dogs/<b>.png", 3), ("photos/9.png", 4)];
         let info = StoreInfo { source: Some(source), parameters: None };
-        let store: Resource = testing::store_of(folder.path(), &objects, &info);
+        let store: Resource = testing::shared_store(&testing::store_of(folder.path(), &objects, &info));
         let out = folder.path().join("page.html");
         let given = [("store", "s"), ("out", out.to_str().unwrap()), ("title", "Cats & dogs")]
             .map(|(name, value)| (name, Value::Text(value.to_owned())));

@@ -15,7 +15,9 @@ use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, 
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use boxwork_stores::signature_store::{SignatureStore, TemporaryFile, way_out};
+use crate::resources::{self, store_parameter};
+use boxwork_stores::signature_store::{TemporaryFile, way_out};
+use boxwork_stores::store::Store;
 
 /// The answer to one query.
 pub(crate) struct Answer {
@@ -58,26 +60,22 @@ impl Collected {
     pub(crate) fn answers(
         mut self,
         queries: &[Envelope],
-        store: &SignatureStore,
+        store: &dyn Store,
     ) -> Result<Vec<Answer>, BoxError> {
         self.rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         let mut answers = Vec::new();
-        store.read::<_, BoxError>(|objects| {
-            for envelope in queries {
-                let names = envelope.texts("name")?;
-                for (row, query) in envelope.u32s("query")?.iter().enumerate() {
-                    let first = self.rows.partition_point(|found| found.0 < *query);
-                    let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
-                    let mut hits = Vec::new();
-                    for &(_, distance, id) in found {
-                        let name = objects.name(id)?.to_owned();
-                        hits.push(Hit { rank: hits.len() + 1, id, name, distance });
-                    }
-                    answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
+        for envelope in queries {
+            let names = envelope.texts("name")?;
+            for (row, query) in envelope.u32s("query")?.iter().enumerate() {
+                let first = self.rows.partition_point(|found| found.0 < *query);
+                let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
+                let mut hits = Vec::new();
+                for &(_, distance, id) in found {
+                    hits.push(Hit { rank: hits.len() + 1, id, name: store.name(id)?, distance });
                 }
+                answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
             }
-            Ok(())
-        })?;
+        }
         answers.sort_by_key(|(query, _)| *query);
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
@@ -91,12 +89,7 @@ pub(crate) fn exact_text(distance: f64) -> String {
 }
 
 /// The parameters that every sink of results has, first in its table.
-pub(crate) const STORE: Parameter = Parameter::new(
-    "store",
-    ParameterType::Resource("signature_store"),
-    Default::Required,
-    "the store that was searched, for the objects' names",
-);
+pub(crate) const STORE: Parameter = store_parameter("the store that was searched, for the objects' names");
 
 /// Where a sink writes.
 pub(crate) const OUT: Parameter = Parameter::new(
@@ -114,7 +107,7 @@ pub(crate) const INPUTS: &[Input] = &[
 
 /// The sink of a format that is rendered from the answers alone.
 pub(crate) struct TextSink {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     writer: Arc<OrderedWriter>,
     part: Part,
     collected: Collected,
@@ -128,7 +121,7 @@ impl TextSink {
         render: fn(&[Answer], Part) -> String,
     ) -> Result<Box<dyn Operator>, BoxError> {
         Ok(Box::new(Self {
-            store: bind.resource("store")?,
+            store: resources::store(bind)?,
             writer: bind.shared(),
             part: bind.part,
             collected: Collected::default(),
@@ -147,7 +140,7 @@ impl Operator for TextSink {
         }
         let (collected, queries) = (std::mem::take(&mut self.collected), cx.side("query").to_vec());
         cx.detached("disk", || {
-            let answers = collected.answers(&queries, &self.store)?;
+            let answers = collected.answers(&queries, &*self.store)?;
             self.writer.write(self.part, (self.render)(&answers, self.part).into_bytes())
         })??;
         Ok(Flow::Done)
@@ -383,7 +376,7 @@ mod tests {
             let path = folder.path().join(spec.name);
             let given =
                 [("store", Value::Text("s".into())), ("out", Value::Text(path.to_str().unwrap().to_owned()))];
-            let resource: Resource = Arc::clone(&store) as Resource;
+            let resource: Resource = testing::shared_store(&store);
             let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
             harness.give("query", testing::queries(&[("q0", 1), ("q1", 2)]));
             harness.give("results", testing::distances(&[(1, 3, 0.5), (1, 1, 0.5)]));

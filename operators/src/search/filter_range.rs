@@ -10,10 +10,10 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use crate::columns;
-use crate::search::queries::{Queries, SPACE, SigmaMin};
-use crate::search::top_k::envelope_of;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use crate::columns::{self, distances_envelope};
+use crate::resources::{self, SPACE};
+use crate::search::queries::Queries;
+use boxwork_stores::space::Space;
 
 /// Keeps the distances that are at most a range.
 ///
@@ -49,16 +49,13 @@ pub static FILTER_RANGE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
-    let sigma_min = SigmaMin::new(&space);
-    Ok(Box::new(FilterRange { range: bind.number("range"), space, queries: None, sigma_min }))
+    Ok(Box::new(FilterRange { range: bind.number("range"), space: resources::space(bind)?, queries: None }))
 }
 
 struct FilterRange {
     range: f64,
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     queries: Option<Queries>,
-    sigma_min: SigmaMin,
 }
 
 impl Operator for FilterRange {
@@ -72,18 +69,21 @@ impl Operator for FilterRange {
         };
         let (numbers, ids) = (distances.u32s("query")?, distances.u64s("id")?);
         let fast = distances.f64s("distance")?;
-        self.sigma_min.see(&self.space, ids)?;
         let mut near = Vec::new();
-        for row in 0..distances.rows() {
-            let idx = queries.idx(numbers[row])?;
-            if fast[row] <= queries.at(idx).widened(self.range, self.sigma_min.least()) {
-                near.push((idx, ids[row]));
-            }
+        let mut first = 0;
+        for run in numbers.chunk_by(|a, b| a == b) {
+            let rows = first..first + run.len();
+            first = rows.end;
+            let idx = queries.idx(run[0])?;
+            let prepared = &queries.at(idx).prepared;
+            prepared.see(&ids[rows.clone()])?;
+            let limit = prepared.widened(self.range);
+            near.extend(rows.filter(|row| fast[*row] <= limit).map(|row| (idx, ids[row])));
         }
         let store = self.space.store();
-        let near_ids = || near.iter().map(|(_, id)| *id);
-        if !store.is_in(near_ids()) {
-            cx.detached("disk", || store.bring_in(near_ids()))??;
+        let near_ids: Vec<u64> = near.iter().map(|(_, id)| *id).collect();
+        if !store.is_in(&near_ids) {
+            cx.detached("disk", || store.bring_in(&near_ids))??;
         }
         let mut kept = Vec::new();
         for run in near.chunk_by(|a, b| a.0 == b.0) {
@@ -92,7 +92,7 @@ impl Operator for FilterRange {
             }
             let query = queries.at(run[0].0);
             let run_ids: Vec<u64> = run.iter().map(|(_, id)| *id).collect();
-            let exact = query.exact(&self.space, &run_ids)?;
+            let exact = query.exact(&run_ids)?;
             let rows = run_ids.into_iter().zip(exact).filter(|(_, distance)| *distance <= self.range);
             kept.extend(rows.map(|(id, distance)| (query.number, id, distance)));
         }
@@ -105,7 +105,7 @@ impl Operator for FilterRange {
 }
 
 fn push(cx: &mut Context<'_>, rows: &[(u32, u64, f64)]) -> Result<Pushed, BoxError> {
-    let envelope: Envelope = envelope_of(rows)?;
+    let envelope: Envelope = distances_envelope(rows)?;
     cx.push("distances", envelope)
 }
 
@@ -123,12 +123,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let space = testing::space(testing::store(folder.path(), 200));
         let side = testing::queries(&[("a", 7), ("b", 9000)]);
-        let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
+        let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(&space)).unwrap();
         let ids: Vec<u64> = (0..200).collect();
-        let exact: Vec<Vec<f64>> = queries.iter().map(|query| query.exact(&space, &ids).unwrap()).collect();
+        let exact: Vec<Vec<f64>> = queries.iter().map(|query| query.exact(&ids).unwrap()).collect();
         // The range is an object's own distance: the border must hold it.
         for range in [exact[0][17], exact[1][150], exact[0][7], 0.0, 10.0] {
-            let resource: Resource = Arc::clone(&space) as Resource;
+            let resource: Resource = testing::shared_space(&space);
             let given = [("range", Value::Number(range)), ("space", Value::Text("s".into()))];
             let mut harness = Harness::with_resources(&FILTER_RANGE, given, [("s", resource)]).unwrap();
             harness.give("query", side.clone());
@@ -137,7 +137,7 @@ mod tests {
                 let mut rows = Vec::new();
                 for id in 0..200u64 {
                     let distance = exact[number as usize][id as usize];
-                    let error = queries.at(number as usize).prepared.distance_error(distance, 0.0);
+                    let error = queries.at(number as usize).sqfd().prepared().distance_error(distance, 0.0);
                     // As wrong as a fast path may be, up and down.
                     let fast = if id % 2 == 0 { distance + 0.9 * error } else { distance - 0.9 * error };
                     rows.push((number, id, fast.max(0.0)));

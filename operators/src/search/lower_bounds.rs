@@ -20,18 +20,18 @@ use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
 use self::bounded::{Bounded, Found, above};
 use self::on_device::{Came, OnDevice, SIZES, Sizes};
 use crate::auto::cost_model::{self, OnDevices, Search};
 use crate::columns;
 use crate::devices::code_path;
+use crate::resources::space::options;
+use crate::search::distance;
 use crate::search::queries::Queries;
 use crate::search::scan;
-use crate::search::sqfd;
 use boxwork_stores::pivot_table::PivotTable;
-use boxwork_stores::signature::SignatureColumns;
 
 /// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
 const BLOCKS_PER_FIRING: usize = 1024;
@@ -126,6 +126,7 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     }],
     example: "bounds: {kind: lower_bounds, pivots: table, bound: auto, k: 10}",
     code_path: Some(code_path),
+    check: Some(check),
     ..OperatorSpec::new("lower_bounds", "Rules out objects by an index.", Kind::Stateful, make)
 };
 
@@ -137,25 +138,30 @@ fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let table: Arc<PivotTable> = bind.resource("pivots")?;
     let bound = match bind.text("bound") {
         "none" => None,
-        "auto" => Some(Bound::Simplex),
+        "auto" => table.space().properties().tightest(),
         name => Some(name.parse::<Bound>()?),
     };
-    let table: Arc<PivotTable> = bind.resource("pivots")?;
+    // A request may give another bound than the plan was checked with.
+    bound.map_or(Ok(()), |bound| table.allow(bound))?;
+    let unit = table.unit();
     let picked = bind.pick_devices("device", Some(table.len()), DEVICE_OBJECTS_MIN);
     // Where none can be had, what computes distances says so.
-    let scans = bind.pick_devices("device", Some(table.len()), sqfd::DEVICE_OBJECTS_MIN).ok();
+    let scans = bind.pick_devices("device", Some(table.len()), distance::DEVICE_OBJECTS_MIN).ok();
     let scans = scans
         .and_then(|picked| picked.devices)
-        .map(|(devices, allowed)| scan::OnDevices::new(table.space().store(), devices, allowed));
+        .zip(table.space().store().clone().as_signatures())
+        .map(|((devices, allowed), store)| scan::OnDevices::new(&store, devices, allowed));
     Ok(Box::new(LowerBounds {
         table,
         evaluator: Evaluator::new(CodePath::detect()),
         bound,
-        is_auto: bind.text("bound") == "auto",
+        // Costs are known of tables that are read, whose unit is 1.
+        is_auto: bind.text("bound") == "auto" && unit == 1.0,
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
-        limit: bind.get_number("range").map_or(f32::INFINITY, above),
+        limit: bind.get_number("range").map_or(f32::INFINITY, |range| above(range / unit)),
         remember: bind.count("remember"),
         queries: None,
         picked: picked?.devices,
@@ -174,6 +180,24 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         sending: None,
         made: None,
     }))
+}
+
+/// Whether the bound is sound for the distance of the space of the index.
+fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -> Result<(), String> {
+    let named = |arguments: &Arguments, name: &str| match arguments.get(name) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let bound = named(arguments, "bound").and_then(|bound| bound.parse::<Bound>().ok());
+    let space = named(arguments, "pivots").and_then(|pivots| named(&resources(&pivots)?, "space"));
+    let (Some(bound), Some(space)) = (bound, space.and_then(|space| resources(&space))) else {
+        return Ok(());
+    };
+    // A space that is not sound has a fault of its own; the distance may be given with the request.
+    match options(&space, None).properties() {
+        Ok(Some(properties)) => properties.allow(bound).map_err(|error| error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 struct LowerBounds {
@@ -245,7 +269,7 @@ impl Operator for LowerBounds {
                     query.sort(ENVELOPE_ROWS);
                 }
                 if query.query.is_some() {
-                    cx.join_hint("range", query.number, f64::from(query.range()));
+                    cx.join_hint("range", query.number, f64::from(query.range()) * self.table.unit());
                 }
             }
             self.sending = Some(Sending::default());
@@ -257,35 +281,25 @@ impl Operator for LowerBounds {
 impl LowerBounds {
     /// Computes the queries' distances to the pivots, where they are to be bounded.
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let queries = Queries::new(cx.side("queries"), self.table.space())?;
+        let space = Arc::clone(self.table.space());
+        let queries = Queries::new(cx.side("queries"), &space)?;
         let search = Search {
             k: self.k,
             range: self.limit.is_finite().then_some(f64::from(self.limit)),
-            queries: queries.iter().len(),
+            queries: queries.len(),
             workers: self.slots,
             devices: self.computes.filter(|_| !cx.is_closed("ranges")),
         };
         let known = if self.is_auto { cost_model::known(&self.table, search) } else { Some(self.bound) };
-        let (table, space) = (&self.table, self.table.space());
+        let table = &self.table;
         let pivots = table.pivots();
-        if known != Some(None) && !space.store().is_in(pivots.iter().copied()) {
-            let store = space.store();
-            cx.detached("disk", || store.bring_in(pivots.iter().copied()))??;
+        let store = space.store();
+        if known != Some(None) && !store.is_in(pivots) {
+            cx.detached("disk", || store.bring_in(pivots))??;
         }
-        let mut centroids = Vec::new();
-        for envelope in cx.side("queries") {
-            let columns = SignatureColumns::new(envelope.lists("signature")?)?;
-            let numbers = envelope.u32s("query")?.iter().enumerate();
-            centroids.extend(numbers.map(|(row, number)| (*number, columns.signature(row).len())));
-        }
-        centroids.sort_unstable();
         self.bound = match known {
             Some(bound) => bound,
-            None => {
-                let known = queries.iter().zip(&centroids);
-                let known: Vec<_> = known.map(|(query, (_, centroids))| (query, *centroids)).collect();
-                cost_model::choose(cx, table, search, &known)?
-            }
+            None => cost_model::choose(cx, table, search, &queries)?,
         };
         if self.bound.is_some() || search.devices.is_none() {
             self.scans = None;
@@ -293,37 +307,37 @@ impl LowerBounds {
         // Known only after the choice: a scan needs none of them.
         let pieces = if self.bound.is_some() { pivots.len().div_ceil(PIVOTS_PER_CHUNK) } else { 0 };
         let mut parts: Vec<Result<Vec<f64>, BoxError>> =
-            (0..pieces * centroids.len()).map(|_| Ok(Vec::new())).collect();
+            (0..pieces * queries.len()).map(|_| Ok(Vec::new())).collect();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut parts, 1, |idx, part| {
                 let (query, first) = (queries.at(idx / pieces), idx % pieces * PIVOTS_PER_CHUNK);
                 let upto = pivots.len().min(first + PIVOTS_PER_CHUNK);
-                part[0] = query.exact(space, &pivots[first..upto]);
+                part[0] = query.exact(&pivots[first..upto]);
             });
         });
         let parts: Vec<Vec<f64>> = parts.into_iter().collect::<Result<_, _>>()?;
         let distances: Vec<Vec<f64>> = match pieces {
-            0 => vec![Vec::new(); centroids.len()],
+            0 => vec![Vec::new(); queries.len()],
             _ => parts.chunks(pieces).map(<[_]>::concat).collect(),
         };
         let mut prepared = Vec::new();
-        for ((query, distances), (_, centroids)) in queries.iter().zip(distances).zip(centroids) {
+        for (query, distances) in queries.iter().zip(distances) {
             let bound = self.bound.map(|bound| {
-                let made = table.query(bound, &distances, query.prepared.sigma_self(), centroids);
+                let made = table.query(bound, &distances, &*query.prepared);
                 made.map_err(|error| {
                     BoxError::new(format!("query {} and `{}`: {error}", query.number, table.path().display()))
                 })
             });
             prepared.push(Bounded::new(query.number, bound.transpose()?, self.limit));
         }
-        let store = self.table.space().store();
         match (self.bound, &self.picked) {
             // Nothing to bound: whatever is sent is bounded then, by nothing.
             (None, _) => self.left = None,
             _ if prepared.is_empty() => self.left = None,
             // Where nothing is left out, all would come back; and devices do not know which objects were removed.
             (Some(bound), Some((devices, allowed)))
-                if (self.k.is_some() || self.limit.is_finite()) && store.objects() == store.len() =>
+                if (self.k.is_some() || self.limit.is_finite())
+                    && store.objects_count() == store.ids_count() =>
             {
                 let (table, k) = (&self.table, self.k);
                 let places = (devices, &**allowed);
@@ -467,7 +481,8 @@ impl LowerBounds {
     /// The next of what is left, of one query; nothing when all was made.
     fn make(&mut self) -> Result<Option<Envelope>, BoxError> {
         let (Some(queries), Some(sending)) = (&mut self.queries, &mut self.sending) else { return Ok(None) };
-        let store = self.table.space().store();
+        let space = Arc::clone(self.table.space());
+        let store = space.store();
         let mut bounds = Bounds::default();
         while let Some(query) = queries.get_mut(sending.query) {
             let range = query.range();
@@ -481,6 +496,7 @@ impl LowerBounds {
                     left.append(next);
                 }
                 (ids, lowers) = (left.ids, left.lowers);
+                lowers.iter_mut().for_each(|lower| *lower *= self.table.unit());
                 if query.left.is_empty() {
                     *sending = Sending { query: sending.query + 1, place: 0 };
                 }
@@ -496,7 +512,7 @@ impl LowerBounds {
                     for (id, lower) in self.table.ids(sending.place).zip(bounds.lower.iter().copied()) {
                         if lower <= range && store.has(id) {
                             ids.push(id);
-                            lowers.push(f64::from(lower));
+                            lowers.push(f64::from(lower) * self.table.unit());
                         }
                     }
                     sending.place += 1;

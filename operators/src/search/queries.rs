@@ -1,25 +1,13 @@
-//! The queries of a request, made ready for a space: what every box that computes distances begins with.
+//! The queries of a request, made ready for a space: every box that computes distances begins with them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use boxwork_kernels::similarity::Similarity;
-use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, SignatureRef, distance_error};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::BoxError;
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_stores::space::{Prepared, QueryForm, Scratch, Space};
+use boxwork_stores::sqfd_space::SqfdQuery;
 
-use boxwork_stores::signature::{SignatureColumns, coordinate_names};
-use boxwork_stores::sqfd_space::SqfdSpace;
-
-/// The parameter of boxes that compute distances.
-pub(crate) const SPACE: Parameter = Parameter::new(
-    "space",
-    ParameterType::Resource("sqfd_space"),
-    Default::Required,
-    "the space that the distances are of",
-);
-
-/// The queries of a request by their numbers.
+/// The queries of a request, by number.
 pub(crate) struct Queries {
     list: Vec<Query>,
 }
@@ -28,26 +16,20 @@ pub(crate) struct Queries {
 pub(crate) struct Query {
     /// Its number within the request.
     pub(crate) number: u32,
-    /// What the fast paths take.
-    pub(crate) prepared: PreparedQuery,
-    envelope: Envelope,
-    row: usize,
-    arithmetic: Arc<OnceLock<Arithmetic>>,
+    /// What computes its distances.
+    pub(crate) prepared: Arc<dyn Prepared>,
 }
 
 impl Queries {
     /// Prepares the queries of a side input.
-    pub(crate) fn new(envelopes: &[Envelope], space: &SqfdSpace) -> Result<Self, BoxError> {
+    pub(crate) fn new(envelopes: &[Envelope], space: &Arc<dyn Space>) -> Result<Self, BoxError> {
         let mut list = Vec::new();
         for envelope in envelopes {
-            let signatures = envelope.lists("signature")?;
-            let columns = SignatureColumns::new(signatures)?;
-            let coordinates = coordinate_names(envelope.column("signature")?.data_type()).unwrap_or_default();
-            space.store().check_coordinates(&coordinates)?;
+            let objects = envelope.column("object")?;
             for (row, &number) in envelope.u32s("query")?.iter().enumerate() {
-                let prepared = space.prepare(columns.signature(row));
-                let arithmetic = Arc::clone(space.arithmetic());
-                list.push(Query { number, prepared, envelope: envelope.clone(), row, arithmetic });
+                let prepared = Arc::clone(space).prepare(objects, row);
+                let prepared = prepared.map_err(|error| BoxError::new(format!("query {number}: {error}")))?;
+                list.push(Query { number, prepared });
             }
         }
         list.sort_by_key(|query| query.number);
@@ -57,6 +39,11 @@ impl Queries {
     /// All of them, by number.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Query> {
         self.list.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// The place of a query in the list.
@@ -70,72 +57,65 @@ impl Queries {
     pub(crate) fn at(&self, idx: usize) -> &Query {
         &self.list[idx]
     }
+
+    /// The fast distances of an envelope of candidates, row by row.
+    pub(crate) fn fast(
+        &self,
+        cx: &mut Context<'_>,
+        space: &dyn Space,
+        scratch: &mut Scratch,
+        candidates: &Envelope,
+    ) -> Result<Vec<f64>, BoxError> {
+        let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
+        let store = space.store();
+        if !store.is_in(ids) {
+            cx.detached("disk", || store.bring_in(ids))??;
+        }
+        let mut distances = vec![0.0; ids.len()];
+        let key = |row: &u32| (numbers[*row as usize], ids[*row as usize]);
+        let is_sorted = (1..ids.len() as u32).all(|row| key(&(row - 1)) <= key(&row));
+        if is_sorted {
+            let mut first = 0;
+            for run in numbers.chunk_by(|a, b| a == b) {
+                let rows = first..first + run.len();
+                let query = self.at(self.idx(run[0])?);
+                query.prepared.fast(scratch, &ids[rows.clone()], &mut distances[rows.clone()])?;
+                first = rows.end;
+            }
+        } else {
+            let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+            order.sort_unstable_by_key(key);
+            for run in order.chunk_by(|a, b| numbers[*a as usize] == numbers[*b as usize]) {
+                let query = self.at(self.idx(numbers[run[0] as usize])?);
+                let sorted: Vec<u64> = run.iter().map(|row| ids[*row as usize]).collect();
+                let mut found = vec![0.0; run.len()];
+                query.prepared.fast(scratch, &sorted, &mut found)?;
+                for (row, distance) in run.iter().zip(found) {
+                    distances[*row as usize] = distance;
+                }
+            }
+        }
+        store.confirm()?;
+        Ok(distances)
+    }
 }
 
 impl Query {
-    /// Hands its signature to `f`.
-    pub(crate) fn with_signature<R>(&self, f: impl FnOnce(SignatureRef<'_>) -> R) -> Result<R, BoxError> {
-        let columns = SignatureColumns::new(self.envelope.lists("signature")?)?;
-        Ok(f(columns.signature(self.row)))
+    /// The exact distances of objects, which must be in memory for this not to block.
+    pub(crate) fn exact(&self, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
+        let mut distances = vec![0.0; ids.len()];
+        self.prepared.exact(ids, &mut distances)?;
+        Ok(distances)
     }
 
-    /// The f64 distances of objects, which must be in memory for this not to block.
-    pub(crate) fn exact(&self, space: &SqfdSpace, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
-        let columns = SignatureColumns::new(self.envelope.lists("signature")?)?;
-        let (signature, sigma) = (columns.signature(self.row), self.prepared.sigma_self());
-        space
-            .store()
-            .read(|objects| ids.iter().map(|id| Ok(space.exact(objects, signature, sigma, *id)?)).collect())
-    }
-
-    /// The largest fast distance that an object may have whose true distance is at most `range`.
+    /// The query as devices read it, in a space that they compute.
     ///
-    /// The same added again: how far the true distance may lie from a fast one at most `range`.
-    pub(crate) fn widened(&self, range: f64, sigma_self_min: f64) -> f64 {
-        range + self.error(range, sigma_self_min)
-    }
-
-    /// How far a fast distance may lie on the wrong side of `range`.
-    pub(crate) fn error(&self, range: f64, sigma_self_min: f64) -> f64 {
-        distance_error(self.error_squared(range, sigma_self_min), range)
-    }
-
-    /// How far the square of a fast distance may lie from the true one, whatever has computed distances in the space so
-    /// far.
-    pub(crate) fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
-        let arithmetic = self.arithmetic.get().copied().unwrap_or(Arithmetic::Single);
-        self.prepared.error_squared_of(arithmetic, range, sigma_self_min)
-    }
-}
-
-/// The least self-similarity of the objects seen, where the error of the fast paths depends on it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SigmaMin {
-    needed: bool,
-    least: f64,
-}
-
-impl SigmaMin {
-    /// Nothing seen yet.
-    pub(crate) fn new(space: &SqfdSpace) -> Self {
-        // The sums of the other measures are bounded without it (`PreparedQuery::error_squared`).
-        Self { needed: space.measure().similarity() == Similarity::Minus, least: 0.0 }
-    }
-
-    /// Takes objects into account.
-    pub(crate) fn see(&mut self, space: &SqfdSpace, ids: &[u64]) -> Result<(), BoxError> {
-        if self.needed {
-            self.least = space.store().read(|objects| {
-                ids.iter().try_fold(self.least, |least, id| {
-                    Ok::<_, BoxError>(least.min(space.sigma_self(objects, *id)?))
-                })
-            })?;
+    /// # Panics
+    /// In any other space.
+    pub(crate) fn sqfd(&self) -> &SqfdQuery {
+        match self.prepared.device_form() {
+            Some(QueryForm::Sqfd(query)) => query,
+            None => panic!("query {} has no form for devices", self.number),
         }
-        Ok(())
-    }
-
-    /// The least so far.
-    pub(crate) fn least(&self) -> f64 {
-        self.least
     }
 }

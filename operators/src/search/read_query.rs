@@ -1,4 +1,4 @@
-//! `read_query`: what a person asks for, as signatures: names of objects in the store, or image files.
+//! `read_query`: the queries' objects, by their names in the store, as text, or from image files.
 //!
 //! Invariant: an image file goes through the same decoding and extraction as the store's images did, by the
 //! parameters that the store keeps.
@@ -11,112 +11,114 @@ use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, did_you_mean};
+use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
+use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::store::{Store, concatenated};
 
 use crate::columns;
 use crate::images::decode::{Scaler, decode_image};
 use crate::images::extract::{parameters_from_json, push, scaled_size};
 use crate::images::read_files::read_whole;
-use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
-use boxwork_stores::signature_store::SignatureStore;
+use crate::resources::{self, store_parameter};
 
 /// Names that a misspelt query is compared with at most.
 const SUGGESTIONS_FROM: usize = 100_000;
 
-/// Finds or makes the signatures of the queries.
+/// Finds or makes the objects of the queries.
 ///
 /// A query is the name of an object in the store; or the end of one, from a `/` on, if only one object's name ends so
-/// (`001.jpg` for `cats/001.jpg`); or else the path of an image file.
+/// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the object
+/// itself where it can be written: a text as it stands, a vector or a set as a list in JSON, such as `[0.5, 1]`.
 ///
 /// # Inputs
 /// None.
 ///
 /// # Outputs
-/// `queries`: one envelope, numbered from 0 in the order given; `name` is the object's full name, or the path.
+/// `queries`: one envelope, numbered from 0 in the order given; `name` is the object's full name, the path or the text.
 ///
 /// # Parameters
-/// `queries`: names or paths. `store`: the store that is searched.
+/// `queries`: names, paths or objects. `store`: the store that is searched.
 pub static READ_QUERY: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "queries",
             ParameterType::List(&ParameterType::Text),
             Default::Required,
-            "names of objects in the store, or image files",
+            "names of objects in the store, image files, texts, or lists of numbers such as [0.5, 1]",
         )
         .batched(),
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "the store that is searched",
-        ),
+        store_parameter("the store that is searched"),
     ],
-    outputs: &[Output::new("queries", columns::queries, "the queries with their signatures")],
+    outputs: &[Output::new("queries", columns::queries, "the queries with their objects")],
     example: "query: {kind: read_query, queries: [cats/001.jpg], store: signatures}",
-    ..OperatorSpec::new("read_query", "Finds or extracts the queries' signatures.", Kind::Stateful, make)
+    ..OperatorSpec::new("read_query", "Finds, reads or extracts the queries' objects.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let store: Arc<SignatureStore> = bind.resource("store")?;
-    let signatures = SignatureBuilder::new(store.coordinates())?;
-    let given = bind.texts("queries");
-    Ok(Box::new(ReadQuery { given, store, found: None, names: Vec::new(), signatures, images: None }))
+    let (given, store) = (bind.texts("queries"), resources::store(bind)?);
+    Ok(Box::new(ReadQuery {
+        given,
+        store,
+        found: None,
+        names: Vec::new(),
+        objects: Vec::new(),
+        images: None,
+    }))
 }
 
 struct ReadQuery {
     given: Vec<String>,
-    store: Arc<SignatureStore>,
-    /// Where each query's signature comes from, once they have been looked up.
+    store: Arc<dyn Store>,
+    /// Where each query's object comes from, once they have been looked up.
     found: Option<Vec<Found>>,
     names: Vec<String>,
-    signatures: SignatureBuilder,
+    /// An array of one object for each query so far.
+    objects: Vec<ArrayRef>,
     images: Option<(Scaler, Extractor)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Found {
     Object(u64),
     File,
+    Spelt(ArrayRef),
 }
 
 impl Operator for ReadQuery {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let Some(found) = &self.found else {
-            let (given, store) = (&self.given, &self.store);
+            let (given, store) = (&self.given, &*self.store);
             self.found = Some(cx.detached("disk", || look_up(given, store))??);
             return Ok(Flow::More);
         };
         let at = self.names.len();
-        let Some(found) = found.get(at).copied() else {
+        let Some(found) = found.get(at).cloned() else {
             let count = self.names.len() as u32;
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from_iter_values(0..count))),
-                ("name", Arc::new(StringArray::from(std::mem::take(&mut self.names)))),
-                ("signature", Arc::new(self.signatures.finish())),
-            ];
             if count > 0 {
+                let columns: [(&str, ArrayRef); 3] = [
+                    ("query", Arc::new(UInt32Array::from_iter_values(0..count))),
+                    ("name", Arc::new(StringArray::from(std::mem::take(&mut self.names)))),
+                    ("object", concatenated(&self.objects)?),
+                ];
                 cx.push("queries", Envelope::from_columns(columns)?)?;
             }
             return Ok(Flow::Done);
         };
         // One a firing: an image takes its time, and others wait for the slot.
-        let name = match found {
-            Found::Object(id) => {
-                let signatures = &mut self.signatures;
-                self.store.read::<_, BoxError>(|objects| {
-                    signatures.push_signature(objects.signature(id)?)?;
-                    Ok(objects.name(id)?.to_owned())
-                })?
-            }
+        let (name, object) = match found {
+            Found::Object(id) => (self.store.name(id)?, self.store.objects(&[id])?),
             Found::File => {
                 let path = self.given[at].clone();
                 let content = cx.detached("disk", || read_whole(&path))?;
                 let extracted = content.and_then(|content| self.extract(&content));
-                extracted.map_err(|message| BoxError::new(format!("query `{path}`: {message}")))?;
-                path
+                let object =
+                    extracted.map_err(|message| BoxError::new(format!("query `{path}`: {message}")))?;
+                (path, object)
             }
+            Found::Spelt(object) => (self.given[at].clone(), object),
         };
         self.names.push(name);
+        self.objects.push(object);
         cx.progress(self.names.len() as u64, self.given.len() as u64);
         Ok(Flow::More)
     }
@@ -124,16 +126,21 @@ impl Operator for ReadQuery {
 
 impl ReadQuery {
     /// Extracts an image as the store's were.
-    fn extract(&mut self, content: &[u8]) -> Result<(), String> {
+    fn extract(&mut self, content: &[u8]) -> Result<ArrayRef, String> {
+        let Some(store) = Arc::clone(&self.store).as_signatures() else {
+            return Err("it is an image, and the store does not hold signatures of images".to_owned());
+        };
         let (scaler, extractor) = match &mut self.images {
             Some(images) => images,
-            None => self.images.insert(images_as_in(&self.store)?),
+            None => self.images.insert(images_as_in(&store)?),
         };
         let image = decode_image(content)?;
         let rgb = scaler.scale(&image).map_err(|error| error.to_string())?;
         let side = scaler.size() as usize;
         let image = ImageRef::new(side, side, &rgb).map_err(|error| error.to_string())?;
-        push(extractor, image, &mut self.signatures)
+        let mut signature = SignatureBuilder::new(store.coordinates()).map_err(|error| error.to_string())?;
+        push(extractor, image, &mut signature)?;
+        Ok(Arc::new(signature.finish()))
     }
 }
 
@@ -155,8 +162,8 @@ fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
     Ok((Scaler::new(scaled_size(json), true), extractor))
 }
 
-/// Finds all queries, and brings the signatures of those that are objects into memory.
-fn look_up(given: &[String], store: &SignatureStore) -> Result<Vec<Found>, BoxError> {
+/// Finds all queries, and brings those that are objects into memory.
+fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> {
     let mut found: Vec<Option<Found>> = Vec::with_capacity(given.len());
     for query in given {
         found.push(store.find(query)?.map(Found::Object));
@@ -168,11 +175,14 @@ fn look_up(given: &[String], store: &SignatureStore) -> Result<Vec<Found>, BoxEr
                 continue;
             }
             let query = &given[idx];
-            let file = Path::new(query).is_file();
             found[idx] = Some(match ends[..] {
                 [only] => Found::Object(only),
-                _ if file => Found::File,
-                [] => return Err(not_found(query, store)?),
+                _ if Path::new(query).is_file() => Found::File,
+                [] => match store.parse(query) {
+                    Ok(Some(object)) => Found::Spelt(object),
+                    Ok(None) => return Err(not_found(query, store, "nor an image file")?),
+                    Err(reason) => return Err(not_found(query, store, &format!("nor an object: {reason}"))?),
+                },
                 [first, second, ..] => {
                     return Err(BoxError::new(format!(
                         "`{query}` is the end of more than one name in the store (`{}`, `{}`): give more of the name",
@@ -186,9 +196,9 @@ fn look_up(given: &[String], store: &SignatureStore) -> Result<Vec<Found>, BoxEr
     let found: Vec<Found> = found.into_iter().flatten().collect();
     let objects = found.iter().filter_map(|found| match found {
         Found::Object(id) => Some(*id),
-        Found::File => None,
+        Found::File | Found::Spelt(_) => None,
     });
-    store.bring_in(objects)?;
+    store.bring_in(&objects.collect::<Vec<u64>>())?;
     Ok(found)
 }
 
@@ -196,49 +206,45 @@ fn look_up(given: &[String], store: &SignatureStore) -> Result<Vec<Found>, BoxEr
 fn look_up_ends(
     given: &[String],
     found: &[Option<Found>],
-    store: &SignatureStore,
+    store: &dyn Store,
 ) -> Result<Vec<Vec<u64>>, BoxError> {
     let missing: Vec<(usize, String)> = (0..given.len())
         .filter(|idx| found[*idx].is_none() && !given[*idx].is_empty())
         .map(|idx| (idx, format!("/{}", given[idx].trim_start_matches("./"))))
         .collect();
     let mut ends = vec![Vec::new(); given.len()];
-    store.read(|objects| {
-        for batch in 0..store.batches() {
-            for (name, id) in objects.names(batch)?.zip(store.ids(batch)) {
-                for (idx, end) in &missing {
-                    if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {
-                        ends[*idx].push(id);
-                    }
+    for batch in 0..store.batches() {
+        store.each_name(batch, &mut |id, name| {
+            for (idx, end) in &missing {
+                if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {
+                    ends[*idx].push(id);
                 }
             }
-        }
-        Ok(ends)
-    })
+        })?;
+    }
+    Ok(ends)
 }
 
 /// The error for a query that is nothing, with the name that may be meant.
-fn not_found(query: &str, store: &SignatureStore) -> Result<BoxError, BoxError> {
-    let (near, was_removed) = store.read::<_, BoxError>(|objects| {
-        let (mut names, mut was_removed) = (Vec::new(), false);
-        for batch in 0..store.batches() {
-            let left = SUGGESTIONS_FROM - names.len();
-            let named = || Ok::<_, BoxError>(objects.names(batch)?.zip(store.ids(batch)));
-            names.extend(named()?.filter(|(_, id)| store.has(*id)).map(|(name, _)| name).take(left));
-            was_removed = was_removed || named()?.any(|(name, id)| name == query && !store.has(id));
-        }
-        Ok((did_you_mean(query, names), was_removed))
-    })?;
+fn not_found(query: &str, store: &dyn Store, nor: &str) -> Result<BoxError, BoxError> {
+    let (mut names, mut was_removed) = (Vec::new(), false);
+    for batch in 0..store.batches() {
+        store.each_name(batch, &mut |id, name| {
+            if !store.has(id) {
+                was_removed |= name == query;
+            } else if names.len() < SUGGESTIONS_FROM {
+                names.push(name.to_owned());
+            }
+        })?;
+    }
+    let near = did_you_mean(query, names.iter().map(String::as_str));
+    let path = store.path().display();
     if was_removed {
         return Ok(BoxError::new(format!(
-            "`{query}` was removed from `{}`: ask for an object that is there, or add it again with `boxwork add`",
-            store.path().display()
+            "`{query}` was removed from `{path}`: ask for an object that is there, or add it again with `boxwork add`"
         )));
     }
-    Ok(BoxError::new(format!(
-        "`{query}` is neither the name of an object in `{}` nor an image file{near}",
-        store.path().display()
-    )))
+    Ok(BoxError::new(format!("`{query}` is neither the name of an object in `{path}` {nor}{near}")))
 }
 
 #[cfg(test)]
@@ -259,7 +265,7 @@ mod tests {
     fn harness(store: &Arc<SignatureStore>, queries: &[&str]) -> Harness {
         let queries = queries.iter().map(|query| Value::Text((*query).to_owned())).collect();
         let given = [("queries", Value::List(queries)), ("store", Value::Text("s".into()))];
-        let store: Resource = Arc::clone(store) as Resource;
+        let store: Resource = testing::shared_store(store);
         Harness::with_resources(&READ_QUERY, given, [("s", store)]).unwrap()
     }
 
@@ -287,7 +293,7 @@ mod tests {
         let queries = check(&store, &["dogs/004.png", "008.png", "dogs/004.png"]);
         assert_eq!(names(&queries), ["dogs/004.png", "owls/008.png", "dogs/004.png"]);
         assert_eq!(queries.u32s("query").unwrap(), [0, 1, 2]);
-        let columns = SignatureColumns::new(queries.lists("signature").unwrap()).unwrap();
+        let columns = SignatureColumns::new(queries.lists("object").unwrap()).unwrap();
         let found = columns.signature(1);
         let is_object = |objects: Objects<'_>| {
             let object = objects.signature(8)?;
@@ -335,7 +341,7 @@ mod tests {
         let file = folder.path().join("query.png");
         image.save(&file).unwrap();
         let queries = check(&store, &[file.to_str().unwrap(), "cats/1.png"]);
-        let found = SignatureColumns::new(queries.lists("signature").unwrap()).unwrap();
+        let found = SignatureColumns::new(queries.lists("object").unwrap()).unwrap();
         for row in 0..2 {
             assert_eq!(found.signature(row).weights(), expected.signature(0).weights());
             assert_eq!(found.signature(row).coordinate(6), expected.signature(0).coordinate(6));

@@ -17,9 +17,11 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use crate::search::sqfd::DEVICE_OBJECTS_MIN;
+use crate::resources::{self, store_parameter};
+use crate::search::distance::DEVICE_OBJECTS_MIN;
 use boxwork_stores::chunks::{Cut, Piece};
 use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::store::Store;
 
 /// Rows of an envelope at most: a thousand distances are a few milliseconds, the most that one worker computes alone
 /// at the end of a scan.
@@ -42,12 +44,7 @@ const ENVELOPE_ROWS_MIN: u64 = 128;
 /// `store`: the store to scan. `device`: where what follows computes.
 pub static SCAN: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "the store to scan",
-        ),
+        store_parameter("the store to scan"),
         Parameter::new(
             "device",
             ParameterType::Device,
@@ -65,25 +62,26 @@ pub static SCAN: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let store: Arc<SignatureStore> = bind.resource("store")?;
+    let store = resources::store(bind)?;
     // Where none can be had, what follows says so.
     let devices = bind
-        .pick_devices("device", Some(store.len()), DEVICE_OBJECTS_MIN)
+        .pick_devices("device", Some(store.ids_count()), DEVICE_OBJECTS_MIN)
         .ok()
         .and_then(|picked| picked.devices);
-    let devices = devices.map(|(devices, allowed)| OnDevices::new(&store, devices, allowed));
-    let slots = bind.slots();
-    Ok(Box::new(Scan { store, devices, slots, parts: None, turn: 0, done: 0, shared: None }))
+    let signatures = Arc::clone(&store).as_signatures();
+    let devices = signatures.zip(devices);
+    let devices = devices.map(|(store, (devices, allowed))| OnDevices::new(&store, devices, allowed));
+    Ok(Box::new(Scan { store, devices, slots: bind.slots(), parts: None, turn: 0, done: 0, shared: None }))
 }
 
 /// The queries and the bounds of the last envelope: the next one has the same, but for its length.
 type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
 
 struct Scan {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     /// What computes, where it is not the slots.
     devices: Option<OnDevices>,
-    /// Slots of the runtime.
+    /// Of the runtime.
     slots: usize,
     /// What is left of each node's batches, or of all; known from the first firing on.
     parts: Option<Vec<Part>>,
@@ -141,12 +139,12 @@ struct Part {
 }
 
 impl Part {
-    fn new(store: &SignatureStore, node: Option<usize>, batches: Range<usize>) -> Self {
-        Self { node, next: store.ids(batches.start).start, batches }
+    fn new(store: &dyn Store, node: Option<usize>, batches: Range<usize>) -> Self {
+        Self { node, next: store.batch_ids(batches.start).start, batches }
     }
 
     /// The parts of a store on a machine of so many nodes: one for all where the store lies on others, or on none.
-    fn all(store: &SignatureStore, nodes: usize) -> Vec<Self> {
+    fn all(store: &dyn Store, nodes: usize) -> Vec<Self> {
         if nodes == 1 || store.nodes() != nodes {
             return vec![Self::new(store, None, 0..store.batches())];
         }
@@ -174,7 +172,7 @@ impl Operator for Scan {
         if self.devices.is_some() && !cx.is_closed("ranges") {
             return self.send_ranges(cx, &queries);
         }
-        let parts = self.parts.get_or_insert_with(|| Part::all(&self.store, cx.nodes()));
+        let parts = self.parts.get_or_insert_with(|| Part::all(&*self.store, cx.nodes()));
         while cx.has_room("candidates") {
             // One envelope of each part, so that every node has work from the beginning to the end.
             let count = parts.len();
@@ -183,12 +181,12 @@ impl Operator for Scan {
             let Some(nth) = left.filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
             let part = &mut parts[nth];
             let batch = part.batches.start;
-            if !self.store.is_checked(batch) {
+            if !self.store.is_in(&[part.next]) {
                 let (store, first) = (&self.store, part.next);
-                cx.detached("disk", || store.bring_in([first]))??;
+                cx.detached("disk", || store.bring_in(&[first]))??;
             }
-            let end = self.store.ids(batch).end;
-            let rows = rows_next((self.store.objects() - self.done) * queries.len() as u64, self.slots);
+            let end = self.store.batch_ids(batch).end;
+            let rows = rows_next((self.store.objects_count() - self.done) * queries.len() as u64, self.slots);
             let upto = end.min(part.next + (rows / queries.len() as u64).max(1));
             let ids = self.store.among(part.next..upto);
             let envelope = candidates(&mut self.shared, &queries, ids)?;
@@ -196,7 +194,7 @@ impl Operator for Scan {
             part.next = upto;
             part.batches.start += usize::from(upto == end);
             self.turn = nth + 1;
-            cx.progress(self.done, self.store.objects());
+            cx.progress(self.done, self.store.objects_count());
             if envelope.rows() == 0 {
                 continue;
             }
@@ -275,7 +273,7 @@ mod tests {
         let slots = 1;
         let of_batch: Vec<_> =
             (0..store.batches()).map(|batch| (store.ids(batch), store.node(batch))).collect();
-        let store: Resource = store;
+        let store: Resource = testing::shared_store(&store);
         let mut harness =
             Harness::with_resources(&SCAN, [("store", Value::Text("s".into()))], [("s", store)]).unwrap();
         harness.room(1);

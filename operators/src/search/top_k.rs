@@ -7,17 +7,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::memory::{more, room};
-use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use crate::columns;
-use crate::search::queries::{Queries, Query, SPACE, SigmaMin};
-use boxwork_stores::sqfd_space::SqfdSpace;
+use crate::columns::{self, distances_envelope};
+use crate::resources::{self, SPACE};
+use crate::search::queries::{Queries, Query};
+use boxwork_stores::space::Space;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
@@ -83,12 +83,10 @@ pub static TOP_K: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
     Ok(Box::new(TopK {
+        space: resources::space(bind)?,
         k: bind.count("k"),
         range: bind.get_number("range").unwrap_or(f64::INFINITY),
-        sigma_min: SigmaMin::new(&space),
-        space,
         queries: None,
         nearest: Vec::new(),
         ranking: None,
@@ -98,8 +96,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 struct TopK {
     k: usize,
     range: f64,
-    space: Arc<SqfdSpace>,
-    sigma_min: SigmaMin,
+    space: Arc<dyn Space>,
     queries: Option<Queries>,
     /// By the query's place.
     nearest: Vec<Nearest>,
@@ -137,7 +134,7 @@ impl Operator for TopK {
             let queries = Queries::new(cx.side("query"), &self.space)?;
             for query in queries.iter() {
                 let mut nearest = Nearest::new();
-                nearest.set_limit(query, self.range, self.sigma_min);
+                nearest.set_limit(query, self.range);
                 if self.range.is_finite() {
                     cx.join_hint("range", query.number, self.range);
                 }
@@ -148,18 +145,10 @@ impl Operator for TopK {
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if self.ranking.is_none() {
             while let Some(envelope) = cx.take("distances") {
-                let least = self.sigma_min.least();
-                self.sigma_min.see(&self.space, envelope.u64s("id")?)?;
-                let error_grows = self.sigma_min.least() < least;
-                if error_grows {
-                    for (query, nearest) in queries.iter().zip(&mut self.nearest) {
-                        nearest.set_limit(query, self.range, self.sigma_min);
-                    }
-                }
-                take(&envelope, queries, &mut self.nearest)?;
+                take(&envelope, queries, &mut self.nearest, self.range)?;
                 for (query, nearest) in queries.iter().zip(&mut self.nearest) {
                     if nearest.learn(self.k) {
-                        nearest.set_limit(query, self.range, self.sigma_min);
+                        nearest.set_limit(query, self.range);
                         cx.join_hint("range", query.number, nearest.range);
                     }
                     if nearest.found.len() >= nearest.cut_at {
@@ -177,21 +166,29 @@ impl Operator for TopK {
 }
 
 /// Sorts the rows of an envelope to their queries.
-fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest]) -> Result<(), BoxError> {
+fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest], range: f64) -> Result<(), BoxError> {
     let (numbers, ids, distances) =
         (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
-    let mut last = None;
-    for row in 0..envelope.rows() {
-        let idx = match last {
-            Some((number, idx)) if number == numbers[row] => idx,
-            _ => queries.idx(numbers[row])?,
-        };
-        last = Some((numbers[row], idx));
-        if distances[row] <= nearest[idx].limit {
-            let found = &mut nearest[idx].found;
-            more(found, 1, || WHAT.to_owned(), ADVICE)?;
-            found.push((distances[row], ids[row]));
-            nearest[idx].is_fresh = true;
+    let mut first = 0;
+    for run in numbers.chunk_by(|a, b| a == b) {
+        let rows = first..first + run.len();
+        first = rows.end;
+        let idx = queries.idx(run[0])?;
+        let (query, nearest) = (queries.at(idx), &mut nearest[idx]);
+        if query.prepared.see(&ids[rows.clone()])? {
+            nearest.set_limit(query, range);
+        }
+        let is_exact = query.prepared.is_exact();
+        for row in rows {
+            let distance = distances[row];
+            if is_exact && !(distance.is_finite() && distance.is_sign_positive()) {
+                return Err(BoxError::new(format!("the distance of object {} is {distance}", ids[row])));
+            }
+            if distance <= nearest.limit {
+                more(&mut nearest.found, 1, || WHAT.to_owned(), ADVICE)?;
+                nearest.found.push((distance, ids[row]));
+                nearest.is_fresh = true;
+            }
         }
     }
     Ok(())
@@ -220,9 +217,9 @@ impl Nearest {
     }
 
     /// Says what the k-th distance and the range asked for leave out.
-    fn set_limit(&mut self, query: &Query, range: f64, sigma_min: SigmaMin) {
+    fn set_limit(&mut self, query: &Query, range: f64) {
         let widened = |range: f64| match range.is_finite() {
-            true => query.widened(range, sigma_min.least()),
+            true => query.prepared.widened(range),
             false => f64::INFINITY,
         };
         self.range = widened(self.kth).min(range);
@@ -244,31 +241,33 @@ impl TopK {
         let ranking = self.ranking.get_or_insert_default();
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if let Some(nearest) = self.nearest.get_mut(ranking.query_idx) {
-            if ranking.exact.is_empty() {
+            let query = queries.at(ranking.query_idx);
+            if query.prepared.is_exact() {
+                ranking.exact = std::mem::take(&mut nearest.found);
+            } else if ranking.exact.is_empty() {
                 // In the order in which they lie in the store.
                 nearest.found.sort_unstable_by_key(|found| std::cmp::Reverse(found.1));
                 ranking.exact = room(nearest.found.len(), || WHAT.to_owned(), ADVICE)?;
             }
-            let query = queries.at(ranking.query_idx);
             let from = nearest.found.len().saturating_sub(EXACT_PER_FIRING);
             let ids: Vec<u64> = nearest.found.drain(from..).rev().map(|(_, id)| id).collect();
             let store = self.space.store();
-            if !store.is_in(ids.iter().copied()) {
-                cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+            if !store.is_in(&ids) {
+                cx.detached("disk", || store.bring_in(&ids))??;
             }
             let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
             // While a device computes, slots wait: they rank beside each other.
             cx.inside(|inside| {
                 inside.for_each_chunk_of(&mut exact, EXACT_PER_CHUNK, |first, exact| {
-                    match query.exact(&self.space, &ids[first..first + exact.len()]) {
-                        Ok(found) => exact.copy_from_slice(&found),
+                    match query.prepared.exact(&ids[first..first + exact.len()], exact) {
+                        Ok(()) => {}
                         // One is told.
                         Err(error) => drop(failed.set(error)),
                     }
                 });
             });
             if let Some(error) = failed.into_inner() {
-                return Err(error);
+                return Err(error.into());
             }
             ranking.exact.extend(exact.into_iter().zip(ids));
             if nearest.found.is_empty() {
@@ -287,7 +286,7 @@ impl TopK {
                 return Ok(Flow::Wait);
             }
             let upto = ranking.rows.len().min(ranking.sent + ENVELOPE_ROWS);
-            let envelope = envelope_of(&ranking.rows[ranking.sent..upto])?;
+            let envelope = distances_envelope(&ranking.rows[ranking.sent..upto])?;
             ranking.sent = upto;
             if cx.push("nearest", envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
@@ -295,16 +294,6 @@ impl TopK {
         }
         Ok(Flow::Done)
     }
-}
-
-/// An envelope of (query, id, distance).
-pub(crate) fn envelope_of(rows: &[(u32, u64, f64)]) -> Result<Envelope, EnvelopeError> {
-    let columns: [(&str, ArrayRef); 3] = [
-        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
-        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
-        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
-    ];
-    Envelope::from_columns(columns)
 }
 
 #[cfg(test)]
@@ -333,14 +322,14 @@ mod tests {
         let store = testing::store_of(folder.path(), &objects, &StoreInfo::default());
         let space = testing::space(store);
         let side = testing::queries(&[("q0", seeds[0]), ("q1", 77), ("q2", 78)]);
-        let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
+        let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(&space)).unwrap();
         let ids: Vec<u64> = (0..seeds.len() as u64).collect();
         let (mut rows, mut expected) = (Vec::new(), Vec::new());
         // The third query gets no distances.
         for query in queries.iter().take(2) {
-            let exact = query.exact(&space, &ids).unwrap();
+            let exact = query.exact(&ids).unwrap();
             for (id, distance) in ids.iter().zip(&exact) {
-                let error = query.prepared.distance_error(*distance, 0.0);
+                let error = query.sqfd().prepared().distance_error(*distance, 0.0);
                 rows.push((query.number, *id, (distance + wrong(*id) * error).max(0.0)));
             }
             let mut ranked: Vec<(f64, u64)> = exact.into_iter().zip(ids.iter().copied()).collect();
@@ -348,7 +337,7 @@ mod tests {
             ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             expected.extend(ranked.into_iter().take(k).map(|(distance, id)| (query.number, id, distance)));
         }
-        let resource: Resource = Arc::clone(&space) as Resource;
+        let resource: Resource = testing::shared_space(&space);
         let mut given = vec![("k", Value::Integer(k as i64)), ("space", Value::Text("s".into()))];
         given.extend(range.map(|range| ("range", Value::Number(range))));
         let mut harness = Harness::with_resources(&TOP_K, given, [("s", resource)]).unwrap();

@@ -1,4 +1,4 @@
-//! `boxwork index`: the index of a store, by `pipelines/index.yaml` or `index_on_devices.yaml`.
+//! `boxwork index`: the index of a store, by `pipelines/index.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::pivot_table::in_threads;
 use boxwork_stores::upkeep;
 
-use super::{Space, device, objects, on_devices, path_value, talk, whole};
+use super::{Space, device, objects, path_value, talk, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Bring the index up to the store: only objects that were added since are measured
-    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "similarity", "ground", "alpha", "device"])]
+    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device"])]
     append: bool,
     /// How many objects all others are measured against
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -54,20 +54,10 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("count".to_owned(), whole(arguments.pivots)),
         ("select".to_owned(), Value::Text(arguments.select.clone())),
         ("seed".to_owned(), whole(arguments.seed)),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
-    let pipeline = match on_devices(&arguments.options.devices, &arguments.device) {
-        Ok(false) => shipped::INDEX,
-        Ok(true) => {
-            values.insert("device".to_owned(), Value::Text(arguments.device.clone()));
-            shipped::INDEX_ON_DEVICES
-        }
-        Err(reason) => {
-            eprintln!("error: {reason}");
-            return Exit::Usage;
-        }
-    };
-    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
+    let exit = run::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
     // A device that was found wrong is a problem, and the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());

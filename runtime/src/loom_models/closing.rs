@@ -48,6 +48,7 @@ static ITEM: ResourceSpec = ResourceSpec {
     about: "what the producer pushes",
     parameters: &[],
     example: "",
+    provides: None,
     check: None,
     load: |_| Ok(Arc::new(UInt32Array::from(vec![1]))),
 };

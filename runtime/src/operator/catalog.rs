@@ -7,6 +7,7 @@ use super::{OperatorSpec, ResourceSpec};
 pub struct Catalog {
     operators: Vec<&'static OperatorSpec>,
     resources: Vec<&'static ResourceSpec>,
+    renamed: Vec<(&'static str, &'static str)>,
 }
 
 impl Catalog {
@@ -48,6 +49,18 @@ impl Catalog {
         assert!(self.resource(spec.name).is_none(), "two kinds of resource are named `{}`", spec.name);
         self.resources.push(spec);
         self
+    }
+
+    /// The same, knowing names of before: a pipeline that uses one gets a fault that says the new one.
+    #[must_use]
+    pub fn with_renamed(mut self, renamed: &[(&'static str, &'static str)]) -> Self {
+        self.renamed.extend_from_slice(renamed);
+        self
+    }
+
+    /// The new name of an operator or kind of resource that had another before.
+    pub fn new_name(&self, old: &str) -> Option<&'static str> {
+        self.renamed.iter().find(|(known, _)| *known == old).map(|(_, new)| *new)
     }
 
     /// All operators, in the order they were added.

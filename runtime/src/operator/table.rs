@@ -268,6 +268,9 @@ pub struct ResourceSpec {
     pub parameters: &'static [Parameter],
     /// An example in YAML.
     pub example: &'static str,
+    /// The family that it belongs to, where boxes may name any kind of one: a parameter of type `Resource("space")` takes
+    /// every kind that provides `space`.
+    pub provides: Option<&'static str>,
     /// Checks what can be checked with no file opened: parameters that exclude each other, say.
     pub check: Option<Check>,
     /// Opens or builds it.

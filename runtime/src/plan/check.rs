@@ -170,6 +170,7 @@ impl Checker<'_> {
         if spec.is_none() {
             let names = || self.catalog.resources().iter().map(|spec| spec.name).collect::<Vec<_>>();
             let help = self.help(|| Some(suggestion(&kind, &names(), "kinds of resource")));
+            let help = self.catalog.new_name(&kind).map_or(help, |new| Some(format!("it is `{new}` now")));
             let message = format!("resource `{name}`: unknown kind `{kind}`");
             self.fault(place, "unknown-resource-kind", message, "no such kind of resource", help);
         }
@@ -301,6 +302,11 @@ impl Checker<'_> {
         declared.optional && parameter.default != Default::Required
     }
 
+    /// Whether a kind of resource belongs to a family.
+    fn provides(&self, kind: &str, family: &str) -> bool {
+        self.catalog.resource(kind).is_some_and(|spec| spec.provides == Some(family))
+    }
+
     fn resource_named(&self, parameter: &Parameter, value: Value) -> Result<Value, String> {
         let (ParameterType::Resource(kind), Value::Text(name)) = (parameter.kind, &value) else {
             return Ok(value);
@@ -312,7 +318,7 @@ impl Checker<'_> {
             return Err(format!("there is no resource `{name}`{near}"));
         };
         match resource.kind.resolve(self.values) {
-            Some(Value::Text(found)) if found != kind => {
+            Some(Value::Text(found)) if found != kind && !self.provides(&found, kind) => {
                 Err(format!("the resource `{name}` is a {found}, and a {kind} is needed"))
             }
             _ => Ok(value),
@@ -327,6 +333,7 @@ impl Checker<'_> {
             let help = self.help(|| {
                 Some(format!("{} (`boxwork boxes` lists them all)", suggestion(&kind, &names(), "operators")))
             });
+            let help = self.catalog.new_name(&kind).map_or(help, |new| Some(format!("it is `{new}` now")));
             let message = format!("box `{}`: unknown operator `{kind}`", declared.name);
             self.fault(place, "unknown-operator", message, "no such operator", help);
             return None;

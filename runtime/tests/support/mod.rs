@@ -56,6 +56,7 @@ pub static BASKET_RESOURCE: ResourceSpec = ResourceSpec {
     about: "what sinks collect",
     parameters: &[],
     example: "",
+    provides: None,
     check: None,
     load: |_| Ok(Arc::new(Basket::default())),
 };

@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 use arrow_array::builder::{Float32Builder, ListBuilder, StringBuilder, UInt32Builder};
 use arrow_schema::{DataType, Field};
 
-use super::{Item, Items, List, ObjectColumn, ObjectKind};
+use super::{Item, Items, List, ObjectColumn, ObjectKind, OwnedItem};
 use crate::signature_store::StoreError;
 use crate::store::Store;
 
@@ -118,36 +118,49 @@ impl Store for ObjectColumn {
 
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError> {
         ids.iter().try_for_each(|id| self.locate(*id).map(drop))?;
-        let items = ids.iter().map(|id| self.item(*id));
-        Ok(match self.kind() {
-            ObjectKind::Vectors => {
-                let mut builder =
-                    ListBuilder::new(Float32Builder::new()).with_field(element(DataType::Float32));
-                for item in items {
-                    let Item::Vector(vector) = item else { continue };
-                    builder.values().append_slice(vector);
-                    builder.append(true);
-                }
-                Arc::new(builder.finish())
+        Ok(array(self.kind(), ids.iter().map(|id| self.item(*id))))
+    }
+
+    fn parse(&self, text: &str) -> Result<Option<ArrayRef>, String> {
+        let object = match self.kind() {
+            ObjectKind::Texts => OwnedItem::Text(text.chars().collect()),
+            kind => {
+                let value = serde_json::from_str(text).map_err(|_| "a list such as [1, 2]".to_owned())?;
+                OwnedItem::of_json(&value, Some(kind))?
             }
-            ObjectKind::Texts => {
-                let mut builder = StringBuilder::new();
-                for item in items {
-                    let Item::Text(text) = item else { continue };
-                    builder.append_value(text.iter().collect::<String>());
-                }
-                Arc::new(builder.finish())
+        };
+        Ok(Some(array(self.kind(), std::iter::once(object.item()))))
+    }
+}
+
+/// Objects of one kind as an array, in their order.
+fn array<'a>(kind: ObjectKind, items: impl Iterator<Item = Item<'a>>) -> ArrayRef {
+    match kind {
+        ObjectKind::Vectors => {
+            let mut builder = ListBuilder::new(Float32Builder::new()).with_field(element(DataType::Float32));
+            for item in items {
+                let Item::Vector(vector) = item else { continue };
+                builder.values().append_slice(vector);
+                builder.append(true);
             }
-            ObjectKind::Sets => {
-                let mut builder =
-                    ListBuilder::new(UInt32Builder::new()).with_field(element(DataType::UInt32));
-                for item in items {
-                    let Item::Set(set) = item else { continue };
-                    builder.values().append_slice(set);
-                    builder.append(true);
-                }
-                Arc::new(builder.finish())
+            Arc::new(builder.finish())
+        }
+        ObjectKind::Texts => {
+            let mut builder = StringBuilder::new();
+            for item in items {
+                let Item::Text(text) = item else { continue };
+                builder.append_value(text.iter().collect::<String>());
             }
-        })
+            Arc::new(builder.finish())
+        }
+        ObjectKind::Sets => {
+            let mut builder = ListBuilder::new(UInt32Builder::new()).with_field(element(DataType::UInt32));
+            for item in items {
+                let Item::Set(set) = item else { continue };
+                builder.values().append_slice(set);
+                builder.append(true);
+            }
+            Arc::new(builder.finish())
+        }
     }
 }

@@ -11,15 +11,16 @@ use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::filled;
-use boxwork_kernels::similarity::Measure;
 
-use super::super::signature_store::{SignatureStore, StoreError, real_path};
-use super::super::sqfd_space::SqfdSpace;
+use super::super::signature_store::real_path;
 use super::error::IndexError;
 use super::reader::IndexFile;
 use super::writer::PivotTableWriter;
 use super::{Last, PivotTable, layout};
 use crate::new_number;
+use crate::space::{Prepared, Space};
+use crate::spaces::DistanceOptions;
+use crate::store::Store;
 
 /// Objects whose distances are computed before they are written.
 const OBJECTS_AT_ONCE: usize = 4096;
@@ -60,7 +61,7 @@ pub(super) enum Depth {
 
 /// Reads an index of a space: the file of that name, or the one that was made for a compacted store, and all that
 /// follows.
-pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<PivotTable, IndexError> {
+pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<PivotTable, IndexError> {
     let store = Arc::clone(space.store());
     // All files of an index lie beside it, not beside a link to it.
     let (mut file, mut name) = (IndexFile::open(path, layout::FORMAT), real_path(path));
@@ -77,7 +78,7 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
         let store = store.path().to_owned();
         return Err(IndexError::OtherStore { path: path.to_owned(), store });
     };
-    let (found, wanted) = (file.said(layout::MEASURE_KEY), layout::measure_text(&space.measure()));
+    let (found, wanted) = (file.said(layout::MEASURE_KEY), space.measure());
     if found != wanted {
         let found = found.to_owned();
         return Err(IndexError::OtherMeasure { path: path.to_owned(), found, wanted });
@@ -95,19 +96,21 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
     let tau = tau.first().copied().ok_or_else(|| file.unclear())?;
     let simplex = Simplex::from_parts(kept, rows, &between, pivots.len(), tau);
     let simplex = simplex.ok_or_else(|| file.unclear())?;
-    if !file.has_columns(pivots.len(), simplex.dimensions()) {
+    let apex_columns = if space.properties().hilbert { simplex.dimensions() } else { 0 };
+    if !file.has_columns(pivots.len(), apex_columns) {
         return Err(file.not("its columns are not those of its pivots"));
     }
     if file.rows()? != ids {
         return Err(file.not_blocks());
     }
+    let unit = file.unit()?;
     let (mut files, mut len, mut extremes) = (Vec::new(), ids, file.extremes()?);
     let fingerprint = file.fingerprint.clone();
     let mut last = Last { part: 0, fingerprint: fingerprint.clone() };
     files.push((0, file));
-    while len < store.len() {
-        let Some((part, file, ids)) = following(&name, &last, len, &store)? else { break };
-        if !file.has_columns(pivots.len(), simplex.dimensions()) {
+    while len < store.ids_count() {
+        let Some((part, file, ids)) = following(&name, &last, len, &*store)? else { break };
+        if !file.has_columns(pivots.len(), apex_columns) {
             return Err(file.not("its columns are not those of the index that it follows"));
         }
         if file.rows()? != ids - len {
@@ -120,8 +123,8 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
     }
     let rows =
         if depth == Depth::All { len.div_ceil(PACKED_OBJECTS as u64) as usize * PACKED_OBJECTS } else { 0 };
-    if depth == Depth::All && len < store.len() {
-        let (store, objects) = (store.path().to_owned(), store.len());
+    if depth == Depth::All && len < store.ids_count() {
+        let (store, objects) = (store.path().to_owned(), store.ids_count());
         return Err(IndexError::Behind { path: path.to_owned(), store, found: len, objects });
     }
     let what = || format!("the index `{}` of {rows} rows and {} pivots", path.display(), pivots.len());
@@ -131,11 +134,13 @@ pub(super) fn read(path: &Path, space: Arc<SqfdSpace>, depth: Depth) -> Result<P
         path: name,
         number: new_number(),
         distances: zeros(pivots.len())?,
-        apexes: zeros(simplex.dimensions())?,
+        apexes: zeros(apex_columns)?,
         space,
         pivots,
+        unit,
         between,
         simplex,
+        apex_columns,
         extremes,
         len,
         fingerprint,
@@ -154,7 +159,7 @@ fn following(
     name: &Path,
     last: &Last,
     len: u64,
-    store: &SignatureStore,
+    store: &dyn Store,
 ) -> Result<Option<(u64, IndexFile, u64)>, IndexError> {
     for part in last.part + 1.. {
         let path = part_path(name, part);
@@ -177,13 +182,13 @@ fn following(
 }
 
 impl PivotTable {
-    /// The measure that an index was made for.
+    /// The distance that an index was made for.
     ///
     /// # Errors
     /// When the file cannot be read, is no index, or is of another version.
-    pub fn measure_of(path: &Path) -> Result<Measure, IndexError> {
+    pub fn measure_of(path: &Path) -> Result<DistanceOptions, IndexError> {
         let file = IndexFile::open(path, layout::FORMAT)?;
-        let measure = layout::read_measure(file.said(layout::MEASURE_KEY));
+        let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
         measure.ok_or_else(|| file.not("it does not say a measure that this program knows"))
     }
 
@@ -196,16 +201,16 @@ impl PivotTable {
     /// As [`PivotTable::open`], but when the store has grown; and when a file cannot be written.
     pub fn append(
         path: &Path,
-        space: &Arc<SqfdSpace>,
+        space: &Arc<dyn Space>,
         side_by_side: &mut SideBySide<'_>,
     ) -> Result<u64, IndexError> {
         let table = read(path, Arc::clone(space), Depth::Ends)?;
         let store = space.store();
-        if table.len == store.len() {
+        if table.len == store.ids_count() {
             return Ok(0);
         }
         let mut writer = PivotTableWriter::following(&table)?;
-        let ids: Vec<u64> = store.among(table.len..store.len()).collect();
+        let ids: Vec<u64> = store.among(table.len..store.ids_count()).collect();
         measure(space, &table.pivots, &ids, &mut writer, side_by_side)?;
         writer.finish()?;
         Ok(ids.len() as u64)
@@ -214,28 +219,29 @@ impl PivotTable {
 
 /// Computes the distances of objects to pivots, and gives them to a writer.
 pub(super) fn measure(
-    space: &SqfdSpace,
+    space: &Arc<dyn Space>,
     pivots: &[u64],
     ids: &[u64],
     writer: &mut PivotTableWriter,
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<(), IndexError> {
     let store = space.store();
-    let sigmas: Result<Vec<f64>, _> = store.read(|objects| {
-        pivots.iter().map(|pivot| space.sigma_self(objects, *pivot)).collect::<Result<_, StoreError>>()
-    });
-    let sigmas = sigmas?;
+    let objects = store.objects(pivots)?;
+    let queries: Vec<Arc<dyn Prepared>> =
+        (0..pivots.len()).map(|row| Arc::clone(space).prepare(&objects, row)).collect::<Result<_, _>>()?;
     for ids in ids.chunks(OBJECTS_AT_ONCE) {
-        store.bring_in(ids.iter().chain(pivots).copied())?;
+        store.bring_in(ids)?;
         let mut distances = vec![0.0; ids.len() * pivots.len()];
         side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
-            let first = first / pivots.len();
-            for (id, distances) in ids[first..].iter().zip(distances.chunks_mut(pivots.len())) {
-                for ((distance, pivot), sigma) in distances.iter_mut().zip(pivots).zip(&sigmas) {
-                    let found =
-                        store.read(|objects| space.exact(objects, objects.signature(*pivot)?, *sigma, *id));
+            let ids = &ids[first / pivots.len()..][..distances.len() / pivots.len()];
+            let mut found = vec![f64::NAN; ids.len()];
+            for (column, query) in queries.iter().enumerate() {
+                if query.exact(ids, &mut found).is_err() {
                     // The writer refuses what is not a distance.
-                    *distance = found.unwrap_or(f64::NAN);
+                    found.fill(f64::NAN);
+                }
+                for (row, distance) in found.iter().enumerate() {
+                    distances[row * pivots.len() + column] = *distance;
                 }
             }
         });

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
-use super::super::signature_store::{SignatureStore, StoreError, real_path, remove_leftovers};
-use super::super::sqfd_space::SqfdSpace;
+use super::super::signature_store::{real_path, remove_leftovers};
 use super::chain::{SideBySide, measure, next_path, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;
 use super::reader::IndexFile;
 use super::writer::{PivotTableWriter, Purpose, head};
 use super::{PivotTable, layout};
+use crate::space::Space;
 use crate::steps::step;
+use crate::store::Store;
 
 /// Objects that may take the place of a removed pivot.
 const STAND_INS_TRIED: usize = 64;
@@ -31,7 +32,7 @@ impl PivotTable {
     pub(crate) fn write_compacted(
         &self,
         path: &Path,
-        after: &Arc<SqfdSpace>,
+        after: &Arc<dyn Space>,
         side_by_side: &mut SideBySide<'_>,
     ) -> Result<bool, IndexError> {
         let index = real_path(path);
@@ -41,32 +42,31 @@ impl PivotTable {
         }
         let store = self.space.store();
         if self.pivots.iter().all(|pivot| store.has(*pivot)) {
-            self.write_without_removed(&index, after)?;
+            self.write_without_removed(&index, &**after)?;
             return Ok(false);
         }
-        let pivots = self.pivots_in(after)?;
-        let between: Result<Vec<f64>, StoreError> = after.store().read(|objects| {
-            let pairs = pivots.iter().flat_map(|a| pivots.iter().map(move |b| (*a, *b)));
-            pairs.map(|(a, b)| after.between(objects, a, b)).collect()
-        });
+        let pivots = self.pivots_in(&**after)?;
+        let pairs: Vec<[u64; 2]> = pivots.iter().flat_map(|a| pivots.iter().map(move |b| [*a, *b])).collect();
+        let mut between = vec![0.0; pairs.len()];
+        after.between(&pairs, &mut between)?;
         let purpose = Purpose::Replacement { of: self.fingerprint.clone() };
-        let mut writer = PivotTableWriter::new(&index, Arc::clone(after), &pivots, &between?, purpose)?;
-        let ids: Vec<u64> = (0..after.store().len()).collect();
+        let mut writer = PivotTableWriter::new(&index, Arc::clone(after), &pivots, &between, purpose)?;
+        let ids: Vec<u64> = (0..after.store().ids_count()).collect();
         measure(after, &pivots, &ids, &mut writer, side_by_side)?;
         writer.finish()?;
         Ok(true)
     }
 
     /// Copies the rows of the objects that are left.
-    fn write_without_removed(&self, index: &Path, after: &SqfdSpace) -> Result<(), IndexError> {
+    fn write_without_removed(&self, index: &Path, after: &dyn Space) -> Result<(), IndexError> {
         let store = self.space.store();
         let pivots: Vec<u64> = self.pivots.iter().map(|pivot| store.rank(*pivot)).collect();
-        let mut head = head(after, &pivots, &self.between, &self.simplex);
+        let mut head = head(after, &pivots, self.unit, &self.between, &self.simplex);
         head.insert(layout::REPLACES_KEY, self.fingerprint.clone());
-        let dimensions = self.simplex.dimensions();
-        let schema = layout::schema(pivots.len(), dimensions, head);
+        let apex_columns = self.apex_columns;
+        let schema = layout::schema(pivots.len(), apex_columns, head);
         let mut file = BlockFile::create(index, &next_path(index), &schema)?;
-        let kept: Vec<u64> = store.among(0..store.len()).collect();
+        let kept: Vec<u64> = store.among(0..store.ids_count()).collect();
         for ids in kept.chunks(PACKED_OBJECTS) {
             let column = |table: &[f32], of_block: usize, column: usize| -> Vec<f32> {
                 let place = |id: u64| {
@@ -76,7 +76,7 @@ impl PivotTable {
                 ids.iter().map(|id| table[place(*id)]).collect()
             };
             let distances = (0..pivots.len()).map(|idx| column(&self.distances, pivots.len(), idx));
-            let apexes = (0..dimensions).map(|idx| column(&self.apexes, dimensions, idx));
+            let apexes = (0..apex_columns).map(|idx| column(&self.apexes, apex_columns, idx));
             file.write(distances.chain(apexes).collect())?;
         }
         file.finish(&self.extremes)
@@ -84,8 +84,8 @@ impl PivotTable {
 
     /// The pivots as objects of the store as it will be. An object that follows a removed pivot in the store takes its
     /// place, unless it is at no distance from another pivot: it would bound nothing more. So there may be fewer.
-    fn pivots_in(&self, after: &SqfdSpace) -> Result<Vec<u64>, IndexError> {
-        let (before, objects_count) = (self.space.store(), after.store().len());
+    fn pivots_in(&self, after: &dyn Space) -> Result<Vec<u64>, IndexError> {
+        let (before, objects_count) = (self.space.store(), after.store().ids_count());
         let (kept, removed): (Vec<u64>, Vec<u64>) =
             self.pivots.iter().copied().partition(|pivot| before.has(*pivot));
         let mut pivots: Vec<u64> = kept.iter().map(|pivot| before.rank(*pivot)).collect();
@@ -93,10 +93,10 @@ impl PivotTable {
             let first = before.rank(removed);
             let candidates = (0..objects_count).map(|nth| (first + nth) % objects_count);
             for id in candidates.filter(|id| !pivots.contains(id)).take(STAND_INS_TRIED).collect::<Vec<_>>() {
-                let distances: Result<Vec<f64>, StoreError> = after
-                    .store()
-                    .read(|objects| pivots.iter().map(|pivot| after.between(objects, *pivot, id)).collect());
-                if distances?.iter().all(|distance| *distance > 0.0) {
+                let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
+                let mut distances = vec![0.0; pairs.len()];
+                after.between(&pairs, &mut distances)?;
+                if distances.iter().all(|distance| *distance > 0.0) {
                     pivots.push(id);
                     break;
                 }
@@ -108,7 +108,7 @@ impl PivotTable {
 
 /// Gives the index of a compacted store its name, if there is one and it is of the store; otherwise removes it. The
 /// caller holds the lock of the store.
-pub(crate) fn settle(path: &Path, store: &SignatureStore) -> Result<(), IndexError> {
+pub(crate) fn settle(path: &Path, store: &dyn Store) -> Result<(), IndexError> {
     let path = &real_path(path);
     remove_leftovers(path);
     let next_path = next_path(path);

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use boxwork_kernels::lower_bound::BoundError;
 use boxwork_kernels::memory::MemoryRefused;
+use boxwork_kernels::metric_index::MetricIndexError;
 
 use super::super::signature_store::{StoreError, way_out};
+use super::super::space::SpaceError;
 
 /// Why an index cannot be made, read or used.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +110,16 @@ pub enum IndexError {
         /// What is wrong with them.
         source: BoundError,
     },
+    /// An object is so far from a pivot that the table cannot hold it beside the others.
+    #[error("object {id} of `{}` is {distance:e} from a pivot, and the pivots are so near each other that an index cannot hold both: choose other pivots (`--seed`), or leave the object out", store.display())]
+    TooFar {
+        /// The store.
+        store: PathBuf,
+        /// The object.
+        id: u64,
+        /// Its distance.
+        distance: f64,
+    },
     /// A file has the name that the index of a compacted store must have for a while.
     #[error("`{}` is in the way: `{}` is to be written under that name first; rename or remove it", path.display(), index.display())]
     InTheWay {
@@ -119,7 +131,25 @@ pub enum IndexError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The space cannot compute a distance.
+    #[error(transparent)]
+    Space(SpaceError),
+    /// The distances of a table in memory are none.
+    #[error(transparent)]
+    Distances(#[from] MetricIndexError),
+    /// It was cancelled.
+    #[error("the pivot table was not finished: it was cancelled")]
+    Cancelled,
     /// The system has no memory for it.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),
+}
+
+impl From<SpaceError> for IndexError {
+    fn from(error: SpaceError) -> Self {
+        match error {
+            SpaceError::Store(error) => Self::Store(error),
+            error => Self::Space(error),
+        }
+    }
 }

@@ -66,8 +66,8 @@ impl BlockFile {
 
     /// Puts the file on disk under its name.
     pub(super) fn finish(mut self, extremes: &Extremes) -> Result<(), IndexError> {
-        let Extremes { distance_max, spread_max, sigma_max, centroids_max } = *extremes;
-        let extremes = [distance_max, spread_max, sigma_max, centroids_max as f64];
+        let Extremes { distance_max, spread_max, extent } = *extremes;
+        let extremes = [distance_max, spread_max, extent.sigma, extent.len as f64];
         let extremes = serde_json::to_string(&extremes).expect("numbers are JSON");
         self.arrow.write_metadata(layout::EXTREMES_KEY, extremes);
         self.arrow.write_metadata(layout::CHECKSUMS_KEY, layout::write_checksums(self.head, &self.batches));

@@ -11,13 +11,15 @@
 //! extremes are those of all objects so far. A number is passed over if a file of somebody else has that name.
 //! `NAME.next` is the index of a store that is being compacted; it says which index it takes the place of.
 //!
+//! Where the distance is no Hilbert distance there are no apexes. All distances and coordinates are in parts of the unit
+//! in the head, or of 1 where none stands there.
+//!
 //! A row is an object, in the order of the store, or zeros where it was removed. The checksums are those of
 //! `arrow_file`: one for the head, one a batch, one for the tail.
 
 use std::fmt::Write;
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
-use boxwork_kernels::similarity::Measure;
 
 pub(super) use super::super::arrow_file::{
     ALIGNMENT_MIN_BYTES, DIGITS, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header,
@@ -42,6 +44,8 @@ pub(super) const FOLLOWS_KEY: &str = "boxwork.follows";
 pub(super) const REPLACES_KEY: &str = "boxwork.replaces";
 /// The key of the measure, alpha and all.
 pub(super) const MEASURE_KEY: &str = "boxwork.measure";
+/// The key of the unit, where it is not 1.
+pub(super) const UNIT_KEY: &str = "boxwork.unit";
 /// The key of the pivots' ids, a list in JSON.
 pub(super) const PIVOTS_KEY: &str = "boxwork.pivots";
 /// The key of the pivots' distances among themselves, row by row, a list in JSON.
@@ -56,29 +60,16 @@ pub(super) const TAU_KEY: &str = "boxwork.simplex.tau";
 pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
 /// The program that writes files.
 pub(super) const CREATOR: &str = concat!("boxwork ", env!("CARGO_PKG_VERSION"));
-/// The key in the footer's metadata of the extremes: distance, spread, sigma, centroids, a list in JSON.
+/// The key in the footer's metadata of the extremes: distance, spread, sigma, length, a list in JSON.
 pub(super) const EXTREMES_KEY: &str = "boxwork.extremes";
 /// The key of the checksums, in the footer's metadata.
 pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
 
-/// The measure as it stands in the metadata and in messages.
-pub(super) fn measure_text(measure: &Measure) -> String {
-    format!("{} similarity over {} at alpha {:?}", measure.similarity(), measure.ground(), measure.alpha())
-}
-
-/// Reads back what [`measure_text`] wrote.
-pub(super) fn read_measure(text: &str) -> Option<Measure> {
-    let (similarity, rest) = text.split_once(" similarity over ")?;
-    let (ground, alpha) = rest.split_once(" at alpha ")?;
-    let (similarity, ground) = (similarity.parse().ok()?, ground.parse().ok()?);
-    Measure::new(similarity, ground, alpha.parse().ok()?).ok()
-}
-
 /// The columns of an index.
-pub(super) fn schema(pivots: usize, dimensions: usize, metadata: Metadata) -> Schema {
+pub(super) fn schema(pivots: usize, apex_columns: usize, metadata: Metadata) -> Schema {
     let field = |name: String| Field::new(name, DataType::Float32, false);
     let distances = (0..pivots).map(|pivot| field(format!("d{pivot}")));
-    let apexes = (0..dimensions).map(|number| field(format!("a{number}")));
+    let apexes = (0..apex_columns).map(|number| field(format!("a{number}")));
     Schema::new(distances.chain(apexes).collect::<Vec<_>>()).with_metadata(metadata)
 }
 

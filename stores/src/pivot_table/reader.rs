@@ -13,6 +13,7 @@ use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
 use super::error::IndexError;
 use super::{Extremes, PivotTable, layout};
+use crate::space::Extent;
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
@@ -102,17 +103,28 @@ impl IndexFile {
     }
 
     /// Whether the columns are those of so many pivots and coordinates.
-    pub(super) fn has_columns(&self, pivots: usize, dimensions: usize) -> bool {
-        *self.schema.fields() == *layout::schema(pivots, dimensions, Default::default()).fields()
+    pub(super) fn has_columns(&self, pivots: usize, apex_columns: usize) -> bool {
+        *self.schema.fields() == *layout::schema(pivots, apex_columns, Default::default()).fields()
     }
 
     /// What is largest among the objects so far.
     pub(super) fn extremes(&self) -> Result<Extremes, IndexError> {
         let extremes = self.numbers(self.footer.get(layout::EXTREMES_KEY).map_or("", String::as_str))?;
-        let [distance_max, spread_max, sigma_max, centroids_max] = extremes[..] else {
+        let [distance_max, spread_max, sigma, len] = extremes[..] else {
             return Err(self.unclear());
         };
-        Ok(Extremes { distance_max, spread_max, sigma_max, centroids_max: centroids_max as usize })
+        Ok(Extremes { distance_max, spread_max, extent: Extent { sigma, len: len as usize } })
+    }
+
+    /// What distances are in parts of.
+    pub(super) fn unit(&self) -> Result<f64, IndexError> {
+        match self.said(layout::UNIT_KEY) {
+            "" => Ok(1.0),
+            text => {
+                let unit = text.parse().ok().filter(|unit: &f64| unit.is_finite() && *unit > 0.0);
+                unit.ok_or_else(|| self.unclear())
+            }
+        }
     }
 
     /// The batches' rows and checksums, and the head's checksum; all batches but the last are full.
@@ -224,8 +236,8 @@ impl PivotTable {
     fn fill(&mut self, first: usize, rows: usize, header: &[u8], body: &[u8]) -> Option<()> {
         let batch = layout::read_header(header)?;
         let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
-        let (pivots, dimensions) = (self.pivots.len(), self.simplex.dimensions());
-        let columns = pivots + dimensions;
+        let (pivots, apex_columns) = (self.pivots.len(), self.apex_columns);
+        let columns = pivots + apex_columns;
         // A column has a buffer of validity, which is not looked at as nothing is null, and one of values.
         if batch.compression().is_some() || nodes.len() != columns || buffers.len() != 2 * columns {
             return None;
@@ -242,7 +254,7 @@ impl PivotTable {
             // Where the column of a block begins among those of its kind.
             let (table, of_block, column) = match idx.checked_sub(pivots) {
                 None => (&mut self.distances, pivots, idx),
-                Some(coordinate) => (&mut self.apexes, dimensions, coordinate),
+                Some(coordinate) => (&mut self.apexes, apex_columns, coordinate),
             };
             for (id, word) in (first..).zip(bytes.as_chunks::<4>().0) {
                 let number = f32::from_le_bytes(*word);

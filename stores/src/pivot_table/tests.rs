@@ -8,13 +8,60 @@ use boxwork_kernels::lower_bound::{Bounds, Evaluator};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 
 use super::*;
+use crate::object_column::{ObjectColumn, ObjectKind};
 use crate::signature_store::SignatureStore;
+use crate::spaces::{self, DistanceOptions};
+use crate::sqfd_space::SqfdSpace;
+use crate::store::Store;
 use crate::testing;
 
 struct Made {
     folder: tempfile::TempDir,
     space: Arc<SqfdSpace>,
     path: PathBuf,
+}
+
+fn shared(space: &Arc<SqfdSpace>) -> Arc<dyn Space> {
+    Arc::<SqfdSpace>::clone(space)
+}
+
+/// An object as a query.
+fn query(space: &Arc<dyn Space>, id: u64) -> Arc<dyn Prepared> {
+    Arc::clone(space).prepare(&space.store().objects(&[id]).unwrap(), 0).unwrap()
+}
+
+/// Whether the bounds of some queries hold for all distances, and the share of the objects that a range of the tenth
+/// part leaves out, by bound.
+fn bounded(table: &PivotTable, queries: &[u64]) -> Vec<(Bound, f64)> {
+    let (space, store) = (table.space(), table.space().store());
+    let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
+    let bounds = Bound::ALL.into_iter().filter(|bound| table.allow(*bound).is_ok());
+    bounds
+        .map(|bound| {
+            let mut left_out = 0;
+            for query_id in queries {
+                let query = query(space, *query_id);
+                let mut distances = vec![0.0; ids.len()];
+                query.exact(&ids, &mut distances).unwrap();
+                let mut sorted = distances.clone();
+                sorted.sort_by(f64::total_cmp);
+                let range = sorted[ids.len() / 10];
+                let mut from_pivots = vec![0.0; table.pivots().len()];
+                query.exact(table.pivots(), &mut from_pivots).unwrap();
+                let prepared = table.query(bound, &from_pivots, &*query).unwrap();
+                let mut bounds = Bounds::default();
+                for (id, distance) in ids.iter().zip(&distances) {
+                    let (block, row) = (*id as usize / PACKED_OBJECTS, *id as usize % PACKED_OBJECTS);
+                    Evaluator::new(CodePath::detect()).bounds(&prepared, table.block(block), &mut bounds);
+                    let of = |bound: f32| f64::from(bound) * table.unit();
+                    let (lower, upper) = (of(bounds.lower[row]), of(bounds.upper[row]));
+                    assert!(lower <= *distance && upper >= *distance, "{bound}: {lower} {distance} {upper}");
+                    left_out += usize::from(lower > range);
+                }
+            }
+            (bound, left_out as f64 / (ids.len() * queries.len()) as f64)
+        })
+        .collect()
 }
 
 fn made(objects: usize, pivots: &[u64]) -> Made {
@@ -28,7 +75,7 @@ fn made(objects: usize, pivots: &[u64]) -> Made {
 #[test]
 fn holds_the_distances_and_bounds_them() {
     let Made { folder: _folder, space, path } = made(600, &[5, 17, 599, 17]);
-    let table = PivotTable::open(&path, Arc::clone(&space)).unwrap();
+    let table = PivotTable::open(&path, shared(&space)).unwrap();
     assert_eq!((table.len(), table.blocks(), table.pivots()), (600, 3, [5, 17, 599, 17].as_slice()));
     assert_eq!(table.ids(2), 512..600);
     // The second 17 adds nothing to the simplex.
@@ -40,24 +87,8 @@ fn holds_the_distances_and_bounds_them() {
             assert_eq!(table.block(block).distances[idx * 256 + row], between(*pivot, id) as f32);
         }
     }
-    for query in [3, 17, 400] {
-        let distances: Vec<f64> = table.pivots().iter().map(|pivot| between(*pivot, query)).collect();
-        for bound in Bound::ALL {
-            let prepared = table.query(bound, &distances, 1.0, 4).unwrap();
-            let mut bounds = Bounds::default();
-            for block in 0..table.blocks() {
-                Evaluator::new(CodePath::detect()).bounds(&prepared, table.block(block), &mut bounds);
-                for (row, id) in table.ids(block).enumerate() {
-                    let distance = between(query, id);
-                    assert!(
-                        f64::from(bounds.lower[row]) <= distance && f64::from(bounds.upper[row]) >= distance
-                    );
-                }
-            }
-        }
-    }
+    assert_eq!(bounded(&table, &[3, 17, 400]).len(), 4);
 }
-
 #[test]
 fn every_byte_is_under_a_checksum() {
     let Made { folder: _folder, space, path } = made(300, &[0, 7, 200]);
@@ -66,13 +97,13 @@ fn every_byte_is_under_a_checksum() {
         let mut bytes = sound.clone();
         bytes[place] ^= 1 << (place % 8);
         fs::write(&path, bytes).unwrap();
-        let error = PivotTable::open(&path, Arc::clone(&space)).err();
+        let error = PivotTable::open(&path, shared(&space)).err();
         let error = error.unwrap_or_else(|| panic!("byte {place} went unnoticed")).to_string();
         assert!(error.contains("test.pivots.arrow"), "{error}");
     }
     for length in (0..sound.len()).step_by(101) {
         fs::write(&path, &sound[..length]).unwrap();
-        assert!(PivotTable::open(&path, Arc::clone(&space)).is_err(), "{length} bytes pass");
+        assert!(PivotTable::open(&path, shared(&space)).is_err(), "{length} bytes pass");
     }
     fs::write(&path, &sound).unwrap();
     assert!(PivotTable::open(&path, space).is_ok());
@@ -82,7 +113,7 @@ fn every_byte_is_under_a_checksum() {
 fn an_index_of_something_else_is_refused_with_the_way_out() {
     let Made { folder, space, path } = made(40, &[0, 7]);
     let refused = |path: &Path, space: &Arc<SqfdSpace>, words: &[&str]| {
-        let error = PivotTable::open(path, Arc::clone(space)).unwrap_err().to_string();
+        let error = PivotTable::open(path, shared(space)).unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     };
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.3).unwrap();
@@ -122,7 +153,7 @@ fn an_index_appears_whole_or_not_at_all() {
     let sound = fs::read(&path).unwrap();
     let left = || fs::read_dir(folder.path()).unwrap().count();
     let before = left();
-    let mut writer = PivotTableWriter::create(&path, Arc::clone(&space), &[2], &[0.0]).unwrap();
+    let mut writer = PivotTableWriter::create(&path, shared(&space), &[2], &[0.0]).unwrap();
     (0..299).for_each(|_| writer.push(&[0.5]).unwrap());
     assert_eq!((writer.len(), writer.is_empty()), (299, false));
     assert_eq!(left(), before + 1);
@@ -131,11 +162,11 @@ fn an_index_appears_whole_or_not_at_all() {
     assert_eq!((left(), fs::read(&path).unwrap()), (before, sound));
 
     let refused = |pivots: &[u64], between: &[f64], words: &str| {
-        let error = PivotTableWriter::create(&path, Arc::clone(&space), pivots, between).err().unwrap();
+        let error = PivotTableWriter::create(&path, shared(&space), pivots, between).err().unwrap();
         assert!(error.to_string().contains(words), "{error}");
     };
     refused(&[0, 1], &[0.0, f64::NAN, f64::NAN, 0.0], "NaN is no distance");
-    let few = testing::space(testing::store(folder.path(), 1));
+    let few = shared(&testing::space(testing::store(folder.path(), 1)));
     let error = PivotTableWriter::create(&path, few, &[0, 0], &[0.0; 4]).err().unwrap().to_string();
     assert!(error.contains("2 pivots") && error.contains("ask for at most 1"), "{error}");
 }
@@ -144,7 +175,146 @@ fn an_index_appears_whole_or_not_at_all() {
 fn distances_of_no_point_are_told() {
     let Made { folder: _folder, space, path } = made(300, &[1]);
     let mut writer =
-        PivotTableWriter::create(&path, Arc::clone(&space), &[1, 2], &[0.0, 10.0, 10.0, 0.0]).unwrap();
+        PivotTableWriter::create(&path, shared(&space), &[1, 2], &[0.0, 10.0, 10.0, 0.0]).unwrap();
     let error = (0..300).find_map(|_| writer.push(&[1.0, 1.0]).err()).unwrap().to_string();
     assert!(error.contains("object 0") && error.contains("no Hilbert distance"), "{error}");
+}
+
+/// A column of 700 objects.
+fn column(folder: &Path, kind: ObjectKind, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
+    let path = folder.join(format!("{}.jsonl", kind.name()));
+    let lines = (0..700).map(|id| format!("{{\"object\": {}}}\n", line(id)));
+    fs::write(&path, lines.collect::<String>()).unwrap();
+    Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap())
+}
+
+/// Vectors whose numbers are as many times those from 0 to 10.
+fn vectors(folder: &Path, scale: f64) -> Arc<dyn Store> {
+    column(folder, ObjectKind::Vectors, &|i| {
+        let number = |j: u64| scale * ((i * 7919 + j * 104_729) * 2_654_435_761 % 1009) as f64 / 100.0;
+        format!("[{:e}, {:e}, {:e}]", number(0), number(1), number(2))
+    })
+}
+
+#[test]
+fn tables_of_every_space_bound_its_distances_in_memory_and_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = column(folder.path(), ObjectKind::Texts, &|i| {
+        let letters = (0..2 + i % 13).map(|j| ['a', 'b', 'é', 'd'][((i * 31 + j * 17) % 11 % 4) as usize]);
+        format!("\"{}\"", letters.collect::<String>())
+    });
+    let sets = column(folder.path(), ObjectKind::Sets, &|i| {
+        let elements = (0..i % 9).map(|j| ((i * 5 + j * j * 3) % 23).to_string());
+        format!("[{}]", elements.collect::<Vec<_>>().join(", "))
+    });
+    let signatures = testing::store(folder.path(), 300);
+    let signatures: Arc<dyn Store> = testing::without(&signatures, (0..300).filter(|id| id % 7 == 1));
+    let vectors = vectors(folder.path(), 1.0);
+    for (distance, store) in [
+        ("l1", &vectors),
+        ("l2", &vectors),
+        ("linf", &vectors),
+        ("levenshtein", &texts),
+        ("jaccard", &sets),
+        ("hausdorff", &signatures),
+        ("emd", &signatures),
+        ("sqfd", &signatures),
+    ] {
+        for root in [false, true] {
+            let options = DistanceOptions { root, ..DistanceOptions::named(distance) };
+            let space = spaces::open(&options, Arc::clone(store)).unwrap();
+            let table = PivotTable::of_space(Arc::clone(&space), 6, 1, &|| false).unwrap();
+            assert_eq!(table.unit(), 1.0);
+            let sound =
+                Bound::ALL.into_iter().filter(|bound| space.properties().allow(*bound).is_ok()).count();
+            let bounded = bounded(&table, &[0, 3, 299]);
+            assert_eq!(bounded.len(), sound, "{}", space.measure());
+            assert!(bounded.iter().any(|(_, share)| *share > 0.1), "{}: {bounded:?}", space.measure());
+
+            // The same by a file of the same pivots.
+            let path = folder.path().join("one.pivots.arrow");
+            testing::write_index_of(&space, table.pivots(), &path).unwrap();
+            let read = PivotTable::open(&path, Arc::clone(&space)).unwrap();
+            assert_eq!((read.pivots(), read.between()), (table.pivots(), table.between()));
+            for block in 0..table.blocks() {
+                let (a, b) = (table.block(block), read.block(block));
+                assert_eq!((a.distances, a.apexes.len()), (b.distances, b.apexes.len()));
+            }
+            assert_eq!(PivotTable::measure_of(&path).unwrap().text(), options.text());
+            let other = DistanceOptions { root: !root, ..options.clone() };
+            let error = PivotTable::open(&path, spaces::open(&other, Arc::clone(store)).unwrap());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(&options.text()) && error.contains("make another index"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn distances_that_f32_cannot_square_are_bounded_in_another_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    for scale in [1e-30, 1e-10, 1e10, 1e36] {
+        let space = spaces::open(&DistanceOptions::named("l2"), vectors(folder.path(), scale)).unwrap();
+        let table = PivotTable::of_space(Arc::clone(&space), 6, 1, &|| false).unwrap();
+        assert!(table.unit() > scale && table.unit() < 1e3 * scale, "{} of {scale}", table.unit());
+        for (bound, share) in bounded(&table, &[0, 400]) {
+            assert!(share > 0.3, "{bound} leaves out {share} at {scale:e}");
+        }
+        // A single pivot says nothing of the unit: objects beside it do.
+        for pivots in [table.pivots(), &table.pivots()[..1]] {
+            let path = folder.path().join("scaled.pivots.arrow");
+            testing::write_index_of(&space, pivots, &path).unwrap();
+            let read = PivotTable::open(&path, Arc::clone(&space)).unwrap();
+            assert!(read.unit() > scale && read.unit() < 1e3 * scale, "{} of {scale}", read.unit());
+            assert!(bounded(&read, &[0, 400]).iter().all(|(_, share)| *share > 0.1));
+        }
+    }
+}
+
+#[test]
+fn a_query_too_far_away_is_bounded_by_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = spaces::open(&DistanceOptions::named("l2"), vectors(folder.path(), 1.0)).unwrap();
+    let table = PivotTable::of_space(Arc::clone(&space), 6, 1, &|| false).unwrap();
+    let query = query(&space, 0);
+    for bound in Bound::ALL {
+        let prepared = table.query(bound, &[1e30; 6], &*query).unwrap();
+        let mut bounds = Bounds::default();
+        for path in [CodePath::Portable, CodePath::detect()] {
+            Evaluator::new(path).bounds(&prepared, table.block(1), &mut bounds);
+            assert!(bounds.lower.iter().all(|lower| *lower == 0.0));
+            assert!(bounds.upper.iter().all(|upper| *upper == f32::INFINITY));
+        }
+        assert!(table.query(bound, &[f64::NAN; 6], &*query).is_err());
+    }
+}
+
+#[test]
+fn an_object_too_far_from_the_pivots_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = vectors(folder.path(), 1.0);
+    let space = spaces::open(&DistanceOptions::named("l2"), store).unwrap();
+    let path = folder.path().join("far.pivots.arrow");
+    let mut writer = PivotTableWriter::create(&path, space, &[0, 1], &[0.0, 2.0, 2.0, 0.0]).unwrap();
+    writer.push(&[0.0, 2.0]).unwrap();
+    let error = writer.push(&[1e30, 1e30]).unwrap_err().to_string();
+    assert!(error.contains("object 1 of") && error.contains("choose other pivots"), "{error}");
+}
+
+#[test]
+fn a_table_in_memory_is_of_what_is_asked_for_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let same = column(folder.path(), ObjectKind::Texts, &|_| "\"a\"".to_owned());
+    let space = spaces::open(&DistanceOptions::default(), same).unwrap();
+    let table = PivotTable::of_space(Arc::clone(&space), 9, 1, &|| false).unwrap();
+    assert_eq!((table.pivots().len(), table.unit(), table.len()), (1, 1.0, 700));
+    assert!(table.allow(Bound::Triangular).is_ok());
+    let error = table.allow(Bound::Simplex).unwrap_err().to_string();
+    assert!(error.contains("levenshtein is no Hilbert distance"), "{error}");
+    let asked = std::cell::Cell::new(0);
+    let cancelled = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 100
+    };
+    let error = PivotTable::of_space(space, 9, 1, &cancelled).unwrap_err().to_string();
+    assert!(error.contains("cancelled") && asked.get() < 10_000, "{error}");
 }

@@ -8,24 +8,30 @@ use std::sync::Arc;
 
 use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
-use boxwork_kernels::sqfd::reference;
 
 use super::super::signature_store::real_path;
-use super::super::sqfd_space::SqfdSpace;
 use super::chain::{self, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;
+use super::unit::{FAR, unit};
 use super::{Extremes, PivotTable, layout};
+use crate::space::Space;
+
+/// Objects whose distances from a single pivot tell the unit.
+const PROBED: usize = 64;
 
 /// An index under way.
 pub struct PivotTableWriter {
     path: PathBuf,
     file: BlockFile,
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     pivots: usize,
+    unit: f64,
     simplex: Simplex,
+    /// Coordinates of an apex; 0 where there are no apexes.
+    apex_columns: usize,
     extremes: Extremes,
-    /// Distances of the objects of a block under way, object by object; zeros where one was removed.
+    /// Distances in parts of the unit of the objects of a block under way, object by object; zeros where one was removed.
     waiting: Vec<f64>,
     /// The id of the first that waits.
     first: u64,
@@ -52,7 +58,7 @@ impl PivotTableWriter {
     /// When there is no pivot or more than [`PIVOTS_MAX`], or `between` is not of as many.
     pub fn create(
         path: &Path,
-        space: Arc<SqfdSpace>,
+        space: Arc<dyn Space>,
         pivots: &[u64],
         between: &[f64],
     ) -> Result<Self, IndexError> {
@@ -63,40 +69,48 @@ impl PivotTableWriter {
     /// Starts an index, or the one that is to take its place.
     pub(super) fn new(
         index: &Path,
-        space: Arc<SqfdSpace>,
+        space: Arc<dyn Space>,
         pivots: &[u64],
         between: &[f64],
         purpose: Purpose,
     ) -> Result<Self, IndexError> {
         assert!((1..=PIVOTS_MAX).contains(&pivots.len()), "1 to {PIVOTS_MAX} pivots");
         let store = space.store();
-        if pivots.len() as u64 > store.objects() {
-            let (pivots, objects) = (pivots.len(), store.objects());
+        if pivots.len() as u64 > store.objects_count() {
+            let (pivots, objects) = (pivots.len(), store.objects_count());
             return Err(IndexError::TooManyPivots { store: store.path().to_owned(), pivots, objects });
         }
+        let unit = unit(scale(&*space, pivots[0], between)?);
+        let between: Vec<f64> = between.iter().map(|distance| distance / unit).collect();
         let distance_max = between.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
         let mut extremes = Extremes { distance_max, ..Extremes::default() };
         for &pivot in pivots {
-            extremes.see(&space, pivot)?;
+            extremes.extent = extremes.extent.max(space.extent(pivot)?);
         }
-        let simplex = Simplex::new(between, extremes.noise_squared(&space));
+        let is_hilbert = space.properties().hilbert;
+        // Where a simplex is not sound it is not used.
+        let simplex =
+            Simplex::new(if is_hilbert { &between } else { &[0.0] }, extremes.noise_squared(&*space, unit));
         let simplex = simplex.map_err(|source| {
             let id = pivots[0];
             IndexError::Bounds { path: index.to_owned(), id, source }
         })?;
-        let mut metadata = head(&space, pivots, between, &simplex);
+        let apex_columns = if is_hilbert { simplex.dimensions() } else { 0 };
+        let mut metadata = head(&*space, pivots, unit, &between, &simplex);
         let mut path = index.to_owned();
         if let Purpose::Replacement { of } = &purpose {
             metadata.insert(layout::REPLACES_KEY, of.clone());
             path = chain::next_path(index);
         }
-        let schema = layout::schema(pivots.len(), simplex.dimensions(), metadata);
+        let schema = layout::schema(pivots.len(), apex_columns, metadata);
         Ok(Self {
             file: BlockFile::create(index, &path, &schema)?,
             path,
             space,
             pivots: pivots.len(),
+            unit,
             simplex,
+            apex_columns,
             extremes,
             waiting: Vec::with_capacity(PACKED_OBJECTS * pivots.len()),
             first: 0,
@@ -112,19 +126,21 @@ impl PivotTableWriter {
                 (layout::FORMAT_KEY, layout::PART_FORMAT.to_owned()),
                 (layout::VERSION_KEY, layout::VERSION.to_owned()),
                 (layout::STORE_KEY, space.store().fingerprint().to_owned()),
-                (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
+                (layout::MEASURE_KEY, space.measure()),
                 (layout::FOLLOWS_KEY, table.last.fingerprint.clone()),
                 (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
             ]
             .map(|(key, value)| (key.to_owned(), value)),
         );
-        let schema = layout::schema(table.pivots.len(), table.simplex.dimensions(), metadata);
+        let schema = layout::schema(table.pivots.len(), table.apex_columns, metadata);
         Ok(Self {
             file: BlockFile::create(&table.path, &path, &schema)?,
             path,
             space: Arc::clone(space),
             pivots: table.pivots.len(),
+            unit: table.unit,
             simplex: table.simplex.clone(),
+            apex_columns: table.apex_columns,
             extremes: table.extremes,
             waiting: Vec::new(),
             first: table.len,
@@ -146,14 +162,18 @@ impl PivotTableWriter {
     /// passed over.
     ///
     /// # Errors
-    /// When they are the distances of no point, or the file cannot be written.
+    /// When they are the distances of no point, or too far from the pivots, or the file cannot be written.
     ///
     /// # Panics
     /// When there is not a distance each pivot.
     pub fn push(&mut self, distances: &[f64]) -> Result<(), IndexError> {
         assert_eq!(distances.len(), self.pivots, "a distance each pivot");
         self.pass_over_removed()?;
-        self.waiting.extend_from_slice(distances);
+        if let Some(&distance) = distances.iter().find(|distance| **distance / self.unit > FAR) {
+            let store = self.space.store().path().to_owned();
+            return Err(IndexError::TooFar { store, id: self.len(), distance });
+        }
+        self.waiting.extend(distances.iter().map(|distance| distance / self.unit));
         self.write_full_block()
     }
 
@@ -165,12 +185,12 @@ impl PivotTableWriter {
         self.pass_over_removed()?;
         self.write_block()?;
         let (written, store) = (self.first, self.space.store());
-        if written != store.len() {
-            let (found, objects) = (store.count(0..written.min(store.len())), store.objects());
+        if written != store.ids_count() {
+            let (found, objects) = (store.count(0..written.min(store.ids_count())), store.objects_count());
             return Err(IndexError::Incomplete { path: self.path, found, objects });
         }
         // What was computed from a file that is being cut short must not outlive the run.
-        store.read(|_| Ok::<_, IndexError>(()))?;
+        store.confirm()?;
         self.file.finish(&self.extremes)?;
         if matches!(self.purpose, Purpose::Index) {
             remove_parts(&self.path);
@@ -179,7 +199,7 @@ impl PivotTableWriter {
     }
 
     fn pass_over_removed(&mut self) -> Result<(), IndexError> {
-        while self.len() < self.space.store().len() && !self.space.store().has(self.len()) {
+        while self.len() < self.space.store().ids_count() && !self.space.store().has(self.len()) {
             self.waiting.resize(self.waiting.len() + self.pivots, 0.0);
             self.write_full_block()?;
         }
@@ -195,20 +215,23 @@ impl PivotTableWriter {
         if rows == 0 {
             return Ok(());
         }
-        let dimensions = self.simplex.dimensions();
-        let mut columns = vec![vec![0f32; rows]; self.pivots + dimensions];
+        let mut columns = vec![vec![0f32; rows]; self.pivots + self.apex_columns];
         for (row, distances) in self.waiting.chunks_exact(self.pivots).enumerate() {
             let id = self.first + row as u64;
             // More objects than there are come only of a wrong plan, and `finish` says so.
-            if id < self.space.store().len() && !self.space.store().has(id) {
+            if id < self.space.store().ids_count() && !self.space.store().has(id) {
                 continue;
             }
-            self.extremes.see(&self.space, id)?;
+            self.extremes.extent = self.extremes.extent.max(self.space.extent(id)?);
             for (column, distance) in columns.iter_mut().zip(distances) {
                 self.extremes.distance_max = self.extremes.distance_max.max(*distance);
                 column[row] = *distance as f32;
             }
-            let apex = self.simplex.apex(distances, self.extremes.noise_squared(&self.space));
+            if self.apex_columns == 0 {
+                continue;
+            }
+            let noise_squared = self.extremes.noise_squared(&*self.space, self.unit);
+            let apex = self.simplex.apex(distances, noise_squared);
             let apex = apex.map_err(|source| IndexError::Bounds { path: self.path.clone(), id, source })?;
             self.extremes.spread_max = self.extremes.spread_max.max(apex.spread);
             for (column, number) in columns[self.pivots..].iter_mut().zip(&apex.coordinates) {
@@ -223,14 +246,20 @@ impl PivotTableWriter {
 }
 
 /// What the head of the index of a space says.
-pub(super) fn head(space: &SqfdSpace, pivots: &[u64], between: &[f64], simplex: &Simplex) -> Metadata {
+pub(super) fn head(
+    space: &dyn Space,
+    pivots: &[u64],
+    unit: f64,
+    between: &[f64],
+    simplex: &Simplex,
+) -> Metadata {
     let list = |numbers: &[f64]| serde_json::to_string(numbers).expect("numbers are JSON");
-    Metadata::from_iter(
+    let mut head = Metadata::from_iter(
         [
             (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
             (layout::VERSION_KEY, layout::VERSION.to_owned()),
             (layout::STORE_KEY, space.store().fingerprint().to_owned()),
-            (layout::MEASURE_KEY, layout::measure_text(&space.measure())),
+            (layout::MEASURE_KEY, space.measure()),
             (layout::PIVOTS_KEY, serde_json::to_string(pivots).expect("numbers are JSON")),
             (layout::BETWEEN_KEY, list(between)),
             (layout::KEPT_KEY, serde_json::to_string(simplex.kept()).expect("numbers are JSON")),
@@ -239,22 +268,31 @@ pub(super) fn head(space: &SqfdSpace, pivots: &[u64], between: &[f64], simplex: 
             (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
-    )
+    );
+    if unit != 1.0 {
+        head.insert(layout::UNIT_KEY.to_owned(), format!("{unit:?}"));
+    }
+    head
+}
+
+/// About how large the distances are: those of the pivots, or of a single one those of some objects that it lies beside.
+fn scale(space: &dyn Space, pivot: u64, between: &[f64]) -> Result<f64, IndexError> {
+    let largest = |distances: &[f64]| distances.iter().fold(0.0, |largest: f64, next| largest.max(*next));
+    let store = space.store();
+    if largest(between) > 0.0 {
+        return Ok(largest(between));
+    }
+    let batch = store.batch_ids(store.locate(pivot)?.0);
+    let step = (batch.end - batch.start).div_ceil(PROBED as u64) as usize;
+    let pairs: Vec<[u64; 2]> = store.among(batch).step_by(step).map(|id| [pivot, id]).collect();
+    let mut distances = vec![0.0; pairs.len()];
+    space.between(&pairs, &mut distances)?;
+    Ok(largest(&distances))
 }
 
 impl Extremes {
-    /// Takes an object into account.
-    fn see(&mut self, space: &SqfdSpace, id: u64) -> Result<(), IndexError> {
-        let (sigma, centroids) = space.store().read(|objects| {
-            Ok::<_, IndexError>((space.sigma_self(objects, id)?, objects.signature(id)?.len()))
-        })?;
-        self.sigma_max = self.sigma_max.max(sigma.abs());
-        self.centroids_max = self.centroids_max.max(centroids);
-        Ok(())
-    }
-
-    fn noise_squared(&self, space: &SqfdSpace) -> f64 {
-        let (measure, dimensions) = (space.measure(), space.store().dimensions());
-        reference::error_squared(&measure, self.sigma_max, self.distance_max, self.centroids_max, dimensions)
+    /// How wrong the squares of the distances so far may be, in parts of the unit squared.
+    fn noise_squared(&self, space: &dyn Space, unit: f64) -> f64 {
+        space.noise_squared(self.extent, self.distance_max * unit) / (unit * unit)
     }
 }

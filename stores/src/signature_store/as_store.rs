@@ -24,6 +24,10 @@ impl Store for SignatureStore {
         self.fingerprint()
     }
 
+    fn ids_at(&self, fingerprint: &str) -> Option<u64> {
+        self.ids_at(fingerprint)
+    }
+
     fn object_type(&self) -> DataType {
         signature_type(self.coordinates())
     }

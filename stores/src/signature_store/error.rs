@@ -28,6 +28,8 @@ pub enum StoreError {
         path: PathBuf,
         /// What is missing.
         reason: String,
+        /// Whether another program wrote it.
+        is_foreign: bool,
     },
     /// The file ends too early.
     #[error("`{}` is cut short: it does not end as a store does; copy or make it again", path.display())]

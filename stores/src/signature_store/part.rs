@@ -59,7 +59,7 @@ impl Part {
         let metadata = file.metadata().map_err(io)?;
         if !metadata.is_file() {
             let reason = "it is no regular file".to_owned();
-            return Err(StoreError::NotAStore { path: path.to_owned(), reason });
+            return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
         }
         let map = if metadata.len() < MAPPED_BYTES_MIN { Map::copied(file) } else { Map::new(file) };
         Self::new(path, map.map_err(io)?)
@@ -76,7 +76,12 @@ impl Part {
 
     /// Checks the head and the tail.
     fn read_ends(path: &Path, map: Arc<Map>) -> Result<Self, StoreError> {
-        let not = |reason: &str| StoreError::NotAStore { path: path.to_owned(), reason: reason.to_owned() };
+        let not_of = |reason: &str, is_foreign| StoreError::NotAStore {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+            is_foreign,
+        };
+        let not = |reason: &str| not_of(reason, false);
         let damaged = |place: &str, reason: String| StoreError::Damaged {
             path: path.to_owned(),
             place: place.to_owned(),
@@ -84,7 +89,7 @@ impl Part {
         };
         let bytes = map.bytes();
         if !bytes.starts_with(layout::MAGIC) {
-            return Err(not("it does not begin as an Arrow file"));
+            return Err(not_of("it does not begin as an Arrow file", true));
         }
         let truncated = || StoreError::Truncated { path: path.to_owned() };
         let trailer = bytes.last_chunk::<{ layout::TRAILER_BYTES }>().ok_or_else(truncated)?;
@@ -101,7 +106,8 @@ impl Part {
 
         // Copied, since the footer is parsed by what stands in it: it must not change when it has been judged.
         let tail = bytes[tail_start..].to_vec();
-        let digits = layout::tail_digits(&tail).ok_or_else(|| not("it carries no checksum of Boxwork's"))?;
+        let digits =
+            layout::tail_digits(&tail).ok_or_else(|| not_of("it carries no checksum of Boxwork's", true))?;
         let checksum = layout::tail_checksum(&tail, &digits);
         if tail[digits] != *checksum.as_bytes() {
             return Err(damaged("its tail", CHECKSUM_DIFFERS.to_owned()));

@@ -58,7 +58,11 @@ impl SqfdQuery {
         f64::from_bits(self.sigma_min.load(Ordering::Relaxed))
     }
 
-    fn with_signature<R>(&self, f: impl FnOnce(SignatureRef<'_>) -> R) -> Result<R, SpaceError> {
+    /// Lends the signature.
+    ///
+    /// # Errors
+    /// When the array does not hold signatures, which was checked before.
+    pub fn with_signature<R>(&self, f: impl FnOnce(SignatureRef<'_>) -> R) -> Result<R, SpaceError> {
         let columns = SignatureColumns::new(&self.signatures);
         let columns = columns.map_err(|error| SpaceError::Query(error.to_string()))?;
         Ok(f(columns.signature(self.row)))
@@ -149,12 +153,17 @@ impl Prepared for SqfdQuery {
         Ok(())
     }
 
-    fn extent(&self) -> Extent {
-        Extent { sigma: self.prepared.sigma_self().abs(), len: self.len }
+    fn size(&self) -> usize {
+        self.len
     }
 
     fn slack(&self) -> Slack {
         slack(&self.space, self.len)
+    }
+
+    fn noise_squared(&self, extent: Extent, distance_max: f64) -> f64 {
+        let own = Extent { sigma: self.prepared.sigma_self().abs(), len: self.len };
+        Space::noise_squared(&*self.space, extent.max(own), distance_max)
     }
 
     fn device_form(&self) -> Option<QueryForm<'_>> {

@@ -96,7 +96,7 @@ fn state(store: &Path, index: &Path) -> Vec<String> {
     let store = Arc::new(SignatureStore::open(store).unwrap());
     if names != ["one"] {
         let space = testing::space(Arc::clone(&store));
-        let table = PivotTable::open(index, Arc::clone(&space)).unwrap();
+        let table = PivotTable::open(index, Arc::<crate::sqfd_space::SqfdSpace>::clone(&space)).unwrap();
         assert_eq!((table.len(), table.pivots().len()), (store.len(), 3));
         for id in store.among(0..store.len()) {
             let (block, row) = ((id / 256) as usize, (id % 256) as usize);

@@ -3,7 +3,7 @@
 use boxwork_runtime::feeding::{DeviceClass, DeviceInfo, Devices, LazyDevices};
 use boxwork_runtime::parameter::DeviceChoice;
 
-use crate::search::sqfd::{DEVICE_OBJECTS_MIN, DISTANCES_OF_ALL};
+use crate::search::distance::{DEVICE_OBJECTS_MIN, DISTANCES_OF_ALL};
 
 /// Distances in a cycle of a compute unit, as long as a device has not computed any: an H200's are 1.7e-3.
 const PER_CYCLE_UNKNOWN: f64 = 1.4e-3;

@@ -3,13 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use boxwork_kernels::CodePath;
-use boxwork_kernels::similarity::Measure;
-use boxwork_kernels::sqfd::{Evaluator, PreparedQuery};
 use boxwork_runtime::operator::BoxError;
 
-use crate::search::sqfd::Gather;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::space::{Prepared, Scratch, Space, SpaceError};
 
 /// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
 const PIECE: usize = 8;
@@ -22,9 +18,9 @@ const KEPT_MAX: usize = 64;
 /// Rates of a store under a measure.
 struct Kept {
     store: u64,
-    measure: Measure,
-    /// Of the query that was measured with: distances take as long as their queries have centroids.
-    centroids: usize,
+    measure: String,
+    /// Of the query that was measured with: distances take as long as their queries are.
+    len: usize,
     rates: Rates,
 }
 
@@ -58,41 +54,31 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// The rates for a query of so many centroids, measured once for each space.
-pub(super) fn of_space(
-    space: &SqfdSpace,
-    pivots: &[u64],
-    query: &PreparedQuery,
-    centroids: usize,
-) -> Result<Rates, BoxError> {
-    let (store, measured) = (space.store().number(), space.measure());
+pub(super) fn of_space(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Rates, BoxError> {
+    let (store, measured, len) = (space.store().number(), space.measure(), query.size());
     {
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
-            let ratio = centroids as f64 / kept.centroids.max(1) as f64;
+            let ratio = len as f64 / kept.len.max(1) as f64;
             let Rates { scan_ns, picked_ns, exact_ns, .. } = kept.rates;
             let [scan_ns, picked_ns, exact_ns] = [scan_ns, picked_ns, exact_ns].map(|ns| ns * ratio);
             return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
         }
     }
-    let rates = measure(space, pivots, query, CodePath::detect())?;
+    let rates = measure(space, pivots, query)?;
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.len() == KEPT_MAX {
         kept.remove(0);
     }
-    kept.push(Kept { store, measure: measured, centroids, rates });
+    kept.push(Kept { store, measure: measured, len, rates });
     Ok(rates)
 }
 
 /// Measures distances of objects near the pivots, whose batches are in memory.
-fn measure(
-    space: &SqfdSpace,
-    pivots: &[u64],
-    query: &PreparedQuery,
-    path: CodePath,
-) -> Result<Rates, BoxError> {
+fn measure(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Rates, BoxError> {
     let store = space.store();
     let Some(first) = pivots.first() else { return Err(BoxError::new("the index has no pivots")) };
-    let batch = |pivot: u64| store.locate(pivot).map(|(batch, _)| store.ids(batch));
+    let batch = |pivot: u64| store.locate(pivot).map(|(batch, _)| store.batch_ids(batch));
     let near = batch(*first)?;
     let next: Vec<u64> = near.take(PIECE * (PIECES + 1)).collect();
     let mut picked = Vec::with_capacity(PIECE * PIECES);
@@ -101,25 +87,21 @@ fn measure(
         let place = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         picked.push(ids.start + place % (ids.end - ids.start));
     }
-    let mut gather = Gather::new(Evaluator::new(path));
-    let mut times = |ids: &[u64]| -> Result<Vec<f64>, BoxError> {
-        store.read::<_, BoxError>(|objects| {
-            let mut pieces = Vec::new();
-            for ids in ids.chunks(PIECE) {
-                // Each object's similarity to itself is computed once for all searches, and is no part of this.
-                for id in ids {
-                    space.sigma_self(objects, *id)?;
-                }
-                let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-                order.sort_unstable_by_key(|idx| ids[*idx as usize]);
-                let mut distances = vec![0.0; ids.len()];
-                let (computed, ns) =
-                    timed(ids.len(), || gather.distances(space, objects, query, &order, ids, &mut distances));
-                computed?;
-                pieces.push(ns);
-            }
-            Ok(pieces)
-        })
+    let mut scratch = Scratch::default();
+    let mut times = |ids: &[u64]| -> Result<Vec<f64>, SpaceError> {
+        let mut pieces = Vec::new();
+        for ids in ids.chunks(PIECE) {
+            // Each object's similarity to itself is computed once for all searches, and is no part of this.
+            ids.iter().try_for_each(|id| space.extent(*id).map(drop))?;
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            let mut distances = vec![0.0; ids.len()];
+            let (computed, ns) = timed(ids.len(), || query.fast(&mut scratch, &ids, &mut distances));
+            computed?;
+            pieces.push(ns);
+        }
+        store.confirm()?;
+        Ok(pieces)
     };
     let mut scanned = times(&next)?;
     if scanned.len() > 1 {
@@ -128,14 +110,12 @@ fn measure(
     }
     let scan_ns = median(scanned);
     let picked_ns = median(times(&picked)?).max(scan_ns);
-    let exact_ns = store.read::<_, BoxError>(|objects| {
-        let mut times = Vec::new();
-        for id in next.iter().take(EXACT) {
-            let (computed, ns) = timed(1, || space.between(objects, *first, *id));
-            computed?;
-            times.push(ns);
-        }
-        Ok(median(times))
-    })?;
+    let mut exact = Vec::new();
+    for id in next.iter().take(EXACT) {
+        let (computed, ns) = timed(1, || space.between(&[[*first, *id]], &mut [0.0]));
+        computed?;
+        exact.push(ns);
+    }
+    let exact_ns = median(exact);
     Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() })
 }

@@ -5,6 +5,8 @@
 //! of a sample say nothing directly: there the number of objects within `r` is taken to grow as a power of `r`, whose
 //! exponent is estimated from the nearest of the sample (Hill's estimator).
 
+use std::sync::Arc;
+
 use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::{Bound, BoundQuery, Bounds, Evaluator};
 use boxwork_runtime::operator::BoxError;
@@ -79,9 +81,10 @@ impl Sample {
         let evaluator = Evaluator::new(CodePath::detect());
         let count = (table.blocks() / BLOCKS_SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(table.blocks()).max(1);
         let sampled: Vec<usize> = (0..count).map(|nth| nth * table.blocks() / count).collect();
-        let (sigma, store) = (probe.prepared.sigma_self(), table.space().store());
+        let space = Arc::clone(table.space());
+        let store = space.store();
         let queries = bounds.iter().map(|bound| {
-            let query = table.query(*bound, probe.distances, sigma, probe.centroids);
+            let query = table.query(*bound, probe.distances, probe.prepared);
             query.map_err(|error| BoxError::new(format!("`{}`: {error}", table.path().display())))
         });
         let queries: Vec<BoundQuery> = queries.collect::<Result<_, _>>()?;

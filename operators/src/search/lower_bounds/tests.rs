@@ -66,11 +66,11 @@ fn check_by(
             }
         }
     }
-    let queries = Queries::new(std::slice::from_ref(&side), space).unwrap();
+    let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(space)).unwrap();
     let all: Vec<u64> = (0..space.store().len()).collect();
     for (query, left) in queries.iter().zip(&left) {
         assert!(left.is_sorted_by(|a, b| a.0 < b.0));
-        let exact = query.exact(space, &all).unwrap();
+        let exact = query.exact(&all).unwrap();
         assert!(left.iter().all(|(id, lower)| *lower <= exact[*id as usize]));
         let mut ranked: Vec<f64> = exact.clone();
         ranked.sort_by(f64::total_cmp);
@@ -232,20 +232,20 @@ fn a_device_bounds_as_the_loops_do() {
         let pivots: Vec<u64> = (0..pivots).map(|pivot| (pivot * 37) % objects as u64).collect();
         let table = testing::pivot_table(&space, &pivots, folder.path());
         let side = testing::queries(&[("a", 7), ("b", 90_000), ("c", 0)]);
-        let queries = Queries::new(&[side], &space).unwrap();
+        let queries = Queries::new(&[side], &testing::any_space(&space)).unwrap();
         let all: Vec<u64> = (0..objects as u64).collect();
         for bound in Bound::ALL {
             let prepared: Vec<BoundQuery> = queries
                 .iter()
                 .map(|query| {
-                    let distances = query.exact(&space, &pivots).unwrap();
-                    table.query(bound, &distances, query.prepared.sigma_self(), 9).unwrap()
+                    let distances = query.exact(&pivots).unwrap();
+                    table.query(bound, &distances, &*query.prepared).unwrap()
                 })
                 .collect();
             let found = bounds_of_all(&table, &devices, bound, &prepared);
             for ((query, prepared), found) in queries.iter().zip(&prepared).zip(&found) {
                 assert_eq!(found.len(), objects);
-                let exact = query.exact(&space, &all).unwrap();
+                let exact = query.exact(&all).unwrap();
                 let slack = prepared.device_slack();
                 let more = f64::from(slack.slack.max(slack.pairs)) - prepared.slack();
                 let mut bounds = Bounds::default();

@@ -36,7 +36,7 @@ impl Common {
     pub(super) fn new(space: &Arc<SqfdSpace>, queries: &Arc<Queries>) -> Result<Self, BoxError> {
         let (mut numbers, mut offsets, mut centroids) = (Vec::new(), vec![0], 0);
         for query in queries.iter() {
-            query.with_signature(|signature| {
+            query.sqfd().with_signature(|signature| {
                 let from = numbers.len();
                 numbers.resize(from + numbers_count(signature), 0.0);
                 lay_out(signature, &mut numbers[from..]);
@@ -146,7 +146,7 @@ impl ExactBlock {
                 let object = objects.signature(*id)?;
                 let query = queries.at(*query as usize);
                 let expected =
-                    query.with_signature(|query| reference::sigma(&space.measure(), query, object))?;
+                    query.sqfd().with_signature(|query| reference::sigma(&space.measure(), query, object))?;
                 if sum.to_bits().abs_diff(expected.to_bits()) > UNITS_APART_MAX {
                     return Ok(false);
                 }
@@ -161,7 +161,7 @@ impl ExactBlock {
         space.store().read(|objects| {
             let rows = self.rows.iter().zip(&self.sums);
             rows.map(|((query, id), sum)| {
-                let of_query = queries.at(*query as usize).prepared.sigma_self();
+                let of_query = queries.at(*query as usize).sqfd().prepared().sigma_self();
                 Ok(reference::distance(of_query, space.sigma_self(objects, *id)?, *sum))
             })
             .collect()

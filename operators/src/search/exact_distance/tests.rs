@@ -10,6 +10,7 @@ use boxwork_runtime::parameter::Value;
 use super::*;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::{SignatureStore, StoreInfo, StoreWriter};
+use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::testing;
 
 #[test]
@@ -17,10 +18,10 @@ fn distances_on_slots_are_those_that_results_report() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 50));
     let queries = testing::queries(&[("a", 7), ("b", 9000)]);
-    let prepared = Queries::new(std::slice::from_ref(&queries), &space).unwrap();
-    let resource: Resource = Arc::clone(&space) as Resource;
+    let prepared = Queries::new(std::slice::from_ref(&queries), &testing::any_space(&space)).unwrap();
+    let resource: Resource = testing::shared_space(&space);
     let given = [("space", Value::Text("s".into())), ("device", Value::Text("cpu".into()))];
-    let mut harness = Harness::with_resources(&SQFD_EXACT_ON_DEVICES, given, [("s", resource)]).unwrap();
+    let mut harness = Harness::with_resources(&EXACT_DISTANCE, given, [("s", resource)]).unwrap();
     harness.give("query", queries);
     let rows: Vec<(u32, u64)> = (0..90).map(|idx| (idx / 7 % 2, u64::from(idx) * 17 % 50)).collect();
     harness.give("candidates", testing::candidates(&rows));
@@ -29,13 +30,12 @@ fn distances_on_slots_are_those_that_results_report() {
     assert!(harness.is_done());
     assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
     let found = testing::distance_rows(&harness.taken("distances"));
-    assert_eq!(found, expected(&space, &prepared, &rows));
+    assert_eq!(found, expected(&prepared, &rows));
 }
 
-fn expected(space: &SqfdSpace, queries: &Queries, rows: &[(u32, u64)]) -> Vec<(u32, u64, f64)> {
-    let of_row = |(number, id): &(u32, u64)| {
-        (*number, *id, queries.at(*number as usize).exact(space, &[*id]).unwrap()[0])
-    };
+fn expected(queries: &Queries, rows: &[(u32, u64)]) -> Vec<(u32, u64, f64)> {
+    let of_row =
+        |(number, id): &(u32, u64)| (*number, *id, queries.at(*number as usize).exact(&[*id]).unwrap()[0]);
     rows.iter().map(of_row).collect()
 }
 
@@ -46,10 +46,10 @@ fn devices(plan: Plan) -> (Arc<Faulty>, Option<Arc<Devices>>) {
 }
 
 /// A box on these devices that sends small blocks and looks at every sum.
-fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> SqfdExactOnDevices {
+fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> ExactDistance {
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(devices), allowed)), reason: String::new() };
-    let mut operator = SqfdExactOnDevices::new(Arc::clone(space), picked);
+    let mut operator = ExactDistance::new(testing::any_space(space), picked);
     let of_box = operator.devices.as_mut().unwrap();
     (of_box.block_rows, of_box.checked_rows) = (BLOCK_ROWS, usize::MAX);
     operator
@@ -60,8 +60,8 @@ const BLOCK_ROWS: usize = 50;
 
 /// All candidates of the queries in envelopes of so many rows: the same rows in the same order come out, to the bit.
 fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, rows_max: usize) -> usize {
-    let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
-    let mut harness = Harness::of(&SQFD_EXACT_ON_DEVICES, Box::new(on(space, devices)));
+    let prepared = Queries::new(std::slice::from_ref(queries), &testing::any_space(space)).unwrap();
+    let mut harness = Harness::of(&EXACT_DISTANCE, Box::new(on(space, devices)));
     harness.room(2);
     harness.give("query", queries.clone());
     let ids: Vec<u64> = space.store().among(0..space.store().len()).collect();
@@ -79,7 +79,7 @@ fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, row
         found.extend(testing::distance_rows(&harness.taken("distances")));
     }
     assert_eq!(harness.problems(), [], "a device's sums are not the reference's");
-    let expected = expected(space, &prepared, &rows);
+    let expected = expected(&prepared, &rows);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!((found.0, found.1, found.2.to_bits()), (expected.0, expected.1, expected.2.to_bits()));
@@ -144,13 +144,12 @@ fn a_device_without_numbers_of_64_bits_leaves_all_to_the_slots() {
 fn sums_that_are_not_the_reference_s_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 9));
-    let queries = Queries::new(&[testing::queries(&[("a", 7)])], &space).unwrap();
+    let queries = Queries::new(&[testing::queries(&[("a", 7)])], &testing::any_space(&space)).unwrap();
     let common = Arc::new(block::Common::new(&space, &Arc::new(queries)).unwrap());
     let rows: Vec<(u32, u64)> = (0..9).map(|id| (0, id)).collect();
     let mut made = block::ExactBlock::new(&common, 0, Vec::new(), rows, 1);
     let signature = testing::queries(&[("a", 7)]);
-    let lists =
-        boxwork_stores::signature::SignatureColumns::new(signature.lists("signature").unwrap()).unwrap();
+    let lists = boxwork_stores::signature::SignatureColumns::new(signature.lists("object").unwrap()).unwrap();
     made.sums = (0..9)
         .map(|id| {
             let of_object = |objects: boxwork_stores::signature_store::Objects<'_>| {
@@ -218,7 +217,7 @@ fn store_of(folder: &std::path::Path, signatures: &[Signature]) -> (Arc<Signatur
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(UInt32Array::from_iter_values(0..signatures.len() as u32))),
         ("name", Arc::new(StringArray::from(vec!["q"; signatures.len()]))),
-        ("signature", Arc::new(builder.finish())),
+        ("object", Arc::new(builder.finish())),
     ];
     (Arc::new(SignatureStore::open(&path).unwrap()), Envelope::from_columns(columns).unwrap())
 }

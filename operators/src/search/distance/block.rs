@@ -63,7 +63,7 @@ pub(super) fn arithmetic(device: &Device) -> Arithmetic {
 
 impl Common {
     pub(super) fn new(space: &Arc<SqfdSpace>, residence: Residence, queries: &Queries, keeps: Keeps) -> Self {
-        let prepared = queries.iter().map(|query| &query.prepared);
+        let prepared = queries.iter().map(|query| query.sqfd().prepared());
         Self::of(space, residence, prepared, Select::new(queries, keeps))
     }
 

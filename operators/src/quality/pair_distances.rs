@@ -1,4 +1,4 @@
-//! `sqfd_pairs`: the distances of pairs of objects, by the fastest path of the machine, or on devices.
+//! `pair_distances`: the distances of pairs of objects, by the fastest path of the machine, or on devices.
 //!
 //! Invariant: rows keep their order within an envelope.
 
@@ -6,8 +6,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
-use boxwork_kernels::CodePath;
-use boxwork_kernels::sqfd::Evaluator;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
@@ -18,10 +16,9 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::quality::all_pairs::pairs_count;
-use crate::search::queries::SPACE;
-use crate::search::sqfd::Gather;
-use crate::search::sqfd::pairs::{BLOCK_ROWS, PairsOnDevice};
-use boxwork_stores::sqfd_space::SqfdSpace;
+use crate::resources::{self, SPACE};
+use crate::search::distance::pairs::{BLOCK_ROWS, PairsOnDevice};
+use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
 /// Computes the distances of pairs of objects.
 ///
@@ -29,12 +26,12 @@ use boxwork_stores::sqfd_space::SqfdSpace;
 /// `pairs`: two objects a row; neighbouring rows that share one are computed together.
 ///
 /// # Outputs
-/// `distances`: a distance a pair, in 32-bit arithmetic.
+/// `distances`: a distance a pair, by the fast path.
 ///
 /// # Parameters
-/// `space`: the measure and the store. `device`: where to compute; the last bits differ from device to device, as nothing
+/// `space`: the objects and their distance. `device`: where to compute; the last bits differ from device to device, as nothing
 /// behind this box computes again in 64 bits. On devices envelopes may overtake each other.
-pub static SQFD_PAIRS: OperatorSpec = OperatorSpec {
+pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
         Parameter::new(
@@ -46,24 +43,24 @@ pub static SQFD_PAIRS: OperatorSpec = OperatorSpec {
     ],
     inputs: &[Input::stream("pairs", columns::pairs, "two objects a row")],
     outputs: &[Output::new("distances", columns::pair_distances, "a distance a pair")],
-    example: "distances: {kind: sqfd_pairs, space: space, copies: auto}",
+    example: "distances: {kind: pair_distances, space: space, copies: auto}",
     code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_PAIRS_MIN)),
-    ..OperatorSpec::new("sqfd_pairs", "Computes distances of pairs of objects.", Kind::Stateless, make)
+    ..OperatorSpec::new("pair_distances", "Computes distances of pairs of objects.", Kind::Stateless, make)
 };
 
 /// Pairs from which on they are worth the way to a device.
 const DEVICE_PAIRS_MIN: u64 = BLOCK_ROWS as u64;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
-    let pairs = pairs_count(space.store().objects());
+    let space = resources::space(bind)?;
+    let pairs = pairs_count(space.store().objects_count());
     let picked = bind.pick_devices("device", Some(pairs), DEVICE_PAIRS_MIN)?;
-    Ok(Box::new(SqfdPairs::new(space, picked)))
+    Ok(Box::new(PairDistances::new(space, picked)))
 }
 
-struct SqfdPairs {
-    space: Arc<SqfdSpace>,
-    gather: Gather,
+struct PairDistances {
+    space: Arc<dyn Space>,
+    scratch: Scratch,
     devices: Option<PairsOnDevice>,
     /// What came back from devices without results.
     left: VecDeque<Envelope>,
@@ -71,15 +68,17 @@ struct SqfdPairs {
     made: VecDeque<Envelope>,
 }
 
-impl SqfdPairs {
-    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
-        let devices = picked.devices.map(|(devices, allowed)| PairsOnDevice::new(&space, devices, allowed));
-        let gather = Gather::new(Evaluator::new(CodePath::detect()));
-        Self { space, gather, devices, left: VecDeque::new(), made: VecDeque::new() }
+impl PairDistances {
+    fn new(space: Arc<dyn Space>, picked: Picked) -> Self {
+        let form = Arc::clone(&space).device_form();
+        let devices = form
+            .zip(picked.devices)
+            .map(|(DeviceForm::Sqfd(space), (devices, allowed))| PairsOnDevice::new(space, devices, allowed));
+        Self { space, scratch: Scratch::default(), devices, left: VecDeque::new(), made: VecDeque::new() }
     }
 }
 
-impl Operator for SqfdPairs {
+impl Operator for PairDistances {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while !self.made.is_empty() && cx.has_room("distances") {
             let Some(envelope) = self.made.pop_front() else { break };
@@ -93,7 +92,7 @@ impl Operator for SqfdPairs {
         let found = match (self.left.pop_front(), &mut self.devices) {
             (Some(pairs), _) => Some(pairs),
             (None, Some(devices)) => {
-                for (pairs, distances) in devices.process(cx, &self.space, &mut self.left)? {
+                for (pairs, distances) in devices.process(cx, &mut self.left)? {
                     self.made.push_back(with_distances(&pairs, distances)?);
                 }
                 if !self.made.is_empty() || !self.left.is_empty() {
@@ -113,25 +112,30 @@ impl Operator for SqfdPairs {
         cx.announce();
         let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
         let store = self.space.store();
-        let ids = || a.iter().chain(b).copied();
-        if !store.is_in(ids()) {
-            cx.detached("disk", || store.bring_in(ids()))??;
+        for ids in [a, b] {
+            if !store.is_in(ids) {
+                cx.detached("disk", || store.bring_in(ids))??;
+            }
         }
         let mut distances = vec![0.0; a.len()];
-        store.read::<_, BoxError>(|objects| {
-            let mut start = 0;
-            while start < a.len() {
-                let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
-                let (with_a, with_b) = (same(a), same(b));
-                let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
-                let query = self.space.prepare(objects.signature(fixed[start])?);
-                let mut run: Vec<u32> = (start as u32..(start + length) as u32).collect();
-                run.sort_unstable_by_key(|idx| others[*idx as usize]);
-                self.gather.distances(&self.space, objects, &query, &run, others, &mut distances)?;
-                start += length;
+        let mut start = 0;
+        while start < a.len() {
+            let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
+            let (with_a, with_b) = (same(a), same(b));
+            let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
+            let query = store.objects(&[fixed[start]])?;
+            let query = Arc::clone(&self.space).prepare(&query, 0)?;
+            let mut order: Vec<usize> = (start..start + length).collect();
+            order.sort_unstable_by_key(|row| others[*row]);
+            let ids: Vec<u64> = order.iter().map(|row| others[*row]).collect();
+            let mut found = vec![0.0; length];
+            query.fast(&mut self.scratch, &ids, &mut found)?;
+            for (row, distance) in order.into_iter().zip(found) {
+                distances[row] = distance;
             }
-            Ok(())
-        })?;
+            start += length;
+        }
+        store.confirm()?;
         let pushed = cx.push("distances", with_distances(&pairs, distances)?)?;
         let more = if self.left.is_empty() { Flow::Wait } else { Flow::More };
         Ok(if pushed == Pushed::Closed { Flow::Done } else { more })
@@ -158,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::quality::all_pairs::pair;
+    use boxwork_stores::sqfd_space::SqfdSpace;
     use boxwork_stores::testing;
 
     /// All pairs of a store's objects, in envelopes of so many, on devices that may fail at a call.
@@ -173,7 +178,8 @@ mod tests {
             devices: Some((Arc::clone(&devices), allowed)),
             reason: "the test has picked".to_owned(),
         };
-        let mut harness = Harness::of(&SQFD_PAIRS, Box::new(SqfdPairs::new(Arc::clone(space), picked)));
+        let mut harness =
+            Harness::of(&PAIR_DISTANCES, Box::new(PairDistances::new(testing::any_space(space), picked)));
         harness.room(2);
         for rows in all.chunks(rows) {
             let column = |of: fn(&(u64, u64)) -> u64| -> ArrayRef {
@@ -233,9 +239,9 @@ mod tests {
             [(0, 3), (0, 9), (0, 1), (2, 7), (5, 7), (4, 4), (29, 8)].into_iter().unzip();
         let columns: [(&str, ArrayRef); 2] =
             [("a", Arc::new(UInt64Array::from(a.clone()))), ("b", Arc::new(UInt64Array::from(b.clone())))];
-        let resource: Resource = Arc::clone(&space) as Resource;
+        let resource: Resource = testing::shared_space(&space);
         let given = [("space", Value::Text("s".into()))];
-        let mut harness = Harness::with_resources(&SQFD_PAIRS, given, [("s", resource)]).unwrap();
+        let mut harness = Harness::with_resources(&PAIR_DISTANCES, given, [("s", resource)]).unwrap();
         harness.give("pairs", Envelope::from_columns(columns).unwrap());
         harness.end("pairs");
         harness.run().unwrap();

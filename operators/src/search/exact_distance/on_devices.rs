@@ -11,8 +11,8 @@ use boxwork_runtime::operator::{BoxError, Context};
 
 use super::block::{Common, ExactBlock};
 use super::{Ready, bring_in};
+use crate::search::distance::compute_sigmas;
 use crate::search::queries::Queries;
-use crate::search::sqfd::compute_sigmas;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Rows of a block from which on it is worth its way, and pairs of centroids: some seconds of a few cores, and far less
@@ -30,6 +30,7 @@ const READY_ROWS: usize = 2 * BLOCK_ROWS;
 const CHECKED_ROWS: usize = 16;
 
 pub(super) struct OnDevices {
+    space: Arc<SqfdSpace>,
     blocks: Blocks<ExactBlock>,
     blocks_max: usize,
     common: Option<Arc<Common>>,
@@ -53,8 +54,9 @@ struct Waiting {
 }
 
 impl OnDevices {
-    pub(super) fn new(devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+    pub(super) fn new(space: Arc<SqfdSpace>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
         Self {
+            space,
             blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
             blocks: Blocks::new(devices, allowed),
             common: None,
@@ -86,7 +88,6 @@ impl OnDevices {
     pub(super) fn process(
         &mut self,
         cx: &mut Context<'_>,
-        space: &Arc<SqfdSpace>,
         queries: &Arc<Queries>,
         ready: &mut VecDeque<Ready>,
     ) -> Result<(), BoxError> {
@@ -105,7 +106,7 @@ impl OnDevices {
             self.back.insert(block.number, block.envelopes.into_iter().map(of_envelope).collect());
         }
         if self.is_served() {
-            self.hand_over(cx, space, queries, ready)?;
+            self.hand_over(cx, queries, ready)?;
         } else if !self.waiting.envelopes.is_empty() {
             let envelopes = std::mem::take(&mut self.waiting).envelopes;
             let of_envelope = |candidates| Ready { candidates, distances: None };
@@ -133,10 +134,10 @@ impl OnDevices {
     fn hand_over(
         &mut self,
         cx: &mut Context<'_>,
-        space: &Arc<SqfdSpace>,
         queries: &Arc<Queries>,
         ready: &VecDeque<Ready>,
     ) -> Result<(), BoxError> {
+        let space = &Arc::clone(&self.space);
         let common = match &self.common {
             Some(common) => Arc::clone(common),
             None => Arc::clone(self.common.insert(Arc::new(Common::new(space, queries)?))),
@@ -147,7 +148,7 @@ impl OnDevices {
             while !self.waiting.is_enough(self.block_rows)
                 && let Some(candidates) = cx.take("candidates")
             {
-                bring_in(cx, space, std::slice::from_ref(&candidates))?;
+                bring_in(cx, &**space, std::slice::from_ref(&candidates))?;
                 self.waiting.add(space, queries, &common, candidates)?;
             }
             let is_enough = self.waiting.is_enough(self.block_rows);

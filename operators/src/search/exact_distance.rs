@@ -1,10 +1,10 @@
-//! `sqfd_exact_on_devices`: what `sqfd_exact` computes, by OpenCL devices.
+//! `exact_distance`: the f64 distances of candidates from their queries, those that results report.
 //!
-//! Invariants: rows keep their order, and envelopes theirs, whoever computed them; distances have the bits of
-//! `sqfd_exact`'s.
+//! Invariants: rows keep their order, and envelopes theirs, whoever computed them; distances have the same bits on slots
+//! and on devices.
 //!
-//! A box of its own, as `extract_on_devices` is: an ordered box with copies gives its results in the firing that took
-//! the input, and what devices compute comes later. What they do not compute the slots do, from within the one box.
+//! One box without copies: what devices compute comes back later than the firing that took the input, and its order is
+//! restored here. On slots the box computes the pieces of its envelopes side by side.
 
 mod block;
 mod on_devices;
@@ -24,13 +24,14 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use self::on_devices::OnDevices;
 use crate::columns;
 use crate::devices::code_path::of_device;
-use crate::search::queries::{Queries, SPACE};
-use crate::search::sqfd::with_distances;
-use boxwork_stores::sqfd_space::SqfdSpace;
+use crate::resources::{self, SPACE};
+use crate::search::distance::with_distances;
+use crate::search::queries::Queries;
+use boxwork_stores::space::{DeviceForm, Space};
 
-/// Computes signature quadratic form distances in f64 on devices.
+/// Computes distances in f64.
 ///
-/// An index is made of these, the same to the bit as by `sqfd_exact`.
+/// An index is made of these: bounds hold for real numbers, and these are near enough to them.
 ///
 /// # Inputs
 /// `candidates`: objects by query. `query` (side): the queries.
@@ -39,14 +40,15 @@ use boxwork_stores::sqfd_space::SqfdSpace;
 /// `distances`: the distance of each candidate, in the order of the candidates.
 ///
 /// # Parameters
-/// `space`: the measure and the store. `device`: where to compute; the bits are the same everywhere.
-pub static SQFD_EXACT_ON_DEVICES: OperatorSpec = OperatorSpec {
+/// `space`: the objects and their distance. `device`: where to compute; the bits are the same everywhere. Distances that no
+/// device computes are computed on the slots.
+pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
         Parameter::new(
             "device",
             ParameterType::Device,
-            Default::Text("auto"),
+            Default::Text("cpu"),
             "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
         ),
     ],
@@ -55,14 +57,9 @@ pub static SQFD_EXACT_ON_DEVICES: OperatorSpec = OperatorSpec {
         Input::side("query", columns::queries, "the queries"),
     ],
     outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
-    example: "distance: {kind: sqfd_exact_on_devices, space: space, device: gpu}",
+    example: "distance: {kind: exact_distance, space: space}",
     code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_OBJECTS_MIN)),
-    ..OperatorSpec::new(
-        "sqfd_exact_on_devices",
-        "Computes distances of candidates in f64, on devices.",
-        Kind::Stateful,
-        make,
-    )
+    ..OperatorSpec::new("exact_distance", "Computes distances of candidates in f64.", Kind::Stateful, make)
 };
 
 /// Objects from which on `auto` takes GPUs: with the usual 32 pivots, those of a block.
@@ -73,10 +70,10 @@ const FIRING_ROWS: usize = 16_384;
 const PIECE_ROWS: usize = 32;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space: Arc<SqfdSpace> = bind.resource("space")?;
-    let objects = space.store().objects();
+    let space = resources::space(bind)?;
+    let objects = space.store().objects_count();
     let picked = bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?;
-    Ok(Box::new(SqfdExactOnDevices::new(space, picked)))
+    Ok(Box::new(ExactDistance::new(space, picked)))
 }
 
 /// An envelope on its way out.
@@ -93,17 +90,20 @@ struct Piece<'a> {
     distances: Result<Vec<f64>, BoxError>,
 }
 
-struct SqfdExactOnDevices {
-    space: Arc<SqfdSpace>,
+struct ExactDistance {
+    space: Arc<dyn Space>,
     queries: Option<Arc<Queries>>,
     devices: Option<OnDevices>,
     /// In the order of the candidates.
     ready: VecDeque<Ready>,
 }
 
-impl SqfdExactOnDevices {
-    fn new(space: Arc<SqfdSpace>, picked: Picked) -> Self {
-        let devices = picked.devices.map(|(devices, allowed)| OnDevices::new(devices, allowed));
+impl ExactDistance {
+    fn new(space: Arc<dyn Space>, picked: Picked) -> Self {
+        let form = Arc::clone(&space).device_form();
+        let devices = form
+            .zip(picked.devices)
+            .map(|(DeviceForm::Sqfd(space), (devices, allowed))| OnDevices::new(space, devices, allowed));
         Self { space, queries: None, devices, ready: VecDeque::new() }
     }
 
@@ -132,7 +132,7 @@ impl SqfdExactOnDevices {
         }
         // Whoever sends them goes on while these are computed.
         cx.announce();
-        bring_in(cx, &self.space, &envelopes)?;
+        bring_in(cx, &*self.space, &envelopes)?;
         let mut pieces = Vec::new();
         for candidates in &envelopes {
             let (numbers, mut ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
@@ -144,11 +144,10 @@ impl SqfdExactOnDevices {
                 ids = rest;
             }
         }
-        let space = &self.space;
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
                 for piece in pieces {
-                    piece.distances = queries.at(piece.query).exact(space, piece.ids);
+                    piece.distances = queries.at(piece.query).exact(piece.ids);
                 }
             });
         });
@@ -167,18 +166,18 @@ impl SqfdExactOnDevices {
 }
 
 /// Reads the objects of candidates from disk, where they are not in memory.
-fn bring_in(cx: &mut Context<'_>, space: &SqfdSpace, envelopes: &[Envelope]) -> Result<(), BoxError> {
+fn bring_in(cx: &mut Context<'_>, space: &dyn Space, envelopes: &[Envelope]) -> Result<(), BoxError> {
     let store = space.store();
     for candidates in envelopes {
         let ids = candidates.u64s("id")?;
-        if !store.is_in(ids.iter().copied()) {
-            cx.detached("disk", || store.bring_in(ids.iter().copied()))??;
+        if !store.is_in(ids) {
+            cx.detached("disk", || store.bring_in(ids))??;
         }
     }
     Ok(())
 }
 
-impl Operator for SqfdExactOnDevices {
+impl Operator for ExactDistance {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let queries = match &self.queries {
             Some(queries) => Arc::clone(queries),
@@ -188,7 +187,7 @@ impl Operator for SqfdExactOnDevices {
             }
         };
         if let Some(devices) = &mut self.devices {
-            devices.process(cx, &self.space, &queries, &mut self.ready)?;
+            devices.process(cx, &queries, &mut self.ready)?;
             if devices.is_given_up() {
                 self.devices = None;
             }

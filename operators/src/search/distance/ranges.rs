@@ -10,8 +10,8 @@ use boxwork_runtime::operator::BoxError;
 
 use super::range_block::RangeBlock;
 use crate::search::queries::Queries;
-use boxwork_stores::signature_store::SignatureStore;
 use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::store::Store;
 
 /// Queries that follow each other, by their places, and ids.
 pub(super) type OfQueries = (Range<usize>, Range<u64>);
@@ -72,7 +72,7 @@ impl Ranges {
     ///
     /// # Errors
     /// When there are no such objects.
-    pub(super) fn next(&mut self, store: &SignatureStore, rows: usize) -> Result<Option<Envelope>, BoxError> {
+    pub(super) fn next(&mut self, store: &dyn Store, rows: usize) -> Result<Option<Envelope>, BoxError> {
         while let Some((numbers, ids)) = self.0.front_mut() {
             if ids.is_empty() || numbers.is_empty() {
                 self.0.pop_front();

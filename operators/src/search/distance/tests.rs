@@ -12,8 +12,11 @@ use boxwork_runtime::operator::Resource;
 use boxwork_runtime::parameter::Value;
 
 use super::*;
+use crate::search::queries::Query;
+use boxwork_kernels::sqfd::distance_error;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::{SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter};
+use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::testing;
 
 #[test]
@@ -21,8 +24,8 @@ fn distances_are_near_the_exact_ones_whatever_the_order_of_rows() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 4200));
     let queries = testing::queries(&[("a", 7), ("b", 9000)]);
-    let prepared = Queries::new(std::slice::from_ref(&queries), &space).unwrap();
-    let resource: Resource = Arc::clone(&space) as Resource;
+    let prepared = Queries::new(std::slice::from_ref(&queries), &testing::any_space(&space)).unwrap();
+    let resource: Resource = testing::shared_space(&space);
     let mut harness =
         Harness::with_resources(&SQFD, [("space", Value::Text("s".into()))], [("s", resource)]).unwrap();
     harness.give("query", queries);
@@ -41,8 +44,8 @@ fn distances_are_near_the_exact_ones_whatever_the_order_of_rows() {
             assert_eq!((number, id), rows[row]);
         }
         let query = prepared.at(number as usize);
-        let exact = query.exact(&space, &[id]).unwrap()[0];
-        assert!((distance - exact).abs() <= query.prepared.distance_error(exact, 0.0) + 1e-12);
+        let exact = query.exact(&[id]).unwrap()[0];
+        assert!((distance - exact).abs() <= query.sqfd().prepared().distance_error(exact, 0.0) + 1e-12);
     }
 }
 
@@ -51,7 +54,7 @@ fn rows_of_no_query_and_no_object_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 5));
     for (row, words) in [((3, 0), "query 3"), ((0, 5), "5")] {
-        let resource: Resource = Arc::clone(&space) as Resource;
+        let resource: Resource = testing::shared_space(&space);
         let mut harness =
             Harness::with_resources(&SQFD, [("space", Value::Text("s".into()))], [("s", resource)]).unwrap();
         harness.give("query", testing::queries(&[("a", 1)]));
@@ -114,7 +117,7 @@ fn queries_of(store: &SignatureStore, ids: &[u64]) -> Envelope {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(0..ids.len() as u32))),
         ("name", Arc::new(arrow_array::StringArray::from_iter_values(ids.iter().map(u64::to_string)))),
-        ("signature", Arc::new(builder.finish())),
+        ("object", Arc::new(builder.finish())),
     ];
     Envelope::from_columns(columns).unwrap()
 }
@@ -126,13 +129,14 @@ fn check(
     queries: &Envelope,
     envelopes: &[Vec<(u32, u64)>],
 ) -> (u64, u64) {
-    let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
+    let prepared = Queries::new(std::slice::from_ref(queries), &testing::any_space(space)).unwrap();
     let allowed: Vec<usize> = (0..devices.list().len()).collect();
     let picked = Picked {
         devices: Some((Arc::clone(devices), allowed.into())),
         reason: "the test has picked".to_owned(),
     };
-    let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked, Keeps::default())));
+    let mut harness =
+        Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(space), picked, Keeps::default())));
     harness.give("query", queries.clone());
     for rows in envelopes {
         harness.give("candidates", testing::candidates(rows));
@@ -151,9 +155,9 @@ fn check(
         given.remove(place);
         for (number, id, distance) in found {
             let query = prepared.at(number as usize);
-            let exact = query.exact(space, &[id]).unwrap()[0];
-            let sigma = space.store().read(|objects| space.sigma_self(objects, id)).unwrap();
-            let allowed = query.error(exact, sigma);
+            let exact = query.exact(&[id]).unwrap()[0];
+            query.prepared.see(&[id]).unwrap();
+            let allowed = error_of(query, exact);
             assert!(
                 (distance - exact).abs() <= allowed,
                 "{number} {id}: {distance}, not {exact} within {allowed:e}"
@@ -164,6 +168,11 @@ fn check(
     assert!(given.is_empty(), "an envelope was lost");
     assert!(worst < 1e-2, "{worst}");
     (held, all)
+}
+
+/// How far a fast distance may lie from this one.
+fn error_of(query: &Query, exact: f64) -> f64 {
+    distance_error(query.sqfd().error_squared(exact), exact)
 }
 
 /// Ranges of ids for all queries of a number, as an envelope.
@@ -184,13 +193,13 @@ fn check_ranges(
     queries: &Envelope,
     given: &[Vec<(u32, u64, u64)>],
 ) -> usize {
-    let prepared = Queries::new(std::slice::from_ref(queries), space).unwrap();
+    let prepared = Queries::new(std::slice::from_ref(queries), &testing::any_space(space)).unwrap();
     let all = |devices: &Arc<Devices>| (0..devices.list().len()).collect::<Vec<_>>().into();
     let picked = Picked {
         devices: devices.map(|devices| (Arc::clone(devices), all(devices))),
         reason: "the test has picked".to_owned(),
     };
-    let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(space), picked, keeps)));
+    let mut harness = Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(space), picked, keeps)));
     harness.give("query", queries.clone());
     for rows in given {
         harness.give("ranges", ranges(rows));
@@ -208,7 +217,7 @@ fn check_ranges(
         let query = prepared.at(number as usize);
         let of_query = given.iter().flatten().filter(|row| row.0 == number);
         let wanted: Vec<u64> = of_query.flat_map(|row| space.store().among(row.1..row.1 + row.2)).collect();
-        let exact = query.exact(space, &wanted).unwrap();
+        let exact = query.exact(&wanted).unwrap();
         let mut ranked = exact.clone();
         ranked.sort_by(f64::total_cmp);
         let kth = keeps.k.and_then(|k| ranked.get(k.saturating_sub(1))).copied().unwrap_or(f64::INFINITY);
@@ -216,7 +225,7 @@ fn check_ranges(
         for (id, exact) in wanted.iter().zip(exact) {
             match found.remove(&(number, *id)) {
                 Some(found) => {
-                    let allowed = query.error(exact, 0.0);
+                    let allowed = error_of(query, exact);
                     assert!(
                         (found - exact).abs() <= allowed,
                         "{id}: {found}, not {exact} within {allowed:e}"
@@ -246,7 +255,7 @@ fn ranges_are_what_candidates_would_be() {
     assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &parts), 1003);
     for (row, words) in [((3, 0, 1), "query 3"), ((0, 9000, 1), "9000"), ((0, u64::MAX, 2), "more than")] {
         let picked = Picked { devices: None, reason: String::new() };
-        let operator = Sqfd::new(Arc::clone(&space), picked, Keeps::default());
+        let operator = Distance::new(testing::any_space(&space), picked, Keeps::default());
         let mut harness = Harness::of(&SQFD, Box::new(operator));
         harness.give("query", side.clone());
         harness.give("ranges", ranges(&[row]));
@@ -487,12 +496,13 @@ fn what_a_device_leaves_out_is_no_answer() {
         let seeds = (0..3000).map(|idx| idx * 7919 % different);
         let objects: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(seeds).collect();
         let space = testing::space(testing::store_of(folder.path(), &objects, &StoreInfo::default()));
-        let queries = Queries::new(std::slice::from_ref(&side), &space).unwrap();
-        let exact = queries.iter().map(|query| query.exact(&space, &all).unwrap());
+        let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(&space)).unwrap();
+        let exact = queries.iter().map(|query| query.exact(&all).unwrap());
         let exact: Vec<Vec<f64>> = exact.collect();
         let keeps = Keeps { k, range, objects_min: Some(100) };
         let picked = Picked { devices: Some((Arc::clone(&devices), [0].into())), reason: String::new() };
-        let mut harness = Harness::of(&SQFD, Box::new(Sqfd::new(Arc::clone(&space), picked, keeps)));
+        let mut harness =
+            Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(&space), picked, keeps)));
         harness.give("query", side.clone());
         for number in 0..2 {
             let rows: Vec<(u32, u64)> = all.iter().map(|id| (number, *id)).collect();
@@ -512,7 +522,7 @@ fn what_a_device_leaves_out_is_no_answer() {
             let mut ranked = exact.clone();
             ranked.sort_by(f64::total_cmp);
             let farthest = k.map_or(f64::INFINITY, |k| ranked[k - 1]).min(range.unwrap_or(f64::INFINITY));
-            let allowed = |exact| queries.at(number).prepared.distance_error(exact, 0.0);
+            let allowed = |exact| queries.at(number).sqfd().prepared().distance_error(exact, 0.0);
             for (found, exact) in found.iter().zip(exact) {
                 match found {
                     Some(found) => assert!((found - exact).abs() <= allowed(*exact)),

@@ -76,7 +76,7 @@ impl Select {
         // At or above, in f32.
         let up = |number: f64| (number * (1.0 + 2f64.powi(-20))) as f32;
         let of_query = |query: &crate::search::queries::Query| {
-            (query.prepared.sigma_self() as f32, up(query.error_squared(f64::INFINITY, 0.0)))
+            (query.sqfd().prepared().sigma_self() as f32, up(query.sqfd().error_squared(f64::INFINITY)))
         };
         let of_queries: Vec<(f32, f32)> = queries.iter().map(of_query).collect();
         of_queries.iter().all(|(own, error)| own.is_finite() && error.is_finite()).then(|| Self {

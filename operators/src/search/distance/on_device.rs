@@ -16,8 +16,8 @@ use super::range_block::{Found, RangeBlock};
 use super::ranges::Ranges;
 use super::select::Keeps;
 use super::with_distances;
+use crate::columns::distances_envelope;
 use crate::search::queries::Queries;
-use crate::search::top_k::envelope_of;
 use boxwork_stores::chunks::{Cut, Form, Piece, Residence};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
@@ -35,6 +35,7 @@ const SIGMAS_PER_CHUNK: usize = 32;
 const ENVELOPE_ROWS: usize = 1 << 14;
 
 pub(super) struct OnDevice {
+    space: Arc<SqfdSpace>,
     blocks: Blocks<Sent>,
     blocks_max: usize,
     residence: Residence,
@@ -116,7 +117,7 @@ impl Left {
 
 impl OnDevice {
     pub(super) fn new(
-        space: &Arc<SqfdSpace>,
+        space: Arc<SqfdSpace>,
         devices: Arc<Devices>,
         allowed: Arc<[usize]>,
         keeps: Keeps,
@@ -130,6 +131,7 @@ impl OnDevice {
         }
         let residence = space.chunks().cut.residence(store, &devices, &allowed);
         Self {
+            space,
             blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
             blocks: Blocks::new(devices, allowed),
             residence,
@@ -156,10 +158,10 @@ impl OnDevice {
     pub(super) fn process(
         &mut self,
         cx: &mut Context<'_>,
-        space: &Arc<SqfdSpace>,
         queries: &Queries,
         left: &mut Left,
     ) -> Result<Flow, BoxError> {
+        let space = &Arc::clone(&self.space);
         loop {
             while !self.made.is_empty() && cx.has_room("distances") {
                 let Some(envelope) = self.made.pop_front() else { break };
@@ -269,7 +271,7 @@ impl OnDevice {
                             // Parts of chunks, as candidates.
                             let mut rest = Ranges::default();
                             rest.push(of_queries.map(|idx| queries.at(idx).number).collect(), ids);
-                            while let Some(candidates) = rest.next(store, BLOCK_ROWS)? {
+                            while let Some(candidates) = rest.next(&**store, BLOCK_ROWS)? {
                                 self.waiting_rows += candidates.rows();
                                 self.waiting.push(candidates);
                             }
@@ -396,7 +398,7 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
         let mut distances = Vec::with_capacity(ids.len());
         space.store().read::<_, BoxError>(|objects| {
             for run in numbers.chunk_by(|a, b| a == b) {
-                let query = &queries.at(queries.idx(run[0])?).prepared;
+                let query = queries.at(queries.idx(run[0])?).sqfd().prepared();
                 for (_, cross) in run.iter().zip(&mut crosses) {
                     let id = ids[distances.len()];
                     distances.push(space.of_cross(objects, query, id, *cross)?);
@@ -424,7 +426,7 @@ fn left(
             let query = queries.at(query as usize);
             numbers.push(query.number);
             ids.push(id);
-            distances.push(space.of_cross(objects, &query.prepared, id, *cross)?);
+            distances.push(space.of_cross(objects, query.sqfd().prepared(), id, *cross)?);
         }
         Ok(())
     })?;
@@ -451,7 +453,7 @@ fn distances_of_run(
         rows = Vec::new();
         let mut row = |place: usize, id: u64, cross: f64| -> Result<(), BoxError> {
             let query = queries.at(place);
-            rows.push((query.number, id, space.of_cross(objects, &query.prepared, id, cross)?));
+            rows.push((query.number, id, space.of_cross(objects, query.sqfd().prepared(), id, cross)?));
             Ok(())
         };
         match &block.found {
@@ -466,7 +468,7 @@ fn distances_of_run(
             }
         }
     })?;
-    rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(envelope_of(rows)?)).collect()
+    rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(distances_envelope(rows)?)).collect()
 }
 
 /// Objects' similarities to themselves, which blocks select by and results are reported by: those that are not known yet

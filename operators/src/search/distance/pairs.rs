@@ -24,6 +24,7 @@ const BLOCKS_PER_DEVICE: usize = 6;
 
 /// What of a box is on devices.
 pub(crate) struct PairsOnDevice {
+    space: Arc<SqfdSpace>,
     blocks: Blocks<SqfdBlock>,
     blocks_max: usize,
     residence: Residence,
@@ -32,9 +33,10 @@ pub(crate) struct PairsOnDevice {
 }
 
 impl PairsOnDevice {
-    pub(crate) fn new(space: &SqfdSpace, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
+    pub(crate) fn new(space: Arc<SqfdSpace>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
         let residence = space.chunks().cut.residence(space.store(), &devices, &allowed);
         Self {
+            space,
             blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
             blocks: Blocks::new(devices, allowed),
             residence,
@@ -53,9 +55,9 @@ impl PairsOnDevice {
     pub(crate) fn process(
         &mut self,
         cx: &mut Context<'_>,
-        space: &Arc<SqfdSpace>,
         left: &mut VecDeque<Envelope>,
     ) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
+        let space = &Arc::clone(&self.space);
         let mut made = Vec::new();
         while let Some((block, result)) = self.blocks.take() {
             match result {

@@ -1,0 +1,61 @@
+//! What boxes take from the resources that they name: stores and spaces of any kind, and indexes over them.
+
+pub(crate) mod store;
+pub(crate) mod space;
+pub(crate) mod pivot_table;
+
+use std::sync::Arc;
+
+use boxwork_runtime::operator::{Bind, BoxError, ResourceSpec};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::space::{SharedSpace, Space};
+use boxwork_stores::store::{SharedStore, Store};
+
+/// The kinds of resource of this folder.
+pub(crate) static LIST: &[&ResourceSpec] =
+    &[&store::STORE, &store::SIGNATURE_STORE, &space::SPACE, &space::SQFD_SPACE, &pivot_table::PIVOT_TABLE];
+
+/// The parameter of boxes that compute distances.
+pub(crate) const SPACE: Parameter = Parameter::new(
+    "space",
+    ParameterType::Resource("space"),
+    Default::Required,
+    "the objects and their distance",
+);
+
+/// The parameter of boxes that read objects.
+pub(crate) const fn store_parameter(about: &'static str) -> Parameter {
+    Parameter::new("store", ParameterType::Resource("store"), Default::Required, about)
+}
+
+/// The space that a box names.
+pub(crate) fn space(bind: &Bind<'_>) -> Result<Arc<dyn Space>, BoxError> {
+    Ok(Arc::clone(&bind.resource::<SharedSpace>("space")?.0))
+}
+
+/// The store that a box or a resource names.
+pub(crate) fn store(bind: &Bind<'_>) -> Result<Arc<dyn Store>, BoxError> {
+    Ok(Arc::clone(&bind.resource::<SharedStore>("store")?.0))
+}
+
+/// The store that a box or a resource names, which must hold signatures.
+pub(crate) fn signatures(bind: &Bind<'_>) -> Result<Arc<SignatureStore>, BoxError> {
+    of_signatures(bind, store(bind)?)
+}
+
+/// The store of signatures that a parameter names, where it names one.
+pub(crate) fn get_signatures(bind: &Bind<'_>, name: &str) -> Result<Option<Arc<SignatureStore>>, BoxError> {
+    let store = bind.get_resource::<SharedStore>(name)?;
+    store.map(|store| of_signatures(bind, Arc::clone(&store.0))).transpose()
+}
+
+fn of_signatures(bind: &Bind<'_>, store: Arc<dyn Store>) -> Result<Arc<SignatureStore>, BoxError> {
+    let path = store.path().display().to_string();
+    store.as_signatures().ok_or_else(|| {
+        BoxError::new(format!(
+            "`{}` needs a store of signatures, and `{path}` holds other objects",
+            bind.name
+        ))
+    })
+}

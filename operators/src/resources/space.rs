@@ -1,0 +1,133 @@
+//! `space` and `sqfd_space`: a distance over the objects of a store that a pipeline names.
+
+use std::sync::Arc;
+
+use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_stores::space::SharedSpace;
+use boxwork_stores::spaces::{self, DistanceOptions};
+
+const OBJECTS: Parameter = super::store_parameter("the objects");
+
+const SIMILARITY: Parameter = Parameter::new(
+    "similarity",
+    ParameterType::Choice(&["gaussian", "heuristic", "minus"]),
+    Default::Text("gaussian"),
+    "of two centroids: exp(-alpha d^2), 1 / (alpha + d) or -d",
+);
+
+const GROUND: Parameter = Parameter::new(
+    "ground",
+    ParameterType::Choice(&["l1", "l2", "linf", "l2_squared"]),
+    Default::Text("l2"),
+    "the distance d of two centroids, of sqfd, hausdorff and emd",
+);
+
+const ALPHA: Parameter = Parameter::new(
+    "alpha",
+    ParameterType::Positive,
+    Default::Number(0.2),
+    "the steepness of sqfd: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
+);
+
+/// A distance over objects, shared by requests as [`SharedSpace`].
+pub(crate) static SPACE: ResourceSpec = ResourceSpec {
+    name: "space",
+    about: "Objects and their distance, which says which bounds are sound for it.",
+    parameters: &[
+        OBJECTS,
+        Parameter::new(
+            "distance",
+            ParameterType::Text,
+            Default::Text("auto"),
+            "of vectors l1, l2, linf, lp; of texts levenshtein; of sets jaccard; of signatures sqfd, hausdorff, emd; auto: \
+             the usual one for the objects",
+        ),
+        Parameter::new(
+            "p",
+            ParameterType::Number { minimum: 1.0, maximum: f64::MAX },
+            Default::Absent,
+            "the exponent of lp",
+        ),
+        Parameter::new(
+            "root",
+            ParameterType::Boolean,
+            Default::Boolean(false),
+            "the square root of the distance: the same order, and more bounds are sound",
+        ),
+        SIMILARITY,
+        GROUND,
+        ALPHA,
+    ],
+    example: "space: {kind: space, store: objects, distance: l2}",
+    provides: Some("space"),
+    check: Some(check),
+    load: |bind| load(bind, None),
+};
+
+/// The signature quadratic form distance over signatures, shared by requests as [`SharedSpace`].
+pub(crate) static SQFD_SPACE: ResourceSpec = ResourceSpec {
+    name: "sqfd_space",
+    about: "The signature quadratic form distance over a store of signatures.",
+    parameters: &[OBJECTS, SIMILARITY, GROUND, ALPHA],
+    example: "space: {kind: sqfd_space, store: signatures, alpha: 0.2}",
+    provides: Some("space"),
+    check: Some(|arguments| options(arguments, Some("sqfd")).properties().map(drop)),
+    load: |bind| load(bind, Some("sqfd")),
+};
+
+/// Whether the constants go together. Of a distance that is left to the store those of sqfd are judged, as only signatures
+/// have them.
+fn check(arguments: &Arguments) -> Result<(), String> {
+    let options = options(arguments, None);
+    match options.properties()? {
+        Some(_) => Ok(()),
+        None => {
+            let sqfd = DistanceOptions { distance: "sqfd".to_owned(), p: None, root: false, ..options };
+            sqfd.properties().map(drop)
+        }
+    }
+}
+
+fn load(bind: &Bind<'_>, distance: Option<&str>) -> Result<Resource, BoxError> {
+    let space = spaces::open(&options(bind.arguments, distance), super::store(bind)?)?;
+    Ok(Arc::new(SharedSpace(space)))
+}
+
+/// The distance that the arguments say; a value that a variable leaves open counts as its default.
+pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions {
+    let text = |name: &str| match arguments.get(name) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let number = |name: &str| match arguments.get(name) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let usual = DistanceOptions::default();
+    DistanceOptions {
+        distance: distance.map(str::to_owned).or_else(|| text("distance")).unwrap_or(usual.distance),
+        p: number("p"),
+        root: arguments.get("root") == Some(&Value::Boolean(true)),
+        similarity: text("similarity").unwrap_or(usual.similarity),
+        ground: text("ground").unwrap_or(usual.ground),
+        alpha: number("alpha").unwrap_or(usual.alpha),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsound_measures_are_refused_with_no_file_opened() {
+        let check = |ground: &str| {
+            let given = [("store", "signatures"), ("ground", ground)]
+                .map(|(name, value)| (name.to_owned(), Value::Text(value.to_owned())));
+            (SQFD_SPACE.check.unwrap())(&Arguments::check(SQFD_SPACE.parameters, given).unwrap())
+        };
+        assert_eq!(check("l2"), Ok(()));
+        let reason = check("l1").unwrap_err();
+        assert!(reason.contains("gaussian") && reason.contains("use l2"), "{reason}");
+    }
+}
