@@ -17,8 +17,8 @@ use super::super::signature::SignatureColumns;
 
 /// The columns of a batch but for its names.
 ///
-/// What lies in the map are numbers that are never an index: where the map is replaced by zeros under a reader, it
-/// computes nonsense, and stays within its columns.
+/// Only numbers that are never used as an index stay in the map. If pages of the map are replaced by zeros, a reader
+/// computes nonsense but stays within its columns.
 #[derive(Debug)]
 pub struct StoreBatch {
     // Point into `signatures`; never handed out for longer than `self` is borrowed.
@@ -32,7 +32,7 @@ pub struct StoreBatch {
 }
 
 impl StoreBatch {
-    /// Checks a decoded table of a store whose first row is object `first`; the error says what does not fit.
+    /// Checks a decoded table of a store whose first row is object `first`. The error says what does not fit.
     pub(super) fn new(table: &RecordBatch, first: u64) -> Result<Self, String> {
         check_ids(table, first)?;
         let signatures = own_signatures(typed(table, "signature")?)?;
@@ -61,7 +61,7 @@ impl StoreBatch {
         StoreColumns::new(Columns::new(&self.coordinates, self.weights), self.offsets)
     }
 
-    /// The least and the greatest of each coordinate; looked for once.
+    /// The least and the greatest value of each coordinate, computed once.
     pub fn extents(&self) -> &[(f32, f32)] {
         self.extents.get_or_init(|| {
             let extent = |column: &&[f32]| {
@@ -107,7 +107,7 @@ fn own_signatures(signatures: &ListArray) -> Result<ListArray, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Offsets are what readers find their way by: they are copied first and judged then, and do not change any more.
+/// Readers index by offsets, so these are copied first and checked then: nothing changes a copy.
 fn own_offsets(offsets: &[i32], values: usize) -> Result<OffsetBuffer<i32>, String> {
     let offsets = offsets.to_vec();
     match (offsets.first(), offsets.last()) {
@@ -138,7 +138,7 @@ pub(super) fn typed<'a, T: Array + 'static>(table: &'a RecordBatch, name: &str) 
     }
 }
 
-/// The same slice, for as long as its owner keeps it: the caller stores both together.
+/// A slice with its lifetime removed: the caller stores it together with its owner.
 fn lengthen<T>(column: &[T]) -> &'static [T] {
     // SAFETY: the slice lies in an Arrow buffer, which does not move; `StoreBatch` keeps the array that
     // owns it as long as the slice, and lends the slice for no longer than itself.

@@ -1,15 +1,15 @@
 //! Bus errors: what the system sends a thread that reads a mapped page which the file does not have any more.
 //!
-//! Somebody has cut the file short (or its disk fails), and by custom the process dies. Here the handler puts pages
-//! of zeros in the place of the lost ones, poisons the map and returns, so that the read goes on; whoever reads a
-//! [`Watched`] map asks [`Watched::is_poisoned`] before what was read counts. Any other bus error is handed on to the
-//! handler that was there before, or to the system: it kills as it would have.
+//! A process has cut the file short (or its disk fails), and by default the signal ends the reader. This handler
+//! replaces the lost pages by pages of zeros, poisons the map and returns, so that the read continues. A reader of a
+//! [`Watched`] map asks [`Watched::is_poisoned`] before it uses what it has read. Any other bus error is passed to the
+//! handler that was installed before, or to the system, which ends the process as it would have.
 //!
 //! The handler takes no lock and allocates nothing. It looks for the address in a table of `MAPS_MAX` slots, which
-//! other threads may be changing: a slot has a version, odd while it is written, and the handler passes over a slot
-//! whose version is odd or has changed when its bounds were read. It loses nothing by that: the thread that faults
-//! keeps its map by reading it, so the slot of *that* map is not being changed. A slot is given back before its map
-//! is: no address of a later map, another's, is ever found under it.
+//! other threads may be changing. A slot has a version, odd while it is written, and the handler skips a slot whose
+//! version is odd or changes while its bounds are read. It misses nothing by that: the faulting thread is reading its
+//! map, so the slot of *that* map is not being changed. A slot is given back before its map is unmapped, so a slot
+//! never holds an address of another, later map.
 //!
 //! A system that is not Unix has no such signal. Windows does not let a mapped file be cut short.
 
@@ -34,7 +34,7 @@ mod unix {
     const _: () = assert!(MAPS_MAX > 3 * (super::super::manifest::CHANGES_MAX + 1));
 
     static SLOTS: [Slot; MAPS_MAX] = [const { Slot::new() }; MAPS_MAX];
-    /// Held by those who take and give back slots; the handler never takes it.
+    /// Held while a slot is taken or given back; the handler never takes it.
     static TAKING: Mutex<()> = Mutex::new(());
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -61,8 +61,9 @@ mod unix {
         fn set(&self, start: usize, end: usize) {
             let version = self.version.load(Ordering::Relaxed);
             self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-            // Whoever sees a new bound sees the odd version too: pairs with the fence in `holds`.
+            // A thread that sees a new bound sees the odd version too: pairs with the fence in `holds`.
             fence(Ordering::Release);
+            debug_assert!(start <= end && version.is_multiple_of(2), "one thread at a time changes a slot");
             self.start.store(start, Ordering::Relaxed);
             self.end.store(end, Ordering::Relaxed);
             self.poisoned.store(false, Ordering::Relaxed);
@@ -70,7 +71,7 @@ mod unix {
             self.version.store(version.wrapping_add(2), Ordering::Release);
         }
 
-        /// The end of the map, where an address lies within it and the slot is not being changed.
+        /// The end of the map, if the address lies within it and the slot is not being changed.
         fn holds(&self, address: usize) -> Option<usize> {
             let version = self.version.load(Ordering::Acquire);
             let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
@@ -116,7 +117,7 @@ mod unix {
             self.slot.poisoned.load(Ordering::Acquire)
         }
 
-        /// Says that the map's bytes are not those of the file that was mapped.
+        /// Marks the map's bytes as not those of the file that was mapped.
         pub(in super::super) fn poison(&self) {
             self.slot.poisoned.store(true, Ordering::Release);
         }
@@ -124,7 +125,7 @@ mod unix {
 
     impl Drop for Watched {
         fn drop(&mut self) {
-            // The fields are dropped after this: the map's addresses are its own until the slot is empty.
+            // The map is unmapped after this: nothing else is mapped at its addresses until the slot is empty.
             let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             self.slot.set(0, 0);
         }
@@ -142,7 +143,7 @@ mod unix {
         PAGE_BYTES.store(page_bytes.try_into().map_err(|_| io::Error::last_os_error())?, Ordering::Relaxed);
         // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
         let (mut previous, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-        // Known before the handler can run, which hands on to it.
+        // Known before the handler can run, which passes other signals to it.
         // SAFETY: asks for the present action; `previous` is valid for the answer.
         if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut previous) } != 0 {
             return Err(io::Error::last_os_error());
@@ -161,25 +162,25 @@ mod unix {
         Ok(())
     }
 
-    /// Runs on the thread that has read what is not there, between two of its instructions.
+    /// Runs on the thread that read a lost page, between two of its instructions.
     extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         // SAFETY: the system passes a valid description to a handler that was installed with SA_SIGINFO.
         let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-        // Only what the system raised itself has an address; what was sent by `kill` has the sender's number there.
+        // Only a signal that the system raised itself carries an address; one sent by `kill` has the sender's number.
         let is_fault = code > 0;
         if !(is_fault && SLOTS.iter().any(|slot| replace(slot, address))) {
-            hand_on(signal, info, context, is_fault);
+            pass_on(signal, info, context, is_fault);
         }
     }
 
-    /// Puts zeros in the place of a lost page and all behind it. False when the address is none of this map's.
+    /// Replaces a lost page and all pages behind it by zeros. Returns false when the address is not in this map.
     fn replace(slot: &Slot, address: usize) -> bool {
         let Some(end) = slot.holds(address) else { return false };
         // Before the zeros are there, so that no thread reads them and finds the map sound. Pairs with the load in
         // `is_poisoned`.
         slot.poisoned.store(true, Ordering::SeqCst);
         let page = address & !(PAGE_BYTES.load(Ordering::Relaxed).wrapping_sub(1));
-        // mmap is a bare system call, and leaves `errno` alone when it succeeds; when not, the process ends.
+        // mmap is a bare system call, and leaves `errno` alone when it succeeds. If it fails, the process ends.
         // SAFETY: the range lies in a map that the faulting thread keeps by reading it, and that is given back as a
         // whole. Its readers expect bytes that never move, not bytes that stay: `SignatureStore` says how.
         let zeros = unsafe {
@@ -196,13 +197,13 @@ mod unix {
     }
 
     /// Does what would have been done without this handler.
-    fn hand_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
+    fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
         let Some(previous) = PREVIOUS.get() else { return };
         match previous.sa_sigaction {
             libc::SIG_IGN if !is_fault => {}
             libc::SIG_DFL | libc::SIG_IGN => {
-                // A read that faults is repeated after the return, and faults again under the action put back; a
-                // signal that was sent has to be sent again, and comes when this handler has returned.
+                // A read that faults is repeated after the return, and faults again under the restored action. A
+                // signal that was sent must be sent again; it is delivered when this handler has returned.
                 // SAFETY: both calls are allowed in a handler; `previous` is an action that the system gave.
                 unsafe {
                     libc::sigaction(signal, previous, std::ptr::null_mut());
@@ -264,10 +265,10 @@ mod tests {
 
     const CHILD: &str = "BOXWORK_TEST_CHILD";
 
-    /// Runs a test of this file in a process of its own; gives nothing in that process.
+    /// Runs a test of this file in a process of its own; returns nothing in that process.
     fn in_child(test: &str) -> Option<ExitStatus> {
         if std::env::var_os(CHILD).is_some() {
-            // SAFETY: a limit of no bytes, so that the signal that is wanted leaves no picture of the memory.
+            // SAFETY: a limit of no bytes: the test crashes on purpose and must write no core dump.
             unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
             return None;
         }
@@ -353,7 +354,7 @@ mod tests {
         let Some(status) = in_child("a_signal_that_is_sent_kills_as_ever") else {
             let (_file, map) = file(1 << 16);
             let _watched = Watched::new(map).unwrap();
-            // Rust's own handler, which stood here before, takes the first and makes way for the second.
+            // Rust's own handler, installed before, takes the first signal and uninstalls itself for the second.
             for _ in 0..2 {
                 // SAFETY: a signal to this process, whose end is what is tested.
                 unsafe { libc::raise(libc::SIGBUS) };

@@ -1,9 +1,9 @@
 //! A change of a store: objects added and removed, in force all at once or not at all.
 //!
-//! What is added and removed goes to files of its own, the parts, which no record names yet. [`StoreChange::write`] puts
-//! them on disk under names that no file has, and [`PendingChange::commit`] replaces the record by one that names them:
-//! that renaming is the change. A reader that opened the store before keeps what it opened. The next change removes
-//! what a killed process left. A change costs what it adds and removes, and a look at all names of the store.
+//! What is added and removed goes to files of its own, the parts, which no record names yet. [`StoreChange::write`]
+//! puts them on disk under names that no file has, and [`PendingChange::commit`] replaces the record by one that names
+//! them: that renaming is the change. A reader that opened the store before keeps what it opened. The next change
+//! removes what a killed process left. A change costs what it adds and removes, and a look at all names of the store.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -60,7 +60,7 @@ impl StoreChange {
     pub fn begin(given: impl AsRef<Path>) -> Result<Self, StoreError> {
         let given = given.as_ref();
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
-        // A link stays one, to a store that is changed.
+        // The store that a link leads to is changed, not the link.
         let path = fs::canonicalize(given).map_err(io("open"))?;
         if !path.file_name().and_then(OsStr::to_str).is_some_and(is_beside) {
             let reason = "its name is not one line of UTF-8, which a record of changes must hold".to_owned();
@@ -130,7 +130,7 @@ impl StoreChange {
         self.writer.as_ref().map_or(0, StoreWriter::len)
     }
 
-    /// Removes an object; says whether it was not removed by this change already.
+    /// Removes an object. Returns false if this change has removed it already.
     ///
     /// # Errors
     /// When there is no such object.
@@ -142,7 +142,7 @@ impl StoreChange {
         Ok(self.removed.insert(id))
     }
 
-    /// Removes the object of a name; says whether there was one, and it was not removed by this change already.
+    /// Removes the object of a name. Returns false if there is none, or this change has removed it already.
     ///
     /// # Errors
     /// As [`SignatureStore::find`].
@@ -230,7 +230,7 @@ impl PendingChange {
         &self.store
     }
 
-    /// Puts the change in force, and gives the numbers of objects that were added and removed.
+    /// Puts the change in force, and returns the numbers of added and of removed objects.
     ///
     /// # Errors
     /// When the record cannot be written: the store stays as it was.

@@ -49,7 +49,7 @@ impl Compaction {
         Ok(store)
     }
 
-    /// Puts the compacted store in the place of the one that it was, and gives it.
+    /// Replaces the store by the compacted one, and returns that with the lock.
     ///
     /// # Errors
     /// When the file cannot be renamed: the store stays as it was.
@@ -61,7 +61,7 @@ impl Compaction {
     }
 }
 
-/// Writes what is left of a store to another file, and gives the number of objects.
+/// Writes what is left of a store to another file, and returns the number of objects.
 ///
 /// # Errors
 /// As [`Compaction::write`].
@@ -77,7 +77,7 @@ fn copied(store: &SignatureStore, given: &Path, file: &Path) -> Result<StoreWrit
     };
     let mut writer = StoreWriter::create_part(given, file, store.coordinates(), &info)?;
     for batch in 0..store.batches() {
-        // Batch by batch: what was read counts when the file is still whole.
+        // Batch by batch: after each, `read` makes sure that the file is still whole.
         store.read(|objects| {
             for id in store.among(store.ids(batch)) {
                 let (width, height) = objects.size(id)?;

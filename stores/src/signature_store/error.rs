@@ -38,7 +38,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file was changed under an open store.
-    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read of it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
+    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read from it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum StoreError {
         /// Those wanted.
         wanted: Vec<String>,
     },
-    /// Signatures on their way into a store have other coordinates than those before.
+    /// Signatures that are added have other coordinates than those of the store.
     #[error("signatures of {found:?} came for `{}`, where {wanted:?} is wanted: all objects of a store have the same coordinates", path.display())]
     OtherSignatures {
         /// The file.
@@ -108,7 +108,7 @@ pub enum StoreError {
         source: SignatureError,
     },
     /// A part of a changed store is not the one that its record names.
-    #[error("`{}` is not the part of `{}` that its record of changes names: copy both again, with all files beside them whose names begin so", path.display(), store.display())]
+    #[error("`{}` is not the part of `{}` that its record of changes names: copy the store again, with all files that its record names", path.display(), store.display())]
     OtherPart {
         /// The part.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The record of changes is full.
-    #[error("`{}` was changed {} times since it was compacted, and no more can be told: run `boxwork compact --store {0}` first", path.display(), super::manifest::CHANGES_MAX)]
+    #[error("`{}` was changed {} times since it was compacted, and takes no more changes: run `boxwork compact --store {0}` first", path.display(), super::manifest::CHANGES_MAX)]
     TooManyChanges {
         /// The store.
         path: PathBuf,
@@ -168,7 +168,7 @@ pub enum StoreError {
     Memory(#[from] MemoryRefused),
 }
 
-/// What to do about an error in writing, to follow it in a message; nothing where the error says it.
+/// What to do about an error of the system, to follow it in a message; empty if there is no advice.
 pub fn way_out(error: &io::Error) -> &'static str {
     #[cfg(unix)]
     if error.raw_os_error() == Some(libc::EMFILE) {

@@ -7,9 +7,8 @@
 //! tail    end of stream, footer, footer length, magic                checksum `tail`
 //! ```
 //!
-//! The parts follow each other without a gap, so every byte lies under one checksum. All checksums stand in the
-//! footer's metadata, in one text: the tail's own is taken with its eight digits as zeros. Other readers of Arrow
-//! see metadata and nothing else.
+//! These follow each other without a gap, so every byte is covered by one checksum. All checksums are in one text in the
+//! footer's metadata. The tail's own is computed with its eight digits as zeros. Other readers of Arrow see metadata.
 
 use std::fmt::Write;
 
@@ -104,7 +103,7 @@ const BUFFERS_BEFORE_CENTROIDS: usize = 7;
 /// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
 /// of a batch whose buffers lie inside the block as numbers must.
 ///
-/// The reader of Arrow panics on numbers that are cut or lie askew, so it is not asked.
+/// Arrow's reader panics on numbers that are cut or not aligned, so this is checked before it reads them.
 pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
     let batch = read_header(header)?;
     if batch.compression().is_some() || !header.len().is_multiple_of(ALIGNMENT_MIN_BYTES) {

@@ -1,4 +1,4 @@
-//! The record of a store's changes: what stands under the store's name once it was changed.
+//! The record of a store's changes: the file under the store's name once the store was changed.
 //!
 //! ```text
 //! boxwork changes 1
@@ -8,8 +8,8 @@
 //! crc32 76543210                                                 of all lines above
 //! ```
 //!
-//! The parts are written once, and the record is replaced as a whole: the renaming is the change. A line's
-//! fingerprint is the part's own, so that a part of another store is known for one.
+//! The parts are written once, and the record is replaced as a whole: the renaming is the change. A line holds the
+//! part's own fingerprint, so that a file of another store under that name is refused.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,12 +22,12 @@ use super::StoreError;
 pub(super) const MAGIC: &str = "boxwork changes ";
 /// The version of the layout; a file of another is refused.
 const VERSION: &str = "1";
-/// Changes that a record holds: a store of more is compacted first.
+/// Changes that a record holds. A store of so many must be compacted before the next.
 pub(super) const CHANGES_MAX: usize = 1000;
 /// Bytes of a record: a name has at most 255 of them, and the rest of a line fewer.
 pub(super) const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
 
-/// All that a changed store consists of, in the order of the changes.
+/// The parts that a changed store consists of, in the order of the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     lines: Vec<Line>,
@@ -51,7 +51,7 @@ pub(super) enum PartKind {
     Base,
     /// A store file of more objects, whose ids follow those before.
     Added,
-    /// Ids of objects that are there no more.
+    /// Ids of objects that were removed.
     Removed,
 }
 
@@ -91,8 +91,9 @@ impl Manifest {
 
     /// The fingerprints of the store from the base's on, and the ids that there were.
     ///
-    /// Each is made of all those before it, so that a store of this history has one content.
+    /// Each depends on all lines before it, so that two stores of one fingerprint have one content.
     pub(super) fn history(&self) -> Vec<(String, u64)> {
+        debug_assert!(self.lines[0].kind == PartKind::Base, "the base comes first");
         let base = &self.lines[0].fingerprint;
         let (mut hasher, mut ids) = (crc32fast::Hasher::new(), 0);
         let mut history = Vec::with_capacity(self.lines.len());
@@ -108,7 +109,7 @@ impl Manifest {
         history
     }
 
-    /// What is written to the file.
+    /// The text of the file.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{MAGIC}{VERSION}\n");
         self.lines.iter().for_each(|line| line.write(&mut text));
@@ -117,7 +118,7 @@ impl Manifest {
         text
     }
 
-    /// Reads a record; nothing when the file is something else, whose next reader finds it at its beginning.
+    /// Reads a record. If the file is something else, returns nothing, and leaves the file at its beginning.
     pub(super) fn of_file(path: &Path, mut file: &File) -> Result<Option<Self>, StoreError> {
         let io = |source| StoreError::Io { path: path.to_owned(), action: "read", source };
         let mut bytes = Vec::new();
@@ -143,7 +144,7 @@ impl Manifest {
         if version != VERSION {
             return Err(StoreError::Version { path: path.to_owned(), found: version.to_owned() });
         }
-        // The last line covers all before it; what is cut short has another, or none.
+        // The last line covers all lines before it; a record that is cut short ends with another line, or none.
         let cut = || StoreError::Truncated { path: path.to_owned() };
         let without_end = text.strip_suffix('\n').ok_or_else(cut)?;
         let (_, last) = without_end.rsplit_once('\n').ok_or_else(cut)?;
@@ -162,7 +163,7 @@ impl Manifest {
         {
             return Err(unclear());
         }
-        // Whatever is summed up later is a number.
+        // So no later sum of counts overflows.
         let total = lines.iter().try_fold(0u64, |total, line| total.checked_add(line.count));
         total.filter(|total| *total <= i64::MAX as u64).ok_or_else(unclear)?;
         Ok(Self { lines })
@@ -190,7 +191,7 @@ fn read_line(line: &str) -> Option<Line> {
     is_beside(&file).then_some(Line { kind, count, fingerprint, file })
 }
 
-/// Whether a name is one of a file in the same folder.
+/// Whether a name is that of a file in the same folder, on one line.
 pub(super) fn is_beside(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|last| last == name) && !name.contains(['\n', '\r'])
 }

@@ -24,7 +24,7 @@ use in_memory::Watched;
 /// A whole file in memory.
 pub(super) struct Map {
     bytes: Buffer,
-    /// Nothing where the bytes are a copy, which nobody changes.
+    /// Nothing when the bytes are a copy, which no other process can change.
     watched: Option<WatchedFile>,
 }
 
@@ -43,7 +43,7 @@ impl Map {
         Ok(Self { bytes, watched: Some(WatchedFile { watched, file, modified }) })
     }
 
-    /// Reads a file, so that it is not needed any more.
+    /// Reads a file, and closes it.
     pub(super) fn copied(mut file: File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -51,15 +51,15 @@ impl Map {
         Ok(Self { bytes: Buffer::from_slice_ref(&bytes), watched: None })
     }
 
-    /// The bytes; what was read of them counts when [`Map::is_whole`] says so afterwards.
+    /// The bytes. What was read of them counts only if [`Map::is_whole`] returns true afterwards.
     pub(super) fn bytes(&self) -> &Buffer {
         &self.bytes
     }
 
     /// Whether all that was read of the map so far are bytes of the file that was mapped. Once false, it stays so.
     pub(super) fn is_whole(&self) -> bool {
-        // The end of the last page that a shortened file has is zeros without a bus error, and a file that was cut and
-        // written again has pages everywhere: only its length and time tell.
+        // No bus error comes from the rest of the last page of a shortened file, which reads as zeros, nor from a file
+        // that was cut and written again: only the file's length and time show that.
         let Some(WatchedFile { watched, file, modified }) = &self.watched else { return true };
         let is_same = file.metadata().is_ok_and(|metadata| {
             metadata.len() == self.bytes.len() as u64 && metadata.modified().ok() == *modified
@@ -74,14 +74,14 @@ impl Map {
 #[cfg(not(miri))]
 fn map(file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
     // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
-    // an open file stay. When somebody changes one all the same, `is_whole` says so before what was read counts,
-    // and what was read is no index: offsets are copied before they are checked.
+    // an open file stay. If another program changes one all the same, `is_whole` returns false before what was read
+    // counts, and no index is read from the map: offsets are copied before they are checked.
     let map = unsafe { Mmap::map(file) }?;
     let watched = Arc::new(Watched::new(map)?);
     let start = NonNull::new(watched.map().as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
     let bytes = watched.map().len();
     let owner = Arc::clone(&watched);
-    // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, which the buffer owns a share of.
+    // SAFETY: `start` is valid for `bytes` bytes as long as the map lives, and the buffer owns a share of the map.
     let bytes = unsafe { Buffer::from_custom_allocation(start, bytes, owner) };
     Ok((bytes, watched))
 }
@@ -96,7 +96,7 @@ pub(super) fn of_node(memory: NodeMemory) -> Buffer {
     unsafe { Buffer::from_custom_allocation(start, len, memory) }
 }
 
-/// Miri maps no memory: there it is copied once more.
+/// Miri maps no memory, so the bytes are copied once more.
 #[cfg(miri)]
 pub(super) fn of_node(memory: NodeMemory) -> Buffer {
     Buffer::from_slice_ref(memory.as_ref())
@@ -105,7 +105,7 @@ pub(super) fn of_node(memory: NodeMemory) -> Buffer {
 #[cfg(miri)]
 use in_memory::map;
 
-/// Miri maps no files and sends no signals: there the bytes are read, into a buffer of Arrow's own, aligned as the
+/// Miri maps no files and sends no signals, so the bytes are read into a buffer of Arrow's own, which is aligned as the
 /// columns of a store are.
 #[cfg(miri)]
 mod in_memory {

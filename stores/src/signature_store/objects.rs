@@ -1,4 +1,4 @@
-//! What a store lends to those who read it.
+//! What a store lends to a reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{SignatureStore, StoreBatch, StoreError};
 
 /// The objects of a store, within a [`SignatureStore::read`].
 ///
-/// All of it borrows the map, so that the closure that gets it can give only copies away.
+/// All of it borrows the map, so that a reader's closure can return only copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     store: &'a SignatureStore,
@@ -78,7 +78,7 @@ impl<'a> Objects<'a> {
         Ok((0..names.len()).map(|row| names.value(row)))
     }
 
-    /// The columns name, signature, width and height of some rows of a batch, copied, be their objects there or not.
+    /// The columns name, signature, width and height of some rows of a batch, copied, those of removed objects too.
     ///
     /// # Errors
     /// When the batch is damaged.

@@ -1,4 +1,4 @@
-//! One store file: what a store that was never changed consists of, and each part of one that was.
+//! One store file: the whole of a store that was never changed, or a part of a changed one.
 //!
 //! Opening checks the head and the tail; each batch is checked by its checksums when it is read.
 
@@ -20,8 +20,8 @@ use super::layout::{self, BatchEntry};
 use super::map::Map;
 use super::{StoreError, StoreInfo};
 
-/// Parts that were added and are smaller than this are read into memory: a map and an open file each would be too
-/// many, and there is nothing to lose of them.
+/// Added parts that are smaller than this are read into memory: a store may have many of them, and each would take a map
+/// and an open file.
 pub(super) const MAPPED_BYTES_MIN: u64 = 4 << 20;
 
 /// An open store file.
@@ -104,7 +104,7 @@ impl Part {
             .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
             .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
 
-        // Copied, since the footer is parsed by what stands in it: it must not change when it has been judged.
+        // A copy: the footer leads its parser, so it must not change once its checksum was compared.
         let tail = bytes[tail_start..].to_vec();
         let digits =
             layout::tail_digits(&tail).ok_or_else(|| not_of("it carries no checksum of Boxwork's", true))?;
@@ -197,8 +197,8 @@ impl Part {
         StoreBatch::new(&table, batch.first).map_err(|reason| self.damaged(idx, reason))
     }
 
-    /// Checks what comes before the centroids, and gives the header: a copy, since the batch is read by what stands
-    /// in it, and it must not change when it has been judged.
+    /// Checks what comes before the centroids, and returns the header. It is a copy: the header leads the reader of the
+    /// batch, so it must not change once its checksum was compared.
     fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
         let batch = &self.batches[idx];
         let header = block[..batch.block.metaDataLength() as usize].to_vec();
@@ -246,8 +246,8 @@ impl Part {
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
-/// The batches, where the first begins, and the number of objects; nothing unless the blocks fill the file from the
-/// head to the tail without a gap and each has its entry.
+/// The batches, where the first begins, and the number of objects. Returns nothing unless the blocks fill the file from
+/// the head to the tail without a gap and each has its entry.
 pub(super) fn lay_out(
     blocks: &[Block],
     entries: &[BatchEntry],
@@ -269,7 +269,7 @@ pub(super) fn lay_out(
             || !end.is_multiple_of(layout::ALIGNMENT_MIN_BYTES)
             || !(header_bytes..=bytes).contains(&entry.front_bytes)
             || entry.rows == 0
-            // Memory is asked for by their number: each has an id of eight bytes in the file.
+            // Bounds the memory that is allocated for the rows: each has an id of eight bytes in the file.
             || entry.rows > body_bytes / size_of::<u64>()
         {
             return None;

@@ -1,4 +1,4 @@
-//! Objects that were removed: the ids, and the files that tell them.
+//! Objects that were removed: their ids, and the files that hold these.
 //!
 //! ```text
 //! boxwork removed 1, a line feed
@@ -13,7 +13,7 @@ use super::StoreError;
 
 const HEAD: &[u8] = b"boxwork removed 1\n";
 
-/// The ids of objects that are there no more.
+/// The ids of removed objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Removed {
     /// Ascending.
@@ -21,9 +21,10 @@ pub(super) struct Removed {
 }
 
 impl Removed {
-    /// Takes ids, ascending, of a store that has `rows`; says whether they were all of objects that were there.
+    /// Adds ids, ascending, of a store that has `rows` rows. Returns whether each of them was an object's.
     #[must_use]
     pub(super) fn add(&mut self, ids: Vec<u64>, rows: u64) -> bool {
+        debug_assert!(ids.is_sorted_by(|a, b| a < b), "the ids of a file ascend");
         let are_new = ids.iter().all(|id| *id < rows && !self.contains(*id));
         if self.ids.is_empty() {
             self.ids = ids;
@@ -54,7 +55,7 @@ impl Removed {
 
     /// The `nth` id that is not removed.
     pub(super) fn nth_kept(&self, nth: u64) -> u64 {
-        // Before the i-th removed one, so many are kept: its id less i, which does not fall from one to the next.
+        // Before the i-th removed id, `id - i` ids are kept, and this number never falls from one to the next.
         let (mut low, mut high) = (0, self.ids.len());
         while low < high {
             let middle = low.midpoint(high);

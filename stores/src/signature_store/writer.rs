@@ -23,7 +23,7 @@ use super::temporary::TemporaryFile;
 use crate::signature::{CENTROIDS_MAX, SignatureBuilder};
 use crate::steps::step;
 
-/// Rows of a batch: about 10 MiB at 75 centroids a signature, so that a first use checks little at a time.
+/// Rows of a batch: about 10 MiB at 75 centroids a signature, so that a first use has little to check.
 const BATCH_ROWS: usize = 4096;
 /// Centroids after which a batch is full, whatever its rows: 32 MiB at seven coordinates.
 const BATCH_CENTROIDS: usize = 1 << 20;
@@ -34,7 +34,7 @@ const _: () = assert!(BATCH_ROWS <= ENVELOPE_ROWS_MAX);
 // A signature joins a batch that is not full, so a batch may hold both; their sum stays an `i32` offset.
 const _: () = assert!(BATCH_CENTROIDS + CENTROIDS_MAX <= i32::MAX as usize);
 
-/// What a store says of itself.
+/// What a store's metadata holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreInfo {
     /// The parameters of the extraction, as JSON.
@@ -47,12 +47,12 @@ pub struct StoreInfo {
 pub struct StoreWriter {
     path: PathBuf,
     file: TemporaryFile,
-    // Its sink holds one part of the file at a time, whose checksum is taken before it goes to the file.
+    // Its sink holds one piece of the file at a time: the checksum is taken before the piece goes to the file.
     arrow: FileWriter<Vec<u8>>,
     head: u32,
     batches: Vec<BatchEntry>,
     hashers: [RandomState; 2],
-    // Two hashes stand for a name: a chance meeting of 2^-128 is nobody's, and names may be long.
+    // Two hashes stand for a name, which may be long. Two names have the same hashes by chance once in 2^128 pairs.
     names_seen: HashSet<[u64; 2]>,
     names: Vec<String>,
     signatures: SignatureBuilder,
@@ -86,22 +86,22 @@ impl StoreWriter {
         let refuse = |reason: String| StoreError::Metadata { path: path.to_owned(), reason };
         let signatures = SignatureBuilder::new(coordinates).map_err(|error| refuse(error.to_string()))?;
         let mut metadata = Metadata::default();
-        let mut say = |key: &str, value: String| match value.contains(layout::MARKER) {
+        let mut note = |key: &str, value: String| match value.contains(layout::MARKER) {
             true => Err(refuse(format!("its {key} contains `{}`, which marks a checksum", layout::MARKER))),
             false => {
                 metadata.insert(key, value);
                 Ok(())
             }
         };
-        say(layout::FORMAT_KEY, layout::FORMAT.to_owned())?;
-        say(layout::VERSION_KEY, layout::VERSION.to_owned())?;
-        say(layout::DIMENSIONS_KEY, coordinates.len().to_string())?;
-        say(layout::CREATOR_KEY, concat!("boxwork ", env!("CARGO_PKG_VERSION")).to_owned())?;
+        note(layout::FORMAT_KEY, layout::FORMAT.to_owned())?;
+        note(layout::VERSION_KEY, layout::VERSION.to_owned())?;
+        note(layout::DIMENSIONS_KEY, coordinates.len().to_string())?;
+        note(layout::CREATOR_KEY, concat!("boxwork ", env!("CARGO_PKG_VERSION")).to_owned())?;
         if let Some(parameters) = &info.parameters {
-            say(layout::PARAMETERS_KEY, parameters.clone())?;
+            note(layout::PARAMETERS_KEY, parameters.clone())?;
         }
         if let Some(source) = &info.source {
-            say(layout::SOURCE_KEY, source.to_string_lossy().into_owned())?;
+            note(layout::SOURCE_KEY, source.to_string_lossy().into_owned())?;
         }
         if coordinates.iter().any(|name| name.as_ref().contains(layout::MARKER)) {
             return Err(refuse(format!("a coordinate's name contains `{}`", layout::MARKER)));
@@ -131,7 +131,7 @@ impl StoreWriter {
             written: 0,
             bytes: 0,
         };
-        writer.write_part(&head)?;
+        writer.write_piece(&head)?;
         Ok(writer)
     }
 
@@ -186,8 +186,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Puts the store on disk under its name and gives the number of its objects. One of that name is replaced with
-    /// all its changes, when a change that is under way has ended.
+    /// Puts the store on disk under its name, and returns the number of its objects. It replaces a store of that name
+    /// with all its changes, once a change under way has ended.
     ///
     /// # Errors
     /// When there is no object, or the file cannot be written.
@@ -204,20 +204,20 @@ impl StoreWriter {
         Ok(written)
     }
 
-    /// Writes all that is left and gives the file, which has no name yet, the number of its objects and its
-    /// fingerprint.
+    /// Writes the rest, and returns the file, which has no name yet, the number of its objects and its fingerprint.
     pub(super) fn finish_file(mut self) -> Result<(TemporaryFile, u64, String), StoreError> {
         if self.is_empty() {
             return Err(StoreError::Empty { path: self.path });
         }
         self.write_batch()?;
+        debug_assert_eq!(self.batches.iter().map(|batch| batch.rows as u64).sum::<u64>(), self.written);
         self.arrow.write_metadata(layout::CHECKSUMS_KEY, layout::write_checksums(self.head, &self.batches));
         self.arrow.finish().map_err(encoding(&self.path))?;
         let mut tail = std::mem::take(self.arrow.get_mut());
         let digits = layout::tail_digits(&tail).expect("the marker is refused in all other texts");
         let checksum = layout::tail_checksum(&tail, &digits);
         tail[digits].copy_from_slice(checksum.as_bytes());
-        self.write_part(&tail)?;
+        self.write_piece(&tail)?;
         Ok((self.file, self.written, format!("{:x}-{checksum}", self.bytes)))
     }
 
@@ -239,7 +239,7 @@ impl StoreWriter {
             RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
         self.arrow.write(&batch).map_err(encoding(&self.path))?;
         let block = std::mem::take(self.arrow.get_mut());
-        // The message's own length, after a continuation marker, leaves out these eight bytes.
+        // The first eight bytes, a continuation marker and the header's length, are not counted in that length.
         let header_bytes = 8 + u32::from_le_bytes([block[4], block[5], block[6], block[7]]) as usize;
         let (header, body) = block.split_at(header_bytes);
         let front_bytes = layout::front_bytes(header, body.len()).expect("the header of a batch just made");
@@ -247,18 +247,18 @@ impl StoreWriter {
         let (front, rest) = (crc32fast::hash(front), crc32fast::hash(rest));
         self.batches.push(BatchEntry { rows, front_bytes, front, rest });
         self.written += rows as u64;
-        self.write_part(&block)?;
-        // The memory serves the next batch.
+        self.write_piece(&block)?;
+        // The next batch reuses the memory.
         *self.arrow.get_mut() = block;
         self.arrow.get_mut().clear();
         Ok(())
     }
 
-    fn write_part(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    fn write_piece(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.bytes += bytes.len() as u64;
         let path = &self.path;
         let written = self.file.write_all(bytes);
-        step("part of a store written");
+        step("piece of a store written");
         written.map_err(|source| StoreError::Io { path: path.clone(), action: "write", source })
     }
 }
