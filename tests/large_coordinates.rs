@@ -43,6 +43,15 @@ fn store() -> TempDir {
     folder
 }
 
+fn minus_over(ground: &str) -> Measure {
+    let ground: Ground = ground.parse().expect("a ground");
+    Measure::new(Similarity::Minus, ground, 1.0).expect("a measure")
+}
+
+fn names(ranked: &[(f64, &'static str)]) -> Vec<&'static str> {
+    ranked.iter().map(|found| found.1).collect()
+}
+
 /// The objects by their f64 distances from one.
 fn ranked(measure: &Measure, query: usize) -> Vec<(f64, &'static str)> {
     let columns = OBJECTS.map(|(_, points)| {
@@ -78,11 +87,10 @@ fn check(devices: &[&str]) {
     let folder = store();
     let at = folder.path();
     for ground in ["l1", "l2", "l2_squared"] {
-        let measure = Measure::new(Similarity::Minus, ground.parse::<Ground>().expect("a ground"), 1.0);
-        let measure = measure.expect("a measure");
+        let measure = minus_over(ground);
         for (idx, (query, _)) in OBJECTS.iter().enumerate() {
             let ranked = ranked(&measure, idx);
-            let names = |count: usize| -> Vec<&str> { ranked[..count].iter().map(|found| found.1).collect() };
+            let names = |count: usize| names(&ranked[..count]);
             for count in [1, 2, 3, 5, OBJECTS.len()] {
                 for device in devices {
                     let k = count.to_string();
@@ -105,6 +113,28 @@ fn check(devices: &[&str]) {
 #[test]
 fn minus_with_large_coordinates_finds_what_the_f64_distances_say() {
     check(&["cpu"]);
+}
+
+#[test]
+fn an_index_of_distances_that_f32_cannot_square_loses_nothing() {
+    let folder = store();
+    let at = folder.path();
+    for ground in ["l2", "l2_squared"] {
+        let space = ["--similarity", "minus", "--ground", ground];
+        let index = ["index", "--store", "s.arrow", "--out", "i.arrow", "--pivots", "3"];
+        command::ok(at, &[&index[..], &space].concat());
+        for (idx, (query, _)) in OBJECTS.iter().enumerate() {
+            let ranked = ranked(&minus_over(ground), idx);
+            for bound in ["triangular", "ptolemaic", "combined", "simplex"] {
+                let options = ["-k", "4", "--pivots", "i.arrow", "--bound", bound];
+                assert_eq!(
+                    found(at, ground, query, &options),
+                    names(&ranked[..4]),
+                    "{query}, {ground}, {bound}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

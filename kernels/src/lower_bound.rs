@@ -38,6 +38,11 @@ pub const PACKED_OBJECTS: usize = 256;
 /// Pivots of a table at most: pairs of them, which the Ptolemaic bound goes through, stay a few thousand.
 pub const PIVOTS_MAX: usize = 128;
 
+/// Distances of a table and a query that are bounded at most. The loops square sums of two distances in f32, which holds
+/// numbers up to 3.4e38; a bound by larger distances says nothing: 0 from below, infinity from above.
+pub const DISTANCE_MAX: f64 = (1u64 << 62) as f64;
+const _: () = assert!(4.0 * DISTANCE_MAX * DISTANCE_MAX < f32::MAX as f64 / 2.0);
+
 /// A rule that bounds a distance by the distances to pivots. All are sound for the distances of every
 /// [`Measure`](crate::similarity::Measure), which embed in a Hilbert space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@
 //! | simplex | `2^-23 (numbers + 8) M` | `sqrt(1.5 u)` times each spread, and the solution's error, and `sqrt(u)` |
 
 use super::reference;
-use super::{Apex, Bound, BoundError, Simplex};
+use super::{Apex, Bound, BoundError, DISTANCE_MAX, Simplex};
 
 /// What a pair of pivots says of an object: `|query_p o_s - query_s o_p| - slack`, all divided by their distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +48,8 @@ pub struct TableErrors {
 }
 
 impl BoundQuery {
-    /// A query at these f64 distances from the pivots, for a table with these errors.
+    /// A query at these f64 distances from the pivots, for a table with these errors. Where one of the distances is
+    /// above [`DISTANCE_MAX`](super::DISTANCE_MAX), its bounds say nothing.
     ///
     /// # Errors
     /// As [`Simplex::apex`].
@@ -71,6 +72,12 @@ impl BoundQuery {
         let (numbers, pairs_of_pivots) = (Vec::new(), Vec::new());
         let mut query =
             Self { bound, numbers, pairs: pairs_of_pivots, slack: 0.0, pairs_slack: 0.0, largest };
+        if largest > DISTANCE_MAX {
+            let numbers = if bound == Bound::Simplex { simplex.dimensions() } else { distances.len() };
+            query.numbers.resize(numbers, 0.0);
+            (query.slack, query.pairs_slack) = (f32::INFINITY, f32::INFINITY);
+            return Ok(query);
+        }
         if bound == Bound::Simplex {
             let apex = simplex.apex(distances, errors.noise_squared)?;
             query.slack = up(apex_slack(&apex, simplex, errors, largest));

@@ -25,6 +25,16 @@ fn distances(measure: &Measure, store: &Store) -> (Vec<f64>, f64) {
     })
 }
 
+#[test]
+fn distances_whose_squares_overflow_f32_prove_nothing_wrong() {
+    for spread in [1e15, 1e17, 1e19, 1e25, 1e37] {
+        let store = Store::random(21, 2, &[1, 3, 2, 1, 2, 3, 2, 1], spread);
+        for measure in every_measure(1e-3) {
+            check(&measure, &store, &[0, 3, 5]);
+        }
+    }
+}
+
 /// What was found of a store: how many bounds, and the mean of each bound's share of its distance.
 struct Tightness {
     lower: [f64; 4],
