@@ -4,9 +4,6 @@
 //! k beyond the objects; indexes by random pivots, the store's own objects as adversaries: duplicates and near
 //! duplicates. Runs the shipped pipelines, with the queries and the sink of this test in the place of their own.
 
-#[path = "support/random.rs"]
-mod random;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +12,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork::pipeline;
 use boxwork::shipped::{self, Shipped};
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, reference};
 use boxwork_operators::catalog;
@@ -33,8 +31,6 @@ use boxwork_stores::signature::{SignatureBuilder, SignatureColumns};
 use boxwork_stores::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-use random::Random;
-
 /// Of a request, which has 64 at most.
 const QUERIES: usize = 64;
 const DIMENSIONS: usize = 3;
@@ -47,10 +43,10 @@ struct Points([Vec<f32>; DIMENSIONS], Vec<f32>);
 impl Points {
     /// Depends on the seed alone; weights sum to 1.
     fn of(seed: u64) -> Self {
-        let mut random = Random(seed ^ 0xb0c5);
-        let count = 1 + random.below(5);
-        let columns = [0; DIMENSIONS].map(|_| (0..count).map(|_| 3.0 * random.unit()).collect());
-        let weights: Vec<f32> = (0..count).map(|_| 0.1 + random.unit()).collect();
+        let mut random = Random::new(seed ^ 0xb0c5);
+        let count = 1 + random.idx(5);
+        let columns = [0; DIMENSIONS].map(|_| (0..count).map(|_| 3.0 * random.unit_f32()).collect());
+        let weights: Vec<f32> = (0..count).map(|_| 0.1 + random.unit_f32()).collect();
         let sum: f32 = weights.iter().sum();
         Self(columns, weights.into_iter().map(|weight| weight / sum).collect())
     }
@@ -74,14 +70,14 @@ impl Points {
 
 /// The queries of a seed: most are nobody's.
 fn queries(seed: u64, count: usize) -> Vec<Points> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..count)
-        .map(|_| match random.below(5) {
-            0 => Points::of(random.below(40) as u64),
-            1 => Points::of(random.below(40) as u64).moved(1e-5),
+        .map(|_| match random.idx(5) {
+            0 => Points::of(random.idx(40) as u64),
+            1 => Points::of(random.idx(40) as u64).moved(1e-5),
             // As far from all corners of a cross.
             2 => Points::at([0.0; DIMENSIONS]),
-            _ => Points::of(random.next()),
+            _ => Points::of(random.bits()),
         })
         .collect()
 }
@@ -179,12 +175,12 @@ struct Case {
 
 impl Case {
     fn new(seed: u64, count: usize, measure: Measure) -> Self {
-        let mut random = Random(seed);
-        let objects = (0..count).map(|_| match random.below(3) {
+        let mut random = Random::new(seed);
+        let objects = (0..count).map(|_| match random.idx(3) {
             // One of few, so that there are many of it.
-            0 => Points::of(random.below(40) as u64),
-            1 => Points::of(random.below(40) as u64).moved([1e-6, 1e-4, 1e-2][random.below(3)]),
-            _ => Points::of(random.next()),
+            0 => Points::of(random.idx(40) as u64),
+            1 => Points::of(random.idx(40) as u64).moved([1e-6, 1e-4, 1e-2][random.idx(3)]),
+            _ => Points::of(random.bits()),
         });
         Self::of(objects.collect(), measure)
     }

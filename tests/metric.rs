@@ -1,9 +1,6 @@
 //! Every distance through the shipped pipelines: by pivots with every bound that is sound, and by every metric index;
 //! the answers are those of a sort of all distances, objects at one distance by their numbers.
 
-#[path = "support/random.rs"]
-mod random;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -12,6 +9,7 @@ use std::sync::Arc;
 
 use boxwork::diagnostic;
 use boxwork::shipped::{self, Shipped};
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::distance::{Distance, Emd, Hausdorff, Jaccard, Levenshtein, Lp};
 use boxwork_kernels::lower_bound::Bound;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
@@ -23,8 +21,6 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature_store::{SignatureStore, StoreChange, StoreError, StoreInfo, StoreWriter};
 use serde_json::Value as Json;
-
-use random::Random;
 
 const INDEXES: [&str; 6] = ["aesa", "laesa", "list_of_clusters", "m_tree", "pm_tree", "m_index"];
 const OBJECTS: usize = 400;
@@ -125,12 +121,12 @@ fn lines(folder: &Path, lines: impl Iterator<Item = String>) -> PathBuf {
 #[test]
 fn vectors_by_every_lp_and_its_root() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let vectors: Vec<Vec<f32>> = (0..OBJECTS)
         .map(|i| {
             // Some of a few places, so that many are at one distance; some anywhere.
             let steps = if i % 3 == 0 { 3 } else { 1000 };
-            (0..4).map(|_| random.below(steps) as f32 / steps as f32).collect()
+            (0..4).map(|_| random.idx(steps) as f32 / steps as f32).collect()
         })
         .collect();
     let path_of = lines(folder.path(), vectors.iter().map(|vector| format!("{{\"object\": {vector:?}}}")));
@@ -159,9 +155,9 @@ fn vectors_by_every_lp_and_its_root() {
 #[test]
 fn texts_by_levenshtein() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let mut word = |most: usize| -> String {
-        (0..random.below(most)).map(|_| ['a', 'b', 'é', '日'][random.below(4)]).collect()
+        (0..random.idx(most)).map(|_| ['a', 'b', 'é', '日'][random.idx(4)]).collect()
     };
     let words: Vec<String> = (0..OBJECTS).map(|i| word(if i % 50 == 0 { 200 } else { 12 })).collect();
     let path_of = lines(
@@ -182,11 +178,11 @@ fn texts_by_levenshtein() {
 #[test]
 fn sets_by_jaccard() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let sets: Vec<Vec<u32>> = (0..OBJECTS)
         .map(|_| {
-            let count = random.below(20);
-            let set: std::collections::BTreeSet<u32> = (0..count).map(|_| random.below(40) as u32).collect();
+            let count = random.idx(20);
+            let set: std::collections::BTreeSet<u32> = (0..count).map(|_| random.idx(40) as u32).collect();
             set.into_iter().collect()
         })
         .collect();
@@ -204,14 +200,14 @@ fn sets_by_jaccard() {
 fn signatures_by_hausdorff_emd_and_sqfd() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let store_path = folder.path().join("s.signatures.arrow");
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let mut writer =
         StoreWriter::create(&store_path, &["x", "y"], &StoreInfo::default()).expect("a store can be made");
     for id in 0..120 {
-        let count = 1 + random.below(6);
-        let mut column = || -> Vec<f32> { (0..count).map(|_| random.below(12) as f32 / 4.0).collect() };
+        let count = 1 + random.idx(6);
+        let mut column = || -> Vec<f32> { (0..count).map(|_| random.idx(12) as f32 / 4.0).collect() };
         let columns = [column(), column()];
-        let weights: Vec<f32> = (0..count).map(|_| 1.0 + random.below(5) as f32).collect();
+        let weights: Vec<f32> = (0..count).map(|_| 1.0 + random.idx(5) as f32).collect();
         let sum: f32 = weights.iter().sum();
         let weights: Vec<f32> = weights.into_iter().map(|weight| weight / sum).collect();
         let columns = [columns[0].as_slice(), columns[1].as_slice()];

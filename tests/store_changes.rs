@@ -3,9 +3,6 @@
 //! Random sequences of changes to small stores of few different objects, so that many are at one distance; the index
 //! follows each change. What a person meets who changes one: `store_commands.rs`.
 
-#[path = "support/random.rs"]
-mod random;
-
 #[path = "support/objects.rs"]
 mod objects;
 
@@ -17,6 +14,7 @@ use std::sync::Arc;
 
 use boxwork::pipeline;
 use boxwork::shipped::{self, Shipped};
+use boxwork_kernels::chance::Random;
 use boxwork_operators::catalog;
 use boxwork_operators::columns;
 use boxwork_runtime::operator::{
@@ -33,7 +31,6 @@ use boxwork_stores::upkeep;
 use tempfile::TempDir;
 
 use objects::{Object, gaussian, push, write_store};
-use random::Random;
 
 static NAMED_ROWS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -150,7 +147,8 @@ struct Case {
 impl Case {
     fn new(seed: u64, count: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let mut case = Self { folder, objects: Vec::new(), random: Random(seed), named: 0, gone: Vec::new() };
+        let mut case =
+            Self { folder, objects: Vec::new(), random: Random::new(seed), named: 0, gone: Vec::new() };
         case.objects = case.more(count);
         write_store(&case.store(), &case.objects);
         case
@@ -165,13 +163,13 @@ impl Case {
         let mut more = Vec::new();
         for _ in 0..count {
             let name = match self.gone.pop() {
-                Some(name) if self.random.below(2) == 0 => name,
+                Some(name) if self.random.idx(2) == 0 => name,
                 _ => {
                     self.named += 1;
                     format!("class{}/{}", self.named % 3, self.named)
                 }
             };
-            more.push((name, self.random.below(40) as u64));
+            more.push((name, self.random.idx(40) as u64));
         }
         more
     }
@@ -180,13 +178,13 @@ impl Case {
     fn change(&mut self, keeps_index: bool) {
         let mut change = StoreChange::begin(self.store()).expect("a store");
         let mut added = 0;
-        if self.random.below(3) > 0 {
-            added = 1 + self.random.below(20);
+        if self.random.idx(3) > 0 {
+            added = 1 + self.random.idx(20);
         }
-        let mut removed = if added == 0 { 1 + self.random.below(6) } else { self.random.below(4) };
+        let mut removed = if added == 0 { 1 + self.random.idx(6) } else { self.random.idx(4) };
         removed = removed.min(self.objects.len() - 1);
         for _ in 0..removed {
-            let (name, _) = self.objects.remove(self.random.below(self.objects.len()));
+            let (name, _) = self.objects.remove(self.random.idx(self.objects.len()));
             assert!(change.remove_named(&name).expect("names can be read"), "{name}");
             self.gone.push(name);
         }
@@ -207,16 +205,16 @@ impl Case {
     fn check(&mut self, runtime: &Runtime, strategies: usize) {
         let fresh = self.folder.path().join("fresh.arrow");
         write_store(&fresh, &self.objects);
-        let pivots = 1 + self.random.below(self.objects.len().min(6));
+        let pivots = 1 + self.random.idx(self.objects.len().min(6));
         make_index(runtime, &fresh, pivots);
         let stores = [self.store(), fresh];
         let names: Vec<Value> = (0..5)
-            .map(|_| Value::Text(self.objects[self.random.below(self.objects.len())].0.clone()))
+            .map(|_| Value::Text(self.objects[self.random.idx(self.objects.len())].0.clone()))
             .collect();
-        let first = self.random.below(NEAREST.len());
+        let first = self.random.idx(NEAREST.len());
         for turn in first..first + strategies {
-            let k = [1, 4, self.objects.len(), self.objects.len() + 7][self.random.below(4)];
-            let bound = BOUNDS[self.random.below(BOUNDS.len())];
+            let k = [1, 4, self.objects.len(), self.objects.len() + 7][self.random.idx(4)];
+            let bound = BOUNDS[self.random.idx(BOUNDS.len())];
             let given = [
                 ("queries", Value::List(names.clone())),
                 ("k", Value::Integer(k as i64)),
@@ -269,7 +267,7 @@ fn a_changed_store_answers_as_one_made_anew() {
         let pivots = case.objects.len().min(5);
         make_index(&runtime, &case.store(), pivots);
         for _ in 0..6 {
-            match case.random.below(5) {
+            match case.random.idx(5) {
                 0 => {
                     let indexes = [index_of(&case.store())];
                     let compacted = upkeep::compact(&case.store(), &indexes, &mut in_threads(2));

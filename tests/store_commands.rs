@@ -1,8 +1,5 @@
 //! Stores that change, as a person meets them: the commands, bad input, two writers at once, a writer that was killed.
 
-#[path = "support/random.rs"]
-mod random;
-
 #[path = "support/objects.rs"]
 mod objects;
 

@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
 
@@ -87,12 +88,8 @@ fn measure(
 
 /// Smooth gradients and discs for even numbers; the same under noise and stripes for odd ones.
 fn synthetic(number: u64) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f64 / (1 << 24) as f64
-    };
-    let mut unit = |scale: f64| random() * scale;
+    let mut random = Random::mixed(number);
+    let mut unit = |scale: f64| random.unit() * scale;
     let discs: Vec<[f64; 6]> = (0..7)
         .map(|_| {
             let side = SIDE as f64;

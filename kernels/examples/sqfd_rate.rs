@@ -10,6 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, Evaluator, PreparedQuery, StoreColumns, reference};
 
@@ -34,11 +35,8 @@ fn main() {
 }
 
 fn measure_all(measure: Measure) {
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
+    let mut random = Random::new(1);
+    let mut random = || 2.0 * random.unit_f32() - 1.0;
     let total = SIGNATURES * CENTROIDS;
     let coordinates: Vec<Vec<f32>> =
         (0..DIMENSIONS).map(|_| (0..total).map(|_| 4.0 * random()).collect()).collect();

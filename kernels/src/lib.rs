@@ -6,6 +6,7 @@
 mod elementary;
 mod path;
 pub mod memory;
+pub mod chance;
 pub mod interrupt;
 pub mod extract;
 pub mod similarity;

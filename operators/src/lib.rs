@@ -3,7 +3,6 @@
 //! Adding one is a file with its tests, and a line in the list of its folder.
 
 pub mod columns;
-mod random;
 mod resources;
 mod devices;
 mod images;

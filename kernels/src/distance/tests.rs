@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::chance::Random;
 use crate::lower_bound::Simplex;
-use crate::sqfd::testing::{Store, uniform};
+use crate::sqfd::testing::Store;
 use crate::sqfd::{Columns, SignatureRef};
 
 /// A table of all distances of some objects.
@@ -92,9 +93,9 @@ fn inequalities(properties: Properties, table: &Table, slack: Slack) -> [bool; 2
 }
 
 fn vectors(seed: u64, count: usize, dimensions: usize) -> Vec<Vec<f32>> {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut vectors: Vec<Vec<f32>> = (0..count)
-        .map(|_| (0..dimensions).map(|_| (uniform(&mut state) * 8.0 - 4.0) as f32).collect())
+        .map(|_| (0..dimensions).map(|_| (random.unit() * 8.0 - 4.0) as f32).collect())
         .collect();
     // One again, one on the way between two, and one that differs in one number.
     vectors[1] = vectors[0].clone();
@@ -149,10 +150,10 @@ fn lp_of_huge_and_tiny_numbers() {
 
 /// Signatures of weight sum 1.
 fn signatures(seed: u64, spread: f64) -> Store {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     // Every other store is one of single points, which are at their ground distance.
     let most = if seed.is_multiple_of(2) { 1.0 } else { 9.0 };
-    let sizes: Vec<usize> = (0..10).map(|_| 1 + (uniform(&mut state) * most) as usize).collect();
+    let sizes: Vec<usize> = (0..10).map(|_| 1 + (random.unit() * most) as usize).collect();
     Store::random(seed, 3, &sizes, spread)
 }
 

@@ -4,14 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::CodePath;
+use crate::chance::Random;
 
 /// Pixels of one kind: flat, noise, a gradient with few colours, or a gradient with noise on half of it.
 fn pixels(width: usize, height: usize, kind: u8, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut noise = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
+    let mut random = Random::new(seed);
+    let mut noise = move || random.bits() as u8;
     let base = [noise(), noise(), noise()];
     let mut rgb = Vec::with_capacity(3 * width * height);
     for y in 0..height {

@@ -5,10 +5,11 @@
 //! `tests/index.rs`, with fewer queries.
 
 use super::*;
+use crate::chance::Random;
 use crate::CodePath;
 use crate::similarity::{Ground, Measure, Similarity};
 use crate::sqfd::reference;
-use crate::sqfd::testing::{Store, uniform};
+use crate::sqfd::testing::Store;
 
 /// Queries that are asked of one set of objects.
 const QUERIES: usize = 50;
@@ -48,8 +49,8 @@ struct Asked {
 
 impl Set {
     fn make(self, seed: u64) -> Asked {
-        let mut state = seed;
-        let mut below = |limit: usize| (uniform(&mut state) * limit as f64) as usize;
+        let mut random = Random::new(seed);
+        let mut below = |limit: usize| (random.unit() * limit as f64) as usize;
         let objects = if matches!(self, Self::OneObject) { 1 } else { 2 + below(38) };
         let dimensions = 1 + below(4);
         let sizes: Vec<usize> = (0..objects + QUERIES).map(|_| 1 + below(3)).collect();

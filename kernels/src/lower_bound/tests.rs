@@ -2,10 +2,11 @@
 //! the pivots and the objects lie.
 
 use super::*;
+use crate::chance::Random;
 use crate::CodePath;
 use crate::similarity::{Ground, Measure, Similarity};
 use crate::sqfd::reference;
-use crate::sqfd::testing::{Store, every_measure, uniform};
+use crate::sqfd::testing::{Store, every_measure};
 
 /// All distances of a store's signatures, row by row.
 fn distances(measure: &Measure, store: &Store) -> (Vec<f64>, f64) {
@@ -110,8 +111,8 @@ fn check(measure: &Measure, store: &Store, pivots: &[usize]) -> Tightness {
 }
 
 fn sizes(seed: u64, count: usize, centroids: usize) -> Vec<usize> {
-    let mut state = seed;
-    (0..count).map(|_| 1 + (uniform(&mut state) * centroids as f64) as usize).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| 1 + (random.unit() * centroids as f64) as usize).collect()
 }
 
 /// The same signatures again behind the first ones, moved by `step` in the first dimension.

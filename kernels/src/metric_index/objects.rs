@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use super::MetricIndexError;
+use crate::chance::Random;
 use crate::interrupt::{Interrupt, Interrupted, never};
 
 /// Objects from which as many are taken for each pivot to choose it among.
@@ -111,17 +112,12 @@ impl<'a> Objects<'a> {
     /// So many different objects, or all, in an order that the seed gives.
     fn sample(&self, count: usize, seed: u64) -> Vec<u32> {
         let mut all: Vec<u32> = self.all().collect();
-        let mut state = seed;
+        let mut random = Random::new(seed);
         let count = count.clamp(1, all.len());
         for place in 0..count {
-            // Splitmix64.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = state;
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^= mixed >> 31;
+            // By the remainder and not by `Random::idx`: pivots depend on it.
             let left = (all.len() - place) as u64;
-            all.swap(place, place + (mixed % left) as usize);
+            all.swap(place, place + (random.bits() % left) as usize);
         }
         all.truncate(count);
         all

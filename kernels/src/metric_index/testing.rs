@@ -6,7 +6,7 @@ use super::objects::DISTANCES_PER_QUESTION;
 use super::{Answer, MetricIndex, MetricIndexError, Objects, Search};
 use crate::distance::{Distance, Levenshtein, Lp, Root, Slack};
 use crate::interrupt::Interrupted;
-use crate::sqfd::testing::uniform;
+use crate::chance::Random;
 
 /// Compares the answers of an index with those of a scan, on every set of objects.
 pub(super) fn check<I: MetricIndex>(build: impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>) {
@@ -31,8 +31,8 @@ pub(super) fn clustered(f: impl FnOnce(&Objects<'_>)) {
 }
 
 fn random(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f32>> {
-    let mut state = seed;
-    (0..count).map(|_| (0..dimensions).map(|_| uniform(&mut state) as f32).collect()).collect()
+    let mut random = Random::new(seed);
+    (0..count).map(|_| (0..dimensions).map(|_| random.unit() as f32).collect()).collect()
 }
 
 fn clusters(count: usize, dimensions: usize, width: f32, seed: u64) -> Vec<Vec<f32>> {
@@ -89,15 +89,15 @@ where
 }
 
 fn check_texts<I: MetricIndex>(build: &impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>) {
-    let mut state = 9;
-    let text = |length: usize, state: &mut u64| -> Vec<char> {
-        (0..length).map(|_| ['a', 'b', 'c'][(uniform(state) * 3.0) as usize]).collect()
+    let mut random = Random::new(9);
+    let text = |length: usize, random: &mut Random| -> Vec<char> {
+        (0..length).map(|_| ['a', 'b', 'c'][(random.unit() * 3.0) as usize]).collect()
     };
-    let texts: Vec<Vec<char>> = (0..100).map(|i| text(i % 9, &mut state)).collect();
+    let texts: Vec<Vec<char>> = (0..100).map(|i| text(i % 9, &mut random)).collect();
     let between = |a: u32, b: u32| Levenshtein.distance(&texts[a as usize], &texts[b as usize]);
     let index = build(&Objects::new(texts.len(), &between).unwrap()).unwrap();
     for length in [0, 3, 8, 20] {
-        let query = text(length, &mut state);
+        let query = text(length, &mut random);
         let distances: Vec<f64> = texts.iter().map(|text| Levenshtein.distance(&query, text)).collect();
         compare("texts", &index, &distances, Slack::EXACT);
     }

@@ -1,6 +1,7 @@
 //! Random stores for tests: reproducible, odd shapes, no dependence on other modules' code.
 
 use super::columns::{Columns, StoreColumns};
+use crate::chance::Random;
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// Owned columns of a batch of signatures.
@@ -11,27 +12,18 @@ pub(crate) struct Store {
     pub offsets: Vec<i32>,
 }
 
-/// Numbers of splitmix64, uniform in 0..1.
-pub(crate) fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
 impl Store {
     /// Signatures of these sizes, coordinates within `spread` of 0, weights normalised to sum 1 each.
     pub(crate) fn random(seed: u64, dimensions: usize, sizes: &[usize], spread: f64) -> Self {
-        let mut state = seed;
+        let mut random = Random::new(seed);
         let mut store =
             Self { coordinates: vec![Vec::new(); dimensions], weights: Vec::new(), offsets: vec![0] };
         for &size in sizes {
-            let raw: Vec<f64> = (0..size).map(|_| 0.05 + uniform(&mut state)).collect();
+            let raw: Vec<f64> = (0..size).map(|_| 0.05 + random.unit()).collect();
             let sum: f64 = raw.iter().sum();
             store.weights.extend(raw.iter().map(|w| (w / sum) as f32));
             for column in &mut store.coordinates {
-                column.extend((0..size).map(|_| ((2.0 * uniform(&mut state) - 1.0) * spread) as f32));
+                column.extend((0..size).map(|_| ((2.0 * random.unit() - 1.0) * spread) as f32));
             }
             store.offsets.push(store.weights.len() as i32);
         }

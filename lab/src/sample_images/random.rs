@@ -1,7 +1,10 @@
-//! The seeded generator of a picture: SplitMix64, integers and exact scaling only, so that it is the same everywhere.
+//! The random numbers of a picture: integers and exact scaling only, so that they are the same everywhere.
+
+use boxwork_kernels::chance;
+pub use boxwork_kernels::chance::mix;
 
 /// A stream of random numbers; every picture has its own, so no picture depends on how many others are made.
-pub struct Random(u64);
+pub struct Random(chance::Random);
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -10,17 +13,12 @@ impl Random {
     pub fn of_image(seed: u64, class_idx: usize, image_idx: usize) -> Self {
         // Each part is mixed before the next is added: neighbouring seeds, classes and images share no stream.
         let class = mix(mix(seed ^ GOLDEN).wrapping_add(class_idx as u64));
-        Self(mix(class.wrapping_add(image_idx as u64)))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        mix(self.0)
+        Self(chance::Random::new(mix(class.wrapping_add(image_idx as u64))))
     }
 
     /// Uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        self.0.unit()
     }
 
     /// Uniform between the two bounds.
@@ -35,7 +33,7 @@ impl Random {
 
     /// Uniform in 0..count; count is far below 2^32.
     pub fn below(&mut self, count: usize) -> usize {
-        (((self.next() >> 32) * count as u64) >> 32) as usize
+        (((self.0.bits() >> 32) * count as u64) >> 32) as usize
     }
 
     /// Uniform in low..=high.
@@ -58,11 +56,4 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
-}
-
-/// The output function of SplitMix64.
-pub fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }

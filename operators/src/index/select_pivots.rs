@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::lower_bound::PIVOTS_MAX;
 use boxwork_kernels::memory::filled;
 use boxwork_runtime::envelope::Envelope;
@@ -13,7 +14,6 @@ use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, O
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use crate::random::Random;
 use crate::resources::{self, SPACE};
 use boxwork_stores::pivot_table::IndexError;
 use boxwork_stores::signature_store::StoreError;
@@ -95,7 +95,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         "incremental" => Select::Incremental,
         _ => Select::Random,
     };
-    let mut random = Random::new(bind.count("seed") as u64);
+    let mut random = Random::mixed(bind.count("seed") as u64);
     let sample = match select {
         // A few more than needed, in the place of those that are alike.
         Select::Random => 4 * count + 64,

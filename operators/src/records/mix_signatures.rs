@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_kernels::chance::Random;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
@@ -13,7 +14,6 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
-use crate::random::Random;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::{Objects, SignatureStore};
 
@@ -130,26 +130,26 @@ impl Operator for MixSignatures {
 impl MixSignatures {
     /// Makes one object and gives its name.
     fn push(&self, objects: Objects<'_>, number: u64, to: &mut SignatureBuilder) -> Result<String, BoxError> {
-        let mut random = Random::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
+        let mut random = Random::mixed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
         let (a, b) = (
             self.store.nth(random.below(self.store.objects())),
             self.store.nth(random.below(self.store.objects())),
         );
         let (first, second) = (objects.signature(a)?, objects.signature(b)?);
-        let share = self.mix * random.unit();
+        let share = self.mix * random.unit_f32();
         let dimensions = first.dimensions();
         let mut columns: Vec<Vec<f32>> = vec![Vec::with_capacity(first.len()); dimensions];
         let mut weights = Vec::with_capacity(first.len());
         for centroid in 0..first.len() {
-            let (from, place) = match random.unit() < share {
-                true => (second, random.below(second.len() as u64) as usize),
+            let (from, place) = match random.unit_f32() < share {
+                true => (second, random.idx(second.len())),
                 false => (first, centroid),
             };
             for (coordinate, column) in columns.iter_mut().enumerate() {
-                let step = self.moved * self.deviations[coordinate] * random.normal();
+                let step = self.moved * self.deviations[coordinate] * random.normal_f32();
                 column.push(from.coordinate(coordinate)[place] + step);
             }
-            weights.push(from.weights()[place] * (0.8 + 0.4 * random.unit()));
+            weights.push(from.weights()[place] * (0.8 + 0.4 * random.unit_f32()));
         }
         let columns: Vec<&[f32]> = columns.iter().map(Vec::as_slice).collect();
         to.push(&columns, &weights)?;
@@ -161,7 +161,7 @@ impl MixSignatures {
 fn deviations(objects: Objects<'_>) -> Result<Vec<f32>, BoxError> {
     let store = objects.store();
     let mut sums = vec![[0.0_f64; 3]; store.dimensions()];
-    for nth in Random::new(0).distinct(store.objects(), DEVIATION_SAMPLE) {
+    for nth in Random::mixed(0).distinct(store.objects(), DEVIATION_SAMPLE) {
         let signature = objects.signature(store.nth(nth))?;
         for (coordinate, [count, sum, squares]) in sums.iter_mut().enumerate() {
             for x in signature.coordinate(coordinate) {

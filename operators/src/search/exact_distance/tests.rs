@@ -1,4 +1,5 @@
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::Columns;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
@@ -171,23 +172,15 @@ fn sums_that_are_not_the_reference_s_are_found() {
     assert!(made.is_as_reference(1).unwrap(), "the first alone is looked at");
 }
 
-/// Numbers of splitmix64 in 0..1.
-fn uniform(state: &mut u64) -> f32 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    ((z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 40) as f32 / (1 << 24) as f32
-}
-
 type Signature = (Vec<Vec<f32>>, Vec<f32>);
 
 /// Signatures of these sizes; after each its double, one that is nearly it, and one far from all others.
 fn adversaries(seed: u64, dimensions: usize, sizes: &[usize]) -> Vec<Signature> {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut all = Vec::new();
     for size in sizes {
-        let mut column = |from: f32, by: f32| -> Vec<f32> {
-            (0..*size).map(|_| from + by * uniform(&mut state)).collect()
-        };
+        let mut column =
+            |from: f32, by: f32| -> Vec<f32> { (0..*size).map(|_| from + by * random.unit_f32()).collect() };
         let columns: Vec<Vec<f32>> = (0..dimensions).map(|_| column(-1.0, 2.0)).collect();
         let weights = column(1e-3, 1.0);
         let moved = |by: f32| columns.iter().map(|column| column.iter().map(|x| x + by).collect()).collect();
