@@ -6,8 +6,8 @@
 //! the reference.
 //!
 //! Modules in reading order: `columns` (signatures), `reference`, `lanes` (vector operations) and `x86`,
-//! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `device` (what `sqfd.cl`, the twin on
-//! OpenCL devices, is given), `exact_device` (the same of `sqfd_exact.cl`, the reference's twin), `job` (a call).
+//! `terms` (measures), `block` (the inner loop), `query`, `bound` (the error), `device` (what `device.cl`, the twin on
+//! OpenCL devices, is given), `exact_device` (the same of `exact_device.cl`, the reference's twin), `job` (a call).
 
 mod columns;
 pub mod reference;

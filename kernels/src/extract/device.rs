@@ -1,4 +1,4 @@
-//! What the device's kernel (`extract.cl`) is given, and what comes back of it: the same bits as the processor's.
+//! What the device's kernel (`device.cl`) is given, and what comes back of it: the same bits as the processor's.
 //!
 //! Invariant: an extraction that has a form for devices fits their local memory; others are the processor's.
 
@@ -9,7 +9,7 @@ use super::transform::FEATURES;
 use super::{Signature, colour, points};
 
 /// The kernel's text.
-pub const TEXT: &str = include_str!("../extract.cl");
+pub const TEXT: &str = include_str!("device.cl");
 
 /// The kernel.
 pub const KERNEL: &str = "extract_signatures";

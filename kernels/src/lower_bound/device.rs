@@ -1,4 +1,4 @@
-//! What the device's kernel (`lower_bound.cl`) is given: its constants, a query's numbers, and what is taken off for
+//! What the device's kernel (`device.cl`) is given: its constants, a query's numbers, and what is taken off for
 //! what a device may do beyond the loops of a processor.
 //!
 //! | bound | may go wrong on a device, and not here | taken off besides |
@@ -12,7 +12,7 @@ use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
 
 /// The kernel's text.
-pub const TEXT: &str = include_str!("../lower_bound.cl");
+pub const TEXT: &str = include_str!("device.cl");
 
 /// Pivots whose distances a work item holds at once, and as many again, for the bounds by pairs.
 const TILE: usize = 8;

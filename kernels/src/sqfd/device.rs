@@ -1,4 +1,4 @@
-//! What the device's kernel (`sqfd.cl`) is given: its constants, and how candidates and queries are laid out for it.
+//! What the device's kernel (`device.cl`) is given: its constants, and how candidates and queries are laid out for it.
 //!
 //! Invariants: a piece has [`PIECE`] centroids at most and lies within one tile; tiles and pieces cover every centroid
 //! of the rows once; pieces follow in the order of the rows, so that a row's sum is that of a range of pieces.
@@ -9,7 +9,7 @@ use super::block::ROWS as ROWS_PER_GROUP;
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// The kernel's text.
-pub const TEXT: &str = include_str!("../sqfd.cl");
+pub const TEXT: &str = include_str!("device.cl");
 
 /// Work items of a group.
 const ITEMS: usize = 256;
@@ -36,7 +36,7 @@ const MATRIX_ITEMS: usize = 128;
 /// Centroids of a query whose terms are added up there before they join the total: two of eight in each item.
 const MATRIX_PARTIAL: usize = 128;
 
-/// The largest number of a query that is multiplied as a half, and the least end: see `sqfd.cl`.
+/// The largest number of a query that is multiplied as a half, and the least end: see `device.cl`.
 pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
 pub(super) const HALVES_END_MIN: f32 = -1e8;
 

@@ -1,4 +1,4 @@
-//! What the device's kernel of exact sums (`sqfd_exact.cl`) is given: sums in f64, the bits of
+//! What the device's kernel of exact sums (`exact_device.cl`) is given: sums in f64, the bits of
 //! [`super::reference::sigma`].
 //!
 //! Invariant: all that the kernel computes is additions, products, quotients and roots of doubles in the reference's
@@ -9,7 +9,7 @@ use crate::elementary::{EXP_MIN, INVERSE_FACTORIAL, LN_2_HIGH, LN_2_LOW, ROUND};
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// The kernel's text.
-pub const TEXT: &str = include_str!("../sqfd_exact.cl");
+pub const TEXT: &str = include_str!("exact_device.cl");
 
 /// The kernel.
 pub const KERNEL: &str = "sqfd_exact";

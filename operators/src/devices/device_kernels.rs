@@ -129,7 +129,7 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
     },
 ];
 
-/// Similarities of queries to signatures (`sqfd.cl`).
+/// Similarities of queries to signatures (`sqfd/device.cl`).
 pub fn distances_program(shape: &distances::Shape) -> ProgramSource {
     ProgramSource {
         name: "sqfd",
@@ -140,13 +140,13 @@ pub fn distances_program(shape: &distances::Shape) -> ProgramSource {
     }
 }
 
-/// Similarities of queries to signatures in f64 (`sqfd_exact.cl`).
+/// Similarities of queries to signatures in f64 (`sqfd/exact_device.cl`).
 pub fn exact_program(measure: &Measure, dimensions: usize) -> ProgramSource {
     let constants = exact::constants(measure, dimensions);
     ProgramSource { name: "sqfd_exact", text: exact::TEXT, constants, kernels: &EXACT, exact: true }
 }
 
-/// Bounds of distances from a pivot table (`lower_bound.cl`).
+/// Bounds of distances from a pivot table (`lower_bound/device.cl`).
 pub fn bounds_program(shape: &Shape) -> ProgramSource {
     ProgramSource {
         name: "lower_bound",

@@ -17,7 +17,7 @@
 // Numbers of a centroid: its coordinates, then its weight.
 #define ROW (DIMENSIONS + 1)
 
-// As in `extract.cl`: NVIDIA's compiler is given the one instruction.
+// As in `extract/device.cl`: NVIDIA's compiler is given the one instruction.
 #if defined(__NV_CL_C_VERSION)
 inline double product(double a, double b) {
     double c;
