@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use boxwork::shipped::{self, Shipped};
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator, PACKED_OBJECTS, exact_bounds};
+use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, Bounds, PACKED_OBJECTS, exact_bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_operators::catalog;
 use boxwork_runtime::feeding::LazyDevices;
@@ -168,7 +168,7 @@ impl Setting {
     fn share(&self) {
         let table = self.table();
         let space = space_of(&table);
-        let evaluator = Evaluator::new(CodePath::detect());
+        let evaluator = BoundEvaluator::new(CodePath::detect());
         let mut left: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for id in self.query_ids(table.len()) {
             let exact = exact_distances(&space, id, self.workers);
@@ -331,7 +331,7 @@ impl Setting {
         }
         for query in &queries {
             for path in CodePath::available() {
-                let evaluator = Evaluator::new(path);
+                let evaluator = BoundEvaluator::new(path);
                 let name = format!("{} {path}", query.bound());
                 sides.push(Side::on_this_core(name, units, move || {
                     let mut bounds = Bounds::default();

@@ -23,11 +23,11 @@ use std::path::PathBuf;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::{Distance, Levenshtein, Lp, Pattern, Properties, Slack};
 use boxwork_kernels::lower_bound::{
-    Block, Bound, BoundQuery, Bounds, Evaluator, PACKED_OBJECTS, Simplex, TableErrors,
+    Bound, BoundEvaluator, BoundQuery, Bounds, PACKED_OBJECTS, PackedBlock, Simplex, TableErrors,
 };
 use boxwork_kernels::metric_index::{
-    Aesa, AesaChoice, Answer, ClusterSize, Laesa, ListOfClusters, MIndex, MIndexParameters, MTree,
-    MetricIndex, MetricIndexError, Objects, PmTree, Search,
+    Aesa, AesaChoice, Answer, ClusterSize, IndexedObjects, Laesa, ListOfClusters, MIndex, MIndexParameters,
+    MTree, MetricIndex, MetricIndexError, PmTree, Search,
 };
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{StoreColumns, reference};
@@ -250,10 +250,10 @@ struct Built {
     seconds: f64,
 }
 
-type Build<'a> = &'a dyn Fn(&Objects<'_>) -> Result<Box<dyn MetricIndex>, MetricIndexError>;
+type Build<'a> = &'a dyn Fn(&IndexedObjects<'_>) -> Result<Box<dyn MetricIndex>, MetricIndexError>;
 
 fn table(settings: &Settings, space: &Space<'_>) {
-    let pivots = |objects: &Objects<'_>| objects.pivots(settings.pivots, 1);
+    let pivots = |objects: &IndexedObjects<'_>| objects.pivots(settings.pivots, 1);
     let four_point = space.properties.four_point;
     let parameters = MIndexParameters { capacity: 64, levels: 3, four_point };
     let scan: Build<'_> = &|objects| Ok(Box::new(Scan(objects.count())));
@@ -264,9 +264,10 @@ fn table(settings: &Settings, space: &Space<'_>) {
     }
     let tightest = space.properties.tightest().unwrap_or(Bound::Triangular);
     let tightest_name = format!("pivot table, {tightest}");
-    let by_bound = |objects: &Objects<'_>, bound: Bound| -> Result<Box<dyn MetricIndex>, MetricIndexError> {
-        Ok(Box::new(PivotTable::build(objects, &pivots(objects)?, bound, space.slack)?))
-    };
+    let by_bound =
+        |objects: &IndexedObjects<'_>, bound: Bound| -> Result<Box<dyn MetricIndex>, MetricIndexError> {
+            Ok(Box::new(PivotTable::build(objects, &pivots(objects)?, bound, space.slack)?))
+        };
     let triangular: Build<'_> = &|objects| by_bound(objects, Bound::Triangular);
     let other: Build<'_> = &|objects| by_bound(objects, tightest);
     builds.push(("pivot table, triangular", triangular));
@@ -294,7 +295,7 @@ fn table(settings: &Settings, space: &Space<'_>) {
     );
     let mut expected: Vec<Vec<(f64, u32)>> = Vec::new();
     for (name, build) in builds {
-        let objects = Objects::new(space.count, space.between).expect("there are objects");
+        let objects = IndexedObjects::new(space.count, space.between).expect("there are objects");
         let mut index = None;
         let seconds = thread_seconds(|| index = Some(build(&objects).expect("sound distances")));
         let index = index.expect("it was built");
@@ -370,7 +371,7 @@ struct PivotTable {
 
 impl PivotTable {
     fn build(
-        objects: &Objects<'_>,
+        objects: &IndexedObjects<'_>,
         pivots: &[u32],
         bound: Bound,
         slack: Slack,
@@ -439,12 +440,12 @@ impl MetricIndex for PivotTable {
             TableErrors { distance_max: self.distance_max, noise_squared, spread_max: self.spread_max };
         let made = BoundQuery::new(self.bound, &query, &self.between, &self.simplex, &errors);
         let made = made.expect("sound distances");
-        let evaluator = Evaluator::new(CodePath::detect());
+        let evaluator = BoundEvaluator::new(CodePath::detect());
         let (mut bounds, mut left) = (Bounds::default(), Vec::with_capacity(self.count));
         let width = self.pivots.len() * PACKED_OBJECTS;
         let tips = self.simplex.dimensions() * PACKED_OBJECTS;
         for block in 0..self.count.div_ceil(PACKED_OBJECTS) {
-            let columns = Block {
+            let columns = PackedBlock {
                 distances: self.distances.get(block * width..(block + 1) * width).unwrap_or(&[]),
                 apexes: self.apexes.get(block * tips..(block + 1) * tips).unwrap_or(&[]),
             };

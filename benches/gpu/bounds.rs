@@ -7,7 +7,7 @@ use std::time::Instant;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::lower_bound::device::{DeviceSlack, Shape};
 use boxwork_kernels::lower_bound::{
-    self, Bound, BoundQuery, Bounds, Evaluator, PACKED_OBJECTS, Simplex, TableErrors,
+    self, Bound, BoundEvaluator, BoundQuery, Bounds, PACKED_OBJECTS, Simplex, TableErrors,
 };
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_operators::device_kernels::{bounds_program, selection_program};
@@ -164,9 +164,9 @@ impl Space {
         }
     }
 
-    fn block(&self, block: usize) -> lower_bound::Block<'_> {
+    fn block(&self, block: usize) -> lower_bound::PackedBlock<'_> {
         let of = |numbers: usize| block * numbers * PACKED_OBJECTS..(block + 1) * numbers * PACKED_OBJECTS;
-        lower_bound::Block {
+        lower_bound::PackedBlock {
             distances: &self.distances[of(self.query.len())],
             apexes: &self.apexes[of(self.simplex.dimensions())],
         }
@@ -393,7 +393,7 @@ fn line(
 /// Compares all bounds, and what is left, with the loops of the processor; gives the number of objects left.
 fn check(scan: &Scan, query: &BoundQuery, k: usize) -> usize {
     let space = &scan.scene.space;
-    let evaluator = Evaluator::new(CodePath::detect());
+    let evaluator = BoundEvaluator::new(CodePath::detect());
     let mut bounds = Bounds::default();
     let more = f64::from(scan.scene.slack.slack.max(scan.scene.slack.pairs)) - query.slack();
     let found: std::collections::HashMap<u32, (f32, f32)> = scan

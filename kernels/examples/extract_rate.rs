@@ -8,8 +8,8 @@
 
 use std::time::Instant;
 
-use boxwork_kernels::chance::Random;
 use boxwork_kernels::CodePath;
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
 
 const SIDE: usize = 150;

@@ -1,14 +1,22 @@
-//! Distances of objects of any kind, each with what may be concluded from it.
+//! Distances of objects of any kind.
 //!
-//! A [`Distance`] says of itself which inequalities it obeys ([`Properties`]): a bound of an index is sound only for a
-//! distance that obeys the inequality it rests on, and [`Properties::allow`] refuses it elsewhere, by name and with
-//! the reason. It also says how far what it computes may lie from the distance of the real numbers ([`Slack`]): what an
-//! index proves holds for those.
+//! A [`Distance`] declares which inequalities it obeys ([`Properties`]). A bound is sound only for distances that obey the
+//! inequality it rests on, and [`Properties::allow`] refuses other combinations with the reason. A distance also declares
+//! its largest error against real arithmetic ([`Slack`]), because the proofs of an index hold for real numbers.
 //!
-//! Invariants: a distance of the same two objects has the same bits on every machine and in either order; objects that
-//! have passed [`Distance::check`] are at a finite distance that is not negative.
+//! Invariants: the distance of two objects has the same bits on every machine and in either order; objects that have passed
+//! [`Distance::check`] have finite distances that are not negative.
 //!
-//! Modules in reading order: `slack`, then a distance each, then `tests`, which holds each to what it declares.
+//! Modules in reading order: `slack`, then one distance each, then `tests`, which checks what each distance declares.
+//!
+//! ```
+//! use boxwork_kernels::distance::{Distance, Jaccard, Levenshtein, Lp};
+//!
+//! let text = |text: &str| text.chars().collect::<Vec<char>>();
+//! assert_eq!(Lp::L2.distance(&[0.0, 0.0], &[3.0, 4.0]), 5.0);
+//! assert_eq!(Levenshtein.distance(&text("kitten"), &text("sitting")), 3.0);
+//! assert_eq!(Jaccard.distance(&[1, 2, 3], &[2, 3, 4]), 0.5);
+//! ```
 
 mod slack;
 mod lp;
@@ -35,67 +43,67 @@ pub use slack::Slack;
 
 use crate::lower_bound::Bound;
 
-/// A distance over objects of one kind.
+/// A distance of objects of one kind.
 pub trait Distance: Send + Sync {
-    /// What it compares, borrowed.
+    /// The objects that it compares, borrowed.
     type Object<'a>: Copy;
 
-    /// What may be concluded from it.
+    /// The inequalities that it obeys.
     fn properties(&self) -> Properties;
 
-    /// How far a computed distance may lie from that of the real numbers, for objects of at most so many numbers (of a
-    /// vector, of a centroid), any two of which are at most `extent` apart by the ground distance where there is one.
+    /// The largest error of a computed distance against real arithmetic. `dimensions` is the most numbers of a vector or
+    /// centroid, and `extent` is the largest ground distance of two centroids, if there is a ground distance.
     fn slack(&self, dimensions: usize, extent: f64) -> Slack;
 
-    /// Whether distances of an object are distances.
+    /// Checks that the object has distances.
     ///
     /// # Errors
-    /// What is wrong with it: a number that is not finite, say.
+    /// What is wrong with the object, such as a number that is not finite.
     fn check(&self, object: Self::Object<'_>) -> Result<(), DistanceError>;
 
-    /// The distance of two objects that have passed [`Distance::check`], by the fast path.
+    /// The distance of two objects that have passed [`Distance::check`], computed by the fast path.
     ///
     /// # Panics
-    /// When the objects are of different dimensions.
+    /// If the objects have different dimensions.
     fn distance(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64;
 
-    /// The same as the definition says it, to test the fast path by.
+    /// The same distance computed as it is defined, to test the fast path.
     ///
     /// # Panics
     /// As [`Distance::distance`].
     fn reference(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64;
 }
 
-/// The inequalities that a distance obeys. All distances here are symmetric, and 0 for an object and itself.
+/// The inequalities that a distance obeys. All distances here are symmetric, and 0 from an object to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// What it is called in messages.
+    /// The name of the distance in messages.
     pub name: &'static str,
     /// The triangle inequality.
     pub metric: bool,
-    /// Ptolemy's inequality, over every four objects.
+    /// Ptolemy's inequality, for every four objects.
     pub ptolemaic: bool,
-    /// Every four objects lie in a Euclidean space at these distances: the four-point property of supermetrics.
+    /// Every four objects can be put into a Euclidean space at these distances: the four-point property of supermetrics.
     pub four_point: bool,
-    /// Any number of objects do: a Hilbert distance, which the simplex of many pivots needs.
+    /// Any number of objects can: a Hilbert distance, which the simplex bound needs.
     pub hilbert: bool,
-    /// Its square root is a Hilbert distance.
+    /// The square root of the distance is a Hilbert distance.
     pub negative_type: bool,
 }
 
 impl Properties {
-    /// Of a metric that obeys nothing more.
+    /// The properties of a metric that obeys no further inequality.
     pub const fn metric(name: &'static str) -> Self {
         let no = false;
         Self { name, metric: true, ptolemaic: no, four_point: no, hilbert: no, negative_type: no }
     }
 
-    /// Of a Hilbert distance, which obeys everything.
+    /// The properties of a Hilbert distance, which obeys all of them.
     pub const fn hilbert(name: &'static str) -> Self {
         Self { name, metric: true, ptolemaic: true, four_point: true, hilbert: true, negative_type: true }
     }
 
-    /// Whether a bound may be used: `Ok` when no answer can be lost.
+    /// Checks that a bound may be used: `Ok` if it cannot lose answers.
     ///
     /// ```
     /// use boxwork_kernels::distance::{Distance, Levenshtein};
@@ -119,7 +127,7 @@ impl Properties {
         }
     }
 
-    /// The tightest bound that is sound, or nothing where none is.
+    /// The tightest bound that is sound, if any is.
     pub fn tightest(&self) -> Option<Bound> {
         let [triangular, _, combined, simplex] = Bound::ALL;
         let sound =
@@ -128,14 +136,14 @@ impl Properties {
     }
 }
 
-/// What a bound rests on.
+/// The property that a bound needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// The triangle inequality.
     Triangle,
     /// Ptolemy's inequality.
     Ptolemy,
-    /// That all objects lie in one Hilbert space.
+    /// All objects lie in one Hilbert space.
     Hilbert,
 }
 
@@ -149,14 +157,14 @@ impl fmt::Display for Needs {
     }
 }
 
-/// A bound that could lose answers of a distance.
+/// A bound that could lose answers with a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsound {
     /// The bound asked for.
     pub bound: Bound,
     /// The distance.
     pub distance: &'static str,
-    /// What the distance lacks.
+    /// The property that the distance lacks.
     pub needs: Needs,
     /// The tightest bound that is sound.
     pub instead: Option<Bound>,
@@ -175,22 +183,22 @@ impl fmt::Display for Unsound {
     }
 }
 
-/// Why a distance, or the distances of an object, cannot be had.
+/// Why there is no such distance, or why an object has no distances.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DistanceError {
-    /// A number of a vector is infinite or not a number.
+    /// A number of a vector is infinite or NaN.
     #[error("number {place} is {value}: the numbers of a vector are finite")]
     NotFinite {
         /// Its place, from 0.
         place: usize,
-        /// What stands there.
+        /// The number.
         value: f32,
     },
-    /// The exponent of an Lp distance is below 1, or not a number.
+    /// The exponent of an Lp distance is below 1 or NaN.
     #[error("p is {0}: below 1 the triangle inequality does not hold, so use 1 or more, or infinity")]
     Exponent(f64),
-    /// A set is not in order, or an element stands in it twice.
+    /// A set is not in ascending order, or contains an element twice.
     #[error("element {place} of the set does not follow the one before it: elements ascend, each once")]
     NotASet {
         /// Its place, from 0.
@@ -199,32 +207,32 @@ pub enum DistanceError {
     /// A signature without a centroid.
     #[error("the signature has no centroid: leave the object out, or give it one")]
     Empty,
-    /// A weight is 0, negative, infinite or not a number.
+    /// A weight is 0, negative, infinite or NaN.
     #[error("weight {place} is {value}: weights are finite and above 0")]
     Weight {
         /// Its place, from 0.
         place: usize,
-        /// What stands there.
+        /// The number.
         value: f32,
     },
-    /// The weights have another sum than all others have.
+    /// The weights do not sum to 1.
     #[error(
         "the weights sum to {0}, not 1: the earth mover's distance is a metric only among signatures of one sum, so \
          divide each weight by their sum"
     )]
     WeightSum(f64),
-    /// More centroids than a distance that compares each with each can take.
+    /// A signature has more centroids than the distance can compare.
     #[error(
         "the signature has {centroids} centroids, and the earth mover's distance takes {most}, as it holds the distance \
          of each to each: extract smaller signatures, or use another distance"
     )]
     TooManyCentroids {
-        /// Those of the signature.
+        /// The centroids of the signature.
         centroids: usize,
         /// The most.
         most: usize,
     },
-    /// A long text of many different letters.
+    /// A text is too long for its number of different letters.
     #[error(
         "the text has {letters} letters, {different} of them different, and takes {} MiB to compare, more than {} MiB: \
          compare parts of it",
@@ -232,11 +240,11 @@ pub enum DistanceError {
         most >> 20
     )]
     TooManyLetters {
-        /// All letters.
+        /// The number of letters.
         letters: usize,
-        /// Different ones.
+        /// The number of different letters.
         different: usize,
-        /// What comparing it takes.
+        /// The memory that comparing the text takes.
         bytes: usize,
         /// The most.
         most: usize,

@@ -1,32 +1,32 @@
-//! Exponential, logarithm and roots from `+ - * /` alone, so that every machine gives the same bits.
+//! Exponential, logarithm and roots, made of `+ - * /` alone so that every machine gives the same bits.
 //!
-//! IEEE 754 fixes the four operations and the compiler neither contracts nor reorders them; a platform's `exp`, `ln`,
-//! `cbrt` and `pow` are free to differ in the last bit. All of it also runs at compile time.
+//! IEEE 754 fixes the results of these four operations, and the compiler neither contracts nor reorders them. The `exp`,
+//! `ln`, `cbrt` and `pow` of a platform may differ in the last bit. All functions here also run at compile time.
 
 const MANTISSA: u64 = (1 << 52) - 1;
 const ONE: u64 = 1023 << 52;
 
-/// Below this `exp` is 0: its value would be no normal number.
+/// `exp` of a smaller number is 0: its value would be a subnormal number.
 pub(crate) const EXP_MIN: f64 = -708.0;
 
-/// Adding it rounds a number below 2^51 to a whole one, halves to even, which is then in the lowest bits.
+/// Adding this rounds a number below 2^51 to a whole number, halves to even, and leaves it in the lowest bits.
 pub(crate) const ROUND: f64 = (3u64 << 51) as f64;
 
-/// ln 2 in two parts: the first has 32 bits, so that its products with whole numbers below 2^21 are exact.
+/// ln 2 in two parts. The first has 32 bits, so that its products with whole numbers below 2^21 are exact.
 pub(crate) const LN_2_HIGH: f64 = f64::from_bits(std::f64::consts::LN_2.to_bits() & !0x1f_ffff);
 pub(crate) const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// `e^x` for `x` of at most 0, within one unit in the last place; 0 below -708.
 ///
-/// No branch and no table, so that a loop over it becomes vector instructions.
+/// It has no branch and no table, so that the compiler turns a loop over it into vector instructions.
 #[inline(always)]
 pub(crate) const fn exp(x: f64) -> f64 {
     let clamped = if x < EXP_MIN { EXP_MIN } else { x };
     let rounded = clamped * std::f64::consts::LOG2_E + ROUND;
     let whole = rounded - ROUND;
     let r = (clamped - whole * LN_2_HIGH) - whole * LN_2_LOW;
-    // The Taylor series to r^13, whose first term left out is below 4e-18 at |r| = ln 2 / 2. Odd and even powers are
-    // summed apart, which halves the chain of operations that wait for one another.
+    // The Taylor series to r^13. The first omitted term is below 4e-18 at |r| = ln 2 / 2. Odd and even powers are summed
+    // separately, which halves the chain of dependent operations.
     let square = r * r;
     let odd = INVERSE_FACTORIAL[13];
     let odd = odd * square + INVERSE_FACTORIAL[11];
@@ -41,7 +41,7 @@ pub(crate) const fn exp(x: f64) -> f64 {
     let even = even * square + INVERSE_FACTORIAL[4];
     let even = even * square + INVERSE_FACTORIAL[2];
     let power = 1.0 + (r + square * (odd * r + even));
-    // The whole number goes into the exponent's bits: its upper bits fall out at the left.
+    // Adds the whole number to the exponent bits. The shift drops its upper bits.
     let scaled = f64::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 52));
     if x < EXP_MIN { 0.0 } else { scaled }
 }
@@ -66,7 +66,7 @@ pub(crate) const fn ln(x: f64) -> f64 {
         mantissa *= 0.5;
         exponent += 1;
     }
-    // ln m = 2 atanh s with |s| < 0.1716: the first term left out, s^24 / 25, is below 2e-20.
+    // ln m = 2 atanh s with |s| < 0.1716. The first omitted term, s^24 / 25, is below 2e-20.
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let mut sum = 0.0;
@@ -95,7 +95,7 @@ const fn cbrt_step(y: f64, x: f64) -> f64 {
 
 /// The fifth root of `x` in (0, 1], within 1e-15 of its value.
 pub(crate) const fn fifth_root(x: f64) -> f64 {
-    // Newton from above falls monotonically; 64 steps suffice for the smallest argument of the sRGB table.
+    // Newton's method from above falls monotonically. 64 steps suffice for the smallest argument of the sRGB table.
     let mut y = 1.0;
     let mut step = 0;
     while step < 64 {

@@ -1,9 +1,9 @@
 //! From pixels to a feature signature: sampling points, colour, texture and adaptive k-means.
 //!
-//! The same image, parameters and seed give the same bits on every machine, thread count and instruction set:
-//! samples are fixed point, sums and textures are integers, every rounded expression has one order, and no function
-//! of a platform's mathematics library is called. [mod@reference] states the algorithm; [`Extractor`] computes the same
-//! quickly, and the tests hold the two together bit for bit.
+//! The same image, parameters and seed give the same bits on every machine, number of threads and instruction set: samples are
+//! fixed-point numbers, sums and textures are integers, every rounded expression has one order, and nothing calls a
+//! platform's mathematics library. [mod@reference] defines the algorithm. [`Extractor`] computes the same result quickly,
+//! and tests compare the two bit for bit.
 
 mod points;
 mod colour;
@@ -27,7 +27,7 @@ pub use parameters::{ExtractParameters, GroundDistance, ParameterError};
 pub use points::PointDistribution;
 pub use transform::{FEATURES, FeatureTransform};
 
-/// Pixels along a side of an image at most; larger ones must be scaled first.
+/// The most pixels along a side of an image. Larger images must be scaled first.
 pub const SIDE_PIXELS_MAX: usize = 4096;
 
 /// An RGB image with 8 bits per channel, row by row without padding.
@@ -94,7 +94,7 @@ impl<'a> ImageRef<'a> {
         self.height
     }
 
-    /// Three bytes a pixel, row by row.
+    /// Three bytes per pixel, row by row.
     pub fn rgb(&self) -> &'a [u8] {
         self.rgb
     }
@@ -116,7 +116,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Centroids from means and the samples they hold.
+    /// Centroids from means and the numbers of their samples.
     fn from_means(means: &[([f32; FEATURES], u32)]) -> Self {
         let total = means.iter().map(|mean| u64::from(mean.1)).sum::<u64>() as f64;
         Self {

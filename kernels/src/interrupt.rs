@@ -1,6 +1,6 @@
-//! How a caller ends work that takes long: the work asks a closure every few milliseconds whether to stop.
+//! Interruption of long work: the work asks a closure of its caller every few milliseconds whether to stop.
 //!
-//! Invariant: asking changes no bit of a result. Work that is not interrupted gives what it would give without.
+//! Invariant: an [`Interrupt`] that never says stop changes no bit of a result.
 
 use thiserror::Error;
 

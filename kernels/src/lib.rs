@@ -1,7 +1,10 @@
-//! Distances of signatures and of other objects, indexes over them, extraction and quality numbers: an f64 or straight
-//! reference of each, and vector twins.
+//! The algorithms of Boxwork: extraction of signatures, distances, bounds, metric indexes, and measures of quality.
 //!
-//! Pure algorithms: this crate knows no thread, no envelope and no file.
+//! Each algorithm has a plain reference, which defines its result, and fast twins for vector units and OpenCL devices.
+//! Tests hold the twins to the reference, to the bit or within an error that the twin declares.
+//!
+//! This crate knows no thread, no envelope, no file and no OpenCL call. Kernel texts (`*.cl`) are strings that the caller
+//! compiles.
 
 mod elementary;
 mod path;

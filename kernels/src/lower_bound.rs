@@ -1,12 +1,12 @@
-//! What the distances to a few pivots prove of a distance that was not computed: bounds below and above it.
+//! Lower and upper bounds of a distance, proved from distances to a few pivots.
 //!
-//! A pivot table holds, for blocks of [`PACKED_OBJECTS`] objects column by column, each object's distances to the
-//! pivots and its *apex*: where it stands over the simplex that the pivots span (`simplex`). A query's own distances
-//! give a [`BoundQuery`], and an [`Evaluator`] bounds its distance to all objects of a block at a time, in f32.
+//! A pivot table stores each object's distances to the pivots, and its *apex*: its place over the simplex that the pivots
+//! span (`simplex`). It stores them column by column in blocks of [`PACKED_OBJECTS`] objects. A query's distances to the
+//! pivots make a [`BoundQuery`], and a [`BoundEvaluator`] bounds its distances to all objects of a block in f32.
 //!
-//! Invariant: a bound is never on the wrong side of the f64 distance that a search reports. What rounding could do,
-//! in the distances that went in (`noise_squared`) and in the f32 arithmetic here, is taken off each bound as its
-//! *slack*; so an object whose lower bound exceeds the range has a reported distance beyond the range, strictly.
+//! Invariant: a bound is never on the wrong side of the f64 distance that a search reports. Each bound is widened by its
+//! *slack*, which covers the error of the distances that went in (`noise_squared`) and of the f32 arithmetic here. So if an
+//! object's lower bound exceeds the range, its reported distance exceeds the range.
 //!
 //! Modules in reading order: `reference` (the formulas in f64), `simplex`, `query` (slack), `block` (the loops),
 //! `device` (the same loops in OpenCL).
@@ -27,38 +27,43 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-pub use block::{Block, Bounds, Evaluator};
+pub use block::{BoundEvaluator, Bounds, PackedBlock};
 pub use query::{BoundQuery, TableErrors, exact_bounds};
 pub use simplex::{Apex, Simplex};
 
-/// Objects of a block: one work item each of the group of threads that a graphics processor runs together, and small
-/// enough that the columns of 32 pivots and the apexes lie in the second level of a processor's cache.
+/// Objects of a block: one for each work item of a group on a device, and few enough that the columns of 32 pivots and the
+/// apexes fit a processor's second-level cache.
 pub const PACKED_OBJECTS: usize = 256;
 
-/// Pivots of a table at most: pairs of them, which the Ptolemaic bound goes through, stay a few thousand.
+/// The most pivots of a table. The Ptolemaic bound looks at all pairs of them, which stay a few thousand.
 pub const PIVOTS_MAX: usize = 128;
 
-/// Distances of a table and a query that are bounded at most. The loops square sums of two distances in f32, which holds
-/// numbers up to 3.4e38; a bound by larger distances says nothing: 0 from below, infinity from above.
+/// The largest distance of a table or a query for which bounds are computed. The loops square sums of two distances in f32,
+/// which holds numbers up to 3.4e38. With larger distances every lower bound is 0 and every upper bound is infinite.
 pub const DISTANCE_MAX: f64 = (1u64 << 62) as f64;
 const _: () = assert!(4.0 * DISTANCE_MAX * DISTANCE_MAX < f32::MAX as f64 / 2.0);
 
-/// A rule that bounds a distance by the distances to pivots. All are sound for the distances of every
-/// [`Measure`](crate::similarity::Measure), which embed in a Hilbert space.
+/// A rule that bounds a distance by distances to pivots. All rules are sound for the distances of every
+/// [`Measure`](crate::similarity::Measure), because these embed in a Hilbert space.
+///
+/// ```
+/// use boxwork_kernels::lower_bound::Bound;
+/// assert_eq!("simplex".parse(), Ok(Bound::Simplex));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// By the triangle of query, object and one pivot; needs a metric.
+    /// Uses the triangle of query, object and one pivot. Needs a metric.
     Triangular,
-    /// By the quadrilateral of query, object and two pivots; needs Ptolemy's inequality.
+    /// Uses the quadrilateral of query, object and two pivots. Needs Ptolemy's inequality.
     Ptolemaic,
-    /// The larger of the two.
+    /// The larger of these two.
     Combined,
-    /// By the simplex of all pivots and each of the two; needs the n-point property of Hilbert spaces.
+    /// Uses the simplexes of all pivots with the query and with the object. Needs the n-point property of Hilbert spaces.
     Simplex,
 }
 
 impl Bound {
-    /// All of them, the loosest first.
+    /// All rules, the loosest first.
     pub const ALL: [Self; 4] = [Self::Triangular, Self::Ptolemaic, Self::Combined, Self::Simplex];
 }
 
@@ -82,23 +87,23 @@ impl FromStr for Bound {
     }
 }
 
-/// Why bounds cannot be made.
+/// Why bounds cannot be computed.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum BoundError {
     /// No bound has this name.
     #[error("unknown bound `{0}`; use triangular, ptolemaic, combined or simplex")]
     UnknownBound(String),
-    /// A distance is negative, infinite or not a number.
+    /// A distance is negative, infinite or NaN.
     #[error("the distance {0} is no distance: it must be finite and not negative")]
     NotADistance(f64),
-    /// An object lies where no point of a Hilbert space can lie with these distances to the pivots.
+    /// No point of a Hilbert space can have an object's distances to the pivots.
     #[error(
         "distances to the pivots are those of no point (the squared altitude is {altitude_squared:e}, which rounding \
          cannot explain): the distance is no Hilbert distance, or the index is of another store"
     )]
     NotHilbert {
-        /// The square of the distance from the pivots' span, which cannot be negative.
+        /// The square of the distance from the pivots' span, which must not be negative.
         altitude_squared: f64,
     },
 }

@@ -1,7 +1,7 @@
-//! Room for what an input can make gigabytes, asked for so that the system's refusal is an error.
+//! Memory for large lists, reserved so that the system's refusal is an error.
 //!
-//! A list that grows by itself ends the process where it is refused room. So whatever one store, one file or one
-//! parameter can make that large asks here first.
+//! A `Vec` that grows by itself ends the process when the system refuses it memory. Code whose lists one store, one file
+//! or one parameter can make gigabytes large reserves them here first.
 
 use std::fmt;
 
@@ -17,13 +17,14 @@ pub struct MemoryRefused {
 }
 
 impl MemoryRefused {
-    /// What was to take so many bytes, and what helps where there are none.
+    /// Describes what needed `bytes`, and what to do when there are none.
     pub fn new(what: String, bytes: usize, advice: &'static str) -> Self {
         Self { what, bytes, advice }
     }
 }
 
-/// An empty list with room for so many and no more. `what` needs them, and a refusal ends with the `advice`.
+/// An empty list with room for exactly `count` elements. If the system refuses, the error says what needs them (`what`)
+/// and ends with the `advice`.
 ///
 /// # Errors
 /// When the system refuses.
@@ -46,7 +47,7 @@ pub fn room<T>(
     }
 }
 
-/// A list of so many times one value; otherwise as [`room`].
+/// A list of `count` copies of `value`; otherwise as [`room`].
 ///
 /// # Errors
 /// When the system refuses.
@@ -61,7 +62,7 @@ pub fn filled<T: Clone>(
     Ok(list)
 }
 
-/// Makes room for so many more in a list that grows by and by, as it would make it itself; otherwise as [`room`].
+/// Makes room for `count` more elements in a growing list, with the growth that `Vec` itself has; otherwise as [`room`].
 ///
 /// # Errors
 /// When the system refuses.
@@ -78,7 +79,7 @@ pub fn more<T>(
     })
 }
 
-/// Bytes, as people say them.
+/// A number of bytes in the unit that suits its size.
 struct Size(usize);
 
 impl fmt::Display for Size {

@@ -1,13 +1,28 @@
-//! Indexes of objects of which nothing is known but their distances.
+//! Metric indexes: they search among objects of which only the distances are known.
 //!
-//! An index is made of [`Objects`], which it knows by number alone, and answers a [`Search`]: the k nearest, all within
-//! a range, or both. Whoever asks gives a closure that computes a distance; the index decides which distances are
-//! computed, and the number of those is what it is good for.
+//! An index is made from [`IndexedObjects`], which it knows only by number. It answers a [`Search`]: the k nearest objects,
+//! all objects within a range, or both. The caller provides a closure that computes distances, and the index decides which
+//! distances to compute. The fewer it computes, the better the index.
 //!
-//! Invariants, of every index: the answer is that of a scan, to the bit, objects at one distance by their numbers; a
-//! distance of the query is computed at most once an object; an object is left out only when a bound is above the
-//! range, strictly, after what rounding could have done to it was taken off ([`Slack`]). The distance must obey the
-//! triangle inequality.
+//! Invariants of every index: the answer is that of a scan, to the bit, and objects at equal distances are ordered by
+//! number; the distance of the query to an object is computed at most once; an object is left out only if a lower bound of
+//! its distance, reduced by the possible rounding errors ([`Slack`]), exceeds the range. The distance must obey the triangle
+//! inequality.
+//!
+//! ```
+//! use boxwork_kernels::distance::{Distance, Lp};
+//! use boxwork_kernels::metric_index::{IndexedObjects, MTree, MetricIndex, Search};
+//!
+//! let points = [[0.0], [1.0], [4.0], [9.0], [16.0]];
+//! let between = |a: u32, b: u32| Lp::L2.distance(&points[a as usize], &points[b as usize]);
+//! let tree = MTree::build(&IndexedObjects::new(points.len(), &between)?, 3)?;
+//!
+//! let mut distance = |object: u32| Lp::L2.distance(&[5.0], &points[object as usize]);
+//! let mut search = Search::new(2, f64::INFINITY, Lp::L2.slack(1, 0.0), &mut distance);
+//! tree.answer(&mut search)?;
+//! assert_eq!(search.finish().objects, [(1.0, 2), (4.0, 1)]);
+//! # Ok::<(), boxwork_kernels::metric_index::MetricIndexError>(())
+//! ```
 //!
 //! Modules in reading order: `objects`, `search`, then an index each.
 
@@ -28,7 +43,7 @@ pub use laesa::Laesa;
 pub use list_of_clusters::{ClusterSize, ListOfClusters};
 pub use m_index::{MIndex, MIndexParameters};
 pub use m_tree::MTree;
-pub use objects::Objects;
+pub use objects::IndexedObjects;
 pub use pm_tree::PmTree;
 pub use search::{Answer, Search};
 
@@ -38,18 +53,18 @@ use crate::distance::Slack;
 use crate::interrupt::Interrupted;
 use crate::memory::{MemoryRefused, room};
 
-/// An index that is made.
+/// An index that can be searched.
 pub trait MetricIndex: Send + Sync + std::fmt::Debug {
-    /// How many objects it holds.
+    /// The number of objects in the index.
     fn objects(&self) -> usize;
 
-    /// Memory that it takes, without the objects, in bytes.
+    /// The memory of the index without the objects, in bytes.
     fn bytes(&self) -> usize;
 
-    /// Computes what distances it takes to answer.
+    /// Answers the search, and computes the distances that this needs.
     ///
     /// # Errors
-    /// When one of them is no distance.
+    /// If a computed number is no distance, or the caller interrupts.
     fn answer(&self, search: &mut Search<'_>) -> Result<(), MetricIndexError>;
 }
 
@@ -57,15 +72,15 @@ pub trait MetricIndex: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum MetricIndexError {
-    /// What was computed is negative, infinite or not a number.
+    /// A computed distance is negative, infinite or NaN.
     #[error("the distance of {of} is {distance}: distances are finite and not negative")]
     NotADistance {
-        /// The object or the two.
+        /// The object or the two objects.
         of: String,
-        /// What was computed.
+        /// The computed number.
         distance: f64,
     },
-    /// A distance does not fit into the 32 bits that the index keeps of it.
+    /// A distance does not fit the 32 bits in which the index keeps it.
     #[error(
         "a distance of {0:e} is too large for this index, which keeps 32 bits of each: scale the objects down"
     )]
@@ -73,25 +88,25 @@ pub enum MetricIndexError {
     /// More objects than the index can hold.
     #[error("{objects} objects are too many for {index}, which holds {most}: use another index")]
     TooManyObjects {
-        /// What the index is called.
+        /// The name of the index.
         index: &'static str,
-        /// The objects given.
+        /// The number of objects.
         objects: usize,
-        /// How many it holds at most.
+        /// The most objects that the index can hold.
         most: usize,
     },
-    /// There is nothing to index.
+    /// There are no objects.
     #[error("there are no objects: an index needs at least one")]
     NoObjects,
     /// The caller interrupted.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// The system has no memory for it.
+    /// The system refused memory.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),
 }
 
-/// Room for the distances of all objects to some pivots, in an index of this name.
+/// Memory for the distances of all objects to the pivots of an index.
 fn room_of_pivots<T>(index: &str, objects: usize, pivots: usize) -> Result<Vec<T>, MemoryRefused> {
     let what = || format!("the {index} of {objects} objects and {pivots} pivots");
     room(objects.saturating_mul(pivots), what, "take fewer pivots, or free memory")
@@ -103,7 +118,7 @@ fn kept(distance: f64) -> Result<f32, MetricIndexError> {
     if kept.is_finite() { Ok(kept) } else { Err(MetricIndexError::TooLarge(distance)) }
 }
 
-/// Bytes of a vector's numbers.
+/// Bytes that a vector has allocated.
 fn bytes_of<T>(list: &Vec<T>) -> usize {
     list.capacity() * size_of::<T>()
 }

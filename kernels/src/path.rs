@@ -1,14 +1,14 @@
-//! Which instructions a kernel uses.
+//! The vector instructions that a kernel uses.
 
 use std::fmt;
 
 /// A family of vector instructions.
 ///
-/// Signatures are the same to the bit on every one; fast distances are the same within their declared error.
+/// Extracted signatures have the same bits on every path. Fast distances agree within their declared error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CodePath {
-    /// Plain Rust that the compiler vectorises for the least machine of its target.
+    /// Plain Rust, which the compiler vectorises for the oldest processor of its target.
     Portable,
     /// Eight lanes: AVX2 and FMA.
     Avx2,
@@ -19,7 +19,7 @@ pub enum CodePath {
 impl CodePath {
     /// The fastest path of this machine.
     pub fn detect() -> Self {
-        // Asked for every exact distance, so no list is made.
+        // Called for every exact distance, so it allocates nothing.
         [Self::Avx512, Self::Avx2].into_iter().find(|path| path.is_available()).unwrap_or(Self::Portable)
     }
 

@@ -1,13 +1,13 @@
-//! How good a ranking is: average precision, its mean, precision at k, and intrinsic dimensionality.
+//! Measures of how good a ranking is: average precision, its mean, precision at k, and intrinsic dimensionality.
 //!
-//! A ranking is the database by ascending distance from a query **without the query itself**, told as one `bool` an
-//! object: is it of the query's class. Whatever has no value (a class of one image, equal distances) is `None`,
-//! never a number that would pass for one.
+//! A ranking lists the objects by ascending distance from a query, **without the query itself**. It is given as one
+//! `bool` per object: whether the object belongs to the query's class. A measure that has no value (for a class of one
+//! image, or for equal distances) is `None`, never a number that could be taken for one.
 
 /// Mean, over the `relevant` objects of the query's class, of the precision at the place where each is found.
 ///
-/// `relevant` counts the class without the query. A ranking may be cut short: what is missing then counts as
-/// not found. `None` when the query is alone in its class.
+/// `relevant` counts the class without the query. A ranking may be cut short: missing objects count as not found.
+/// `None` if the query is alone in its class.
 ///
 /// ```
 /// use boxwork_kernels::quality::average_precision;
@@ -26,9 +26,14 @@ pub fn average_precision(ranking: impl IntoIterator<Item = bool>, relevant: usiz
     (relevant > 0).then(|| precisions / relevant as f64)
 }
 
-/// Mean of the average precisions of all queries, those without one (a class of one image) skipped.
+/// Mean of the average precisions of all queries. Skips queries without one (from a class of one image).
 ///
-/// `None` when no query has an average precision.
+/// `None` if no query has an average precision.
+///
+/// ```
+/// use boxwork_kernels::quality::mean_average_precision;
+/// assert_eq!(mean_average_precision([Some(1.0), None, Some(0.5)]), Some(0.75));
+/// ```
 pub fn mean_average_precision(average_precisions: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let (sum, count) = average_precisions
         .into_iter()
@@ -37,17 +42,27 @@ pub fn mean_average_precision(average_precisions: impl IntoIterator<Item = Optio
     (count > 0).then(|| sum / count as f64)
 }
 
-/// Share of the first `k` objects that are of the query's class; a ranking shorter than `k` is divided by `k` too.
+/// Share of the first `k` objects that belong to the query's class. The divisor is `k` even if the ranking is shorter.
 ///
-/// `None` when `k` is 0.
+/// `None` if `k` is 0.
+///
+/// ```
+/// use boxwork_kernels::quality::precision_at;
+/// assert_eq!(precision_at([true, false, true, true], 2), Some(0.5));
+/// ```
 pub fn precision_at(ranking: impl IntoIterator<Item = bool>, k: usize) -> Option<f64> {
     let hits = ranking.into_iter().take(k).filter(|&hit| hit).count();
     (k > 0).then(|| hits as f64 / k as f64)
 }
 
-/// `mean^2 / (2 variance)` of the distances of distinct pairs: the lower, the better an index can prune.
+/// `mean^2 / (2 variance)` of the distances of distinct pairs. The lower it is, the better an index can prune.
 ///
-/// The variance is that of the whole multiset. `None` when there are no distances, or all are equal.
+/// The variance is the population variance. `None` if there are no distances, or all are equal.
+///
+/// ```
+/// use boxwork_kernels::quality::intrinsic_dimensionality;
+/// assert_eq!(intrinsic_dimensionality([2.0, 4.0, 2.0, 4.0]), Some(4.5));
+/// ```
 pub fn intrinsic_dimensionality(distances: impl IntoIterator<Item = f64>) -> Option<f64> {
     // Welford's update: a plain sum of squares would cancel when the distances are close together.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);

@@ -1,14 +1,14 @@
-// What is left of many objects by bounds of their distances: a range that holds the k nearest, and the objects that it
-// does not rule out. `selection.rs` gives the constants: ITEMS, HELD, PAYLOAD, and SIMILARITIES where the bounds are
-// those of squared distances, made here.
+// Selection of candidates by bounds of their distances: finds a range that holds the k nearest objects, and lists the
+// objects that this range does not rule out. `selection.rs` defines the constants: ITEMS, HELD, PAYLOAD, and SIMILARITIES
+// if the bounds are those of squared distances, computed here.
 //
-// Bounds are numbers of at least 0, whose bits are in the numbers' order.
+// Bounds are at least 0, and the bits of such numbers have the order of the numbers.
 
 #define NOWHERE 0xffffffffu
 #define DIGITS 256
 
-// Lowers ranges[query] to the `wanted`-th least of some upper bounds of different objects, where there are as many: by
-// eight bits at a time, the highest first. One group.
+// Lowers ranges[query] to the `wanted`-th least of some upper bounds of different objects, if there are as many. Finds it
+// eight bits at a time, the highest first. Needs a single work group.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void kth(
     __global const uint *minima, uint minima_first, uint minima_count, uint wanted, __global uint *ranges,
     uint query) {
@@ -53,9 +53,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void kth(
     }
 }
 
-// Lists the objects whose lower bound, `first` and following, is within ranges[query]: their places, the bounds and
-// what PAYLOAD has of them, `capacity` of them from entry query * capacity on, in no order; counts[query] says how
-// many there are, be it more than that.
+// Lists the objects whose lower bound (from `first` on) is within ranges[query]: their indexes, lower bounds and PAYLOADs, in
+// no order, in up to `capacity` entries from entry query * capacity on. counts[query] is the number of such objects, which
+// may be larger than the capacity.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
     __global const float *lowers, __global const float *PAYLOAD, uint first, uint objects, __global const float *ranges,
     uint query, __global uint *entries, uint capacity, __global uint *counts) {
@@ -88,7 +88,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (uint h = 0; h < HELD; ++h) {
-        // Past the capacity nothing is written.
+        // Entries beyond the capacity are dropped.
         if (places[h] != NOWHERE && begin < capacity && places[h] < capacity - begin) {
             const uint entry = 3 * (query * capacity + begin + places[h]);
             const uint object = (get_group_id(0) * HELD + h) * ITEMS + item;
@@ -100,13 +100,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
 }
 
 #if defined(SIMILARITIES)
-// Bounds of the squared distances of a query from the objects of `sums`, which has a similarity each, `sums_first` and
-// following: from below to the same places of `lowers`, and `kept` of the least from above of each group to `minima`.
+// Bounds of the squared distances of a query from the objects whose similarities are in `sums` from `sums_first` on. Writes
+// the lower bounds to the same places of `lowers`, and the `kept` least upper bounds of each work group to `minima`.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void straddle(
     __global const float *sums, uint sums_first, uint objects,
     // The objects' similarities to themselves.
     __global const float *sigmas, uint sigmas_first,
-    // The query's to itself, and how far a squared distance may be from that of f64 by the similarity alone.
+    // The query's similarity to itself, and the largest error of a squared distance due to the cross similarity.
     float own, float error, __global float *lowers, __global float *minima, uint minima_first, uint kept) {
     __local float least[ITEMS];
     const uint item = get_local_id(0);
@@ -118,10 +118,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void straddle(
             const float sum = 2.0f * sums[sums_first + object];
             const float sigma = sigmas[sigmas_first + object];
             const float squared = own + sigma - sum;
-            // Both own similarities rounded to f32, two sums, and the one with the slack: eight units cover them.
+            // Rounding of both self-similarities to f32, two sums, and the sum with the slack: eight units cover them.
             const float slack = error + 4.76837158e-7f * (fabs(own) + fabs(sigma) + fabs(sum));
             lowers[sums_first + object] = fmax(squared - slack, 0.0f);
-            // Where there is no number, nothing is known from above, and from below 0.
+            // A NaN gives no upper bound, and 0 as the lower bound.
             if (squared + slack <= INFINITY) {
                 smallest = fmin(smallest, fmax(squared + slack, 0.0f));
             }

@@ -1,38 +1,38 @@
-//! What is left of many objects by bounds of their distances, on a device: constants and counts for `selection.cl`.
+//! Selection of candidates on a device, by bounds of their distances: constants and sizes for `selection.cl`.
 //!
-//! A device first keeps the least few upper bounds of each group of objects. The k-th least of those is no less than
-//! the k-th least of all, as they are those of different objects, and hardly more: so it is a range that holds the k
-//! nearest. What may lie within it comes back, and the host finds the k-th least upper bound itself.
+//! Each work group keeps the least few upper bounds of its objects. The bounds kept belong to different objects, so the k-th
+//! least of them is at least the k-th least of all, and seldom much larger. It is therefore a range that holds the k nearest
+//! objects. Objects that may be within that range come back, and the host finds the k-th least upper bound itself.
 
-/// The kernels' text.
+/// The source of the kernels.
 pub const TEXT: &str = include_str!("selection.cl");
 
 /// Work items of a group.
 pub const ITEMS: usize = 256;
 
-/// Objects that a work item of `winnow` and of `straddle` looks at.
+/// Objects per work item of `winnow` and of `straddle`.
 const HELD: usize = 8;
 
-/// For each of the k objects wanted, so many upper bounds are kept at least: then few of the k nearest share a group.
+/// At least this many upper bounds are kept per wanted object, so that few of the k nearest share a group.
 const KEPT_PER_WANTED: usize = 4;
 
-/// Upper bounds that are kept at least, where there are as many objects.
+/// At least this many upper bounds are kept, if there are as many objects.
 const KEPT_MIN: usize = 1024;
 
-/// Numbers of an entry: the object's place, the bits of its lower bound and of its upper one, or of its similarity.
+/// Numbers of an entry: the object's index, the bits of its lower bound, and the bits of its upper bound or its similarity.
 pub const ENTRY: usize = 3;
 
-/// What the text is compiled for.
+/// The kind of bounds that the source is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounded {
-    /// Distances, whose bounds lie in the buffers `lowers` and `uppers`: entries have both.
+    /// Bounds of distances, in the buffers `lowers` and `uppers`. Entries have both.
     Distances,
-    /// Squared distances, whose bounds are made of similarities in the buffer `sums`: entries have the lower bound and
+    /// Bounds of squared distances, computed from the similarities in the buffer `sums`. Entries have the lower bound and
     /// the similarity.
     Similarities,
 }
 
-/// The constants that the text is compiled with.
+/// The constants to compile the source with.
 pub fn constants(bounded: Bounded) -> Vec<(&'static str, String)> {
     let mut constants = vec![("ITEMS", ITEMS.to_string()), ("HELD", HELD.to_string())];
     match bounded {
@@ -45,12 +45,13 @@ pub fn constants(bounded: Bounded) -> Vec<(&'static str, String)> {
     constants
 }
 
-/// Groups of `winnow` and of `straddle` for so many objects.
+/// Work groups of `winnow` and of `straddle` for this many objects.
 pub fn groups(objects: usize) -> usize {
     objects.div_ceil(ITEMS * HELD)
 }
 
-/// How many of its least upper bounds each of so many groups keeps: a power of two, [`ITEMS`] at most.
+/// How many of its least upper bounds each of `groups` work groups keeps, if `wanted` objects are wanted: a power of two, at
+/// most [`ITEMS`].
 pub fn kept(groups: usize, wanted: usize) -> usize {
     let least = (KEPT_PER_WANTED * wanted).max(KEPT_MIN);
     least.div_ceil(groups.max(1)).next_power_of_two().min(ITEMS)

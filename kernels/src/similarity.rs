@@ -1,7 +1,8 @@
-//! The distance space: a similarity of two centroids over a ground metric, with its one constant.
+//! Similarities of two centroids: the choice that makes a signature distance.
 //!
-//! A [`Measure`] exists only for combinations whose signature distance embeds in a Hilbert space: every pruning
-//! rule of the indexes rests on that, so the others are refused here, with the reason, and nowhere else.
+//! A [`Measure`] is a similarity over a ground metric, with one constant. It exists only for combinations whose signature
+//! distance embeds in a Hilbert space, because every pruning rule of the indexes rests on that. [`Measure::new`] refuses
+//! the others with the reason; no other place has to check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,31 +11,31 @@ use thiserror::Error;
 
 use crate::elementary::exp;
 
-/// Distance of two centroids, the argument of the similarity.
+/// The distance of two centroids, to which the similarity is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ground {
     /// Sum of absolute differences.
     L1,
     /// Euclidean distance.
     L2,
-    /// Largest absolute difference; refused with every similarity, and named so that the refusal can say why.
+    /// Largest absolute difference. Refused with every similarity; it has a name so that the refusal can say why.
     Linf,
     /// Euclidean distance squared.
     SquaredL2,
 }
 
-/// How the ground distance `d` of two centroids becomes their similarity.
+/// The function that turns the ground distance `d` of two centroids into their similarity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Similarity {
     /// `exp(-alpha d^2)`.
     Gaussian,
     /// `1 / (alpha + d)`.
     Heuristic,
-    /// `-d`; alpha is not used.
+    /// `-d`; does not use alpha.
     Minus,
 }
 
-/// Why a [`Measure`] cannot be made; every message says what to use instead.
+/// Why a [`Measure`] cannot be made. Every message says what to use instead.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum MeasureError {
@@ -121,7 +122,7 @@ impl Measure {
         self.of_ground(ground)
     }
 
-    /// Similarity at ground distance `ground`, which for L2 is given squared: the Gaussian needs no root.
+    /// Similarity at ground distance `ground`. For L2, `ground` is the squared distance: the Gaussian needs no root.
     #[inline]
     fn of_ground(&self, ground: f64) -> f64 {
         let rooted = || if self.ground == Ground::L2 { ground.sqrt() } else { ground };
@@ -132,7 +133,7 @@ impl Measure {
         }
     }
 
-    /// Largest distance of two signatures of weight sum 1; none for `minus`, whose distances have no bound.
+    /// Largest distance of two signatures whose weights sum to 1. `None` for `minus`, whose distances have no bound.
     pub fn distance_max(&self) -> Option<f64> {
         match self.similarity {
             Similarity::Gaussian => Some(2f64.sqrt()),

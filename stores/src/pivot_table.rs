@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::distance::Unsound;
 use boxwork_kernels::lower_bound::{
-    Block, Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, Simplex, TableErrors,
+    Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, PackedBlock, Simplex, TableErrors,
 };
 
 use super::space::{Extent, Prepared, Space};
@@ -148,9 +148,9 @@ impl PivotTable {
     ///
     /// # Panics
     /// When there is no such block.
-    pub fn block(&self, block: usize) -> Block<'_> {
+    pub fn block(&self, block: usize) -> PackedBlock<'_> {
         let of = |numbers: usize| block * numbers * PACKED_OBJECTS..(block + 1) * numbers * PACKED_OBJECTS;
-        Block {
+        PackedBlock {
             distances: &self.distances[of(self.pivots.len())],
             apexes: &self.apexes[of(self.apex_columns)],
         }

@@ -2,11 +2,11 @@
 //!
 //! It is a metric when the ground distance is one and all signatures have one sum of weights (Y. Rubner, C. Tomasi,
 //! L. J. Guibas, "The earth mover's distance as a metric for image retrieval", IJCV 40(2), 2000, appendix A). Both are
-//! enforced: the ground is an [`Lp`], and [`Emd::check`] refuses other sums than 1. Weights of f32 sum to 1 only within
-//! rounding, so each is first rounded to a whole number of 2^-40 parts of the sum: all signatures then have one sum
-//! exactly, no rounding is left in what is moved, and the distance is that of the rounded signatures.
+//! enforced: the ground distance is an [`Lp`], and [`Emd::check`] refuses sums other than 1. f32 weights sum to 1 only within
+//! rounding. So each weight is first rounded to a whole number of 2^-40 parts of the sum. Then all signatures have exactly
+//! the same sum, the solver moves whole numbers without rounding, and the result is the distance of the rounded signatures.
 //!
-//! The signatures are solved in an order of their own, whichever comes first: so the distance is the same in either.
+//! The two signatures are put into an order that depends only on their numbers, so the distance is the same in either order.
 
 mod transport;
 
@@ -16,21 +16,21 @@ use super::hausdorff::{check_centroids, ground, powers};
 use super::{Distance, DistanceError, Lp, Properties, Slack};
 use crate::sqfd::SignatureRef;
 
-/// The sum of all weights, in parts.
+/// The sum of the weights of a signature, in parts.
 const TOTAL: i64 = 1 << 40;
-/// How far the sum of weights may be from 1: what rounding to f32 leaves of a million of them.
+/// The largest difference of a sum of weights from 1: the rounding to f32 of a million weights.
 const SUM_TOLERANCE: f64 = 1e-3;
-/// Centroids of a signature at most: the distances of two such then take 512 MiB.
+/// The most centroids of a signature. The ground distances of two such signatures take 512 MiB.
 const CENTROIDS_MAX: usize = 1 << 13;
 
-/// The earth mover's distance over a ground distance of centroids.
+/// The earth mover's distance with a ground distance of centroids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Emd {
     ground: Lp,
 }
 
 impl Emd {
-    /// Over this distance of two centroids.
+    /// The earth mover's distance with this distance of two centroids.
     pub fn new(ground: Lp) -> Self {
         Self { ground }
     }
@@ -49,7 +49,7 @@ impl Distance for Emd {
 
     fn slack(&self, dimensions: usize, extent: f64) -> Slack {
         let ground = self.ground.slack(dimensions, extent);
-        // What the solver leaves, and the sums over the moves, of which there are fewer than 2^20.
+        // The error of the solver, and the sums over the moves, of which there are fewer than 2^20.
         Slack {
             relative: ground.relative + 1e-10,
             absolute: transport::TOLERANCE * 2.0 * extent,
@@ -86,14 +86,15 @@ impl Distance for Emd {
     }
 
     fn reference(&self, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 {
-        // A straight way to the same optimum: along ever longer paths (`transport::reference`).
+        // A simple algorithm for the same optimum: successive shortest paths (`transport::reference`).
         let places = (0..a.len()).flat_map(|i| (0..b.len()).map(move |j| (i, j)));
         let costs: Vec<f64> = places.map(|(i, j)| ground(self.ground, a, i, b, j)).collect();
         transport::reference(&parts(a.weights()), &parts(b.weights()), &costs) / TOTAL as f64
     }
 }
 
-/// Weights in whole parts that sum to [`TOTAL`], at least one each: the rest ends where the sum up to it does, rounded.
+/// Weights in whole parts that sum to [`TOTAL`], at least one part each. The other parts of a weight end at the rounded sum
+/// of the weights up to it.
 fn parts(weights: &[f32]) -> Vec<i64> {
     let rest = TOTAL - weights.len() as i64;
     let sum: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
@@ -107,7 +108,7 @@ fn parts(weights: &[f32]) -> Vec<i64> {
             1 + end - start
         })
         .collect();
-    // Both sums are made in one order, so there is nothing left, whatever their rounding; were there, it is not lost.
+    // Both sums are computed in the same order, so nothing should be left. If something were, the last weight would get it.
     if let Some(last) = parts.last_mut() {
         *last += rest - end;
     }

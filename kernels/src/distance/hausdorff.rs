@@ -1,19 +1,20 @@
-//! The Hausdorff distance of signatures: the farthest that a centroid of either lies from the other's nearest one.
+//! The Hausdorff distance of signatures: the largest distance of a centroid of one signature to the nearest centroid of the
+//! other.
 //!
-//! Weights do not count. The fast path takes a centroid of the first signature and all of the second at a time, column
-//! by column, and both directions in one pass; it computes the same numbers as the reference, to the bit.
+//! Weights do not matter. The fast path compares one centroid of the first signature with all of the second, column by column,
+//! and computes both directions in one pass. It computes the same numbers as the reference, to the bit.
 
 use super::{Distance, DistanceError, Lp, Properties, Slack};
 use crate::sqfd::SignatureRef;
 
-/// The Hausdorff distance over a ground distance of centroids.
+/// The Hausdorff distance with a ground distance of centroids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hausdorff {
     ground: Lp,
 }
 
 impl Hausdorff {
-    /// Over this distance of two centroids.
+    /// The Hausdorff distance with this distance of two centroids.
     pub fn new(ground: Lp) -> Self {
         Self { ground }
     }
@@ -27,7 +28,7 @@ impl Distance for Hausdorff {
     }
 
     fn slack(&self, dimensions: usize, extent: f64) -> Slack {
-        // Comparisons alone: it is as wrong as the one ground distance that it is.
+        // It is one of the ground distances, found by comparisons, so it has the error of a ground distance.
         self.ground.slack(dimensions, extent)
     }
 
@@ -64,7 +65,7 @@ impl Distance for Hausdorff {
     }
 }
 
-/// Whether a signature has centroids, all of finite numbers.
+/// Checks that a signature has centroids, and that their numbers are finite.
 pub(super) fn check_centroids(object: SignatureRef<'_>) -> Result<(), DistanceError> {
     if object.is_empty() {
         return Err(DistanceError::Empty);
@@ -72,14 +73,14 @@ pub(super) fn check_centroids(object: SignatureRef<'_>) -> Result<(), DistanceEr
     (0..object.dimensions()).try_for_each(|d| Lp::L1.check(object.coordinate(d)))
 }
 
-/// The ground distance of two centroids, dimensions in order.
+/// The ground distance of two centroids, summed over the dimensions in order.
 pub(super) fn ground(lp: Lp, a: SignatureRef<'_>, i: usize, b: SignatureRef<'_>, j: usize) -> f64 {
     let (a, b): (Vec<f32>, Vec<f32>) =
         (0..a.dimensions()).map(|d| (a.coordinate(d)[i], b.coordinate(d)[j])).unzip();
     lp.reference(&a, &b)
 }
 
-/// Ground distances of a centroid to all of another signature, each as `Lp::of_power` takes it.
+/// The ground distances of a centroid to all centroids of another signature, as `Lp::of_power` takes them.
 pub(super) fn powers(lp: Lp, a: SignatureRef<'_>, i: usize, b: SignatureRef<'_>, out: &mut [f64]) {
     match lp.p() {
         1.0 => joined(a, i, b, out, |sum, difference| sum + difference.abs()),
@@ -89,7 +90,7 @@ pub(super) fn powers(lp: Lp, a: SignatureRef<'_>, i: usize, b: SignatureRef<'_>,
     }
 }
 
-/// The differences of a centroid to each of another signature, joined dimension by dimension.
+/// Combines the differences of a centroid to each centroid of another signature, dimension by dimension.
 #[inline(always)]
 fn joined(
     a: SignatureRef<'_>,
@@ -107,7 +108,7 @@ fn joined(
     }
 }
 
-/// Unlike `f64::min` one instruction of a vector; there is no not-a-number to mind.
+/// One vector instruction, unlike `f64::min`, which handles NaNs. There are none.
 #[inline(always)]
 fn lesser(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }

@@ -1,13 +1,13 @@
-//! The Jaccard distance of sets: the part of their union that is not in both.
+//! The Jaccard distance of sets: the share of their union that is not in both.
 //!
-//! Sets are slices in ascending order. The fast path merges them without a branch that depends on the elements, and
-//! looks the elements of a small set up in a much larger one.
+//! Sets are slices in ascending order. The fast path merges two sets without branches that depend on the elements. If one set
+//! is much smaller, it looks up its elements in the other.
 
 use std::collections::BTreeSet;
 
 use super::{Distance, DistanceError, Properties, Slack};
 
-/// From this ratio of sizes on it is faster to look up than to merge.
+/// From this ratio of sizes on, looking up is faster than merging.
 const LOOK_UP_RATIO: usize = 16;
 
 /// `1 - |a and b| / |a or b|`; 0 for two empty sets.
@@ -18,12 +18,12 @@ impl Distance for Jaccard {
     type Object<'a> = &'a [u32];
 
     fn properties(&self) -> Properties {
-        // One less it is a positive definite kernel, so that its root is a Hilbert distance.
+        // 1 minus the distance is a positive definite kernel, so the root of the distance is a Hilbert distance.
         Properties { negative_type: true, ..Properties::metric("jaccard") }
     }
 
     fn slack(&self, _dimensions: usize, _extent: f64) -> Slack {
-        // One division of whole numbers.
+        // A single division of whole numbers.
         Slack::roundings(1.0)
     }
 

@@ -1,7 +1,7 @@
-//! The Levenshtein distance of texts: how many letters must be put in, taken out or exchanged.
+//! The Levenshtein distance of texts: the least number of letters to insert, delete or replace.
 //!
-//! A letter is a Unicode scalar value. The fast path holds a column of the table as two words of bits, the places where
-//! it rises and those where it falls, for 64 letters of the pattern at a time (G. Myers, "A fast bit-vector algorithm
+//! A letter is a Unicode scalar value. The fast path represents 64 rows of a column of the table by two words of bits: the
+//! rows where the numbers rise, and the rows where they fall (G. Myers, "A fast bit-vector algorithm
 //! for approximate string matching based on dynamic programming", J. ACM 46(3), 1999; for longer patterns and for the
 //! distance of whole texts H. Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
 //! Nordic J. of Computing 10(1), 2003).
@@ -10,13 +10,13 @@ use std::collections::HashSet;
 
 use super::{Distance, DistanceError, Properties, Slack};
 
-/// Letters of a word of bits.
+/// Letters per word of bits.
 const WORD: usize = u64::BITS as usize;
-/// Letters that are looked up in a table, all of ASCII among them.
+/// Letters with an entry in the table, which include ASCII. Others are searched for.
 const TABLE: usize = 128;
-/// Bytes of a pattern at most.
+/// The most bytes of a pattern.
 const BYTES_MAX: usize = 1 << 29;
-/// Texts up to here take no more, whatever their letters.
+/// The patterns of texts up to this length never take more bytes than that.
 const LETTERS_FREE: usize = 65_000;
 const _: () = assert!(bytes_of(LETTERS_FREE, LETTERS_FREE) <= BYTES_MAX);
 
@@ -32,7 +32,7 @@ impl Distance for Levenshtein {
     }
 
     fn slack(&self, _dimensions: usize, _extent: f64) -> Slack {
-        // Whole numbers, which an f64 holds.
+        // An f64 holds these whole numbers exactly.
         Slack::EXACT
     }
 
@@ -51,13 +51,13 @@ impl Distance for Levenshtein {
     }
 
     fn distance(&self, a: &[char], b: &[char]) -> f64 {
-        // Fewer words for the shorter one.
+        // The shorter text needs fewer words.
         let (a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
         Pattern::new(a).distance(b) as f64
     }
 
     fn reference(&self, a: &[char], b: &[char]) -> f64 {
-        // The table of the definition, a row at a time.
+        // The table of the definition, one row at a time.
         let mut row: Vec<usize> = (0..=b.len()).collect();
         for (i, x) in a.iter().enumerate() {
             let mut diagonal = row[0];
@@ -72,28 +72,28 @@ impl Distance for Levenshtein {
     }
 }
 
-/// What the masks of a pattern take: a bit of each letter for each different one, and for those that are not in it.
+/// Bytes of the masks of a pattern: one mask per different letter, and one for all letters that the text does not contain.
 const fn bytes_of(letters: usize, different: usize) -> usize {
     letters.div_ceil(WORD) * (different + 1) * size_of::<u64>()
 }
 
-/// A text made ready to be compared with many.
+/// A text that is prepared for comparisons with many others.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     length: usize,
     words: usize,
     /// By letter of the table and word: where in the pattern the letter stands; no letter has the place 0.
     table: [u32; TABLE],
-    /// The other letters, in order, and their places.
+    /// The letters without an entry in the table, in order, with the places of their masks.
     others: Vec<(char, u32)>,
     masks: Vec<u64>,
 }
 
 impl Pattern {
-    /// The pattern of a text.
+    /// Prepares a text.
     pub fn new(text: &[char]) -> Self {
         let words = text.len().div_ceil(WORD).max(1);
-        // The first masks are those of letters that are not in the text.
+        // The first masks belong to letters that the text does not contain.
         let mut pattern =
             Self { length: text.len(), words, table: [0; TABLE], others: Vec::new(), masks: vec![0; words] };
         let mut others: Vec<char> = text.iter().copied().filter(|c| *c as usize >= TABLE).collect();
@@ -127,12 +127,12 @@ impl Pattern {
         place as usize * self.words
     }
 
-    /// The distance of a text.
+    /// The distance to another text.
     pub fn distance(&self, text: &[char]) -> usize {
         self.within(text, usize::MAX).unwrap_or(usize::MAX)
     }
 
-    /// The distance of a text if it is at most `limit`; ends early when it is not.
+    /// The distance to another text, or `None` if it is above `limit`, which is noticed early.
     pub fn within(&self, text: &[char], limit: usize) -> Option<usize> {
         if self.length.abs_diff(text.len()) > limit {
             return None;
@@ -166,7 +166,7 @@ impl Pattern {
         let last = 1 << ((self.length - 1) % WORD);
         for (column, letter) in text.iter().enumerate() {
             let first = self.first_mask(*letter);
-            // The row above the pattern rises by one with each letter of the text.
+            // The row above the pattern rises by one with each letter of the other text.
             let (mut up, mut down) = (1, 0);
             let (mut last_up, mut last_down) = (0, 0);
             for ((rises, falls), equal) in columns.iter_mut().zip(&self.masks[first..]) {
@@ -182,13 +182,13 @@ impl Pattern {
     }
 }
 
-/// Whether the distance is above the limit: each letter that is left takes one off at most.
+/// Whether the distance must be above the limit: each letter that is left lowers it by at most one.
 fn is_beyond(score: usize, left: usize, limit: usize) -> bool {
     score.saturating_sub(left) > limit
 }
 
-/// One column of 64 letters: `up_in` and `down_in` say whether the row above rises or falls to it. Gives the rows that
-/// rise and those that fall, before they are shifted down by one.
+/// One column for 64 letters of the pattern. `up_in` and `down_in` say whether the row above rises or falls. Returns the rows
+/// that rise and the rows that fall, before they are shifted down by one.
 #[inline(always)]
 fn step(equal: u64, rises: &mut u64, falls: &mut u64, up_in: u64, down_in: u64) -> (u64, u64) {
     let vertical = equal | *falls;

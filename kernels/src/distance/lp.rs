@@ -1,8 +1,8 @@
-//! Lp distances of vectors of f32: the p-th root of the sum of the p-th powers of the differences; their largest for
-//! an infinite p.
+//! Lp distances of vectors of f32: the p-th root of the sum of the p-th powers of the differences. For an infinite p, the
+//! largest difference.
 //!
-//! Differences and sums are f64. The fast path sums [`LANES`] partial sums in one fixed order, so that a vector unit of
-//! any width gives the same bits; powers are those of [`crate::elementary`].
+//! Differences and sums are f64. The fast path computes [`LANES`] partial sums in one fixed order, so that vector units of any
+//! width give the same bits. Powers come from [`crate::elementary`].
 
 use super::{Distance, DistanceError, Properties, Slack};
 use crate::elementary::{exp, ln};
@@ -10,7 +10,7 @@ use crate::elementary::{exp, ln};
 /// Partial sums: two vectors of the widest kind.
 const LANES: usize = 16;
 
-/// The Lp distance of one p.
+/// The Lp distance for one p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lp(f64);
 
@@ -22,10 +22,10 @@ impl Lp {
     /// The largest absolute difference.
     pub const LINF: Self = Self(f64::INFINITY);
 
-    /// The distance of an exponent from 1 to infinity.
+    /// The distance for an exponent from 1 to infinity.
     ///
     /// # Errors
-    /// For every other exponent: what it gives is no metric.
+    /// For every other exponent, because the result would be no metric.
     pub fn new(p: f64) -> Result<Self, DistanceError> {
         if p >= 1.0 { Ok(Self(p)) } else { Err(DistanceError::Exponent(p)) }
     }
@@ -35,7 +35,7 @@ impl Lp {
         self.0
     }
 
-    /// From the distance as it is summed: the p-th power where p is 1 or 2, which is monotone in it.
+    /// The distance from its sum. For p of 1 or 2 the sum is the p-th power of the distance.
     #[inline]
     pub(super) fn of_power(self, power: f64) -> f64 {
         if self.0 == 2.0 { power.sqrt() } else { power }
@@ -50,17 +50,17 @@ impl Distance for Lp {
             2.0 => Properties::hilbert("l2"),
             1.0 => Properties { negative_type: true, ..Properties::metric("l1") },
             f64::INFINITY => Properties::metric("linf"),
-            // Lp embeds isometrically into L1 up to p = 2, whose root is a Hilbert distance.
+            // For p up to 2, Lp embeds isometrically into L1, and the root of L1 is a Hilbert distance.
             p => Properties { negative_type: p < 2.0, ..Properties::metric("lp") },
         }
     }
 
     fn slack(&self, dimensions: usize, _extent: f64) -> Slack {
-        // A difference, its power, and as many sums as there are numbers; all terms have one sign.
+        // A difference, its power, and one addition per number. All terms have one sign.
         let sums = Slack::roundings(2.0 * dimensions as f64 + 8.0);
         match self.0 {
             1.0 | 2.0 | f64::INFINITY => sums,
-            // The logarithm and the exponential are good to 1e-15 of their values; powers fall as logarithms grow.
+            // The logarithm and the exponential have relative errors of 1e-15, and powers fall as logarithms grow.
             _ => Slack { relative: sums.relative + 1e-13, ..sums },
         }
     }
@@ -96,17 +96,17 @@ impl Distance for Lp {
 
 /// `x^p` for x from 0 to 1.
 fn power(p: f64, x: f64) -> f64 {
-    // A part so small has no power that would be seen beside the largest one's, which is 1.
+    // The power of so small a number vanishes beside the largest power, which is 1.
     if x < f64::MIN_POSITIVE { 0.0 } else { exp(p * ln(x).min(0.0)) }
 }
 
-/// `scale sum^(1/p)`, the sum being of powers of parts of `scale`: so no power overflows or vanishes.
+/// `scale sum^(1/p)`. The sum is of powers of differences divided by `scale`, so no power overflows.
 fn scaled(p: f64, a: &[f32], b: &[f32], sum: impl FnOnce(f64) -> f64) -> f64 {
     let scale = largest_of(a, b);
     if scale == 0.0 {
         return 0.0;
     }
-    // The sum is 1 or more; the exponential takes what is 0 or less.
+    // The sum is at least 1, and the exponential takes numbers of at most 0.
     scale / exp(-ln(sum(scale).max(1.0)) / p)
 }
 
@@ -137,7 +137,7 @@ fn largest_of(a: &[f32], b: &[f32]) -> f64 {
     let mut largest = [0.0_f64; LANES];
     let mut see = |lane: usize, a: f32, b: f32| {
         let difference = (f64::from(a) - f64::from(b)).abs();
-        // Unlike `f64::max` this is one instruction of a vector; there is no not-a-number to mind.
+        // One vector instruction, unlike `f64::max`, which handles NaNs. There are none.
         largest[lane] = if difference > largest[lane] { difference } else { largest[lane] };
     };
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();

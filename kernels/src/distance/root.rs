@@ -1,8 +1,8 @@
-//! The square root of another distance: the same order of objects, and more inequalities.
+//! The square root of another distance. It orders objects as that distance does, and obeys more inequalities.
 //!
 //! Any four points of a metric space lie in a Euclidean space at the roots of their distances (L. M. Blumenthal,
 //! "Theory and applications of distance geometry", 1953), so the root of a metric obeys Ptolemy's inequality and has
-//! the four-point property. Where the distance is of negative type, as L1 and Jaccard are, any number of points do.
+//! the four-point property. If the distance is of negative type, as L1 and Jaccard are, this holds for any number of points.
 
 use super::{Distance, DistanceError, Properties, Slack};
 
@@ -11,7 +11,7 @@ use super::{Distance, DistanceError, Properties, Slack};
 pub struct Root<D>(pub D);
 
 impl Properties {
-    /// Those of the square root of a distance.
+    /// The properties of the square root of a distance with these properties.
     #[must_use]
     pub fn rooted(self) -> Self {
         let name = match self.name {
@@ -32,7 +32,7 @@ impl Properties {
             ptolemaic: self.metric,
             four_point: self.metric,
             hilbert: self.negative_type,
-            // The root of a Hilbert distance is one (I. J. Schoenberg, 1938).
+            // The root of a Hilbert distance is a Hilbert distance (I. J. Schoenberg, 1938).
             negative_type: self.negative_type,
         }
     }

@@ -1,4 +1,4 @@
-//! Every distance is held to what it declares: axioms, inequalities, the reference, and the slack of its numbers.
+//! Every distance keeps what it declares: axioms, inequalities, agreement with the reference, and its slack.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ impl Table {
     }
 }
 
-/// Computes all distances, and holds them to the reference and to the axioms of a metric.
+/// Computes all distances, and checks them against the reference and the axioms of a metric.
 fn table<'a, D: Distance>(distance: &D, objects: &[D::Object<'a>], slack: Slack) -> Table {
     let (count, name) = (objects.len(), distance.properties().name);
     assert!(objects.iter().all(|object| distance.check(*object).is_ok()), "{name}");
@@ -52,7 +52,7 @@ fn table<'a, D: Distance>(distance: &D, objects: &[D::Object<'a>], slack: Slack)
     table
 }
 
-/// Holds a distance to the inequalities that it declares; says which of those it does not declare fail.
+/// Checks the inequalities that a distance declares. Returns which of the others fail.
 fn inequalities(properties: Properties, table: &Table, slack: Slack) -> [bool; 2] {
     let mut fails = [false; 2];
     let largest = table.distances.iter().fold(0.0, |largest: f64, d| largest.max(*d));
@@ -69,7 +69,7 @@ fn inequalities(properties: Properties, table: &Table, slack: Slack) -> [bool; 2
                     assert!(holds || !properties.ptolemaic, "{}: {a} {b} {c} {d}", properties.name);
                     fails[0] |= !holds;
                 }
-                // Three objects and each other one: their simplex has an apex where the four-point property holds.
+                // Three objects and a fourth: their simplex has an apex if the four-point property holds.
                 let pivots = [a, b, c];
                 let between: Vec<f64> = pivots.iter().flat_map(|p| pivots.map(|q| table.at(*p, q))).collect();
                 let simplex = Simplex::new(&between, noise).unwrap();
@@ -82,7 +82,7 @@ fn inequalities(properties: Properties, table: &Table, slack: Slack) -> [bool; 2
         }
     }
     if properties.hilbert {
-        // The objects are one simplex: the apex of each over all is where it stands.
+        // All objects span one simplex, over which each object has an apex.
         let simplex = Simplex::new(&table.distances, noise).unwrap();
         for object in 0..table.count {
             let row: Vec<f64> = (0..table.count).map(|other| table.at(object, other)).collect();
@@ -94,10 +94,9 @@ fn inequalities(properties: Properties, table: &Table, slack: Slack) -> [bool; 2
 
 fn vectors(seed: u64, count: usize, dimensions: usize) -> Vec<Vec<f32>> {
     let mut random = Random::new(seed);
-    let mut vectors: Vec<Vec<f32>> = (0..count)
-        .map(|_| (0..dimensions).map(|_| (random.unit() * 8.0 - 4.0) as f32).collect())
-        .collect();
-    // One again, one on the way between two, and one that differs in one number.
+    let mut vectors: Vec<Vec<f32>> =
+        (0..count).map(|_| (0..dimensions).map(|_| (random.unit() * 8.0 - 4.0) as f32).collect()).collect();
+    // A copy, a midpoint, and a vector that differs in one number.
     vectors[1] = vectors[0].clone();
     vectors[2] = vectors[0].iter().zip(&vectors[3]).map(|(a, b)| (a + b) / 2.0).collect();
     vectors[4] = vectors[3].clone();
@@ -122,7 +121,7 @@ fn lp_distances() {
     for (idx, p) in exponents.into_iter().enumerate() {
         let lp = Lp::new(p).unwrap();
         let fails = [1, 2, 3, 16, 17, 33, 100].map(|dimensions| check_lp(lp, dimensions, idx as u64 + 1));
-        // What is not declared does fail somewhere, so declaring it would have been wrong.
+        // An undeclared inequality fails somewhere, so declaring it would have been wrong.
         if p != 2.0 {
             assert!(fails.iter().any(|fails| fails[0]) && fails.iter().any(|fails| fails[1]), "p = {p}");
         }
@@ -148,10 +147,10 @@ fn lp_of_huge_and_tiny_numbers() {
     }
 }
 
-/// Signatures of weight sum 1.
+/// Signatures whose weights sum to 1.
 fn signatures(seed: u64, spread: f64) -> Store {
     let mut random = Random::new(seed);
-    // Every other store is one of single points, which are at their ground distance.
+    // Every other store has single points, whose distances are ground distances.
     let most = if seed.is_multiple_of(2) { 1.0 } else { 9.0 };
     let sizes: Vec<usize> = (0..10).map(|_| 1 + (random.unit() * most) as usize).collect();
     Store::random(seed, 3, &sizes, spread)
@@ -202,7 +201,7 @@ fn emd_by_hand_and_what_it_refuses() {
         of(a.0, a.1, &mut |a| of(b.0, b.1, &mut |b| found = emd.distance(a, b)));
         found
     };
-    // On a line it is the area between the cumulative weights.
+    // On a line, the distance is the area between the cumulative weights.
     let found = between((&[0.0, 1.0], &[0.5, 0.5]), (&[0.0, 3.0], &[0.25, 0.75]));
     assert!((found - (0.25 + 2.0 * 0.75)).abs() < 1e-9, "{found}");
     let found = between((&[2.0], &[1.0]), (&[-1.0, 5.0, 2.0], &[0.25, 0.25, 0.5]));
@@ -315,7 +314,7 @@ fn sets_that_are_none_are_refused() {
     assert_eq!(Jaccard.check(&[1, 2, 2]), Err(DistanceError::NotASet { place: 2 }));
     assert_eq!(Jaccard.check(&[3, 1]), Err(DistanceError::NotASet { place: 1 }));
     assert_eq!(Jaccard.distance(&[], &[]), 0.0);
-    // Four sets that no Ptolemy and no Euclid allows.
+    // Four sets that violate Ptolemy's inequality and the four-point property.
     let sets: [&[u32]; 4] = [&[1, 2], &[1, 3], &[1], &[1, 2, 3]];
     let slack = Jaccard.slack(0, 0.0);
     assert_eq!(inequalities(Jaccard.properties(), &table(&Jaccard, &sets, slack), slack), [true, true]);

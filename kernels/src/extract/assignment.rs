@@ -50,8 +50,8 @@ impl Metric for LInf {
     }
 }
 
-/// Means twice over: in rows, to compare one with many samples, and in groups, to compare many with one box. The last
-/// group is filled up with infinities, which are never near anything.
+/// The means in two layouts: in rows, to compare one mean with many samples, and in groups, to compare many means with one
+/// box. Infinities, which are near nothing, fill the last group.
 #[derive(Debug, Default)]
 pub(super) struct Means {
     rows: Vec<[f32; FEATURES]>,
@@ -126,11 +126,11 @@ impl<M: Metric> Task for Assign<'_, M> {
     }
 }
 
-/// Coordinates that the bound of a box looks at: by far the most of the distance is in the plane.
+/// Coordinates that the bound of a box uses. Most of the distance is in the plane.
 const BOUND_FEATURES: usize = 2;
 
-/// Fills `bounds` with a lower bound of the distance from each mean to anything in the box, and returns a mean that
-/// is near the whole of it.
+/// Fills `bounds` with a lower bound of the distance from each mean to any sample in the box. Returns a mean that is near the
+/// whole box.
 #[inline(always)]
 fn lower_bounds<S: Simd, M: Metric>(
     simd: S,
@@ -179,7 +179,7 @@ fn nearest_means<S: Simd, M: Metric>(
 ) -> [f32; BLOCK] {
     // With LANES = 16 only the first of two vectors is used.
     let vectors = BLOCK / S::LANES;
-    // The limit is a distance that each sample is known to reach; only the running best decides.
+    // The limit is a distance at which each sample has a mean. Only the best mean so far decides.
     let mut limit = distances(simd, metric, block, &means.rows[first]);
     let mut best = [simd.splat(f32::INFINITY); 2];
     let mut nearest = [simd.splat(0.0); 2];
@@ -255,7 +255,7 @@ impl<M: Metric> Task for Join<'_, M> {
         let threshold = simd.splat(self.threshold);
         kept.clear();
         for (i, row) in means.rows.iter().enumerate() {
-            // Of the mean's own group only the lanes after it count.
+            // In the mean's own group, only the lanes after it count.
             let mut later = u32::MAX << (i % BLOCK) << 1;
             let mut near = false;
             for group in &means.groups[i / BLOCK..] {

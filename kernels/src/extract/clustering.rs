@@ -86,7 +86,7 @@ fn mean_of(sum: &[i64; FEATURES + 1]) -> [f32; FEATURES] {
     std::array::from_fn(|d| mean(sum[d], sum[FEATURES] as u32))
 }
 
-/// What is left when no cluster is heavy enough: one centroid.
+/// The signature if no cluster is heavy enough: one centroid.
 fn mean_of_all(samples: &Samples) -> Signature {
     let total = samples.totals.iter().fold([0; FEATURES + 1], |mut sum, total| {
         (0..=FEATURES).for_each(|d| sum[d] += total[d]);

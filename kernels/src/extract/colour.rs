@@ -36,8 +36,8 @@ const LINEAR_END: f64 = (6.0 / 29.0) * (6.0 / 29.0) * (6.0 / 29.0);
 const LINEAR_SLOPE: f64 = (29.0 / 6.0) * (29.0 / 6.0) / 3.0;
 const LINE_OFFSET: f64 = 4.0 / 29.0;
 
-/// What the device's kernel takes from here: the sRGB curve, the matrix row by row, then the slope and the offset of
-/// the linear branch, and where that ends.
+/// Numbers for the kernel on a device: the sRGB curve, the matrix row by row, then the slope, the offset and the end of the
+/// linear branch.
 pub(super) fn device_numbers() -> impl Iterator<Item = f64> {
     let line = [LINEAR_SLOPE, LINE_OFFSET, LINEAR_END];
     LINEAR.into_iter().chain(MATRIX.into_iter().flatten()).chain(line)

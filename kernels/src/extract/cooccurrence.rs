@@ -1,8 +1,8 @@
-//! Texture of many windows of one image, the fast way.
+//! The fast path of texture, for many windows of one image.
 //!
-//! What windows share is computed once per image: the matrix cell of each of a sub-window's four pairs, and running
-//! sums of the squared differences, which give any window's contrast from four corners. A window then counts its
-//! cells, and follows the sum of c ln c by its growth: each count is touched once, and no matrix is read afterwards.
+//! Data that windows share is computed once per image: the matrix cell of each of a sub-window's four pairs, and running sums
+//! of the squared differences, from which four corners give the contrast of any window. Each window then counts its cells
+//! and updates the sum of c ln c with each count, so no matrix is read afterwards.
 
 use super::lanes::{Simd, Task};
 use super::parameters::ExtractParameters;
@@ -13,8 +13,8 @@ use super::{ImageRef, colour};
 /// Matrices up to this many cells are cleared as a whole, larger ones cell by cell as they were touched.
 const CELLS_CLEARED: usize = 1024;
 
-/// Windows that are counted in turns: a count that is read just after it was written waits for the write, and in
-/// smooth places the next pair often falls into the same cell.
+/// Windows that are counted alternately. A read of a count that was just written waits for the write, and in smooth places the
+/// next pair often falls into the same cell.
 const ABREAST: usize = 4;
 
 /// Scratch space for the texture of one image after the other.
@@ -26,7 +26,7 @@ pub(super) struct Textures {
     grey: Vec<u16>,
     /// The cell of each pair, by the upper left pixel of the sub-window.
     cells: Vec<[u16; PAIRS]>,
-    /// Of row y at x: the sum of squared differences of all sub-windows above and to the left, modulo 2^32. A
+    /// At (x, y): the sum of squared differences of all sub-windows above and to the left, modulo 2^32. A
     /// window's own sum is below 2^32, so differences of corners give it exactly.
     squares: Vec<u32>,
     /// The co-occurrence matrix: all zeros between windows. Any `u16` is an index, so no access needs a check.

@@ -1,12 +1,12 @@
-// Feature signatures of pictures: what `reference::extract` states in `extract/reference.rs`, to the bit, on a device.
+// Feature signatures of pictures: the device twin of `reference::extract` (`extract/reference.rs`), with the same bits.
 //
-// A group computes one picture. Its samples lie in global memory, coordinate by coordinate, fixed point as on the
-// processor; means and sums lie in local memory, where the co-occurrence matrices have lain before, one for each of the
-// first WINDOWS work items. A sum is kept in two parts of 32 bits, so that adding takes two atomic additions: integers,
-// hence the same in any order. Numbers of 64 bits are multiplied by `product`, which no compiler joins with an addition.
+// A work group computes one picture. Its samples are in global memory, coordinate by coordinate, in fixed point as on the
+// processor. The co-occurrence matrices, one for each of the first WINDOWS work items, are in local memory; means and sums
+// take their place later. A sum has two parts of 32 bits, so that adding takes two atomic additions; these are integers, so
+// their order does not matter. Doubles are multiplied by `product`, which no compiler fuses with an addition.
 //
-// `device.rs` gives all constants: ITEMS, WINDOWS, POINTS, SEEDS, SLOTS, ITERATIONS, CLUSTER_MIN, RADIUS, LEVELS,
-// COUNTER, MATRIX, POOL, JOIN, and the name of the ground distance.
+// `device.rs` defines all constants: ITEMS, WINDOWS, POINTS, SEEDS, SLOTS, ITERATIONS, CLUSTER_MIN, RADIUS, LEVELS, COUNTER,
+// MATRIX, POOL, JOIN, and the name of the ground distance.
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
@@ -14,14 +14,14 @@
 #define FEATURES 7
 // Numbers of a mean: its coordinates, and its weight as bits.
 #define MEAN 8
-// Of a cluster: two parts of each coordinate's sum, and the number of its samples.
+// Numbers of a cluster: two parts of each coordinate's sum, and the number of its samples.
 #define SUMS (2 * FEATURES + 1)
-// A coordinate is made positive, and the lower of its two parts has so many bits.
+// A coordinate is made positive. The lower of its two parts has this many bits.
 #define BIAS (1 << 23)
 #define PART 12
 #define WORDS ((SEEDS + 31) / 32)
 #define PAIRS_MAX (4 * (2 * RADIUS) * (2 * RADIUS))
-// Where the numbers of the host stand: the sRGB curve, the matrix, the three of the linear branch, then the transform.
+// The places of the numbers from the host: the sRGB curve, the matrix, the three of the linear branch, then the transform.
 #define XYZ_AT 256
 #define LINE_AT (XYZ_AT + 9)
 #define MULTIPLIER_AT (LINE_AT + 3)
@@ -55,7 +55,7 @@ inline double compress(double t, __global const double *line) {
 
 inline int fixed_point(double feature, uint d, __global const double *numbers) {
     const double value = product(numbers[MULTIPLIER_AT + d], feature) + numbers[OFFSET_AT + d];
-    // Rounds to a whole number, halves to even: it is in the lowest bits then.
+    // Rounds to a whole number, halves to even, and leaves it in the lowest bits.
     return (int)(uint)as_ulong(product(value, 65536.0) + 6755399441055744.0);
 }
 
@@ -102,7 +102,7 @@ inline double2 texture_of(
                 const uint cell = high * (high + 1) / 2 + low;
                 const uint count = matrix[cell];
                 matrix[cell] = (COUNTER)(count + 1);
-                // What the term of the cell grows by.
+                // The growth of the cell's term.
                 sum += terms[count];
                 squares += (high - low) * (high - low);
             }
@@ -115,7 +115,7 @@ inline double2 texture_of(
     return (double2)((double)squares / n, left_over / 4294967296.0 / n);
 }
 
-// Keeps the means whose bits are set, in their order, and says how many they are. All items call it.
+// Keeps the means whose bits are set, in their order, and returns their number. All items must call it.
 inline uint compact(__local float *means, uint count, __local const uint *kept) {
     const uint item = get_local_id(0);
     for (uint start = 0; start < count; start += ITEMS) {
@@ -128,7 +128,7 @@ inline uint compact(__local float *means, uint count, __local const uint *kept) 
             place += popcount(kept[i / 32] & ((1u << (i % 32)) - 1));
             mean = vload8(i, means);
         }
-        // Nobody is behind what this round reads: places only fall.
+        // No item reads what another item overwrites: places only become smaller.
         barrier(CLK_LOCAL_MEM_FENCE);
         if (stays) vstore8(mean, place, means);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -170,16 +170,16 @@ inline float mean_of(long sum, uint samples) {
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void extract_signatures(
     // RGB, picture after picture.
     __global const uchar *pixels,
-    // Of a picture: its first byte, its width and height, and its first pixel.
+    // Per picture: its first byte, its width and height, and its first pixel.
     __global const uint4 *pictures,
     // The sampling points: x and y of each.
     __global const float *sampling_points,
     __global const double *feature_numbers,
-    // c ln c in fixed point: what it grows by from c on, then itself, each for 0 to PAIRS_MAX.
+    // c ln c in fixed point: its growth from c to c + 1, then its values, each for c from 0 to PAIRS_MAX.
     __global const ulong *entropy_terms, uint grey_max,
-    // Scratch: a byte a pixel, and FEATURES * POINTS numbers a picture.
+    // Scratch: a byte per pixel, and FEATURES * POINTS numbers per picture.
     __global uchar *greys, __global int *samples,
-    // Of a picture: SLOTS numbers for each coordinate and for the weights, and how many of them there are.
+    // Per picture: SLOTS numbers for each coordinate and for the weights, and the number of centroids.
     __global float *centroids, __global uint *counts) {
     __local uint pool[POOL];
     const uint item = get_local_id(0), group = get_group_id(0);
@@ -285,7 +285,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void extract_signatu
 
 #if SLOTS < SEEDS
     if (count > SLOTS) {
-        // The heaviest, the earlier of equals.
+        // The heaviest means; of equally heavy ones, the earlier.
         clear_kept(kept);
         for (uint i = item; i < count; i += ITEMS) {
             const uint weight = as_uint(means[MEAN * i + FEATURES]);

@@ -1,6 +1,6 @@
-//! What the device's kernel (`device.cl`) is given, and what comes back of it: the same bits as the processor's.
+//! Inputs and outputs of the kernel `device.cl`, which extracts signatures with the same bits as the processor.
 //!
-//! Invariant: an extraction that has a form for devices fits their local memory; others are the processor's.
+//! Invariant: an extraction that has a form for devices fits their local memory. Others run on the processor.
 
 use super::parameters::{ExtractParameters, GroundDistance, ParameterError};
 use super::reference::join_threshold;
@@ -8,26 +8,26 @@ use super::texture::{EntropyTable, PAIRS};
 use super::transform::FEATURES;
 use super::{Signature, colour, points};
 
-/// The kernel's text.
+/// The kernel's source.
 pub const TEXT: &str = include_str!("device.cl");
 
-/// The kernel.
+/// The kernel's name.
 pub const KERNEL: &str = "extract_signatures";
 
 /// Work items of a group, which computes one picture.
 pub const ITEMS: usize = 256;
 
-/// Local memory that a group may take: what OpenCL devices have at the least today, less what drivers keep of it.
+/// Local memory that a group may use: what today's OpenCL devices have at least, minus what drivers reserve.
 const LOCAL_BYTES_MAX: usize = 47 << 10;
 
-/// Matrices that must fit beside each other at the least: with fewer the processor is faster.
+/// The least number of matrices that must fit into local memory. With fewer, the processor is faster.
 const WINDOWS_MIN: usize = 16;
 
-/// Words of a mean and of a cluster's sums, as the kernel has them.
+/// Words of a mean and of a cluster's sums in the layout of the kernel.
 const MEAN_WORDS: usize = FEATURES + 1;
 const SUMS_WORDS: usize = 2 * FEATURES + 1;
 
-/// An extraction in the form that the kernel takes.
+/// An extraction in the form that the kernel needs.
 #[derive(Clone, Debug)]
 pub struct DeviceExtraction {
     constants: Vec<(&'static str, String)>,
@@ -40,8 +40,7 @@ pub struct DeviceExtraction {
 }
 
 impl DeviceExtraction {
-    /// The form of some parameters; nothing where the kernel's local memory is too small for their matrices (of many
-    /// grey levels) or clusters.
+    /// The form for some parameters. `None` if local memory is too small for their matrices (of many grey levels) or clusters.
     ///
     /// # Errors
     ///
@@ -56,7 +55,7 @@ impl DeviceExtraction {
         let pairs_max = table.terms().len() - 1;
         let levels = usize::from(parameters.grey_max) + 1;
         let (counter, counter_bytes) = if pairs_max <= 255 { ("uchar", 1) } else { ("ushort", 2) };
-        // An odd number of words, so that matrices of items side by side do not meet in one bank.
+        // An odd number of words, so that the matrices of neighbouring items lie in different banks.
         let matrix_bytes = ((levels * (levels + 1) / 2 * counter_bytes).div_ceil(4) | 1) * 4;
         let windows = (LOCAL_BYTES_MAX / matrix_bytes).min(ITEMS);
         let clusters = (MEAN_WORDS + SUMS_WORDS) * seeds + seeds.div_ceil(32);
@@ -81,7 +80,7 @@ impl DeviceExtraction {
             ("COUNTER", counter.to_owned()),
             ("MATRIX", (matrix_bytes / counter_bytes).to_string()),
             ("POOL", pool.to_string()),
-            // By its bits: a decimal number is read in as many ways as there are compilers.
+            // As bits, because compilers may read decimal numbers differently.
             ("JOIN", format!("as_float({}u)", join_threshold(parameters).to_bits())),
             (ground, "1".to_owned()),
         ];
@@ -100,7 +99,7 @@ impl DeviceExtraction {
         }))
     }
 
-    /// The constants that the text is compiled with.
+    /// The constants to compile the source with.
     pub fn constants(&self) -> &[(&'static str, String)] {
         &self.constants
     }
@@ -125,21 +124,21 @@ impl DeviceExtraction {
         self.grey_max
     }
 
-    /// Numbers of the kernel's `samples`, for each picture.
+    /// Numbers of the kernel's `samples` per picture.
     pub fn sample_numbers(&self) -> usize {
         FEATURES * self.points_count
     }
 
-    /// Numbers of the kernel's `centroids`, for each picture.
+    /// Numbers of the kernel's `centroids` per picture.
     pub fn centroid_numbers(&self) -> usize {
         MEAN_WORDS * self.slots
     }
 
-    /// The signature of a picture: `centroids` are its numbers, of which `count` are used in each column.
+    /// The signature of a picture from its numbers. Each column of `centroids` uses `count` of them.
     ///
     /// # Panics
     ///
-    /// When they are not as many as [`centroid_numbers`](Self::centroid_numbers) says, or the count is larger.
+    /// If the length of `centroids` is not [`centroid_numbers`](Self::centroid_numbers), or a column is shorter than `count`.
     pub fn signature(&self, centroids: &[f32], count: u32) -> Signature {
         let columns = centroids.chunks_exact(self.slots).map(|column| column[..count as usize].to_vec());
         let mut columns: Vec<Vec<f32>> = columns.collect();
@@ -150,7 +149,7 @@ impl DeviceExtraction {
     }
 }
 
-// The counts of a window fit what the kernel counts in.
+// The kernel's counters hold the counts of any window.
 const _: () = assert!(PAIRS * (2 * 32) * (2 * 32) < 1 << 16);
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::sites::Sites;
 use super::{ExtractParameters, ImageRef, ParameterError, Signature};
 use crate::CodePath;
 
-/// Where the time of an extraction went, summed over images.
+/// The time of each stage of an extraction, summed over images.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
     /// Grey image, windows, contrast and entropy.
@@ -74,7 +74,7 @@ impl Extractor {
         })
     }
 
-    /// The parameters it was made with.
+    /// The parameters of the extraction.
     pub fn parameters(&self) -> &ExtractParameters {
         &self.parameters
     }
@@ -84,7 +84,7 @@ impl Extractor {
         self.path
     }
 
-    /// The sampling points in (0, 1)^2, in order: what a store keeps in its metadata.
+    /// The sampling points in (0, 1)^2 in their order, which a store keeps in its metadata.
     pub fn points(&self) -> &[[f32; 2]] {
         &self.points
     }

@@ -1,4 +1,4 @@
-//! What decides a signature besides the image, with the ranges that are accepted.
+//! The parameters of an extraction, with their ranges.
 //!
 //! Parameters that pass `validate` cannot fail on any image: the widest sample still fits its fixed point.
 
@@ -66,7 +66,7 @@ impl Default for ExtractParameters {
     }
 }
 
-/// What a sample may reach: one less than the fixed point holds, so that no rounding matters.
+/// The largest coordinate of a sample: one less than the fixed-point format holds, so that rounding cannot overflow.
 const REACH_MAX: f64 = COORDINATE_MAX - 1.0;
 
 /// A parameter outside its range.
@@ -78,13 +78,13 @@ pub enum ParameterError {
     OutOfRange {
         /// The field.
         name: &'static str,
-        /// What it holds.
+        /// The value.
         value: f64,
         /// Smallest value accepted.
         min: f64,
         /// Largest value accepted.
         max: f64,
-        /// What to do.
+        /// The advice.
         fix: &'static str,
     },
     /// A scaling that would push samples out of the fixed point's range.

@@ -1,6 +1,6 @@
-//! The extraction as the specification states it, step by step and without tricks.
+//! The extraction as the specification defines it, step by step and without tricks.
 //!
-//! The fast path must agree with it in every bit; the tests hold them together.
+//! The fast path must agree with it in every bit, and tests compare them.
 
 use super::colour;
 use super::parameters::{ExtractParameters, GroundDistance};
@@ -80,7 +80,7 @@ fn distance(metric: GroundDistance, x: &Point, m: &Point) -> f32 {
     })
 }
 
-/// What a [`distance`] is compared with for two means to be joined.
+/// Two means are joined if their [`distance`] is below this.
 pub(super) fn join_threshold(parameters: &ExtractParameters) -> f32 {
     match parameters.distance {
         GroundDistance::L2 => parameters.join_distance * parameters.join_distance,
@@ -139,7 +139,7 @@ pub(super) fn cluster(parameters: &ExtractParameters, samples: &[[i32; FEATURES]
     Signature::from_means(&means)
 }
 
-/// Keeps the `count` heaviest in their old order, the earlier of equals.
+/// Keeps the `count` heaviest means in their old order. Of equally heavy ones it keeps the earlier.
 pub(super) fn keep_heaviest(means: &mut Vec<(Point, u32)>, count: usize) {
     let mut order: Vec<usize> = (0..means.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(means[i].1), i));

@@ -16,7 +16,7 @@ pub(super) struct Samples {
     pub(super) blocks: Vec<[[f32; BLOCK]; FEATURES]>,
     /// The box about each block: least and largest coordinates.
     pub(super) bounds: Vec<[[f32; FEATURES]; 2]>,
-    /// Of each site: the fixed-point sample and, last, 1, all times the site's points.
+    /// Per site: the fixed-point sample and then 1, all multiplied by the site's number of points.
     pub(super) totals: Vec<[i64; FEATURES + 1]>,
 }
 

@@ -1,11 +1,11 @@
-//! Where the points of a point set fall in images of one size.
+//! The pixels on which the points of a point set fall, for images of one size.
 //!
-//! Points on one pixel have one sample, so a site is a pixel with the number of its points. Sites are sorted into
-//! blocks that are small in the plane, which is what lets the assignment skip far means for a whole block.
+//! All points on one pixel share one sample, so a site is a pixel with the number of its points. Sites are sorted into blocks
+//! that are small in the plane, so that the assignment can skip far means for a whole block.
 
 use super::points::pixel;
 
-/// Sites whose samples are assigned together: two vectors of AVX2, one of AVX-512.
+/// Sites whose samples are assigned together: two AVX2 vectors, or one AVX-512 vector.
 pub(super) const BLOCK: usize = 16;
 
 /// A pixel that is sampled.
@@ -42,7 +42,7 @@ impl Sites {
         for group in places.chunk_by(|a, b| a == b) {
             self.sites.push(Site { x: group[0].0, y: group[0].1, count: group.len() as u32 });
         }
-        // As many strips as each has blocks.
+        // A strip has as many blocks as there are strips.
         let blocks = self.sites.len().div_ceil(BLOCK);
         let strip = (blocks as f64).sqrt().ceil() as usize * BLOCK;
         for strip in self.sites.chunks_mut(strip) {

@@ -47,7 +47,7 @@ impl Window {
 pub(super) struct EntropyTable {
     /// c ln c in units of 2^-32.
     terms: Vec<u64>,
-    /// What the term of a cell grows by when its count grows from c to c + 1; zero where no count can be.
+    /// The growth of a cell's term when its count grows from c to c + 1; zero for counts that cannot occur.
     gains: Box<[u64; ANY_U16]>,
 }
 
@@ -66,7 +66,7 @@ impl EntropyTable {
         self.terms[count]
     }
 
-    /// All of them, by count.
+    /// All terms, by count.
     pub(super) fn terms(&self) -> &[u64] {
         &self.terms
     }

@@ -1,6 +1,6 @@
 //! From features to the samples that are clustered: f' = multiplier f + offset, rounded once to a multiple of 2^-16.
 //!
-//! Fixed point is what lets sums be integers, and so results independent of order.
+//! With fixed-point samples, sums are integers and do not depend on their order.
 
 /// Features of a sample: x, y, L, a, b, contrast, entropy.
 pub const FEATURES: usize = 7;
@@ -18,7 +18,7 @@ const _: () = assert!(COORDINATE_MAX / UNIT <= (1 << 24) as f64, "an f32 has 24 
 pub struct FeatureTransform {
     /// Factors of x, y, L, a, b, contrast and entropy.
     pub multiplier: [f64; FEATURES],
-    /// What is added afterwards; distances do not see it.
+    /// Offsets that are added afterwards. Distances do not depend on them.
     pub offset: [f64; FEATURES],
 }
 

@@ -1,33 +1,33 @@
 //! The loops over a block of objects, compiled for each instruction set.
 //!
-//! Plain loops over arrays of one length, which the compiler turns into vector instructions; the doors below compile
-//! the same loops for AVX2 and AVX-512. All hold [`LANES`] objects in registers and go through the columns. Memory is
-//! the limit: whoever bounds block after block tells the next one, which is asked for in the order in which it lies while
-//! this one is computed with. It is asked for into the second level: both together are more than the first level holds.
+//! These are plain loops over arrays of fixed length, which the compiler turns into vector instructions. The entry points
+//! below compile the same loops for AVX2 and AVX-512. Each loop holds [`LANES`] objects in registers and goes through the
+//! columns. Memory bandwidth is the limit, so a caller that bounds many blocks names the next one, and the loops prefetch it
+//! in the order of its addresses. They prefetch into the second-level cache, since two blocks do not fit the first level.
 
 use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
 use crate::CodePath;
 
-/// Objects that are held in registers: four vectors of AVX-512 for the lower bounds and four for the upper ones.
+/// Objects that are in registers at a time: four AVX-512 vectors of lower bounds and four of upper bounds.
 const LANES: usize = 64;
 const _: () = assert!(PACKED_OBJECTS.is_multiple_of(LANES));
 
-/// A block of a pivot table: columns of [`PACKED_OBJECTS`] numbers, one after the other.
+/// A block of a pivot table: columns of [`PACKED_OBJECTS`] numbers one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
-    /// Distances to the pivots, a column each.
+pub struct PackedBlock<'a> {
+    /// Distances to the pivots, one column per pivot.
     pub distances: &'a [f32],
-    /// Apexes, a column each coordinate, the altitude last.
+    /// Apexes, one column per coordinate; the altitude is the last.
     pub apexes: &'a [f32],
 }
 
-/// Lower and upper bounds of the objects of a block; of places without an object, anything.
+/// Lower and upper bounds of the objects of a block. Those of places without an object are unspecified.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Distances are not below these.
+    /// No distance is below its lower bound.
     pub lower: [f32; PACKED_OBJECTS],
-    /// Distances are not above these.
+    /// No distance is above its upper bound.
     pub upper: [f32; PACKED_OBJECTS],
 }
 
@@ -39,15 +39,15 @@ impl Default for Bounds {
 
 /// Bounds blocks with the instructions of one code path.
 #[derive(Clone, Copy, Debug)]
-pub struct Evaluator {
+pub struct BoundEvaluator {
     path: CodePath,
 }
 
-impl Evaluator {
+impl BoundEvaluator {
     /// An evaluator that uses the instructions of `path`.
     ///
     /// # Panics
-    /// When this machine lacks them, see [`CodePath::is_available`].
+    /// If this machine lacks them, see [`CodePath::is_available`].
     pub fn new(path: CodePath) -> Self {
         assert!(path.is_available(), "this machine has no {path} instructions");
         Self { path }
@@ -56,20 +56,20 @@ impl Evaluator {
     /// Bounds the distance of a query to each object of a block.
     ///
     /// # Panics
-    /// When the block has another number of columns than the query has numbers.
-    pub fn bounds(&self, query: &BoundQuery, block: Block<'_>, bounds: &mut Bounds) {
+    /// If the number of columns of the block is not the number of the query's numbers.
+    pub fn bounds(&self, query: &BoundQuery, block: PackedBlock<'_>, bounds: &mut Bounds) {
         self.bounds_before(query, block, None, bounds);
     }
 
-    /// The same, when another block comes next: it is brought nearer meanwhile.
+    /// As [`BoundEvaluator::bounds`], and prefetches the block that the caller will bound next.
     ///
     /// # Panics
-    /// As [`Evaluator::bounds`].
+    /// As [`BoundEvaluator::bounds`].
     pub fn bounds_before(
         &self,
         query: &BoundQuery,
-        block: Block<'_>,
-        next: Option<Block<'_>>,
+        block: PackedBlock<'_>,
+        next: Option<PackedBlock<'_>>,
         bounds: &mut Bounds,
     ) {
         let (columns, next) = match query.bound {
@@ -99,7 +99,7 @@ fn run(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
         Bound::Simplex => apexes(query, columns, next, bounds),
         Bound::Triangular => triangles(query, columns, next, bounds),
         Bound::Ptolemaic => {
-            // For the upper bounds.
+            // Computes the upper bounds.
             triangles(query, columns, next, bounds);
             bounds.lower = [0.0; PACKED_OBJECTS];
             quadrilaterals(query, columns, bounds);
@@ -111,19 +111,19 @@ fn run(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
     }
 }
 
-/// The objects from `first` on in a column.
+/// The numbers of [`LANES`] objects from `first` on in a column.
 #[inline(always)]
 fn column(columns: &[f32], number: usize, first: usize) -> &[f32; LANES] {
     columns[number * PACKED_OBJECTS + first..].first_chunk().expect("a whole chunk of a column")
 }
 
-/// The bounds of as many objects.
+/// The bounds of the same objects.
 #[inline(always)]
 fn chunk(bounds: &mut [f32; PACKED_OBJECTS], first: usize) -> &mut [f32; LANES] {
     bounds[first..].first_chunk_mut().expect("a whole chunk")
 }
 
-// Not f32::max: what that does with a NaN costs instructions, and there is none.
+// Not f32::max, which spends instructions on NaNs. There are none.
 #[inline(always)]
 fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
@@ -131,7 +131,7 @@ fn larger(a: f32, b: f32) -> f32 {
 
 #[inline(always)]
 fn triangles(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
-    // As much of the next block for each piece of this one.
+    // Prefetches a chunk of the next block for each chunk of this one.
     let mut ahead = next.chunks_exact(LANES);
     for first in (0..PACKED_OBJECTS).step_by(LANES) {
         let (mut largest, mut least) = ([0.0; LANES], [f32::INFINITY; LANES]);
@@ -154,7 +154,7 @@ fn triangles(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bou
     }
 }
 
-/// Raises the lower bounds to what pairs of pivots say.
+/// Raises the lower bounds to those by pairs of pivots.
 #[inline(always)]
 fn quadrilaterals(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
     for first in (0..PACKED_OBJECTS).step_by(LANES) {
@@ -177,7 +177,7 @@ fn quadrilaterals(query: &BoundQuery, columns: &[f32], bounds: &mut Bounds) {
 #[inline(always)]
 fn apexes(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
     let altitude = query.numbers.last().copied().unwrap_or(0.0);
-    // As much of the next block for each piece of this one.
+    // Prefetches a chunk of the next block for each chunk of this one.
     let mut ahead = next.chunks_exact(LANES);
     for first in (0..PACKED_OBJECTS).step_by(LANES) {
         let mut squared = [0.0; LANES];
@@ -200,7 +200,7 @@ fn apexes(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds
     }
 }
 
-/// Asks for numbers that will be read soon.
+/// Prefetches numbers.
 #[inline(always)]
 fn fetch(numbers: &[f32]) {
     #[cfg(target_arch = "x86_64")]
@@ -209,7 +209,7 @@ fn fetch(numbers: &[f32]) {
     let _ = numbers;
 }
 
-/// The same loops, compiled for wider vectors.
+/// The same loops compiled for wider vectors.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {
@@ -217,34 +217,34 @@ mod x86 {
 
     use super::{BoundQuery, Bounds, CodePath, run};
 
-    /// Numbers of a line of the cache, on every processor of this kind.
+    /// Numbers in a cache line of x86-64 processors.
     const LINE: usize = 16;
 
     #[inline(always)]
     pub(super) fn fetch(numbers: &[f32]) {
         for line in numbers.chunks(LINE) {
-            // SAFETY: every processor of this kind has the instruction, and it reads nothing: any address will do.
+            // SAFETY: every x86-64 processor has this instruction, and it may name any address.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
         }
     }
 
     pub(super) fn run_avx2(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
         #[target_feature(enable = "avx2,fma")]
-        fn door(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
+        fn entry(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
             run(query, columns, next, bounds);
         }
         assert!(CodePath::Avx2.is_available());
-        // SAFETY: the line above asked for both features.
-        unsafe { door(query, columns, next, bounds) }
+        // SAFETY: the line above checked both features.
+        unsafe { entry(query, columns, next, bounds) }
     }
 
     pub(super) fn run_avx512(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
         #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-        fn door(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
+        fn entry(query: &BoundQuery, columns: &[f32], next: &[f32], bounds: &mut Bounds) {
             run(query, columns, next, bounds);
         }
         assert!(CodePath::Avx512.is_available());
-        // SAFETY: the line above asked for all four features.
-        unsafe { door(query, columns, next, bounds) }
+        // SAFETY: the line above checked all four features.
+        unsafe { entry(query, columns, next, bounds) }
     }
 }

@@ -1,35 +1,34 @@
-// Bounds of the distances from a query to all objects of some blocks of a pivot table: what `Evaluator::bounds`
-// computes in `block.rs`, on a device.
+// Bounds of the distances from a query to all objects of some blocks of a pivot table: the device twin of
+// `BoundEvaluator::bounds` (`block.rs`).
 //
-// A group bounds HELD blocks of ITEMS objects each, a work item one object of each of them. The columns of a block are
-// read once, in the order in which they lie, neighbours by neighbours; the query's numbers pass by in local memory. Of
-// the upper bounds each group keeps the least few for `selection.cl`. `device.rs` lays numbers and pairs out and gives
-// all constants: NUMBERS, ITEMS, HELD, TILE, and the bound's name.
+// A work group bounds HELD blocks of ITEMS objects each; a work item bounds one object of each block. The columns of a block
+// are read once, in the order of their addresses, and neighbouring items read neighbouring numbers. The query's numbers are
+// in local memory. Each group keeps its least few upper bounds for `selection.cl`. `device.rs` lays out numbers and pairs
+// and defines all constants: NUMBERS, ITEMS, HELD, TILE, and the rule's name.
 //
-// Every sum and product is one operation with one rounding, or none: what a device may add to the error of the loops
-// on a processor (its root, and numbers below the normal ones) is declared in `device.rs` and is part of the slack
-// given.
+// Every sum and product is one operation with one rounding, or none. `device.rs` declares the additional errors of a device
+// (its root, and subnormal numbers), and the slack given includes them.
 
 #if defined(PTOLEMAIC) || defined(COMBINED)
 #define PAIRS
 #endif
 
-// What a pair of pivots says: the multiplication and the subtraction are one operation, the second product another.
+// The bound by a pair of pivots. The first product and the subtraction are one operation, the second product is another.
 #define SAY(largest, pair, p, s) \
     largest = fmax(largest, fabs(fma((pair).x, s, -((pair).y * (p)))) - (pair).z)
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
-    // The columns of `blocks` blocks, NUMBERS times ITEMS numbers each, of `objects` objects.
+    // The columns of `blocks` blocks, NUMBERS times ITEMS numbers each, with `objects` objects in all.
     __global const float *columns, uint blocks, uint objects,
-    // The numbers of all queries one after the other, NUMBERS each, and where this query's begin.
+    // The numbers of all queries one after the other, NUMBERS each, and the place of this query's.
     __global const float *numbers, uint numbers_first,
-    // What pairs of pivots say, by query, then by tile; where this query's begin.
+    // The pairs of pivots, by query, then by tile, and the place of this query's.
     __global const float4 *pairs, uint pairs_first,
-    // Taken off lower bounds of triangles or apexes and added to upper ones; taken off lower bounds of pairs.
+    // The slack of lower bounds by triangles or apexes and of upper bounds; the slack of lower bounds by pairs.
     float slack, float pairs_slack,
-    // Bounds of all objects; those of the first of these go to `first`.
+    // The bounds of all objects. This launch writes from `first` on.
     __global float *lowers, __global float *uppers, uint first,
-    // `kept` (a power of two, ITEMS at most) of the least upper bounds of each group, from `minima_first` on.
+    // The `kept` least upper bounds of each group, from `minima_first` on. `kept` is a power of two, at most ITEMS.
     __global float *minima, uint minima_first, uint kept) {
     __local float passing[NUMBERS];
     __local float least[ITEMS];
@@ -44,7 +43,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // Where the object's number in each column is; what is beyond the last block computes nonsense of the last.
+    // The object's number in the first column of each block. Blocks beyond the last one repeat it, and write nothing.
     __global const float *own[HELD];
 #pragma unroll
     for (uint h = 0; h < HELD; ++h) {
@@ -61,7 +60,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
         squared[h] = 0.0f;
         altitudes[h] = 0.0f;
     }
-    // Eight columns are asked for before the first is used.
+    // Eight columns are requested before the first is used.
 #pragma unroll 8
     for (uint number = 0; number < NUMBERS; ++number) {
         const float q = passing[number];
@@ -69,7 +68,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
         for (uint h = 0; h < HELD; ++h) {
             const float o = own[h][number * ITEMS];
             squared[h] = fma(q - o, q - o, squared[h]);
-            // The last is the altitude.
+            // The last number is the altitude.
             altitudes[h] = o;
         }
     }
@@ -104,8 +103,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bounds(
 #endif
 
 #if defined(PAIRS)
-    // TILE pivots with themselves and with each later TILE: their distances lie in registers, the pairs' numbers pass
-    // by.
+    // TILE pivots are paired among themselves and with each later TILE of pivots. The object's distances to them are in
+    // registers, and the numbers of the pairs in local memory.
     float largest[HELD];
 #pragma unroll
     for (uint h = 0; h < HELD; ++h) {

@@ -1,30 +1,29 @@
-//! What the device's kernel (`device.cl`) is given: its constants, a query's numbers, and what is taken off for
-//! what a device may do beyond the loops of a processor.
+//! Inputs of the kernel `device.cl`: its constants, a query's numbers, and the additional slack for a device.
 //!
-//! | bound | may go wrong on a device, and not here | taken off besides |
+//! | bound | additional error on a device | additional slack |
 //! |---|---|---|
-//! | simplex | a root: OpenCL allows 3 units in the last place, of at most twice the largest distance `M` | `2^-20 M` |
-//! | all | numbers below the normal ones (1.2e-38) count as 0, in up to 129 squares under a root | `2^-58` |
+//! | simplex | the root: OpenCL allows 3 units in the last place, of at most twice the largest distance `M` | `2^-20 M` |
+//! | all | subnormal numbers (below 1.2e-38) count as 0, in up to 129 squares under a root | `2^-58` |
 //!
-//! Differences, products and sums are rounded as here, or less often (`fma`).
+//! Differences, products and sums are rounded as on the processor, or less often (`fma`).
 
 use super::query::BoundQuery;
 use super::{Bound, PACKED_OBJECTS};
 
-/// The kernel's text.
+/// The kernel's source.
 pub const TEXT: &str = include_str!("device.cl");
 
-/// Pivots whose distances a work item holds at once, and as many again, for the bounds by pairs.
+/// Bounds by pairs: a work item holds the distances of two times this many pivots.
 const TILE: usize = 8;
 
-/// Blocks that a group bounds at once: each number of the query is read once for so many objects, and so many columns
-/// are under way from memory.
+/// Blocks that a work group bounds together: it reads each number of the query once for this many objects, and has this many
+/// columns in flight from memory.
 const HELD: usize = 2;
 
-/// What flushing numbers below the normal ones to 0 may do to a bound.
+/// The largest error of a bound when subnormal numbers count as 0.
 const FLUSHED: f64 = 1.0 / (1u64 << 58) as f64;
 
-/// How the kernel is compiled for a bound and a number of columns.
+/// How the kernel is compiled, for a rule and a number of columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     bound: Bound,
@@ -33,22 +32,22 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape for the columns that a bound reads: one each pivot, or each number of an apex.
+    /// The shape for the columns that a rule reads: one per pivot, or one per number of an apex.
     pub fn new(bound: Bound, columns: usize) -> Self {
         Self { bound, numbers: columns, held: HELD }
     }
 
-    /// The same with another number of blocks for a group: for measuring.
+    /// The same with another number of blocks per work group, for benchmarks.
     ///
     /// # Panics
-    /// When a group would have no block.
+    /// If a work group would have no block.
     #[must_use]
     pub fn split(self, held: usize) -> Self {
         assert!(held > 0, "a group that bounds something");
         Self { held, ..self }
     }
 
-    /// The constants that the text is compiled with.
+    /// The constants to compile the source with.
     pub fn constants(&self) -> Vec<(&'static str, String)> {
         let numbers =
             [("NUMBERS", self.numbers), ("ITEMS", PACKED_OBJECTS), ("HELD", self.held), ("TILE", TILE)];
@@ -61,7 +60,7 @@ impl Shape {
         numbers.into_iter().chain([(name, 1)]).map(|(name, value)| (name, value.to_string())).collect()
     }
 
-    /// The bound.
+    /// The rule.
     pub fn bound(&self) -> Bound {
         self.bound
     }
@@ -71,17 +70,17 @@ impl Shape {
         self.numbers
     }
 
-    /// Work items of a group, each of which bounds an object of each block.
+    /// Work items of a group. Each bounds one object of each block.
     pub fn items(&self) -> usize {
         PACKED_OBJECTS
     }
 
-    /// Groups for so many blocks.
+    /// Work groups for this many blocks.
     pub fn groups(&self, blocks: usize) -> usize {
         blocks.div_ceil(self.held)
     }
 
-    /// Fours of numbers that pairs of pivots take, for each query.
+    /// Pairs of pivots in the kernel's layout, for each query. Each has four numbers.
     pub fn pairs(&self) -> usize {
         if matches!(self.bound, Bound::Triangular | Bound::Simplex) {
             return 0;
@@ -91,26 +90,26 @@ impl Shape {
     }
 }
 
-/// What is taken off the bounds of one query on a device.
+/// The slack of one query on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceSlack {
-    /// Off lower bounds by triangles or apexes, on upper ones.
+    /// Subtracted from lower bounds by triangles or apexes, and added to upper bounds.
     pub slack: f32,
-    /// Off lower bounds by pairs of pivots.
+    /// Subtracted from lower bounds by pairs of pivots.
     pub pairs: f32,
 }
 
 impl BoundQuery {
-    /// Appends the query's numbers and what its pairs say (four numbers each, [`Shape::pairs`] of them, tile after
-    /// tile) as the kernel reads them.
+    /// Appends the query's numbers and its [`Shape::pairs`] pairs in the layout of the kernel (tile after tile, four numbers
+    /// each).
     ///
     /// # Panics
-    /// When the shape is of another bound or another number of columns.
+    /// If the shape has another rule or another number of columns.
     pub fn device_numbers(&self, shape: &Shape, numbers: &mut Vec<f32>, pairs: &mut Vec<f32>) {
         assert_eq!((shape.bound, shape.numbers), (self.bound, self.numbers.len()), "a query of the shape");
         numbers.extend_from_slice(&self.numbers);
         let first = pairs.len();
-        // A pair that is not there says that a distance is at least 0.
+        // The numbers of a missing pair give the lower bound 0.
         pairs.resize(first + 4 * shape.pairs(), 0.0);
         if shape.pairs() == 0 {
             return;
@@ -119,14 +118,14 @@ impl BoundQuery {
         for pair in &self.pairs {
             let (p, s) = (pair.p as usize, pair.s as usize);
             let (row, column) = (p / TILE, s / TILE);
-            // Rows of tiles above this one have one tile less each.
+            // Each row of tiles has one tile less than the row above it.
             let tile = row * tiles - row * row.saturating_sub(1) / 2 + column - row;
             let place = first + 4 * (tile * TILE * TILE + p % TILE * TILE + s % TILE);
             pairs[place..place + 3].copy_from_slice(&[pair.query_p, pair.query_s, pair.slack]);
         }
     }
 
-    /// What the kernel takes off.
+    /// The slack on a device.
     pub fn device_slack(&self) -> DeviceSlack {
         let root = if self.bound == Bound::Simplex { 2f64.powi(-20) * self.largest } else { 0.0 };
         let up = |number: f64| (number * (1.0 + 2f64.powi(-20))) as f32;

@@ -1,31 +1,31 @@
-//! Every way to search by bounds finds what a sort of all distances finds, over several hundred thousand queries: every
-//! bound, k from one to more than all, alphas from flat to steep, and sets of objects made to mislead.
+//! Every search strategy that uses bounds finds the same objects as a sort of all distances, over several hundred thousand
+//! queries: with every rule, k from one to more than all objects, alphas from flat to steep, and misleading sets of objects.
 //!
-//! The ways are those of the pipelines, in a few lines each; the pipelines themselves are held to the same in
-//! `tests/index.rs`, with fewer queries.
+//! The strategies are those of the pipelines in a few lines each. `tests/index.rs` checks the pipelines themselves, with fewer
+//! queries.
 
 use super::*;
-use crate::chance::Random;
 use crate::CodePath;
+use crate::chance::Random;
 use crate::similarity::{Ground, Measure, Similarity};
 use crate::sqfd::reference;
 use crate::sqfd::testing::Store;
 
-/// Queries that are asked of one set of objects.
+/// Queries per set of objects.
 const QUERIES: usize = 50;
 /// Sets of each kind at each alpha.
 const ROUNDS: u64 = 17;
 
-/// Objects made to mislead, with queries behind them.
+/// Misleading sets of objects, followed by queries.
 #[derive(Clone, Copy, Debug)]
 enum Set {
     Random,
-    /// Few different objects, each many times or nearly so.
+    /// Few different objects, each many times or with small changes.
     Duplicates,
-    /// All objects as far from the first queries, and from each other but for one.
+    /// All objects have the same distance from the first queries, and nearly all from each other.
     EqualDistances,
     OneObject,
-    /// Pivots on one line, which span no more than two of them do.
+    /// Pivots on one line, which span no more dimensions than two of them.
     CollinearPivots,
     /// One object as every pivot.
     IdenticalPivots,
@@ -40,7 +40,7 @@ const SETS: [Set; 6] = [
     Set::IdenticalPivots,
 ];
 
-/// Objects, queries behind them, and which objects are the pivots.
+/// Objects, queries after them, and the objects that are pivots.
 struct Asked {
     store: Store,
     objects: usize,
@@ -59,7 +59,7 @@ impl Set {
         match self {
             Self::Random | Self::OneObject => {}
             Self::Duplicates => {
-                // Rows are copies of the first four: the same, or moved by next to nothing.
+                // Rows are copies of the first four, exact or moved a little.
                 store = Store::random(seed, dimensions, &vec![2; objects + QUERIES], 1.5);
                 let step = [0.0, 0.0, 1e-6, 1e-3][below(4)];
                 for row in 4..objects + QUERIES / 2 {
@@ -110,7 +110,7 @@ fn kth(numbers: impl Iterator<Item = f64>, k: usize) -> f64 {
     numbers.get(k - 1).copied().unwrap_or(f64::INFINITY)
 }
 
-/// A query's distances to all objects, and what bounds them.
+/// A query's distances to all objects, with their bounds.
 struct Query {
     distances: Vec<f64>,
     lowers: Vec<f64>,
@@ -122,7 +122,7 @@ impl Query {
         ids.map(|id| (self.distances[id], id)).collect()
     }
 
-    /// The least bound first, until the next one's is beyond the k-th distance.
+    /// In the order of lower bounds, until the next bound exceeds the k-th distance.
     fn best_first(&self, k: usize) -> Vec<(f64, usize)> {
         let mut order: Vec<usize> = (0..self.lowers.len()).collect();
         order.sort_by(|a, b| self.lowers[*a].total_cmp(&self.lowers[*b]));
@@ -140,14 +140,14 @@ impl Query {
         nearest(found, k)
     }
 
-    /// All within the k-th smallest upper bound.
+    /// All objects whose lower bound is within the k-th smallest upper bound.
     fn estimated_range(&self, k: usize) -> Vec<(f64, usize)> {
         let range = kth(self.uppers.iter().copied(), k);
         let ids = (0..self.lowers.len()).filter(|id| self.lowers[*id] <= range);
         nearest(self.computed(ids), k)
     }
 
-    /// Within the k-th distance of those of the least bounds.
+    /// First the objects with the least bounds, then the others within the k-th distance of these.
     fn two_phase(&self, k: usize, estimation: usize) -> Vec<(f64, usize)> {
         let mut order: Vec<usize> = (0..self.lowers.len()).collect();
         order.sort_by(|a, b| self.lowers[*a].total_cmp(&self.lowers[*b]));
@@ -158,7 +158,7 @@ impl Query {
         nearest(found, k)
     }
 
-    /// In the order of storage, within the k-th distance of the blocks before.
+    /// In the order of storage, block by block, within the k-th distance of the blocks before.
     fn blocks(&self, k: usize, block: usize) -> Vec<(f64, usize)> {
         let (mut range, mut found) = (f64::INFINITY, Vec::new());
         for first in (0..self.lowers.len()).step_by(block) {
@@ -169,7 +169,7 @@ impl Query {
         nearest(found, k)
     }
 
-    /// All within a range.
+    /// All objects within a range.
     fn within(&self, range: f64) -> Vec<(f64, usize)> {
         let ids = (0..self.lowers.len()).filter(|id| self.lowers[*id] <= range);
         let found = self.computed(ids).into_iter().filter(|found| found.0 <= range);
@@ -177,11 +177,11 @@ impl Query {
     }
 }
 
-/// Asks all queries of a set by all bounds; returns how many answers were compared.
+/// Searches with all queries of a set and all rules. Returns the number of compared answers.
 fn check(set: Set, seed: u64, measure: &Measure) -> usize {
     let Asked { store, objects, pivots } = set.make(seed);
     let rows = store.offsets.len() - 1;
-    // Of every row, objects and queries, to every object.
+    // From every row (objects and queries) to every object.
     let (distances, sigma_max) = store.with(|columns| {
         let sigmas: Vec<f64> =
             (0..rows).map(|row| reference::sigma_self(measure, columns.signature(row))).collect();
@@ -214,9 +214,9 @@ fn check(set: Set, seed: u64, measure: &Measure) -> usize {
             tips[column * PACKED_OBJECTS + object] = *coordinate as f32;
         }
     }
-    let block = Block { distances: &columns, apexes: &tips };
+    let block = PackedBlock { distances: &columns, apexes: &tips };
     let errors = TableErrors { distance_max, noise_squared, spread_max };
-    let evaluator = Evaluator::new(CodePath::detect());
+    let evaluator = BoundEvaluator::new(CodePath::detect());
     let mut compared = 0;
     let mut bounds = Bounds::default();
     for (row, exact) in distances.iter().enumerate().skip(objects) {
@@ -236,7 +236,7 @@ fn check(set: Set, seed: u64, measure: &Measure) -> usize {
                 assert_eq!(query.blocks(k, 1 + row % 5), expected, "blocks, {said}");
                 compared += 4;
             }
-            // The border belongs to a range, and its neighbours do not.
+            // An object at exactly the range belongs to the answer.
             let border = sorted[row % objects].0;
             let within = sorted.partition_point(|found| found.0 <= border);
             assert_eq!(query.within(border), sorted[..within], "{bound} within {border} of {set:?} {seed}");

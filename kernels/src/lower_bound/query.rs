@@ -1,17 +1,18 @@
-//! A query made ready for the loops over blocks: its numbers in f32, and the slack that makes each bound sound.
+//! A query prepared for the loops over blocks: its numbers in f32, and the slack that makes each bound sound.
 //!
-//! What is taken off, with `u` the noise of squared distances, `M` the largest distance of the table and the query:
+//! The slack, with `u` the largest error of a squared distance and `M` the largest distance of the table and the query:
 //!
-//! | bound | rounding in f32, here | noise in f64, in what came in |
+//! | bound | for rounding in f32, here | for errors of the f64 distances that went in |
 //! |---|---|---|
-//! | triangular | `2^-21 M` | `3 sqrt(u)`: both distances to the pivot, and the one that is bounded |
+//! | triangular | `2^-21 M` | `3 sqrt(u)`: both distances to the pivot, and the distance that is bounded |
 //! | Ptolemaic | `2^-21` of both products, over `d(p,s)` | `eps = max(1e-7 M, sqrt(u))` in each of the five distances |
-//! | simplex | `2^-23 (numbers + 8) M` | `sqrt(1.5 u)` times each spread, and the solution's error, and `sqrt(u)` |
+//! | simplex | `2^-23 (numbers + 8) M` | `sqrt(1.5 u)` times each spread, the solution's error, and `sqrt(u)` |
 
 use super::reference;
 use super::{Apex, Bound, BoundError, DISTANCE_MAX, Simplex};
 
-/// What a pair of pivots says of an object: `|query_p o_s - query_s o_p| - slack`, all divided by their distance.
+/// A pair of pivots. Its bound for an object is `|query_p o_s - query_s o_p| - slack`, where all are divided by the distance
+/// of the two pivots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pair {
     pub(super) p: u32,
@@ -21,41 +22,41 @@ pub(super) struct Pair {
     pub(super) slack: f32,
 }
 
-/// A query's side of a bound.
+/// A query, prepared for one rule and one pivot table.
 #[derive(Clone, Debug)]
 pub struct BoundQuery {
     pub(super) bound: Bound,
-    /// Distances to the pivots, or the apex.
+    /// Its distances to the pivots, or its apex.
     pub(super) numbers: Vec<f32>,
     pub(super) pairs: Vec<Pair>,
-    /// Taken off the lower bounds of triangles or apexes, added to the upper ones.
+    /// Subtracted from lower bounds by triangles or apexes, and added to upper bounds.
     pub(super) slack: f32,
-    /// Taken off the bounds of pairs.
+    /// Subtracted from lower bounds by pairs of pivots.
     pub(super) pairs_slack: f32,
-    /// No distance of the table or the query is larger.
+    /// The largest distance of the table and the query.
     pub(super) largest: f64,
 }
 
-/// What a table says of all its objects, for the slack.
+/// Numbers of a whole table that the slack depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableErrors {
     /// The largest distance in the table.
     pub distance_max: f64,
-    /// How wrong the square of a distance may be.
+    /// The largest error of a squared distance.
     pub noise_squared: f64,
     /// The largest [`Apex::spread`] of an object.
     pub spread_max: f64,
 }
 
 impl BoundQuery {
-    /// A query at these f64 distances from the pivots, for a table with these errors. Where one of the distances is
-    /// above [`DISTANCE_MAX`](super::DISTANCE_MAX), its bounds say nothing.
+    /// A query with these f64 distances to the pivots, for a table with these errors. If a distance is above
+    /// [`DISTANCE_MAX`](super::DISTANCE_MAX), every lower bound is 0 and every upper bound is infinite.
     ///
     /// # Errors
     /// As [`Simplex::apex`].
     ///
     /// # Panics
-    /// When `distances` and `between` are not of as many pivots.
+    /// If `distances` and `between` have different numbers of pivots.
     pub fn new(
         bound: Bound,
         distances: &[f64],
@@ -73,10 +74,8 @@ impl BoundQuery {
         let mut query =
             Self { bound, numbers, pairs: pairs_of_pivots, slack: 0.0, pairs_slack: 0.0, largest };
         if largest > DISTANCE_MAX {
-            let numbers = if bound == Bound::Simplex { simplex.dimensions() } else { distances.len() };
-            query.numbers.resize(numbers, 0.0);
-            (query.slack, query.pairs_slack) = (f32::INFINITY, f32::INFINITY);
-            return Ok(query);
+            let columns = if bound == Bound::Simplex { simplex.dimensions() } else { distances.len() };
+            return Ok(Self::of_nothing(bound, columns));
         }
         if bound == Bound::Simplex {
             let apex = simplex.apex(distances, errors.noise_squared)?;
@@ -94,24 +93,25 @@ impl BoundQuery {
         Ok(query)
     }
 
-    /// A query of which nothing is known, for a table of so many columns: bounds by it are 0 and infinity.
+    /// A query of which nothing is known, for a table with this many columns. Every lower bound is 0 and every upper bound is
+    /// infinite.
     pub fn of_nothing(bound: Bound, columns: usize) -> Self {
         let (numbers, pairs, slack) = (vec![0.0; columns], Vec::new(), f32::INFINITY);
         Self { bound, numbers, pairs, slack, pairs_slack: slack, largest: 0.0 }
     }
 
-    /// The bound.
+    /// The rule.
     pub fn bound(&self) -> Bound {
         self.bound
     }
 
-    /// What is taken off for rounding, in the unit of distances.
+    /// The largest slack of the query's bounds, in the unit of distances.
     pub fn slack(&self) -> f64 {
         f64::from(self.slack.max(self.pairs_slack))
     }
 }
 
-/// Rounding and noise of a lower bound by apexes.
+/// The slack of bounds by apexes.
 fn apex_slack(apex: &Apex, simplex: &Simplex, errors: &TableErrors, largest: f64) -> f64 {
     let noise = errors.noise_squared.max(0.0);
     let spreads = apex.spread + errors.spread_max;
@@ -121,7 +121,7 @@ fn apex_slack(apex: &Apex, simplex: &Simplex, errors: &TableErrors, largest: f64
     rounding + altitudes + coordinates + noise.sqrt()
 }
 
-/// The pairs of pivots, with `eps` added to their distance: so duplicate pivots say nothing instead of infinity.
+/// The pairs of pivots, with `eps` added to their distances, so that two equal pivots give no infinite bound.
 fn pairs(query: &[f64], between: &[f64], object_max: f64, eps: f64) -> Vec<Pair> {
     let count = query.len();
     let mut pairs = Vec::with_capacity(count * count.saturating_sub(1) / 2);
@@ -132,7 +132,7 @@ fn pairs(query: &[f64], between: &[f64], object_max: f64, eps: f64) -> Vec<Pair>
             let rounding = 2f64.powi(-21) * (a + c) * object_max;
             let noise = eps * (a + c + 2.0 * object_max);
             let slack = (rounding + noise) / apart;
-            // The bound of a pair is at most this, so a pair with more slack never says anything.
+            // The bound of a pair is at most this. A pair with more slack never helps.
             if apart > 0.0 && slack < a.max(c) * object_max / apart {
                 let (query_p, query_s) = ((a / apart) as f32, (c / apart) as f32);
                 pairs.push(Pair { p: p as u32, s: s as u32, query_p, query_s, slack: up(slack) });
@@ -142,12 +142,12 @@ fn pairs(query: &[f64], between: &[f64], object_max: f64, eps: f64) -> Vec<Pair>
     pairs
 }
 
-/// The f32 at or above a number: a little more than rounding to the nearest needs.
+/// An f32 at or above a number. The factor is a little more than rounding to the nearest f32 needs.
 fn up(number: f64) -> f32 {
     (number * (1.0 + 2f64.powi(-20))) as f32
 }
 
-/// The reference for a query's bound: the same formula in f64 with no slack, lower and upper.
+/// The reference for the bounds of an object, lower and upper: the same formulas in f64 without slack.
 ///
 /// # Errors
 /// As [`Simplex::apex`].

@@ -1,55 +1,66 @@
 //! The simplex that pivots span, and the apex of an object over it.
 //!
-//! In a Hilbert space the first pivot can be put at the origin and the others in ever more dimensions: the rows of a
-//! triangular matrix, made by a Cholesky decomposition that takes the farthest pivot first and leaves out those that
-//! add no dimension. An object's distances to the pivots then fix where it stands above their span, up to its side.
+//! In a Hilbert space the first pivot can be put at the origin, and each further pivot adds at most one dimension. So the
+//! pivots are the rows of a triangular matrix. A Cholesky decomposition computes it; it takes the farthest pivot first and
+//! leaves out pivots that add no dimension. The distances of an object to the pivots then determine its place over their
+//! span, except for the side.
 //!
-//! All in f64. Every number that says how wrong an apex may be is here too: see [`Apex::spread`].
+//! All of this is f64. The numbers from which the error of an apex follows are here too: see [`Apex::spread`].
 
 use super::BoundError;
 
-/// A pivot this much nearer to the others' span than the largest distance adds nothing but rounding.
+/// A pivot is left out if its distance to the others' span is below this part of the largest distance: it would add only
+/// rounding errors.
 const TAU_RELATIVE: f64 = 1e-4;
-/// As many times the noise of a distance must a pivot rise above the others' span.
+/// A pivot is left out if its distance to the others' span is below this many times the error of a distance.
 const TAU_NOISES: f64 = 64.0;
 
-/// The pivots' simplex: a base for apexes.
+/// The simplex of some pivots, over which apexes stand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simplex {
-    /// The pivots that span it, beside the first, in the order in which they were taken.
+    /// The pivots that span it with the first one, in the order in which they were taken.
     kept: Vec<usize>,
     /// Rows of the lower triangular matrix, the `i`-th of `i + 1` numbers.
     rows: Vec<f64>,
-    /// The first pivot's distance to each kept one.
+    /// The distance of the first pivot to each kept one.
     first: Vec<f64>,
     tau: f64,
-    /// How much an error in the right side can grow in the solution, in the Euclidean norm.
+    /// How much an error of the right side can grow in the solution, in the Euclidean norm.
     growth: f64,
 }
 
-/// Where a query or an object stands over a [`Simplex`].
+/// The place of a query or an object over a [`Simplex`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apex {
-    /// As many numbers as pivots were kept, and the altitude.
+    /// One coordinate per kept pivot, and the altitude.
     pub coordinates: Vec<f64>,
-    /// The sum of its absolute barycentric coordinates over the pivots: an error `u` in the squares of the distances
-    /// becomes at most `1.5 u spread^2` in the square of the altitude, by the derivatives of the Cayley-Menger
-    /// determinant.
+    /// The sum of its absolute barycentric coordinates over the pivots. An error `u` of squared distances becomes an error of
+    /// at most `1.5 u spread^2` of the squared altitude, by the derivatives of the Cayley-Menger determinant.
     pub spread: f64,
 }
 
 impl Simplex {
-    /// The simplex of pivots whose distances `between` stand row by row; `noise_squared` says how wrong the square of
-    /// a distance may be (in the unit of squared distances).
+    /// The simplex of pivots whose distances among themselves `between` holds row by row. `noise_squared` is the largest
+    /// error of a squared distance.
     ///
-    /// Differs from the published algorithm in one thing: tau, below which a pivot is left out, depends on the
-    /// pivots' own distances and their noise and not on the objects', so that an index is made in one pass.
+    /// One thing differs from the published algorithm: tau, the altitude below which a pivot is left out, depends on the
+    /// distances among the pivots and their errors, not on the objects. So an index is made in one pass.
+    ///
+    /// ```
+    /// use boxwork_kernels::lower_bound::Simplex;
+    ///
+    /// // Two pivots 3 apart, and an object 4 from the first and 5 from the second: a right angle at the first pivot.
+    /// let simplex = Simplex::new(&[0.0, 3.0, 3.0, 0.0], 0.0)?;
+    /// let apex = simplex.apex(&[4.0, 5.0], 0.0)?;
+    /// assert_eq!(apex.coordinates, [0.0, 4.0]);
+    /// # Ok::<(), boxwork_kernels::lower_bound::BoundError>(())
+    /// ```
     ///
     /// # Errors
-    /// When a number is no distance.
+    /// If a number is no distance.
     ///
     /// # Panics
-    /// When `between` is not square.
+    /// If `between` is not square.
     pub fn new(between: &[f64], noise_squared: f64) -> Result<Self, BoundError> {
         let count = between.len().isqrt();
         assert_eq!(count * count, between.len(), "a distance for every two pivots");
@@ -60,12 +71,12 @@ impl Simplex {
         let tau = (TAU_RELATIVE * largest).max(TAU_NOISES * noise_squared.max(0.0).sqrt());
         let squared = |i: usize, j: usize| between[i * count + j] * between[i * count + j];
         let gram = |i: usize, j: usize| (squared(0, i) + squared(0, j) - squared(i, j)) / 2.0;
-        // By pivot: what is left of its distance from the span, and its row so far.
+        // Per pivot: its squared distance from the span so far, and its row so far.
         let mut rest: Vec<f64> = (0..count).map(|i| gram(i, i)).collect();
         let mut partial: Vec<Vec<f64>> = vec![Vec::new(); count];
         let mut left: Vec<usize> = (1..count).collect();
         let (mut kept, mut rows) = (Vec::new(), Vec::new());
-        // The farthest first, ties by the lower number.
+        // The farthest first; of equally far ones, the first.
         while let Some(place) =
             (0..left.len()).reduce(|a, b| if rest[left[b]] > rest[left[a]] { b } else { a })
         {
@@ -89,7 +100,7 @@ impl Simplex {
         Ok(Self::of(kept, rows, first, tau))
     }
 
-    /// A simplex from its parts, as they stand in an index; nothing when they do not fit together.
+    /// A simplex from its parts, as an index stores them. `None` if they do not fit together.
     pub fn from_parts(
         kept: Vec<usize>,
         rows: Vec<f64>,
@@ -113,7 +124,7 @@ impl Simplex {
         simplex
     }
 
-    /// The pivots that span it, beside the first.
+    /// The pivots that span it with the first one.
     pub fn kept(&self) -> &[usize] {
         &self.kept
     }
@@ -123,17 +134,17 @@ impl Simplex {
         &self.rows
     }
 
-    /// Pivots nearer than this to the others' span are not kept.
+    /// Pivots nearer than this to the others' span were left out.
     pub fn tau(&self) -> f64 {
         self.tau
     }
 
-    /// How much an error in squared distances grows in the coordinates of an apex.
+    /// How much an error of squared distances can grow in the coordinates of an apex.
     pub fn growth(&self) -> f64 {
         self.growth
     }
 
-    /// Numbers of an apex: a coordinate a kept pivot, and the altitude.
+    /// Numbers of an apex: one coordinate per kept pivot, and the altitude.
     pub fn dimensions(&self) -> usize {
         self.kept.len() + 1
     }
@@ -141,7 +152,7 @@ impl Simplex {
     /// The apex of a query or an object, from its f64 distances to all pivots.
     ///
     /// # Errors
-    /// When a number is no distance, or the distances are those of no point by more than `noise_squared` explains.
+    /// If a number is no distance, or no point has these distances and `noise_squared` does not explain it.
     pub fn apex(&self, distances: &[f64], noise_squared: f64) -> Result<Apex, BoundError> {
         if let Some(wrong) = distances.iter().find(|distance| !(distance.is_finite() && **distance >= 0.0)) {
             return Err(BoundError::NotADistance(*wrong));
@@ -190,7 +201,7 @@ impl Simplex {
     fn growth_bound(&self) -> f64 {
         let m = self.kept.len();
         let mut sums = vec![0.0; m];
-        // A column of the inverse at a time, by forward substitution of a unit vector.
+        // One column of the inverse at a time, by forward substitution of a unit vector.
         for column in 0..m {
             let mut inverse = vec![0.0; m];
             for i in column..m {

@@ -1,9 +1,9 @@
-//! No bound on the wrong side of the distance that a search reports, on any code path, of any measure, however badly
-//! the pivots and the objects lie.
+//! No bound is on the wrong side of the distance that a search reports: on any code path, with any measure, for any placement
+//! of pivots and objects.
 
 use super::*;
-use crate::chance::Random;
 use crate::CodePath;
+use crate::chance::Random;
 use crate::similarity::{Ground, Measure, Similarity};
 use crate::sqfd::reference;
 use crate::sqfd::testing::{Store, every_measure};
@@ -36,14 +36,14 @@ fn distances_whose_squares_overflow_f32_prove_nothing_wrong() {
     }
 }
 
-/// What was found of a store: how many bounds, and the mean of each bound's share of its distance.
+/// The tightness of bounds: their number, and the mean ratio of bound and distance for each rule.
 struct Tightness {
     lower: [f64; 4],
     upper: [f64; 4],
     count: f64,
 }
 
-/// Bounds every distance of the store by the pivots, which are rows of it, and checks each bound on every path.
+/// Bounds every distance of the store with some of its rows as pivots, and checks each bound on every path.
 fn check(measure: &Measure, store: &Store, pivots: &[usize]) -> Tightness {
     let (all, sigma_max) = distances(measure, store);
     let (count, dimensions) = (store.offsets.len() - 1, store.coordinates.len());
@@ -72,16 +72,16 @@ fn check(measure: &Measure, store: &Store, pivots: &[usize]) -> Tightness {
     for first in (0..count).step_by(PACKED_OBJECTS) {
         let columns = packed(&|o| rows[o].clone(), pivots.len(), first);
         let tips = packed(&|o| apexes[o].coordinates.clone(), simplex.dimensions(), first);
-        let block = Block { distances: &columns, apexes: &tips };
+        let block = PackedBlock { distances: &columns, apexes: &tips };
         for query in 0..count {
             for (idx, bound) in Bound::ALL.into_iter().enumerate() {
                 let prepared = BoundQuery::new(bound, &rows[query], &between, &simplex, &errors).unwrap();
                 for path in CodePath::available() {
                     let (mut bounds, mut before) = (Bounds::default(), Bounds::default());
-                    Evaluator::new(path).bounds(&prepared, block, &mut bounds);
-                    // What comes next, of any length, changes nothing.
-                    let next = Block { distances: &columns[..first.min(columns.len())], apexes: &tips };
-                    Evaluator::new(path).bounds_before(&prepared, block, Some(next), &mut before);
+                    BoundEvaluator::new(path).bounds(&prepared, block, &mut bounds);
+                    // The next block, of any length, changes nothing.
+                    let next = PackedBlock { distances: &columns[..first.min(columns.len())], apexes: &tips };
+                    BoundEvaluator::new(path).bounds_before(&prepared, block, Some(next), &mut before);
                     assert_eq!((bounds.lower, bounds.upper), (before.lower, before.upper));
                     for place in 0..PACKED_OBJECTS.min(count - first) {
                         let object = first + place;
@@ -115,7 +115,7 @@ fn sizes(seed: u64, count: usize, centroids: usize) -> Vec<usize> {
     (0..count).map(|_| 1 + (random.unit() * centroids as f64) as usize).collect()
 }
 
-/// The same signatures again behind the first ones, moved by `step` in the first dimension.
+/// Appends a copy of each signature, moved by `step` in the first dimension.
 fn doubled(mut store: Store, step: f32) -> Store {
     let centroids = store.weights.len() as i32;
     for column in &mut store.coordinates {
@@ -153,10 +153,10 @@ fn identical_and_nearly_identical_pivots_and_objects() {
             let store = doubled(Store::random(6, 3, &sizes(6, 12, 6), 1.0), step);
             check(&measure, &store, &[0, 12, 1, 13, 2, 14, 2, 2]);
         }
-        // All objects within a millionth of each other: there is nothing but noise.
+        // All objects are within a millionth of each other, so distances consist of errors.
         let store = Store::random(7, 2, &[3; 20], 1e-6);
         check(&measure, &store, &[0, 1, 2, 3, 4]);
-        // One object again and again.
+        // Copies of one object.
         let store = Store::random(8, 2, &[3], 1.0);
         check(&measure, &doubled(doubled(store, 0.0), 0.0), &[0, 1, 3]);
     }
@@ -165,7 +165,7 @@ fn identical_and_nearly_identical_pivots_and_objects() {
 #[test]
 fn collinear_pivots() {
     for measure in every_measure(0.05) {
-        // Single points on a line, and some beside it.
+        // Single points on a line, and some points beside it.
         let mut store = Store::random(9, 2, &[1; 24], 3.0);
         for (place, x) in store.coordinates[0].iter_mut().enumerate() {
             *x = place as f32 / 4.0;

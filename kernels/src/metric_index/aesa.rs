@@ -1,36 +1,36 @@
-//! AESA: all distances of all objects are kept, and each distance of the query bounds all others (E. Vidal, "An
+//! AESA: keeps all distances among the objects, so that each distance of the query bounds all others (E. Vidal, "An
 //! algorithm for finding nearest neighbours in (approximately) constant average time", Pattern Recognition Letters
 //! 4(3), 1986; Algorithm 4.3 of the source).
 //!
-//! It computes the fewest distances of all indexes, and takes memory and time that grow with the square of the objects:
-//! for a few thousand of them, and distances that are expensive.
+//! It computes the fewest distances of all indexes, but its memory and the time to make it grow with the square of the
+//! number of objects. It suits a few thousand objects and expensive distances.
 
-use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of, kept};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, bytes_of, kept};
 use crate::memory::room;
 
-/// Objects at most: their distances then take 2 GiB.
+/// The most objects. Their distances take 2 GiB.
 const OBJECTS_MAX: usize = 1 << 15;
 
-/// Which object's distance is computed next.
+/// The rule that picks the object whose distance is computed next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AesaChoice {
-    /// That of the least lower bound.
+    /// The object with the least lower bound.
     #[default]
     LeastBound,
-    /// That of the least sum of the bounds by all objects so far, as Vidal has it.
+    /// The object with the least sum of the bounds by all objects so far, as in Vidal's paper.
     LeastSum,
 }
 
-/// All distances of some objects.
+/// The AESA index: all distances among the objects.
 #[derive(Debug)]
 pub struct Aesa {
     objects: usize,
     choice: AesaChoice,
-    /// Of each object to those before it.
+    /// The distances of each object to the objects before it.
     distances: Vec<f32>,
 }
 
-/// An object that may be an answer.
+/// An object that may be part of the answer.
 struct Left {
     object: u32,
     lower: f64,
@@ -41,9 +41,9 @@ impl Aesa {
     /// Computes all distances.
     ///
     /// # Errors
-    /// When there are more than 32,768 objects, the system has no memory for their distances, or what is computed is
-    /// no distance.
-    pub fn build(objects: &Objects<'_>, choice: AesaChoice) -> Result<Self, MetricIndexError> {
+    /// If there are more than 32,768 objects, the system refuses memory, a computed number is no distance, or the caller
+    /// interrupts.
+    pub fn build(objects: &IndexedObjects<'_>, choice: AesaChoice) -> Result<Self, MetricIndexError> {
         let count = objects.count();
         if count > OBJECTS_MAX {
             let (index, most) = ("aesa", OBJECTS_MAX);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn too_many_objects_are_refused_before_any_distance() {
         let between = |_: u32, _: u32| panic!("no distance is needed to see it");
-        let objects = Objects::new(OBJECTS_MAX + 1, &between).unwrap();
+        let objects = IndexedObjects::new(OBJECTS_MAX + 1, &between).unwrap();
         let error = Aesa::build(&objects, AesaChoice::default()).unwrap_err().to_string();
         assert!(error.contains("32768"), "{error}");
     }

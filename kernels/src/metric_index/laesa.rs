@@ -1,31 +1,35 @@
-//! LAESA in one phase: distances to a few pivots are kept, and the query's distances to them are computed one by one,
-//! as long as they are worth it (M. L. Micó, J. Oncina, E. Vidal, "A new version of the nearest-neighbour approximating
+//! LAESA in one phase: keeps the distances to a few pivots, and computes the query's distances to the pivots one by one, as
+//! long as that pays (M. L. Micó, J. Oncina, E. Vidal, "A new version of the nearest-neighbour approximating
 //! and eliminating search algorithm (AESA) with linear preprocessing time and memory requirements", Pattern Recognition
 //! Letters 15(1), 1994; section 4.2.2 of the source).
 //!
-//! The two-phase form, which computes the distances to all pivots first, is the pivot table
+//! The two-phase form, which computes the query's distances to all pivots first, is the pivot table
 //! ([`lower_bound`](crate::lower_bound)).
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of, kept, room_of_pivots};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, bytes_of, kept, room_of_pivots};
 
-/// The distances of all objects to some of them.
+/// The LAESA index: the distances of all objects to the pivots.
 #[derive(Debug)]
 pub struct Laesa {
     objects: usize,
     pivots: Vec<u32>,
     eager: usize,
-    /// A row of all objects for each pivot.
+    /// One row of all objects per pivot.
     distances: Vec<f32>,
 }
 
 impl Laesa {
-    /// Computes the distances to these pivots, no pivot twice. The first `eager` pivots are always computed; those
-    /// after them only while they may be answers themselves.
+    /// Computes the distances to these pivots, which must be different. A search always computes its distances to the first
+    /// `eager` pivots, and to a later pivot only if the pivot may be part of the answer.
     ///
     /// # Errors
-    /// When the system has no memory for them, or what is computed is no distance.
-    pub fn build(objects: &Objects<'_>, pivots: &[u32], eager: usize) -> Result<Self, MetricIndexError> {
+    /// If the system refuses memory, a computed number is no distance, or the caller interrupts.
+    pub fn build(
+        objects: &IndexedObjects<'_>,
+        pivots: &[u32],
+        eager: usize,
+    ) -> Result<Self, MetricIndexError> {
         let mut distances = room_of_pivots("laesa", objects.count(), pivots.len())?;
         for &pivot in pivots {
             for object in objects.all() {
@@ -51,7 +55,7 @@ impl MetricIndex for Laesa {
         let mut pivots_left: Vec<usize> = (0..self.pivots.len()).collect();
         let mut computed = 0;
         loop {
-            // The eager ones in their order, which is that of their worth; then the most promising.
+            // First the eager pivots in their order, the best first; then the most promising pivot.
             let bound = |idx: usize| lower[self.pivots[idx] as usize];
             let next = match computed < self.eager {
                 true => (!pivots_left.is_empty()).then_some(0),
@@ -70,7 +74,7 @@ impl MetricIndex for Laesa {
                 let apart = slack.apart(distance, f64::from(*between));
                 *lower = if apart > *lower { apart } else { *lower };
             }
-            // It is computed, and nothing has to remember that it is.
+            // An infinite bound keeps the pivot from being computed again.
             lower[self.pivots[idx] as usize] = f64::INFINITY;
         }
         let range = search.range();

@@ -1,27 +1,27 @@
-//! The list of clusters: balls of objects, each of what the balls before it left (E. Chávez, G. Navarro, "A compact
+//! The list of clusters: balls of objects, each made from the objects that earlier balls left (E. Chávez, G. Navarro, "A compact
 //! space decomposition for effective metric indexing", Pattern Recognition Letters 26(9), 2005; Algorithm 4.5 of the
 //! source).
 //!
-//! The next centre is the object with the largest sum of distances to all centres before it. What a ball left lies
-//! outside of it: so a query whose own ball lies inside of it has no answers later in the list.
+//! The next centre is the object with the largest sum of distances to all earlier centres. The objects that a ball leaves lie
+//! outside it. So if the ball of a query lies inside a ball of the list, the rest of the list has no answers.
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, Slack, bytes_of};
 
-/// What ends a cluster.
+/// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClusterSize {
-    /// So many objects besides the centre.
+    /// This many objects besides the centre.
     Objects(usize),
-    /// All objects at most so far from the centre.
+    /// All objects within this distance of the centre.
     Radius(f64),
 }
 
-/// Clusters in the order in which they were made.
+/// The list of clusters, in the order in which they were made.
 #[derive(Debug)]
 pub struct ListOfClusters {
     clusters: Vec<Cluster>,
-    /// The objects of all clusters, without the centres: with their distances to those, the nearest first.
+    /// The objects of all clusters without the centres, with their distances to their centres, the nearest first.
     members: Vec<(f64, u32)>,
     objects: usize,
 }
@@ -31,23 +31,23 @@ struct Cluster {
     centre: u32,
     /// The largest distance of a member.
     radius: f64,
-    /// The least distance of an object that is in a later cluster.
+    /// The least distance of the centre to an object of a later cluster.
     beyond: f64,
     start: usize,
     end: usize,
 }
 
 impl ListOfClusters {
-    /// Makes the list; computes the distances of each centre to all objects that are left.
+    /// Makes the list. Computes the distances of each centre to all objects that earlier clusters left.
     ///
     /// # Errors
-    /// When what is computed is no distance.
+    /// If a computed number is no distance, or the caller interrupts.
     ///
     /// # Panics
-    /// When a cluster is to have no object and no radius.
-    pub fn build(objects: &Objects<'_>, size: ClusterSize) -> Result<Self, MetricIndexError> {
+    /// If `size` is 0 objects.
+    pub fn build(objects: &IndexedObjects<'_>, size: ClusterSize) -> Result<Self, MetricIndexError> {
         assert!(size != ClusterSize::Objects(0), "a cluster has objects");
-        // What is left, with the sums of the distances to all centres so far.
+        // The objects that are left, with the sums of their distances to all centres so far.
         let mut left: Vec<Ranked> = objects.all().map(|object| Ranked { distance: 0.0, object }).collect();
         let (mut clusters, mut members) = (Vec::new(), Vec::new());
         while let Some(farthest) = (0..left.len()).reduce(|a, b| match left[b].distance > left[a].distance {
@@ -86,12 +86,12 @@ impl ListOfClusters {
         Ok(Self { clusters, members, objects: objects.count() })
     }
 
-    /// How many clusters there are.
+    /// The number of clusters.
     pub fn clusters(&self) -> usize {
         self.clusters.len()
     }
 
-    /// Computes the distances of the objects of a cluster that may be answers.
+    /// Computes the distances of the objects of a cluster that may be part of the answer.
     fn visit(
         &self,
         search: &mut Search<'_>,
@@ -100,7 +100,7 @@ impl ListOfClusters {
         distance: f64,
     ) -> Result<(), MetricIndexError> {
         let members = &self.members[cluster.start..cluster.end];
-        // The nearest to where the query's distance to the centre is first: they bring the range down.
+        // Starts with the objects whose distances to the centre are nearest to the query's: they lower the range soonest.
         let middle = members.partition_point(|member| member.0 < distance);
         let (mut below, mut above) = (middle, middle);
         loop {
@@ -137,7 +137,7 @@ impl MetricIndex for ListOfClusters {
 
     fn answer(&self, search: &mut Search<'_>) -> Result<(), MetricIndexError> {
         let slack = search.slack();
-        // The centres in the order of the list, which are objects too; as far as there can be answers.
+        // The centres, which are objects too, in the order of the list, until the rest can have no answers.
         let mut distances = Vec::new();
         let mut later = 0.0_f64;
         let mut found = Vec::new();
@@ -153,7 +153,7 @@ impl MetricIndex for ListOfClusters {
                 later = later.max(slack.inside(distance, cluster.beyond));
             }
         }
-        // Then the clusters, the most promising first.
+        // Then the clusters, those with the least bounds first.
         found.sort_unstable();
         for Ranked { distance: lower, object: idx } in found {
             if search.rules_out(lower) {

@@ -1,30 +1,31 @@
-//! The M-index: objects in one order of keys, by which pivots are nearest to them (D. Novak, M. Batko, P. Zezula,
+//! The M-index: sorts the objects by keys that name their nearest pivots (D. Novak, M. Batko, P. Zezula,
 //! "Metric index: an efficient and scalable solution for precise and approximate similarity search", Information
 //! Systems 36(4), 2011; section 4.2.5 of the source).
 //!
-//! The objects nearest to one pivot are a cluster; a cluster that is too large is divided by the next nearest pivot,
-//! and so on. The key of an object is the pivots of its cluster and its distance to the first of them. The source
-//! writes both as one number, `c` times the cluster's number plus the distance, `c` above every distance; here they
-//! are compared one after the other, which is the same order, needs no `c` and loses no digits. All keys stand in one
-//! sorted column, clusters one after the other: what the leaves of a B+ tree hold, and the tree of clusters is what
-//! stands above them. An index that is made once needs no room for insertions, and a column is what a store can hold.
+//! The objects nearest to one pivot are a cluster. A cluster that is too large is divided by the next nearest pivot, and so
+//! on. The key of an object is the list of pivots of its cluster, and then its distance to the first of them. The source
+//! writes both as one number: `c` times the number of the cluster plus the distance, with `c` above every distance. Here the
+//! two parts are compared one after the other, which gives the same order without `c` and without losing digits.
+//!
+//! All keys are in one sorted column, cluster by cluster, as in the leaves of a B+ tree, and the tree of clusters stands
+//! above it. The index never changes after it is made, so it needs no room for insertions.
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, Slack, bytes_of, kept, room_of_pivots};
 use crate::interrupt::Interrupted;
 
-/// How an M-index divides its objects.
+/// The parameters of an M-index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MIndexParameters {
-    /// A cluster of more objects is divided, where there are levels left.
+    /// A cluster of more objects is divided, if levels are left.
     pub capacity: usize,
-    /// Pivots of a key at most; 1 is the one-level index.
+    /// The most pivots of a key; 1 makes the one-level index.
     pub levels: usize,
-    /// Whether the distance has the four-point property: borders between clusters then rule out more.
+    /// Whether the distance has the four-point property. Then the borders of clusters rule out more objects.
     pub four_point: bool,
 }
 
-/// Objects in the order of their keys.
+/// The M-index: the objects in the order of their keys.
 #[derive(Debug)]
 pub struct MIndex {
     pivots: Vec<u32>,
@@ -34,44 +35,45 @@ pub struct MIndex {
     largest: f64,
     four_point: bool,
     clusters: Vec<Cluster>,
-    /// The last part of the keys, the distances to the first pivots, in the order of the keys.
+    /// The last parts of the keys (the distances to the first pivots), in the order of the keys.
     keys: Vec<f64>,
-    /// The objects in that order.
+    /// The objects in the order of the keys.
     objects: Vec<u32>,
-    /// A row of the pivots for each, in that order.
+    /// One row of the pivots per object, in the order of the keys.
     distances: Vec<f32>,
 }
 
-/// A cluster, of which others may be part.
+/// A cluster, which may consist of smaller clusters.
 #[derive(Debug)]
 struct Cluster {
     /// The last pivot of its key.
     pivot: u16,
-    /// Its clusters; none when it is not divided.
+    /// The clusters that it was divided into, if it was.
     children: Vec<u32>,
-    /// Its places in the order of keys.
+    /// The range of its objects in the order of keys.
     start: usize,
     end: usize,
-    /// The least and the largest distance to the first pivot.
+    /// The least and the largest distance of its objects to the first pivot.
     ring: [f64; 2],
 }
 
-/// How the clusters of an index under way are divided.
+/// The inputs of the division into clusters.
 struct Dividing<'a> {
-    objects: &'a Objects<'a>,
-    /// The distances of all objects to the pivots, a row for each.
+    objects: &'a IndexedObjects<'a>,
+    /// The distances of all objects to the pivots, one row per object.
     all: &'a [f64],
     levels: usize,
     capacity: usize,
 }
 
 impl MIndex {
-    /// Makes the index by these pivots, no pivot twice.
+    /// Makes the index with these pivots, which must be different.
     ///
     /// # Errors
-    /// When what is computed is no distance, there are no pivots, or more than 65,535, or the system has no memory.
+    /// If a computed number is no distance, there are no pivots or more than 65,535, the system refuses memory, or the caller
+    /// interrupts.
     pub fn build(
-        objects: &Objects<'_>,
+        objects: &IndexedObjects<'_>,
         pivots: &[u32],
         parameters: MIndexParameters,
     ) -> Result<Self, MetricIndexError> {
@@ -124,7 +126,7 @@ impl MIndex {
         Ok(index)
     }
 
-    /// Puts the members of a cluster into the order of their keys.
+    /// Appends the members of a cluster in the order of their keys.
     fn divide(
         &mut self,
         by: &Dividing<'_>,
@@ -138,7 +140,7 @@ impl MIndex {
         let start = self.keys.len();
         let is_divided = prefix.is_empty() || (prefix.len() < levels && members.len() > capacity);
         if is_divided {
-            // Of pivots at one distance the first.
+            // Of equally near pivots, the first.
             let nearest = |object: u32, prefix: &[u16]| {
                 let row = row(object);
                 let left = (0..count as u16).filter(|pivot| !prefix.contains(pivot));
@@ -183,12 +185,12 @@ impl MIndex {
         Ok(())
     }
 
-    /// How many clusters hold objects and are not divided.
+    /// The number of clusters that were not divided.
     pub fn leaves(&self) -> usize {
         self.clusters.iter().filter(|cluster| cluster.children.is_empty()).count()
     }
 
-    /// The keys in their order: for each object the pivots of its cluster, its distance to the first, and its number.
+    /// The keys in their order: for each object, the pivots of its cluster, its distance to the first pivot, and its number.
     pub fn keys(&self) -> Vec<(Vec<u16>, f64, u32)> {
         let mut keys = Vec::with_capacity(self.keys.len());
         let mut stack = vec![(0, Vec::new())];
@@ -207,7 +209,7 @@ impl MIndex {
         keys
     }
 
-    /// A bound on the distances of the objects that are nearer to one pivot than to all others not in the prefix.
+    /// A lower bound of the distances of objects that are nearer to `pivot` than to all other pivots outside the prefix.
     fn border(&self, slack: Slack, query: &[f64], pivot: u16, prefix: &[u16]) -> f64 {
         let own = usize::from(pivot);
         let mut lower = 0.0_f64;
@@ -224,12 +226,18 @@ impl MIndex {
         lower
     }
 
-    /// Computes the distances of the objects of a cluster that may be answers.
-    fn visit(&self, search: &mut Search<'_>, query: &[f64], cluster: &Cluster, first: u16) -> Visited {
+    /// Computes the distances of the objects of a cluster that may be part of the answer.
+    fn visit(
+        &self,
+        search: &mut Search<'_>,
+        query: &[f64],
+        cluster: &Cluster,
+        first: u16,
+    ) -> Result<(), MetricIndexError> {
         let slack = search.slack();
         let distance = query[usize::from(first)];
         let keys = &self.keys[cluster.start..cluster.end];
-        // The interval of keys that the range leaves.
+        // The interval of keys that the range does not rule out.
         let from = keys.partition_point(|key| search.rules_out(slack.outside(distance, *key)));
         let upto = keys.partition_point(|key| !search.rules_out(slack.inside(distance, *key)));
         let stored = slack.stored();
@@ -244,8 +252,6 @@ impl MIndex {
         Ok(())
     }
 }
-
-type Visited = Result<(), MetricIndexError>;
 
 impl MetricIndex for MIndex {
     fn objects(&self) -> usize {
@@ -264,7 +270,7 @@ impl MetricIndex for MIndex {
         for &pivot in &self.pivots {
             query.push(search.compute(pivot)?);
         }
-        // The clusters that are not divided, by their bounds.
+        // The undivided clusters with their bounds.
         let mut leaves = Vec::new();
         let mut stack = vec![(0_u32, 0.0_f64, Vec::<u16>::new())];
         while let Some((idx, lower, prefix)) = stack.pop() {
@@ -305,7 +311,7 @@ mod tests {
     use crate::metric_index::testing::{check, check_supermetric, clustered};
 
     fn build(
-        objects: &Objects<'_>,
+        objects: &IndexedObjects<'_>,
         pivots: usize,
         levels: usize,
         capacity: usize,

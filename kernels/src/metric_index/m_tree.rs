@@ -1,27 +1,27 @@
 //! The M-tree: a balanced tree of balls (P. Ciaccia, M. Patella, P. Zezula, "M-tree: an efficient access method for
-//! similarity search in metric spaces", VLDB 1997; Algorithm 4.6 of the source, whose recursion keeps results of its
-//! own and so never prunes: here one queue and one range serve the whole search).
+//! similarity search in metric spaces", VLDB 1997; Algorithm 4.6 of the source, except that its recursion keeps separate
+//! results and so never prunes: here one queue and one range serve the whole search).
 //!
-//! Objects are put in one by one. A node that is full is split in two: of all pairs of its objects those become the
-//! centres whose larger ball is smallest (`mM_RAD`), and each entry goes to the nearer one. When all are in, each
-//! radius is made what its objects need.
+//! Objects are inserted one by one. A full node is split in two: the two new centres are the pair of its objects whose
+//! larger ball is smallest (`mM_RAD`), and each entry goes to the nearer centre. After the last insertion, each radius is
+//! reduced to what its objects need.
 
 use std::collections::{BinaryHeap, HashMap};
 
 use super::search::Ranked;
-use super::{MetricIndex, MetricIndexError, Objects, Search, bytes_of};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, bytes_of};
 
 const NONE: u32 = u32::MAX;
-/// Entries of a node at least that a tree can be made of.
+/// The least number of entries per node with which a tree can be made.
 const ENTRIES_MIN: usize = 3;
 
-/// A tree of balls.
+/// The M-tree.
 #[derive(Debug)]
 pub struct MTree {
     pub(super) nodes: Vec<Node>,
     pub(super) root: u32,
     objects: usize,
-    /// Whether an object is the centre of a ball, so that its distance may be known when it is met in a leaf.
+    /// Whether an object is the centre of a ball. Then its distance may be known before the search reaches its leaf.
     pub(super) is_centre: Vec<bool>,
 }
 
@@ -30,42 +30,42 @@ pub(super) struct Node {
     pub(super) entries: Vec<Entry>,
 }
 
-/// An object, or a ball of objects.
+/// An object or a ball of objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) object: u32,
-    /// The node of the ball's entries; nothing for an object.
+    /// The node of the ball's entries; [`NONE`] for an object.
     pub(super) child: u32,
-    /// No object of the ball is farther from its centre.
+    /// The largest distance that an object of the ball has from its centre.
     pub(super) radius: f64,
-    /// The distance to the centre of the ball that the entry is in; 0 in the root.
+    /// The distance to the centre of the ball that contains the entry; 0 in the root.
     pub(super) to_parent: f64,
 }
 
-/// What else is known of objects and of the entries of balls: nothing for an M-tree, rings for a PM-tree.
+/// Additional lower bounds of objects and nodes: none for an M-tree, rings for a PM-tree.
 pub(super) trait Rings {
-    /// A bound on the distances of the objects under a node.
+    /// A lower bound of the distances of all objects under a node.
     fn node(&self, _node: u32) -> f64 {
         0.0
     }
 
-    /// A bound on the distance of an object.
+    /// A lower bound of the distance of an object.
     fn object(&self, _object: u32) -> f64 {
         0.0
     }
 }
 
-/// Nothing.
+/// No additional bounds.
 pub(super) struct NoRings;
 
 impl Rings for NoRings {}
 
 impl MTree {
-    /// Puts the objects into a tree of nodes of at most `capacity` entries, which is at least 3.
+    /// Makes a tree whose nodes have at most `capacity` entries. A smaller capacity than 3 counts as 3.
     ///
     /// # Errors
-    /// When what is computed is no distance.
-    pub fn build(objects: &Objects<'_>, capacity: usize) -> Result<Self, MetricIndexError> {
+    /// If a computed number is no distance, or the caller interrupts.
+    pub fn build(objects: &IndexedObjects<'_>, capacity: usize) -> Result<Self, MetricIndexError> {
         let mut building = Building {
             objects,
             capacity: capacity.max(ENTRIES_MIN),
@@ -91,7 +91,7 @@ impl MTree {
             .count()
     }
 
-    /// Answers by balls and by what else is known; `known` holds distances that were computed already.
+    /// Answers a search with balls and additional bounds. `known` holds distances that are computed already.
     pub(super) fn answer_by(
         &self,
         search: &mut Search<'_>,
@@ -99,7 +99,7 @@ impl MTree {
         mut known: HashMap<u32, f64>,
     ) -> Result<(), MetricIndexError> {
         let slack = search.slack();
-        // Nodes by their bounds, the least first; with them the query's distance to the node's centre.
+        // Nodes by their bounds, the least first, with the bits of the query's distance to the node's centre.
         let mut queue = BinaryHeap::new();
         queue.push((std::cmp::Reverse(Ranked { distance: 0.0, object: self.root }), 0_u64));
         let mut is_root = true;
@@ -109,7 +109,7 @@ impl MTree {
             }
             let to_centre = f64::from_bits(centre_bits);
             for entry in &self.nodes[next.object as usize].entries {
-                // What the distance to the centre says, before one more is computed.
+                // The bound by the distance to the centre needs no further distance.
                 let nearest = if is_root { 0.0 } else { slack.apart(to_centre, entry.to_parent).max(0.0) };
                 if entry.child == NONE {
                     let is_known = self.is_centre[entry.object as usize] && known.contains_key(&entry.object);
@@ -164,9 +164,9 @@ impl MetricIndex for MTree {
     }
 }
 
-/// A tree under way.
+/// A tree in the making.
 struct Building<'a> {
-    objects: &'a Objects<'a>,
+    objects: &'a IndexedObjects<'a>,
     capacity: usize,
     tree: MTree,
 }
@@ -181,7 +181,8 @@ impl Building<'_> {
         Ok(())
     }
 
-    /// Puts an object under a node, which is at `to_centre` from the node's centre; gives the halves when it was split.
+    /// Inserts an object, at distance `to_centre` from the node's centre, under a node. Returns both halves if the node was
+    /// split.
     fn insert_into(
         &mut self,
         node: u32,
@@ -195,7 +196,7 @@ impl Building<'_> {
             let entry = Entry { object, child: NONE, radius: 0.0, to_parent: to_centre };
             self.tree.nodes[node as usize].entries.push(entry);
         } else {
-            // The nearest of the balls that hold it; else that which has to grow least.
+            // The nearest ball that contains it, or else the ball that has to grow least.
             let mut best: Option<(f64, f64, usize)> = None;
             for (place, entry) in entries.iter().enumerate() {
                 let distance = self.objects.distance(object, entry.object)?;
@@ -245,7 +246,7 @@ impl Building<'_> {
             let (mut sizes, mut radii) = ([0, 0], [0.0_f64; 2]);
             let to_b = |other: usize, sizes: [usize; 2]| {
                 let (from_a, from_b) = (distances[a * count + other], distances[b * count + other]);
-                // Equals go to the smaller half, so that duplicates make no chains.
+                // An entry at equal distances goes to the smaller half, so that duplicates make no chains.
                 other == b || (other != a && (from_b < from_a || (from_b == from_a && sizes[1] < sizes[0])))
             };
             let sides = (0..count).map(|other| {
@@ -259,7 +260,7 @@ impl Building<'_> {
         };
         let mut best = None;
         for second in 0..count {
-            // That is as many divisions, each of which looks at all entries.
+            // The inner loop makes up to `count` divisions, and each looks at all entries.
             self.objects.go_on()?;
             for first in 0..second {
                 let [a, b] = divide(first, second).1;
@@ -289,7 +290,7 @@ impl Building<'_> {
         }))
     }
 
-    /// Makes the radii under a node what their objects need, and tells of all objects under it.
+    /// Reduces the radii under a node to what their objects need. Appends all objects under the node to `under`.
     fn tighten(&mut self, node: u32, under: &mut Vec<u32>) -> Result<(), MetricIndexError> {
         self.tree.nodes[node as usize].entries.shrink_to_fit();
         for place in 0..self.tree.nodes[node as usize].entries.len() {
@@ -304,7 +305,7 @@ impl Building<'_> {
             let leaves = &self.tree.nodes[entry.child as usize].entries;
             let mut radius = 0.0_f64;
             match leaves.first() {
-                // The leaves know their distances.
+                // Leaf entries store their distances.
                 Some(leaf) if leaf.child == NONE => {
                     radius = leaves.iter().fold(radius, |radius, leaf| radius.max(leaf.to_parent));
                 }

@@ -1,4 +1,4 @@
-//! What an index is made of: how many objects there are, and a closure that computes their distances.
+//! The objects that an index is made from: their number, and a closure that computes their distances.
 
 use std::cell::Cell;
 
@@ -6,26 +6,26 @@ use super::MetricIndexError;
 use crate::chance::Random;
 use crate::interrupt::{Interrupt, Interrupted, never};
 
-/// Objects from which as many are taken for each pivot to choose it among.
+/// The size of the sample from which pivots are chosen, per pivot.
 const SAMPLE_PER_PIVOT: usize = 8;
 
-/// Distances that are computed between two questions whether to stop. A distance takes 20 ns to some milliseconds, and
-/// a question that looks at a clock some 20 ns.
+/// Distances that are computed before the caller is asked again whether to stop. A distance takes 20 ns to some
+/// milliseconds, and asking takes about 20 ns if the caller looks at a clock.
 pub(super) const DISTANCES_PER_QUESTION: u64 = 8;
 
-/// Objects, by number, and their distances.
-pub struct Objects<'a> {
+/// Numbered objects and their distances.
+pub struct IndexedObjects<'a> {
     count: usize,
     between: &'a dyn Fn(u32, u32) -> f64,
     interrupt: Interrupt<'a>,
     computed: Cell<u64>,
 }
 
-impl<'a> Objects<'a> {
-    /// So many objects; the closure computes the distance of two, the same in either order.
+impl<'a> IndexedObjects<'a> {
+    /// `count` objects. The closure computes the distance of two objects, which must be the same in either order.
     ///
     /// # Errors
-    /// When there is none, or more than can be numbered.
+    /// If there are no objects, or more than can be numbered.
     pub fn new(count: usize, between: &'a dyn Fn(u32, u32) -> f64) -> Result<Self, MetricIndexError> {
         let most = u32::MAX as usize - 1;
         match count {
@@ -37,40 +37,40 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The same objects with a way to stop what is made of them.
+    /// The same objects, but the caller can interrupt work on them.
     #[must_use]
     pub fn until(self, interrupt: Interrupt<'a>) -> Self {
         Self { interrupt, ..self }
     }
 
-    /// Asks whether to stop. Work on anything but distances calls it every few milliseconds.
+    /// Asks the caller whether to stop. Work that computes no distances for some milliseconds calls it.
     ///
     /// # Errors
-    /// When the caller interrupts.
+    /// If the caller interrupts.
     #[inline]
     pub fn go_on(&self) -> Result<(), Interrupted> {
         if (self.interrupt)() { Err(Interrupted) } else { Ok(()) }
     }
 
-    /// How many there are, at least 1.
+    /// The number of objects, at least 1.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// All their numbers.
+    /// The numbers of all objects.
     pub fn all(&self) -> impl Iterator<Item = u32> + use<> {
         0..self.count as u32
     }
 
-    /// How many distances were computed.
+    /// The number of distances computed so far.
     pub fn computed(&self) -> u64 {
         self.computed.get()
     }
 
-    /// The distance of two. Every [`DISTANCES_PER_QUESTION`]th call asks first whether to stop.
+    /// The distance of two objects. Every [`DISTANCES_PER_QUESTION`]th call first asks whether to stop.
     ///
     /// # Errors
-    /// When what is computed is none, or the caller interrupts.
+    /// If the computed number is no distance, or the caller interrupts.
     pub fn distance(&self, a: u32, b: u32) -> Result<f64, MetricIndexError> {
         let computed = self.computed.get();
         if computed.is_multiple_of(DISTANCES_PER_QUESTION) {
@@ -84,11 +84,11 @@ impl<'a> Objects<'a> {
         Err(MetricIndexError::NotADistance { of: format!("objects {a} and {b}"), distance })
     }
 
-    /// Pivots: of a sample each time the object that is farthest from all pivots so far. Fewer than asked for where
-    /// there are fewer different objects; at least one.
+    /// Chooses pivots from a sample: each next pivot is the object that is farthest from all pivots so far. Returns fewer
+    /// than `count` if there are fewer different objects, but at least one.
     ///
     /// # Errors
-    /// As [`Objects::distance`].
+    /// As [`IndexedObjects::distance`].
     pub fn pivots(&self, count: usize, seed: u64) -> Result<Vec<u32>, MetricIndexError> {
         let sample = self.sample(count.saturating_mul(SAMPLE_PER_PIVOT), seed);
         let mut nearest = vec![f64::INFINITY; sample.len()];
@@ -109,7 +109,7 @@ impl<'a> Objects<'a> {
         Ok(pivots)
     }
 
-    /// So many different objects, or all, in an order that the seed gives.
+    /// `count` different objects, or all, in a random order that depends on the seed.
     fn sample(&self, count: usize, seed: u64) -> Vec<u32> {
         let mut all: Vec<u32> = self.all().collect();
         let mut random = Random::new(seed);

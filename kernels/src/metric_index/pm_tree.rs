@@ -1,24 +1,24 @@
-//! The PM-tree: an M-tree whose balls are cut by rings around a few pivots (T. Skopal, J. Pokorný, V. Snášel, "PM-tree:
+//! The PM-tree: an M-tree whose balls are intersected with rings around a few pivots (T. Skopal, J. Pokorný, V. Snášel, "PM-tree:
 //! pivoting metric tree for similarity search in multimedia databases", ADBIS 2004; section 4.2.4 of the source).
 //!
-//! For each node the least and the largest distance of its objects to each pivot, for each object its distances: a
-//! pivot table that is scattered over the tree. A query computes its distances to the pivots first.
+//! Each node has the least and the largest distance of its objects to each pivot, and each object has its distances to the
+//! pivots: a pivot table that is distributed over the tree. A search first computes the query's distances to the pivots.
 
 use std::collections::HashMap;
 
 use super::m_tree::{MTree, Rings};
-use super::{MetricIndex, MetricIndexError, Objects, Search, Slack, bytes_of, kept, room_of_pivots};
+use super::{IndexedObjects, MetricIndex, MetricIndexError, Search, Slack, bytes_of, kept, room_of_pivots};
 use crate::interrupt::Interrupted;
 use crate::memory::filled;
 
-/// A tree of balls and rings.
+/// The PM-tree.
 #[derive(Debug)]
 pub struct PmTree {
     tree: MTree,
     pivots: Vec<u32>,
-    /// A row of the pivots for each object.
+    /// One row of the pivots per object.
     distances: Vec<f32>,
-    /// A row of the pivots for each node: the least and the largest distance under it.
+    /// One row of the pivots per node: the least and the largest distance of the objects under it.
     rings: Vec<[f32; 2]>,
 }
 
@@ -26,8 +26,12 @@ impl PmTree {
     /// Makes an M-tree and its rings around these pivots.
     ///
     /// # Errors
-    /// When the system has no memory for them, or what is computed is no distance.
-    pub fn build(objects: &Objects<'_>, capacity: usize, pivots: &[u32]) -> Result<Self, MetricIndexError> {
+    /// If the system refuses memory, a computed number is no distance, or the caller interrupts.
+    pub fn build(
+        objects: &IndexedObjects<'_>,
+        capacity: usize,
+        pivots: &[u32],
+    ) -> Result<Self, MetricIndexError> {
         let mut tree = MTree::build(objects, capacity)?;
         let mut distances = room_of_pivots("pm_tree", objects.count(), pivots.len())?;
         for object in objects.all() {
@@ -35,7 +39,7 @@ impl PmTree {
                 distances.push(kept(if object == pivot { 0.0 } else { objects.distance(pivot, object)? })?);
             }
         }
-        // Their distances are known before the tree is entered.
+        // A search computes the distances of the pivots before it enters the tree.
         pivots.iter().for_each(|pivot| tree.is_centre[*pivot as usize] = true);
         let rings = filled(
             tree.nodes.len() * pivots.len(),
@@ -48,8 +52,8 @@ impl PmTree {
         Ok(made)
     }
 
-    /// Makes the rings of a node and of all under it.
-    fn ring(&mut self, objects: &Objects<'_>, node: u32) -> Result<(), Interrupted> {
+    /// Makes the rings of a node and of all nodes under it.
+    fn ring(&mut self, objects: &IndexedObjects<'_>, node: u32) -> Result<(), Interrupted> {
         objects.go_on()?;
         let count = self.pivots.len();
         for place in 0..self.tree.nodes[node as usize].entries.len() {
@@ -94,7 +98,7 @@ impl MetricIndex for PmTree {
     }
 }
 
-/// The rings as a query sees them.
+/// The rings with the distances of one query.
 struct QueryRings<'a> {
     of: &'a PmTree,
     query: Vec<f64>,

@@ -1,4 +1,4 @@
-//! One query of an index: what is wanted, what was found so far, and the range that follows from both.
+//! One search: what is wanted, what was found so far, and the range that follows from both.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -7,50 +7,51 @@ use super::objects::DISTANCES_PER_QUESTION;
 use super::{MetricIndexError, Slack};
 use crate::interrupt::{Interrupt, Interrupted, never};
 
-/// A query under way.
+/// A search in progress.
 pub struct Search<'a> {
     k: usize,
     range: f64,
     slack: Slack,
     distance: &'a mut dyn FnMut(u32) -> f64,
-    /// The farthest at the top.
+    /// The farthest object is at the top.
     nearest: BinaryHeap<Ranked>,
     computed: u64,
     interrupt: Interrupt<'a>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// Objects with their distances, by (distance, object).
+    /// The objects found with their distances, ordered by distance and then by number.
     pub objects: Vec<(f64, u32)>,
-    /// How many distances were computed.
+    /// The number of distances computed.
     pub computed: u64,
 }
 
 impl<'a> Search<'a> {
-    /// The `k` nearest objects that are at most `range` away, by a closure that computes the query's distance to an
-    /// object, with this slack. All within a range: `k` of `usize::MAX`; only the nearest: an infinite `range`.
+    /// Searches for the `k` nearest objects that are at most `range` away. The closure computes the query's distance to an
+    /// object, with an error that `slack` declares. For all objects within a range, let `k` be `usize::MAX`; for the nearest
+    /// objects at any distance, let `range` be infinite.
     ///
     /// # Panics
-    /// When `k` is 0, or `range` is not a number.
+    /// If `k` is 0, or `range` is NaN.
     pub fn new(k: usize, range: f64, slack: Slack, distance: &'a mut dyn FnMut(u32) -> f64) -> Self {
         assert!(k > 0 && !range.is_nan(), "something is wanted");
         Self { k, range, slack, distance, nearest: BinaryHeap::new(), computed: 0, interrupt: &never }
     }
 
-    /// The same search with a way to stop it.
+    /// The same search, but the caller can interrupt it.
     #[must_use]
     pub fn until(self, interrupt: Interrupt<'a>) -> Self {
         Self { interrupt, ..self }
     }
 
-    /// How far computed distances may be off.
+    /// The largest error of computed distances.
     pub fn slack(&self) -> Slack {
         self.slack
     }
 
-    /// How far an object of the answer may be; only falls.
+    /// The largest distance that an object of the answer can have. It never grows.
     #[inline]
     pub fn range(&self) -> f64 {
         match self.nearest.peek() {
@@ -59,16 +60,17 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether objects with this lower bound are no answers.
+    /// Whether no object with this lower bound is part of the answer.
     #[inline]
     pub fn rules_out(&self, lower: f64) -> bool {
         lower > self.range()
     }
 
-    /// The query's distance to an object, which may be an answer: an index asks for each at most once.
+    /// Computes the query's distance to an object, and adds the object to the answer if it belongs there. An index calls it
+    /// at most once for each object.
     ///
     /// # Errors
-    /// When it is no distance, or the caller interrupts.
+    /// If the computed number is no distance, or the caller interrupts.
     pub fn compute(&mut self, object: u32) -> Result<f64, MetricIndexError> {
         if self.computed.is_multiple_of(DISTANCES_PER_QUESTION) && (self.interrupt)() {
             return Err(Interrupted.into());
@@ -92,7 +94,7 @@ impl<'a> Search<'a> {
         Ok(distance)
     }
 
-    /// What was found.
+    /// Ends the search and returns the answer.
     pub fn finish(self) -> Answer {
         let ranked = self.nearest.into_sorted_vec();
         let objects = ranked.into_iter().map(|found| (found.distance, found.object)).collect();
@@ -100,7 +102,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Something at a distance or beyond a bound, in the order of both: by distance, then by number.
+/// A number with a distance or a lower bound, ordered by distance and then by number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ranked {
     pub(super) distance: f64,

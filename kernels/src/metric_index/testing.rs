@@ -1,15 +1,15 @@
-//! Sets of objects that are hard on an index, and the comparison of its answers with a scan.
+//! Sets of objects that are hard for an index, and the comparison of its answers with a scan.
 
 use std::cell::Cell;
 
 use super::objects::DISTANCES_PER_QUESTION;
-use super::{Answer, MetricIndex, MetricIndexError, Objects, Search};
+use super::{Answer, IndexedObjects, MetricIndex, MetricIndexError, Search};
+use crate::chance::Random;
 use crate::distance::{Distance, Levenshtein, Lp, Root, Slack};
 use crate::interrupt::Interrupted;
-use crate::chance::Random;
 
 /// Compares the answers of an index with those of a scan, on every set of objects.
-pub(super) fn check<I: MetricIndex>(build: impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>) {
+pub(super) fn check<I: MetricIndex>(build: impl Fn(&IndexedObjects<'_>) -> Result<I, MetricIndexError>) {
     for lp in [Lp::L1, Lp::L2, Lp::LINF] {
         check_vectors(lp, &build);
     }
@@ -17,17 +17,19 @@ pub(super) fn check<I: MetricIndex>(build: impl Fn(&Objects<'_>) -> Result<I, Me
     check_texts(&build);
 }
 
-/// The same with distances that have the four-point property.
-pub(super) fn check_supermetric<I: MetricIndex>(build: impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>) {
+/// As [`check`], with distances that have the four-point property.
+pub(super) fn check_supermetric<I: MetricIndex>(
+    build: impl Fn(&IndexedObjects<'_>) -> Result<I, MetricIndexError>,
+) {
     check_vectors(Lp::L2, &build);
     check_vectors(Root(Lp::LINF), &build);
 }
 
 /// Lends clustered vectors at their L2 distances.
-pub(super) fn clustered(f: impl FnOnce(&Objects<'_>)) {
+pub(super) fn clustered(f: impl FnOnce(&IndexedObjects<'_>)) {
     let vectors = clusters(90, 4, 1e-2, 3);
     let between = |a: u32, b: u32| Lp::L2.distance(&vectors[a as usize], &vectors[b as usize]);
-    f(&Objects::new(vectors.len(), &between).unwrap());
+    f(&IndexedObjects::new(vectors.len(), &between).unwrap());
 }
 
 fn random(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f32>> {
@@ -44,7 +46,7 @@ fn clusters(count: usize, dimensions: usize, width: f32, seed: u64) -> Vec<Vec<f
     moves.iter().enumerate().map(moved).collect()
 }
 
-/// The sets, each with what it is.
+/// The sets of vectors with their descriptions.
 fn sets() -> Vec<(&'static str, Vec<Vec<f32>>)> {
     let line =
         |step: f32, count: u32| (0..count).map(|i| vec![i as f32 * step, 1.0, -2.0]).collect::<Vec<_>>();
@@ -66,7 +68,7 @@ fn sets() -> Vec<(&'static str, Vec<Vec<f32>>)> {
     ]
 }
 
-fn check_vectors<D, I>(distance: D, build: &impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>)
+fn check_vectors<D, I>(distance: D, build: &impl Fn(&IndexedObjects<'_>) -> Result<I, MetricIndexError>)
 where
     D: for<'a> Distance<Object<'a> = &'a [f32]>,
     I: MetricIndex,
@@ -74,7 +76,7 @@ where
     for (what, vectors) in sets() {
         let of = |a: &[f32], b: &[f32]| distance.distance(a, b);
         let between = |a: u32, b: u32| of(&vectors[a as usize], &vectors[b as usize]);
-        let objects = || Objects::new(vectors.len(), &between).unwrap();
+        let objects = || IndexedObjects::new(vectors.len(), &between).unwrap();
         let index = build(&objects()).unwrap();
         check_interrupts(what, &objects, build);
         let slack = distance.slack(vectors[0].len(), 0.0);
@@ -88,14 +90,14 @@ where
     }
 }
 
-fn check_texts<I: MetricIndex>(build: &impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>) {
+fn check_texts<I: MetricIndex>(build: &impl Fn(&IndexedObjects<'_>) -> Result<I, MetricIndexError>) {
     let mut random = Random::new(9);
     let text = |length: usize, random: &mut Random| -> Vec<char> {
         (0..length).map(|_| ['a', 'b', 'c'][(random.unit() * 3.0) as usize]).collect()
     };
     let texts: Vec<Vec<char>> = (0..100).map(|i| text(i % 9, &mut random)).collect();
     let between = |a: u32, b: u32| Levenshtein.distance(&texts[a as usize], &texts[b as usize]);
-    let index = build(&Objects::new(texts.len(), &between).unwrap()).unwrap();
+    let index = build(&IndexedObjects::new(texts.len(), &between).unwrap()).unwrap();
     for length in [0, 3, 8, 20] {
         let query = text(length, &mut random);
         let distances: Vec<f64> = texts.iter().map(|text| Levenshtein.distance(&query, text)).collect();
@@ -103,11 +105,11 @@ fn check_texts<I: MetricIndex>(build: &impl Fn(&Objects<'_>) -> Result<I, Metric
     }
 }
 
-/// Interrupts the making of an index at several moments: it ends there, with nothing computed later.
+/// Interrupts the making of an index at several moments. It must end there and compute nothing more.
 fn check_interrupts<'a, I: MetricIndex>(
     what: &str,
-    objects: &dyn Fn() -> Objects<'a>,
-    build: &impl Fn(&Objects<'_>) -> Result<I, MetricIndexError>,
+    objects: &dyn Fn() -> IndexedObjects<'a>,
+    build: &impl Fn(&IndexedObjects<'_>) -> Result<I, MetricIndexError>,
 ) {
     let stop_at = |limit: u64| {
         let asked = Cell::new(0);
@@ -132,7 +134,7 @@ fn check_interrupts<'a, I: MetricIndex>(
     }
 }
 
-/// Asks for the nearest, for all within ranges, and for both.
+/// Searches for the nearest objects, for all objects within ranges, and for both.
 fn compare(what: &str, index: &dyn MetricIndex, distances: &[f64], slack: Slack) {
     let count = distances.len();
     assert_eq!(index.objects(), count);

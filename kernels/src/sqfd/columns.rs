@@ -1,8 +1,8 @@
-//! Signatures as the columns of one batch: a coordinate column a dimension, a weight column, and offsets.
+//! Signatures as the columns of one batch: one coordinate column per dimension, a weight column, and offsets.
 //!
-//! Nothing is validated beyond what keeps the indexing honest: all columns have one length, offsets ascend.
+//! Only what keeps indexing in bounds is checked: all columns have one length, and offsets ascend.
 
-/// Dimensions a signature may have at most.
+/// The most dimensions that a signature may have.
 pub const DIMENSIONS_MAX: usize = 64;
 
 /// Centroids of many signatures, column by column.
@@ -13,10 +13,10 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// One column a dimension, and the weights; the weights of a signature sum to 1.
+    /// One column per dimension, and the weights. The weights of each signature sum to 1.
     ///
     /// # Panics
-    /// When there are no dimensions, more than [`DIMENSIONS_MAX`], or columns of different lengths.
+    /// If there are no dimensions, more than [`DIMENSIONS_MAX`], or columns of different lengths.
     pub fn new(coordinates: &'a [&'a [f32]], weights: &'a [f32]) -> Self {
         assert!((1..=DIMENSIONS_MAX).contains(&coordinates.len()), "1 to {DIMENSIONS_MAX} dimensions");
         assert!(coordinates.iter().all(|column| column.len() == weights.len()), "columns of one length");
@@ -41,7 +41,7 @@ impl<'a> Columns<'a> {
     /// The signature of `len` centroids from `start` on.
     ///
     /// # Panics
-    /// When it ends beyond the columns.
+    /// If the signature ends beyond the columns.
     pub fn signature(&self, start: usize, len: usize) -> SignatureRef<'a> {
         assert!(start + len <= self.weights.len(), "a signature lies within its columns");
         SignatureRef { columns: *self, start, len }
@@ -91,10 +91,10 @@ pub struct StoreColumns<'a> {
 }
 
 impl<'a> StoreColumns<'a> {
-    /// Columns under the offsets of an Arrow list; the first offset need not be 0.
+    /// Columns with the offsets of an Arrow list. The first offset need not be 0.
     ///
     /// # Panics
-    /// When there is no offset, one is negative, or the last lies beyond the columns.
+    /// If there is no offset, the first is negative, or the last lies beyond the columns.
     pub fn new(columns: Columns<'a>, offsets: &'a [i32]) -> Self {
         let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
             panic!("offsets hold one number more than there are rows");
@@ -108,7 +108,7 @@ impl<'a> StoreColumns<'a> {
         self.offsets.len() - 1
     }
 
-    /// The columns under the offsets.
+    /// The columns that the offsets divide.
     pub fn columns(&self) -> Columns<'a> {
         self.columns
     }

@@ -1,26 +1,26 @@
-// Weighted similarities of queries to signatures: what `Evaluator::sigma_cross` computes in `sqfd.rs`, on a device.
+// Weighted similarities of queries to signatures: the device twin of `Evaluator::sigma_cross` (`sqfd.rs`).
 //
-// A group computes one tile for one query. The centroids of its signatures lie flat in the tile, HELD of them in the
-// registers of each work item, so that no item idles whatever the signatures' sizes; the query's centroids pass by in
-// local memory, read by all items at once. Each centroid's sum is then weighted and the sums of each piece (a
-// signature, or PIECE centroids of one) are added in a fixed tree. `device.rs` lays tiles and pieces out and gives all
+// A work group computes one tile for one query. The tile holds the centroids of its signatures back to back, HELD of them in
+// the registers of each work item, so no item idles whatever the sizes of the signatures. All items read the query's
+// centroids from local memory at the same time. The sum of each centroid is then weighted, and the sums of each piece (a
+// signature, or PIECE centroids of one) are added in a fixed tree. `device.rs` lays out tiles and pieces and defines all
 // constants: DIMENSIONS, ROW, ITEMS, HELD, ROWS, PARTIAL, APART, TENSOR, GATHERED, and the measure's name.
 //
-// The depth of every sum is part of the declared error (`bound.rs`): PARTIAL terms, then partial sums, then the tree.
+// The depth of every sum is part of the declared error (`error_bound.rs`): PARTIAL terms, then partial sums, then the tree.
 //
-// With TENSOR the exponents are products of matrices, 16 centroids of the tile by 8 of the query at a time: a
-// candidate's row is its coordinates and a one, a query's column its coordinates and its end. Both are split into two
-// numbers of 11 bits: the upper ones are multiplied as numbers of that precision (tf32), each with the other's lower one as
-// halves, both in one product of rows twice as long, and the product of the two lower ones is left out (all of that is part of
-// the declared error). What is then left for each pair is its power of two and an addition. Numbers must be within the range
-// of halves: a query whose numbers are not takes the other way, and a candidate that far has nothing in common with one.
+// With TENSOR, matrix units compute the exponents of 16 centroids of the tile and 8 of the query at a time. A candidate's row
+// is its coordinates and a one; a query's column is its coordinates and its end. Each number is split into two parts of 11
+// bits. The upper parts are multiplied in that precision (tf32). Each upper part is multiplied with the other number's lower
+// part as halves, both in one product of rows twice as long. The product of two lower parts is left out. All of this is part
+// of the declared error. Each pair then only needs a power of two and an addition. All numbers must be in the range of
+// halves: a query out of that range takes the other path, and a candidate out of it has no similarity to the query.
 
 #define TILE (ITEMS * HELD)
-// Items that add up one piece together.
+// Work items that add up one piece together.
 #define LANES 8
 
-// Powers of two; what is below the normal numbers is 0. NVIDIA's compiler scales around its unit to keep such results,
-// which takes three instructions a pair, unless it is asked for the unit itself.
+// Powers of two; subnormal results become 0. NVIDIA's compiler scales the argument to keep such results, which costs three
+// instructions per pair, so the instruction is named here.
 #if defined(__NV_CL_C_VERSION)
 inline float power_of_two(float x) {
     float power;
@@ -31,7 +31,7 @@ inline float power_of_two(float x) {
 #define power_of_two(x) native_exp2(x)
 #endif
 
-// The similarity of a pair, its query's weight included; `sum` went through all dimensions.
+// The similarity of a pair times the query centroid's weight, from the `sum` over all dimensions.
 #if defined(GAUSSIAN)
 #if APART
 // The sum began with the end.
@@ -65,13 +65,13 @@ inline float power_of_two(float x) {
 #define GROUP 8
 // Steps of eight numbers that a row has.
 #define STEPS ((DIMENSIONS + 8) / 8)
-// Of these, an item's own.
+// Numbers of a row that one work item holds.
 #define NUMBERS (2 * STEPS)
 #define WARP 32
 #define BANDS (TILE / (ITEMS / WARP) / BAND)
-// What no sum may be below: a centroid so far away has nothing in common with any.
+// The least exponent: a centroid so far away has no similarity to any other.
 #define NOTHING (-1e30f)
-// Squares of the longest candidate's length, and the least end of a query, whose numbers are halves.
+// The largest squared length of a candidate, and the least end of a query, that halves can hold.
 #define HALVES_NORM 1e9f
 #define HALVES_END (-1e8f)
 
@@ -89,7 +89,7 @@ inline uint halves(float first, float second) {
     __asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
     return word;
 }
-// The sum over four lanes, in each of them.
+// The sum over four lanes, returned to each of them.
 inline float over_four(float x) {
     float other;
     __asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;" : "=f"(other) : "f"(x));
@@ -97,7 +97,7 @@ inline float over_four(float x) {
     __asm volatile("shfl.sync.bfly.b32 %0, %1, 2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(x));
     return x + other;
 }
-// The compiler takes no parts of vectors as operands.
+// The compiler does not accept components of vectors as operands.
 #define PRODUCT(name, instruction) \
     inline float4 name(uint4 a, uint b0, uint b1, float4 c) { \
         float x; \
@@ -125,7 +125,7 @@ PRODUCT(product_of_halves, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 #define UNROLLED 1
 #define EACH_BAND 1
 #define EACH_SIDE 1
-// The same by local memory, so that what is written for matrix units runs everywhere.
+// The same through local memory, so that code for matrix units runs on every device.
 inline uint halves(float first, float second) {
     uint word = 0;
     vstore_half_rte(first, 0, (half *)&word);
@@ -179,8 +179,8 @@ inline float4 multiply_by(uint4 a, uint b0, uint b1, float4 c, bool are_halves, 
 #define MULTIPLY_HALVES(a, b0, b1, c) multiply_by(a, b0, b1, c, true, scratch)
 #endif
 
-// Powers of two by the units that add and multiply, for the share of them that the unit for powers has no time for: a
-// polynomial between -1/2 and 1/2, off by 2^-22 of itself at most.
+// Powers of two by addition and multiplication, for the share of them that would wait for the special-function unit: a
+// polynomial between -1/2 and 1/2 with a relative error of at most 2^-22.
 inline float power_of_two_by_product(float x) {
     const float shift = 12582912.0f;
     const float least = fmax(x, -125.0f);
@@ -196,8 +196,8 @@ inline float power_of_two_by_product(float x) {
 }
 #endif
 
-// Where the centroid of a slot of a tile begins in the columns. What lies beyond the tile's end computes nonsense of the
-// last centroid, which nobody adds.
+// The place in the columns of the centroid in a slot of a tile. Slots beyond the tile's end repeat the last centroid, and
+// their sums are not used.
 inline uint place(uint4 tile, __global const uint4 *pieces, uint slot) {
     const uint used = min(slot, tile.w - 1);
     if (tile.z != GATHERED) {
@@ -220,40 +220,40 @@ inline uint place(uint4 tile, __global const uint4 *pieces, uint slot) {
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // DIMENSIONS columns of coordinates and one of weights, each `stride` long.
     __global const float *columns, uint stride,
-    // Of a tile: its first piece, the number of its pieces, where its centroids begin in the columns if they follow
-    // each other (else GATHERED), and their number. Those from `tiles_first` on are this launch's.
+    // Per tile: its first piece, its number of pieces, the place of its first centroid in the columns if its centroids
+    // are consecutive (else GATHERED), and their number. This launch computes the tiles from `tiles_first` on.
     __global const uint4 *tiles, uint tiles_first,
-    // Of a piece: where its centroids begin in the columns, where in the tile, and their number. `pieces_count` of
-    // them, from `pieces_first` on, are this launch's.
+    // Per piece: the place of its first centroid in the columns and in the tile, and its number of centroids. This launch
+    // computes `pieces_count` pieces from `pieces_first` on.
     __global const uint4 *pieces, uint pieces_first, uint pieces_count,
     // The rows of all queries one after the other, ROW numbers each: coordinates, then the end.
     __global const float *rows,
-    // Where a query's rows begin; one more than there are queries.
+    // The first row of each query, and the number of all rows.
     __global const uint *row_offsets, uint queries_first, uint queries_count,
-    // What is taken from a candidate's coordinates, by query, before they are multiplied by the factor.
+    // Per query: the centre that is subtracted from a candidate's coordinates before they are multiplied by the factor.
     __global const float *centres, float factor, float alpha,
-    // From `sums_first` on: by query, then by piece.
+    // By query, then by piece, from `sums_first` on.
     __global float *sums, uint sums_first) {
     __local float shelf[TILE];
     __local float folded[ITEMS];
 
     const uint item = get_local_id(0);
-    // The groups of one tile follow each other, so that its columns are read from a cache for all queries but one.
+    // The work groups of one tile are consecutive, so its columns are in a cache for all queries but the first.
     const uint query_idx = get_group_id(0) % queries_count;
     const uint query = queries_first + query_idx;
     const uint4 tile = tiles[tiles_first + get_group_id(0) / queries_count];
     const uint rows_end = row_offsets[query + 1];
 
 #if TENSOR
-    // A query's columns as an item multiplies them: of its lane's column, numbers `lane % 4` and `lane % 4 + 4` of each
-    // step, their upper bits, and then halves of those and of the lower ones.
+    // A query's columns in the layout of the multiplication: for the column of a lane, the upper bits of the numbers
+    // `lane % 4` and `lane % 4 + 4` of each step, and then halves of those and of the lower parts.
     __local uint4 passing[ROWS / GROUP * STEPS * WARP];
 #if !defined(__NV_CL_C_VERSION)
     __local uint scratch[6 * ITEMS];
 #endif
     const uint lane = item % WARP;
     const uint quarter = lane % 4;
-    // Centroids that do not follow each other: where they begin, until the sum of each takes its place.
+    // For centroids that are not consecutive: their places, until their sums replace them.
     if (tile.z == GATHERED) {
         for (uint slot = item; slot < TILE; slot += ITEMS) {
             shelf[slot] = as_float(place(tile, pieces, slot));
@@ -271,7 +271,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         uint4 both[BATCH][STEPS];
         float2 starts[BATCH];
         float2 totals[BATCH];
-        // The weights of a band's rows are known to the lanes of one quarter.
+        // The lanes of one quarter hold the weights of a band's rows.
         float2 weights[BATCH];
         float numbers[BATCH][2][NUMBERS];
         const uint slots = (item / WARP * BANDS + from) * BAND + lane / 4;
@@ -335,7 +335,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         for (uint first = row_offsets[query]; first < rows_end; first += ROWS) {
             const uint count = min((uint)ROWS, rows_end - first);
             const uint groups = (count + GROUP - 1) / GROUP;
-            // A query that lies in local memory as a whole stays there.
+            // A query that fits local memory as a whole stays there.
             if (from == 0 || rows_end - row_offsets[query] > ROWS) {
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (uint i = item; i < groups * STEPS * WARP; i += ITEMS) {
@@ -344,7 +344,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                     float pair[2];
 #pragma unroll
                     for (uint part = 0; part < 2; ++part) {
-                        // Beyond the query's end there is nothing that adds anything.
+                        // Rows beyond the query's end must add nothing.
                         float x = d + 4 * part == DIMENSIONS ? NOTHING : 0.0f;
                         if (row < count && d + 4 * part <= DIMENSIONS) {
                             x = fmax(rows[(first + row) * ROW + d + 4 * part], NOTHING);
@@ -357,7 +357,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                     float left[2] = {pair[0] - high[0], pair[1] - high[1]};
 #pragma unroll
                     for (uint part = 0; part < 2; ++part) {
-                        // The lower part of a candidate's one is nothing, and where a query's end is so is its lower one.
+                        // The lower part of a candidate's one is 0, and an end below HALVES_END needs no lower part.
                         if (d + 4 * part == DIMENSIONS) {
                             high[part] = 0.0f;
                             left[part] = pair[part] < HALVES_END ? 0.0f : left[part];
@@ -437,7 +437,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
 #endif
         }
 #if defined(GAUSSIAN)
-        // A centroid whose norm is beyond all bounds has nothing in common with any query; infinities would.
+        // A centroid with such a large norm has no similarity to any query. Infinities would give one.
         if (!(starts[h] > -1e30f)) {
             starts[h] = -1e30f;
 #pragma unroll
@@ -465,7 +465,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
             for (uint h = 0; h < HELD; ++h) {
                 partial[h] = 0.0f;
             }
-            // Rows come in fours (ROWS_PER_GROUP), so that the loop may be unrolled by as many.
+            // The number of rows is a multiple of four (ROWS_PER_GROUP), so the loop can be unrolled by four.
 #pragma unroll 4
             for (uint row = begin; row < end; ++row) {
                 float numbers[ROW];

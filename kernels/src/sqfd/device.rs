@@ -1,77 +1,80 @@
-//! What the device's kernel (`device.cl`) is given: its constants, and how candidates and queries are laid out for it.
+//! Inputs of the kernel `device.cl`: its constants, and the layout of candidates and queries.
 //!
-//! Invariants: a piece has [`PIECE`] centroids at most and lies within one tile; tiles and pieces cover every centroid
-//! of the rows once; pieces follow in the order of the rows, so that a row's sum is that of a range of pieces.
+//! A tile is the candidate centroids that one work group processes. A piece is a signature, or a part of one, in a tile.
+//!
+//! Invariants: a piece has at most [`PIECE`] centroids and lies within one tile; tiles and pieces cover every centroid of the
+//! rows once; pieces follow the order of the rows, so the sum of a row is that of a range of pieces.
 
 use std::ops::Range;
 
-use super::block::ROWS as ROWS_PER_GROUP;
+use super::stream::ROWS as ROWS_PER_GROUP;
 use crate::similarity::{Ground, Measure, Similarity};
 
-/// The kernel's text.
+/// The kernel's source.
 pub const TEXT: &str = include_str!("device.cl");
 
 /// Work items of a group.
 const ITEMS: usize = 256;
 
-/// Centroids of one piece at most: eight items add them up, and the depth of that is part of the declared error.
+/// The most centroids of a piece. [`LANES`] work items add them up, and the depth of that sum is part of the declared error.
 pub const PIECE: usize = 128;
 const LANES: usize = 8;
 
-/// Terms that are added up before they join the total.
+/// Terms that are added up before their sum is added to the total.
 const PARTIAL: usize = 16;
 
-/// Rows of a query that lie in local memory at once: 8 KiB at seven dimensions.
+/// Rows of a query that are in local memory at a time: 8 KiB in seven dimensions.
 const LOCAL_ROWS: usize = 256;
 
-/// The same where matrix units multiply, by the steps of eight numbers that a row has: 8 KiB.
+/// The same on matrix units, by the number of steps of eight numbers in a row: 8 KiB.
 const MATRIX_ROWS: [usize; 2] = [128, 64];
 
-/// Bands of sixteen candidates whose products an item holds at once, by the steps that a row has.
+/// Bands of sixteen candidates whose products a work item holds at a time, by the number of steps in a row.
 const MATRIX_BATCH: [usize; 2] = [2, 1];
 
-/// Work items of a group there: half as many as else, each with twice the centroids, so that tiles are the same.
+/// Work items of a group on matrix units: half as many with twice the centroids each, so that tiles stay the same.
 const MATRIX_ITEMS: usize = 128;
 
-/// Centroids of a query whose terms are added up there before they join the total: two of eight in each item.
+/// Query centroids whose terms are added up on matrix units before their sum is added to the total: two of eight in each
+/// work item.
 const MATRIX_PARTIAL: usize = 128;
 
-/// The largest number of a query that is multiplied as a half, and the least end: see `device.cl`.
+/// The largest coordinate of a query that is multiplied as a half, and the least `query_end`: see `device.cl`.
 pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
 pub(super) const HALVES_END_MIN: f32 = -1e8;
 
-/// Items that multiply matrices together, and candidates of a band.
+/// Work items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
 const BAND: usize = 16;
 
 /// Registers of a work item that may hold coordinates.
 const HELD_NUMBERS_MAX: usize = 64;
 
-/// The largest squared norm of a moved and scaled centroid that may be multiplied in at the end: until then the terms
-/// are too large by a factor of two to the power of it, and their sum must stay a number.
+/// The largest squared norm of a moved and scaled centroid that may be multiplied in at the end. Until then the terms are
+/// too large by a factor of two to this power, and their sum must not overflow.
 pub const APART_NORM_MAX: f32 = 100.0;
 
-/// In a tile's description: its centroids do not follow each other.
+/// Marks a tile whose centroids are not consecutive in the columns.
 pub const GATHERED: u32 = u32::MAX;
 
 const _: () = assert!(PARTIAL.is_multiple_of(ROWS_PER_GROUP) && LOCAL_ROWS.is_multiple_of(PARTIAL));
 const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES));
 
-/// Additions that a term goes through on a device, against a query of so many centroids: its weight and the tree of its
-/// piece included.
+/// The depth of the sum of a term on a device, for a query of this many centroids. It includes the candidate's weight and
+/// the tree of its piece.
 pub(super) fn depth(centroids: usize) -> usize {
     let tree = PIECE / LANES + LANES.ilog2() as usize;
     PARTIAL + centroids.div_ceil(PARTIAL) + 1 + tree
 }
 
-/// The same where matrix units multiply.
+/// The same on matrix units.
 pub(super) fn depth_of_matrices(centroids: usize) -> usize {
     let tree = PIECE / LANES + LANES.ilog2() as usize;
     let partial = 2 * centroids.min(MATRIX_PARTIAL).div_ceil(8);
     partial + centroids.div_ceil(MATRIX_PARTIAL.min(MATRIX_ROWS[1])) + 2 + 1 + tree
 }
 
-/// How the kernel is compiled for signatures of some dimensions under a measure.
+/// How the kernel is compiled, for a measure and a number of dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     dimensions: usize,
@@ -81,18 +84,18 @@ pub struct Shape {
     items: usize,
     /// Centroids that a work item holds.
     held: usize,
-    /// Whether a candidate's own norm is left out of the exponents and multiplied in at the end.
+    /// Whether a candidate's norm is left out of the exponents and multiplied in at the end.
     apart: bool,
     matrices: Option<Matrices>,
     measure: &'static [&'static str],
 }
 
-/// How exponents are computed as products of matrices.
+/// How matrix units compute the exponents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Matrices {
-    /// Bands of candidates at once.
+    /// Bands of candidates at a time.
     batch: usize,
-    /// Of so many bands a power in four is computed by multiplying, as the unit for powers is what is waited for.
+    /// Bands of which every fourth power is computed by multiplication, because the unit for powers is the bottleneck.
     by_product: usize,
 }
 
@@ -115,7 +118,7 @@ impl Shape {
         Self { dimensions, row, items: ITEMS, held, apart: false, matrices: None, measure }
     }
 
-    /// The constants that the text is compiled with.
+    /// The constants to compile the source with.
     pub fn constants(&self) -> Vec<(&'static str, String)> {
         let rows = self.matrices.map_or(LOCAL_ROWS, |_| MATRIX_ROWS[self.steps() - 1]);
         let mut numbers = vec![
@@ -136,9 +139,9 @@ impl Shape {
         numbers.chain([("GATHERED", format!("{GATHERED}u"))]).chain(named).collect()
     }
 
-    /// Whether the kernel must be compiled so that numbers below the normal ones are not taken for 0.
+    /// Whether the kernel must be compiled so that it keeps subnormal numbers.
     ///
-    /// A weight may be that small, and with `minus` what it weighs has no bound: 1e-40 of a distance of 1e38 counts.
+    /// A weight may be subnormal, and the terms of `minus` have no bound: a weight of 1e-40 matters at a distance of 1e38.
     pub fn needs_subnormals(&self) -> bool {
         self.measure[0].starts_with("MINUS")
     }
@@ -148,12 +151,12 @@ impl Shape {
         self.dimensions
     }
 
-    /// Numbers of a query's row.
+    /// Numbers in a row of a query.
     pub fn row(&self) -> usize {
         self.row
     }
 
-    /// Centroids of a tile at most.
+    /// The most centroids of a tile.
     pub fn tile(&self) -> usize {
         self.items * self.held
     }
@@ -163,10 +166,10 @@ impl Shape {
         self.items
     }
 
-    /// The same with another split of the work: for measuring.
+    /// The same with another split of the work, for benchmarks.
     ///
     /// # Panics
-    /// When a group could not add up its pieces.
+    /// If a group could not add up its pieces.
     #[must_use]
     pub fn split(self, items: usize, held: usize) -> Self {
         assert!(
@@ -176,13 +179,13 @@ impl Shape {
         Self { items, held, ..self }
     }
 
-    /// Steps of eight numbers that a row takes in a product of matrices: its coordinates and one more.
+    /// Steps of eight numbers that a row has in a product of matrices: its coordinates and one more number.
     fn steps(&self) -> usize {
         (self.dimensions + 1).div_ceil(8)
     }
 
-    /// The same by matrix units of NVIDIA's (PTX `mma`, compute capability 8.0 and above), where the measure is Gaussian
-    /// and rows are short enough; elsewhere what they do is imitated, slowly.
+    /// The same on NVIDIA's matrix units (PTX `mma`, compute capability 8.0 and above), if the measure is Gaussian and rows
+    /// are short enough. Devices without these units emulate them slowly.
     #[must_use]
     pub fn matrices(self) -> Self {
         let batch = MATRIX_BATCH.get(self.steps() - 1).copied().unwrap_or(0);
@@ -191,8 +194,8 @@ impl Shape {
         if made.matrices.is_some() { made } else { Self { items, ..self } }
     }
 
-    /// The same with so many bands of sixteen candidates at once, and in so many of them a power in four computed by
-    /// multiplying: for measuring.
+    /// The same with `batch` bands of sixteen candidates at a time, of which `by_product` compute every fourth power by
+    /// multiplication; for benchmarks.
     #[must_use]
     pub fn matrices_of(self, batch: usize, by_product: usize) -> Self {
         let bands = self.tile() / (self.items / WARP).max(1) / BAND;
@@ -206,27 +209,27 @@ impl Shape {
         Self { apart: self.apart && matrices.is_none(), matrices, ..self }
     }
 
-    /// The same for candidates no farther than [`APART_NORM_MAX`] from every query's centre, if `apart`: a candidate's
-    /// norm is then not added to each exponent, but multiplied in once.
+    /// If `apart`, the same for candidates within [`APART_NORM_MAX`] of every query's centre: a candidate's norm is then
+    /// multiplied in once instead of being added to each exponent.
     #[must_use]
     pub fn apart(self, apart: bool) -> Self {
         Self { apart: apart && self.measure == ["GAUSSIAN"], ..self }
     }
 }
 
-/// Tiles and pieces for some signatures.
+/// The tiles and pieces of some signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// As the kernel reads them.
+    /// The tiles in the layout of the kernel.
     pub tiles: Vec<[u32; 4]>,
-    /// As the kernel reads them.
+    /// The pieces in the layout of the kernel.
     pub pieces: Vec<[u32; 4]>,
     /// The first piece of each signature, and the number of pieces.
     firsts: Vec<u32>,
 }
 
 impl Layout {
-    /// Lays out signatures, each given by where its centroids begin in the columns and by their number.
+    /// Lays out signatures, each given by the place of its first centroid in the columns and its number of centroids.
     pub fn new(shape: &Shape, signatures: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let (tile_max, mut layout) = (shape.tile() as u32, Self::default());
         for (start, len) in signatures {
@@ -257,15 +260,15 @@ impl Layout {
         }
     }
 
-    /// The pieces of a signature, by its place.
+    /// The pieces of the `idx`-th signature.
     ///
     /// # Panics
-    /// When there is no such signature.
+    /// If there is no such signature.
     pub fn of_signature(&self, idx: usize) -> Range<usize> {
         self.firsts[idx] as usize..self.firsts[idx + 1] as usize
     }
 
-    /// Whether every signature is one piece: then sums by piece are sums by signature.
+    /// Whether every signature is one piece, so that the sums of pieces are the sums of signatures.
     pub fn is_whole(&self) -> bool {
         self.firsts.windows(2).all(|firsts| firsts[1] == firsts[0] + 1)
     }
@@ -275,7 +278,7 @@ impl Layout {
         self.firsts.len().saturating_sub(1)
     }
 
-    /// The sum of a signature, from those of all pieces.
+    /// The sum of the `idx`-th signature, from the sums of all pieces.
     pub fn sum(&self, idx: usize, sums: &[f32]) -> f64 {
         sums[self.of_signature(idx)].iter().map(|sum| f64::from(*sum)).sum()
     }

@@ -1,12 +1,12 @@
-// Weighted similarities of queries and objects in f64: what `reference::sigma` states in `sqfd/reference.rs`, to the
-// bit, on a device.
+// Weighted similarities of queries and objects in f64: the device twin of `reference::sigma` (`sqfd/reference.rs`), with the
+// same bits.
 //
-// A work item computes one pair. OpenCL fixes additions, products, quotients and roots of doubles to the last bit, as
-// IEEE 754 does, and the exponential is made of these; so what is left to see to is the order of additions, which is
-// the reference's, and that no compiler joins a product with an addition: every product goes through `product`.
+// A work item computes one pair. OpenCL rounds additions, products, quotients and roots of doubles as IEEE 754 does, and
+// the exponential is made of these. Two rules remain: additions happen in the order of the reference, and no compiler may
+// fuse a product with an addition. Every product therefore goes through `product`.
 //
-// `exact_device.rs` gives all constants: DIMENSIONS, ITEMS, the name of the measure, and the numbers of the exponential
-// as bits.
+// `exact_device.rs` defines all constants: DIMENSIONS, ITEMS, the name of the measure, and the numbers of the exponential as
+// bits.
 
 #if !defined(cl_khr_fp64) && !defined(__opencl_c_fp64)
 #error the device has no numbers of 64 bits
@@ -17,7 +17,7 @@
 // Numbers of a centroid: its coordinates, then its weight.
 #define ROW (DIMENSIONS + 1)
 
-// As in `extract/device.cl`: NVIDIA's compiler is given the one instruction.
+// As in `extract/device.cl`: NVIDIA's compiler gets the instruction itself.
 #if defined(__NV_CL_C_VERSION)
 inline double product(double a, double b) {
     double c;
@@ -28,7 +28,7 @@ inline double product(double a, double b) {
 #define product(a, b) ((a) * (b))
 #endif
 
-// What one dimension adds to the ground distance.
+// The part of one dimension in the ground distance.
 #if defined(ABSOLUTE)
 #define PART(x) fabs(x)
 #else
@@ -73,12 +73,12 @@ inline double exponential(double x) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
-    // Centroids of all queries one after the other, ROW numbers each, and where those of a query begin; one more than
-    // there are queries.
+    // The centroids of all queries one after the other, ROW numbers each; the first centroid of each query, and the number
+    // of all centroids.
     __global const float *queries, __global const uint *query_offsets,
-    // The same of the objects that the block wants.
+    // The same for the objects of the block.
     __global const float *objects, __global const uint *object_offsets,
-    // Of each pair, `pairs_count` of them: the place of its query, then that of its object.
+    // For each of `pairs_count` pairs: the index of its query, then the index of its object.
     __global const uint *pairs, uint pairs_count,
     // The bits of alpha, the lower ones first.
     uint alpha_low, uint alpha_high,

@@ -1,35 +1,34 @@
-//! What the device's kernel of exact sums (`exact_device.cl`) is given: sums in f64, the bits of
-//! [`super::reference::sigma`].
+//! Inputs of the kernel `exact_device.cl`, which computes sums in f64 with the bits of [`super::reference::sigma`].
 //!
-//! Invariant: all that the kernel computes is additions, products, quotients and roots of doubles in the reference's
-//! order, which OpenCL rounds as IEEE 754 does; so there is nothing for the two to differ in.
+//! Invariant: the kernel computes only additions, products, quotients and roots of doubles, in the order of the reference.
+//! OpenCL rounds these as IEEE 754 does, so the two cannot differ.
 
 use super::columns::SignatureRef;
 use crate::elementary::{EXP_MIN, INVERSE_FACTORIAL, LN_2_HIGH, LN_2_LOW, ROUND};
 use crate::similarity::{Ground, Measure, Similarity};
 
-/// The kernel's text.
+/// The kernel's source.
 pub const TEXT: &str = include_str!("exact_device.cl");
 
-/// The kernel.
+/// The kernel's name.
 pub const KERNEL: &str = "sqfd_exact";
 
-/// Work items of a group, which have nothing in common: enough for each of a processor's units, and few enough that a
-/// group of unlike pairs does not wait long for its longest one.
+/// Work items of a group, which share nothing: enough to fill the units of a device, and few enough that a group does not
+/// wait long for its longest pair.
 pub const ITEMS: usize = 64;
 
 /// Units in the last place by which a sum of the kernel may differ from the reference's: none.
 ///
-/// Each of its `n m (2 d + 24)` operations (for signatures of `n` and `m` centroids of `d` dimensions) is rounded
-/// correctly, in the same order; the exponential, which a driver's own would be free to give within 3 units, is made of
-/// such operations too. Whoever computes by the kernel compares some sums of each block with the reference and takes no
-/// more from a device that differs: then an index says nothing of where it was made, and the slack of its bounds, which
-/// [`super::reference::error_squared`] declares for the reference, covers it.
+/// Each of the `n m (2 d + 24)` operations (for signatures of `n` and `m` centroids in `d` dimensions) is rounded correctly
+/// and happens in the same order. The exponential is made of such operations too; a driver's own may have an error of 3
+/// units. The caller compares some sums of each block with the reference, and stops using a device whose sums differ. So an
+/// index does not depend on the device that made it, and the error that [`super::reference::error_squared`] declares for
+/// the reference covers it.
 pub const UNITS_APART_MAX: u64 = 0;
 
-/// Constants that the kernel is compiled with for signatures of some dimensions under a measure.
+/// The constants to compile the kernel with, for a measure and a number of dimensions.
 pub fn constants(measure: &Measure, dimensions: usize) -> Vec<(&'static str, String)> {
-    /// The terms of the exponential's series that are not 1.
+    /// The coefficients of the exponential's series that are not 1.
     const TERMS: [&str; 12] = [
         "EXP_TERM_2",
         "EXP_TERM_3",
@@ -64,7 +63,7 @@ pub fn constants(measure: &Measure, dimensions: usize) -> Vec<(&'static str, Str
             ("EXP_LN_2_LOW", LN_2_LOW),
         ];
         let terms = TERMS.into_iter().zip(INVERSE_FACTORIAL.into_iter().skip(2));
-        // As bits: no compiler reads decimals for us.
+        // As bits, because compilers may read decimal numbers differently.
         constants.extend(
             numbers.into_iter().chain(terms).map(|(name, x)| (name, format!("0x{:016x}UL", x.to_bits()))),
         );
@@ -72,23 +71,23 @@ pub fn constants(measure: &Measure, dimensions: usize) -> Vec<(&'static str, Str
     constants
 }
 
-/// The two words of alpha, the lower one first.
+/// The bits of alpha in two words, the lower one first.
 pub fn alpha_words(measure: &Measure) -> [u32; 2] {
     let bits = measure.alpha().to_bits();
     [bits as u32, (bits >> 32) as u32]
 }
 
-/// Numbers that a signature takes in [`lay_out`].
+/// How many numbers [`lay_out`] writes for a signature.
 pub fn numbers_count(signature: SignatureRef<'_>) -> usize {
     signature.len() * (signature.dimensions() + 1)
 }
 
-/// A signature as the kernel reads it: centroid by centroid, coordinates and then the weight.
+/// Writes a signature in the layout of the kernel: centroid by centroid, the coordinates and then the weight.
 ///
 /// # Panics
-/// When `to` has not [`numbers_count`] places.
+/// If the length of `to` is not [`numbers_count`].
 pub fn lay_out(signature: SignatureRef<'_>, to: &mut [f32]) {
-    assert_eq!(to.len(), numbers_count(signature), "a place for each number");
+    assert_eq!(to.len(), numbers_count(signature), "one place per number");
     let (dimensions, row) = (signature.dimensions(), signature.dimensions() + 1);
     for d in 0..row {
         let column = if d < dimensions { signature.coordinate(d) } else { signature.weights() };

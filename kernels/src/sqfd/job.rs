@@ -1,30 +1,30 @@
-//! One call of the evaluator, in a form that can be handed through the door of a code path.
+//! One call of the evaluator, as [`Work`] that is compiled for each code path.
 
-use super::block::{ROWS, Stream};
 use super::columns::StoreColumns;
 use super::lanes::{Lanes, Work};
 use super::query::PreparedQuery;
+use super::stream::{ROWS, Stream};
 use super::terms::{Direct, Gaussian, Heuristic, L1, L2, Minus, SquaredL2, Term};
 use crate::interrupt::{Interrupted, Patience};
 use crate::similarity::{Ground, Similarity};
 
-/// A query, the rows it is compared with, and where the cross sums go.
+/// A query, the rows that it is compared with, and the place of the cross sums.
 pub(super) struct Job<'a> {
     pub query: &'a PreparedQuery,
     pub store: &'a StoreColumns<'a>,
     pub rows: &'a [u32],
     pub stream: &'a mut Stream,
-    /// Room for the places of the signatures in the stream.
-    pub pieces: &'a mut Vec<Piece>,
+    /// Memory for the places of the signatures in the stream.
+    pub streamed: &'a mut Vec<Streamed>,
     /// The cross sum of each row.
     pub sums: &'a mut [f64],
     /// Counts pairs of centroids.
     pub patience: Patience<'a>,
 }
 
-/// A signature's place in the stream.
+/// The place in the stream of a signature, or of a part of one that is larger than a stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct Streamed {
     /// Index into [`Job::rows`].
     row_idx: usize,
     from: usize,
@@ -37,7 +37,7 @@ impl Work for &mut Job<'_> {
     /// Computes all sums.
     ///
     /// # Errors
-    /// When the caller interrupts.
+    /// If the caller interrupts.
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Self::Done {
         let measure = self.query.measure();
@@ -74,11 +74,11 @@ impl Job<'_> {
         let columns = self.store.columns();
         self.sums.fill(0.0);
         let mut next = 0;
-        // Centroids of rows[next] that went before: only a signature larger than a whole stream is cut.
+        // Centroids of rows[next] that are done already. Only a signature larger than a whole stream is cut.
         let mut done = 0;
         while next < self.rows.len() {
             self.stream.restart(columns.dimensions());
-            self.pieces.clear();
+            self.streamed.clear();
             while next < self.rows.len() {
                 let (start, len) = self.store.range(self.rows[next] as usize);
                 let left = len - done;
@@ -86,7 +86,7 @@ impl Job<'_> {
                     break;
                 }
                 let taken = left.min(self.stream.room());
-                self.pieces.push(Piece { row_idx: next, from: self.stream.used(), len: taken });
+                self.streamed.push(Streamed { row_idx: next, from: self.stream.used(), len: taken });
                 let (centre, scale) = (self.query.centre(), self.query.scale());
                 let range = (start + done, taken);
                 self.stream.append(columns.coordinates(), columns.weights(), range, centre, scale);
@@ -105,15 +105,15 @@ impl Job<'_> {
                 }
                 self.patience.spend(centroids * query_centroids)
             })?;
-            for piece in self.pieces.iter() {
-                self.sums[piece.row_idx] += self.stream.sum(piece.from, piece.len);
+            for part in self.streamed.iter() {
+                self.sums[part.row_idx] += self.stream.sum(part.from, part.len);
             }
         }
         Ok(())
     }
 }
 
-/// Asks memory for a row's centroids.
+/// Prefetches the centroids of a row.
 #[inline(always)]
 fn prefetch(store: &StoreColumns<'_>, row: u32) {
     #[cfg(target_arch = "x86_64")]

@@ -1,24 +1,25 @@
-//! The few vector operations that the inner loop is written over, and their portable twin.
+//! The vector operations that the inner loop uses, and their portable implementation.
 //!
-//! Lanes never mix: lane `j` of a result depends on lane `j` of the operands alone, so a sum does not depend on
-//! where in a vector its centroid happened to lie.
+//! Invariant: lanes never mix. Lane `j` of a result depends only on lane `j` of the operands, so the sum of a centroid does
+//! not depend on the lane that the centroid is in.
 
-/// Exponents below this count as this: what is lost is less than 1e-30, and no operation meets a subnormal.
+/// Smaller exponents are replaced by this one. The error is below 1e-30, and no operation meets a subnormal number.
 pub(super) const EXPONENT_MIN: f32 = -100.0;
 
-/// Bound on the relative error of [`Lanes::exp2`] on every path: 1.6e-7 of the polynomial, 2e-7 of rounding. A device's
-/// `native_exp2` is within it: 3 units in the last place, where it is the plain one, and 2^-22.5 by NVIDIA's unit.
+/// Bound on the relative error of [`Lanes::exp2`] on every path: 1.6e-7 from the polynomial and 2e-7 from rounding. A
+/// device's `native_exp2` stays within it: its error is 3 units in the last place if it is the plain `exp2`, and 2^-22.5
+/// in NVIDIA's special-function unit.
 pub(super) const EXP2_RELATIVE_ERROR: f64 = 4.0e-7;
 
 /// Minimax polynomial of 2^f for f in -1/2..1/2, lowest power first.
 pub(super) const EXP2_NEAREST: [f32; 6] =
     [1.000_000_1, 0.693_146_94, 0.240_221_2, 0.055_507_13, 0.009_675_541, 0.001_327_647_2];
 
-/// Adding it rounds to an integer, which then stands in the low bits of the sum.
+/// Adding this rounds to an integer and leaves it in the low bits of the sum.
 pub(super) const ROUND: f32 = 12_582_912.0;
 const _: () = assert!(ROUND == 1.5 * (1 << 23) as f32);
 
-/// Vector operations of one instruction set; the value is the proof that the instructions exist.
+/// The vector operations of one instruction set. A value proves that the machine has the instructions.
 pub(super) trait Lanes: Copy {
     /// Numbers in a vector.
     const COUNT: usize;
@@ -26,7 +27,7 @@ pub(super) trait Lanes: Copy {
     type V: Copy;
 
     fn splat(self, x: f32) -> Self::V;
-    /// The first `COUNT` numbers of a slice that has as many.
+    /// The first `COUNT` numbers of a slice, which must have as many.
     fn load(self, from: &[f32]) -> Self::V;
     fn store(self, x: Self::V, to: &mut [f32]);
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
@@ -37,24 +38,24 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     fn abs(self, a: Self::V) -> Self::V;
     fn sqrt(self, a: Self::V) -> Self::V;
-    /// 2 to the power of the larger of `a` and [`EXPONENT_MIN`]; a NaN counts as the latter. `a < 127`.
+    /// 2 to the power of the larger of `a` and [`EXPONENT_MIN`], for `a < 127`. A NaN counts as [`EXPONENT_MIN`].
     ///
-    /// Of four vectors step by step: one after the other their chains of dependent operations would fill the
-    /// processor's window, and it would find too little to do at a time.
+    /// Takes four vectors at once, step by step. One vector after the other would fill the processor's instruction window
+    /// with a chain of dependent operations, and leave its units idle.
     fn exp2(self, a: [Self::V; 4]) -> [Self::V; 4];
 }
 
-/// What is compiled for the instructions of each code path. Its loops are inlined whole, so `run` and all that it calls
-/// are `#[inline(always)]`.
+/// Work that is compiled separately for the instructions of each code path. To be compiled so, `run` and everything that
+/// it calls must be `#[inline(always)]`.
 pub(super) trait Work {
-    /// What comes of it.
+    /// The result.
     type Done;
 
-    /// Does it by these operations.
+    /// Does the work with these operations.
     fn run<L: Lanes>(self, lanes: L) -> Self::Done;
 }
 
-/// Four lanes in plain Rust, the width of the least vector unit on both x86-64 and AArch64.
+/// Four lanes in plain Rust: the width of the smallest vector unit on both x86-64 and AArch64.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
@@ -97,7 +98,7 @@ impl Lanes for Portable {
     fn div(self, a: Self::V, b: Self::V) -> Self::V {
         zip(a, b, |a, b| a / b)
     }
-    // Not f32::mul_add: without the instruction that is a call for every number.
+    // Not f32::mul_add, which is a function call on machines without the instruction.
     #[inline(always)]
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         self.add(self.mul(a, b), c)

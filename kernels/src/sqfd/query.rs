@@ -1,39 +1,39 @@
-//! A query signature made ready once for many candidates, with the error of the fast paths against it.
+//! A query signature, prepared once for many candidates, with the largest error of the fast paths.
 
-use super::block::ROWS;
-use super::bound::{Arithmetic, Bound};
 use super::columns::{Columns, SignatureRef};
 use super::device::{HALVES_END_MIN, HALVES_NUMBER_MAX, Shape};
+use super::error_bound::{Arithmetic, ErrorBound};
 use super::reference;
+use super::stream::ROWS;
 use crate::interrupt::{Interrupt, Interrupted, finished, never};
 use crate::similarity::{Measure, Similarity};
 
-/// A query signature in the layout of the inner loop, the same for every code path.
+/// A query signature in the layout of the inner loop, which is the same for every code path.
 ///
-/// For the Gaussian the coordinates are moved by the query's mean and scaled by sqrt(alpha log2 e), so that the
-/// exponent of two becomes an expanded square around a centre near the data.
+/// For the Gaussian, coordinates are moved by the query's mean and scaled by sqrt(alpha log2 e). The exponent of two then is
+/// an expanded square around a centre near the data.
 #[derive(Clone, Debug)]
 pub struct PreparedQuery {
     measure: Measure,
     centre: Vec<f32>,
     scale: f32,
-    /// `dimensions + 1` entries for each [`ROWS`] centroids: their coordinates, then the number each adds at the
-    /// end (`terms.rs`). Missing centroids of the last group weigh nothing.
+    /// `dimensions + 1` entries for each [`ROWS`] centroids: their coordinates, then their `query_end` (`terms.rs`).
+    /// Missing centroids of the last group have weight 0.
     groups: Vec<[f32; ROWS]>,
     sigma_self: f64,
-    bound: Bound,
+    error: ErrorBound,
 }
 
 impl PreparedQuery {
-    /// Prepares a query of at least one centroid; its own sigma is computed here, in f64.
+    /// Prepares a query of at least one centroid. Computes the query's similarity to itself in f64.
     pub fn new(measure: Measure, signature: SignatureRef<'_>) -> Self {
         finished(Self::new_until(measure, signature, &never))
     }
 
-    /// As [`PreparedQuery::new`], with a way to stop.
+    /// As [`PreparedQuery::new`], but the caller can interrupt it.
     ///
     /// # Errors
-    /// When the caller interrupts.
+    /// If the caller interrupts.
     pub fn new_until(
         measure: Measure,
         signature: SignatureRef<'_>,
@@ -51,23 +51,23 @@ impl PreparedQuery {
         for ends in groups.iter_mut().skip(dimensions).step_by(dimensions + 1) {
             *ends = [if gaussian { f32::NEG_INFINITY } else { 0.0 }; ROWS];
         }
-        let mut bound = Bound::new(&measure, dimensions, signature.len());
+        let mut error = ErrorBound::new(&measure, dimensions, signature.len());
         for (i, &weight) in signature.weights().iter().enumerate() {
             let group = &mut groups[i / ROWS * (dimensions + 1)..][..=dimensions];
             let mut norm = 0.0;
             for (d, &centre) in centre.iter().enumerate() {
                 let moved = (f64::from(signature.coordinate(d)[i]) - f64::from(centre)) * f64::from(scale);
-                // The norm is that of the rounded number, so that rounding moves a centroid, not its exponent.
+                // The norm of the rounded coordinates: so rounding moves the centroid, and adds no error to its exponent.
                 norm += f64::from(moved as f32).powi(2);
                 group[d][i % ROWS] = if gaussian { 2.0 * moved as f32 } else { moved as f32 };
             }
             let weight = f64::from(weight);
             group[dimensions][i % ROWS] =
                 if gaussian { (weight.log2() - norm) as f32 } else { weight as f32 };
-            bound.add_centroid(weight, norm.sqrt());
+            error.add_centroid(weight, norm.sqrt());
         }
         let sigma_self = reference::sigma_until(&measure, signature, signature, interrupt)?;
-        Ok(Self { measure, centre, scale, groups, sigma_self, bound })
+        Ok(Self { measure, centre, scale, groups, sigma_self, error })
     }
 
     /// The measure that the query was prepared for.
@@ -85,31 +85,31 @@ impl PreparedQuery {
         self.sigma_self
     }
 
-    /// How far the square of a fast distance may lie from the square of the reference's, near distance `range`.
+    /// The largest difference of the squares of a fast distance and the reference's distance, near distance `range`.
     ///
-    /// `sigma_self_min` is the least of the candidates' own sigmas; only `minus`, whose sums have no bound of
-    /// their own, depends on it. Infinite when f32 cannot carry these coordinates at this alpha.
+    /// `sigma_self_min` is the least similarity of a candidate to itself. Only `minus`, whose sums have no bound of their
+    /// own, depends on it. The result is infinite if f32 cannot hold these coordinates at this alpha.
     pub fn error_squared(&self, range: f64, sigma_self_min: f64) -> f64 {
         self.error_squared_of(Arithmetic::Single, range, sigma_self_min)
     }
 
-    /// [`PreparedQuery::error_squared`] of distances that were computed in some other arithmetic.
+    /// [`PreparedQuery::error_squared`] of distances that were computed in the given arithmetic.
     pub fn error_squared_of(&self, arithmetic: Arithmetic, range: f64, sigma_self_min: f64) -> f64 {
-        self.bound.squared(arithmetic, range, self.sigma_self, sigma_self_min)
+        self.error.squared(arithmetic, range, self.sigma_self, sigma_self_min)
     }
 
-    /// How far a fast distance may lie on the wrong side of `range`; see [`distance_error`](super::distance_error).
+    /// The largest error of a fast distance near `range`; see [`distance_error`](super::distance_error).
     pub fn distance_error(&self, range: f64, sigma_self_min: f64) -> f64 {
         super::distance_error(self.error_squared(range, sigma_self_min), range)
     }
 
-    /// The distance of an object whose cross sum and self-similarity are given; `object` is asked for only where f32
-    /// could not hold that sum, which is then computed here in f64.
+    /// The distance of an object with this cross sum and self-similarity. If f32 could not hold the cross sum, this calls
+    /// `object` and computes the sum in f64.
     ///
-    /// A device gives its cross sums as they come; [`Evaluator`](super::Evaluator) has done this already.
+    /// Use it for the cross sums of devices. [`Evaluator`](super::Evaluator) does the same by itself.
     ///
     /// # Errors
-    /// What `object` fails with.
+    /// The error of `object`.
     pub fn distance<'a, E>(
         &self,
         cross: f64,
@@ -125,15 +125,14 @@ impl PreparedQuery {
 
     /// Whether f32 could not hold the terms of a cross sum.
     ///
-    /// All terms of `minus` are of one sign, so one that overflows leaves an infinity in the sum, or, where it is
-    /// weighted by 0, what is no number. With the other similarities a term of centroids that far apart is nearly 0,
-    /// as it should be.
+    /// All terms of `minus` have one sign, so a term that overflows makes the sum infinite, or NaN if its weight is 0. With
+    /// the other similarities, the term of centroids so far apart is nearly 0, as it should be.
     pub(super) fn is_overflow(&self, cross: f64) -> bool {
         !cross.is_finite() && self.measure.similarity() == Similarity::Minus
     }
 
-    /// The cross sum with an object, to the bit of [`reference::sigma`]; for measures that neither move nor scale the
-    /// query.
+    /// The cross sum with an object, with the bits of [`reference::sigma`]. Only for measures that neither move nor scale
+    /// the query.
     pub(super) fn cross_in_f64(
         &self,
         object: SignatureRef<'_>,
@@ -145,7 +144,7 @@ impl PreparedQuery {
             (0..=self.dimensions()).map(|d| groups.clone().flat_map(|group| group[d]).collect()).collect();
         let coordinates: Vec<&[f32]> = columns[..self.dimensions()].iter().map(Vec::as_slice).collect();
         let columns = Columns::new(&coordinates, &columns[self.dimensions()]);
-        // Centroids that only fill the last group weigh 0 and add nothing.
+        // Centroids that only fill the last group have weight 0 and add nothing.
         let query = columns.signature(0, columns.weights().len());
         reference::sigma_until(&self.measure, query, object, interrupt)
     }
@@ -164,10 +163,10 @@ impl PreparedQuery {
 }
 
 impl PreparedQuery {
-    /// Appends the rows of the query as the kernel reads them, and says how many there are.
+    /// Appends the rows of the query in the layout of the kernel. Returns their number.
     ///
     /// # Panics
-    /// When the shape is of another number of dimensions.
+    /// If the shape has another number of dimensions.
     pub fn device_rows(&self, shape: &Shape, to: &mut Vec<f32>) -> usize {
         assert_eq!(shape.dimensions(), self.dimensions(), "a query of the shape's dimensions");
         let groups = self.groups().chunks_exact(self.dimensions() + 1);
@@ -181,7 +180,7 @@ impl PreparedQuery {
         rows
     }
 
-    /// Whether the query's numbers can be multiplied by matrix units ([`Shape::matrices`]).
+    /// Whether matrix units ([`Shape::matrices`]) can multiply the query's numbers.
     pub fn fits_matrices(&self) -> bool {
         self.groups().chunks_exact(self.dimensions() + 1).all(|group| {
             let (ends, numbers) = (group[self.dimensions()], &group[..self.dimensions()]);
@@ -190,7 +189,7 @@ impl PreparedQuery {
         })
     }
 
-    /// What the kernel takes from a candidate's coordinates, and what it scales them by.
+    /// The centre that the kernel subtracts from a candidate's coordinates, and the factor that it multiplies them by.
     pub fn device_frame(&self) -> (&[f32], f32) {
         (self.centre(), self.scale())
     }

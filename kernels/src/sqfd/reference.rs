@@ -1,9 +1,9 @@
-//! The distance that Boxwork reports: f64 throughout, in one fixed order of summation.
+//! The distance that Boxwork reports: f64 throughout, summed in one fixed order.
 //!
-//! The order is a contract, since results are ranked by these numbers: for each centroid of the second signature in
-//! order, the first signature's centroids in order, dimensions in order inside a pair, no fused multiply-add. So two
-//! signatures with the same centroids in the same order are at distance 0 exactly, and no lane of a vector waits for
-//! another: one loop serves every width of vectors with the same bits.
+//! Results are ranked by these numbers, so the order of summation is a contract: for each centroid of the second signature
+//! in order, over the first signature's centroids in order, over the dimensions in order, without fused multiply-adds. Two
+//! signatures with the same centroids in the same order therefore have distance 0 exactly. Each lane of a vector adds up
+//! its own centroid of the second signature, so one loop gives the same bits for every width of vectors.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::elementary::exp;
 use crate::interrupt::{Interrupt, Interrupted, Patience, finished, never};
 use crate::similarity::{Ground, Measure, Similarity};
 
-/// Centroids of the second signature that the inner loop takes at a time: two vectors of the widest kind, so that
-/// one's operations fill the other's waiting.
+/// Centroids of the second signature that the inner loop processes together: two vectors of the widest kind, so that the
+/// operations of one hide the latency of the other.
 const LANES: usize = 16;
 
-/// Pairs of centroids that are computed between two questions whether to stop: some milliseconds' worth. Signatures of
-/// up to a thousand centroids are computed without a question.
+/// Pairs of centroids that are computed before the caller is asked again whether to stop: a few milliseconds' work. For
+/// signatures of up to a thousand centroids it is never asked.
 const PAIRS_PER_BLOCK: usize = 1 << 20;
 
 /// Weighted similarity of two signatures, `sum_j w_j (sum_i w_i f_s(c_i, c_j))`.
@@ -26,10 +26,10 @@ pub fn sigma(measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64
     finished(sigma_until(measure, a, b, &never))
 }
 
-/// As [`sigma`], with a way to stop: two signatures of 180,000 centroids take minutes.
+/// As [`sigma`], but the caller can interrupt it: two signatures of 180,000 centroids take minutes.
 ///
 /// # Errors
-/// When the caller interrupts.
+/// If the caller interrupts.
 pub fn sigma_until(
     measure: &Measure,
     a: SignatureRef<'_>,
@@ -49,19 +49,18 @@ pub fn sqfd(measure: &Measure, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f64 
     distance(sigma_self(measure, a), sigma_self(measure, b), sigma(measure, a, b))
 }
 
-/// Distance from the three sums; what rounding leaves below 0 is 0.
+/// The distance from the three sums. If rounding leaves its square below 0, the distance is 0.
 #[inline]
 pub fn distance(sigma_a: f64, sigma_b: f64, sigma_cross: f64) -> f64 {
     (sigma_a + sigma_b - 2.0 * sigma_cross).max(0.0).sqrt()
 }
 
-/// How far the square of a distance given here may lie from that of the real numbers, for signatures of at most
-/// `centroids_max` centroids whose similarities to themselves are at most `sigma_max` in size, and distances of at
-/// most `distance_max`.
+/// The largest error of the square of a distance against real arithmetic, for signatures of at most `centroids_max`
+/// centroids whose absolute self-similarities are at most `sigma_max`, and for distances of at most `distance_max`.
 ///
-/// What an index proves holds for real numbers; it takes this into account. A sum of `n` terms is off by at most `n`
-/// roundings of it. With `minus` the weights matter too: only signatures of one weight sum are at a Hilbert distance,
-/// and each stored weight is rounded to f32, which moves every sum by at most that part of it.
+/// The proofs of an index hold for real numbers, so the index allows for this error. A sum of `n` terms has an error of at
+/// most `n` roundings. With `minus` the weights matter too: distances are Hilbert distances only among signatures with the
+/// same sum of weights, and rounding each stored weight to f32 changes every sum by at most one rounding of f32.
 pub fn error_squared(
     measure: &Measure,
     sigma_max: f64,
@@ -69,7 +68,7 @@ pub fn error_squared(
     centroids_max: usize,
     dimensions: usize,
 ) -> f64 {
-    /// Largest product of an exponent and its exponential: what a relative error of the one does to the other.
+    /// Largest product of an exponent and its exponential: how a relative error of one changes the other.
     const EXPONENT_PART: f64 = 0.4;
     let roundings = 2.0 * centroids_max as f64 + 2.0 * dimensions as f64 + 16.0;
     let (unit, least) = match measure.similarity() {
@@ -77,7 +76,7 @@ pub fn error_squared(
         Similarity::Heuristic => (f64::EPSILON / 2.0 * roundings, 0.0),
         Similarity::Minus => (f64::from(f32::EPSILON), 0.0),
     };
-    // The four sums; a cross sum is at most half of what the other two and the square of the distance add up to.
+    // Four sums. The cross sum is at most half the sum of the other two and the square of the distance.
     unit * (4.0 * (sigma_max.abs() + least) + distance_max * distance_max)
 }
 
@@ -94,9 +93,9 @@ fn sigma_on(
     let first_step = PAIRS_PER_BLOCK / LANES;
     let second_step = (first_step / a.len().clamp(1, first_step)).max(1);
     for (idx, sums) in sums.chunks_mut(second_step).enumerate() {
-        // The first signature's centroids in order, so that the sums are added up as if it were one loop.
+        // The first signature's centroids in order, so that the sums have the bits of a single loop.
         for first in (0..a.len()).step_by(first_step) {
-            let block = Block {
+            let block = PairBlock {
                 first: first..a.len().min(first + first_step),
                 second: idx * second_step..idx * second_step + sums.len(),
             };
@@ -116,20 +115,20 @@ fn sigma_on(
     Ok(inner.fold(0.0, |sum, (inner, &w)| sum + f64::from(w) * inner))
 }
 
-/// A part of all pairs that is computed without a question.
-struct Block {
+/// Pairs of centroids that are computed without asking the caller.
+struct PairBlock {
     /// Centroids of the first signature.
     first: Range<usize>,
-    /// Centroids of the second signature, [`LANES`] at a time.
+    /// Groups of [`LANES`] centroids of the second signature.
     second: Range<usize>,
 }
 
-/// Two signatures in f64, in the order in which the loops read them.
+/// Two signatures in f64, laid out in the order in which the loops read them.
 struct Pairs {
     dimensions: usize,
-    /// Of each centroid of the first signature: coordinates, then weight.
+    /// The first signature, centroid by centroid: coordinates, then weight.
     first: Vec<f64>,
-    /// Of each [`LANES`] centroids of the second signature: an array a dimension, with zeros where there are no more.
+    /// The second signature in groups of [`LANES`] centroids: one array per dimension. Zeros fill the last group.
     second: Vec<[f64; LANES]>,
 }
 
@@ -155,10 +154,10 @@ impl Pairs {
         Self { dimensions, first, second }
     }
 
-    /// Adds the block's part of `sum_i w_i f_s(c_i, c_j)` to the sum of each of its centroids `j` of the second
-    /// signature, and something for each missing one.
+    /// Adds the block's part of `sum_i w_i f_s(c_i, c_j)` to the sum of each centroid `j` of the second signature. The sums
+    /// of missing centroids are unspecified.
     #[inline(always)]
-    fn add(&self, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+    fn add(&self, measure: &Measure, block: PairBlock, sums: &mut [[f64; LANES]]) {
         let alpha = measure.alpha();
         let (absolute, square) = (|x: f64| x.abs(), |x: f64| x * x);
         match (measure.similarity(), measure.ground()) {
@@ -176,11 +175,11 @@ impl Pairs {
         }
     }
 
-    /// As [`Pairs::add`], with `part` of a difference added up over the dimensions, and `similarity` of that.
+    /// As [`Pairs::add`]. Sums `part` of the differences over the dimensions, and applies `similarity` to the sum.
     #[inline(always)]
     fn add_of(
         &self,
-        Block { first, second }: Block,
+        PairBlock { first, second }: PairBlock,
         all: &mut [[f64; LANES]],
         part: impl Fn(f64) -> f64,
         similarity: impl Fn(f64) -> f64,
@@ -207,30 +206,30 @@ impl Pairs {
     }
 }
 
-/// The same loop, compiled for wider vectors.
+/// The same loop compiled for wider vectors.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {
-    use super::{Block, CodePath, LANES, Measure, Pairs};
+    use super::{CodePath, LANES, Measure, PairBlock, Pairs};
 
-    pub(super) fn add_avx2(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+    pub(super) fn add_avx2(pairs: &Pairs, measure: &Measure, block: PairBlock, sums: &mut [[f64; LANES]]) {
         #[target_feature(enable = "avx2")]
-        fn door(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+        fn entry(pairs: &Pairs, measure: &Measure, block: PairBlock, sums: &mut [[f64; LANES]]) {
             pairs.add(measure, block, sums);
         }
         assert!(CodePath::Avx2.is_available());
-        // SAFETY: the line above asked for the feature.
-        unsafe { door(pairs, measure, block, sums) }
+        // SAFETY: the line above checked the feature.
+        unsafe { entry(pairs, measure, block, sums) }
     }
 
-    pub(super) fn add_avx512(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+    pub(super) fn add_avx512(pairs: &Pairs, measure: &Measure, block: PairBlock, sums: &mut [[f64; LANES]]) {
         #[target_feature(enable = "avx512f")]
-        fn door(pairs: &Pairs, measure: &Measure, block: Block, sums: &mut [[f64; LANES]]) {
+        fn entry(pairs: &Pairs, measure: &Measure, block: PairBlock, sums: &mut [[f64; LANES]]) {
             pairs.add(measure, block, sums);
         }
         assert!(CodePath::Avx512.is_available());
-        // SAFETY: the line above asked for the feature.
-        unsafe { door(pairs, measure, block, sums) }
+        // SAFETY: the line above checked the feature.
+        unsafe { entry(pairs, measure, block, sums) }
     }
 }
 
@@ -304,7 +303,7 @@ mod tests {
                 }
                 assert_eq!(sigma.to_bits(), expected.to_bits());
             }
-            let panics = || panic!("nobody asks for so few pairs");
+            let panics = || panic!("so few pairs are computed without a question");
             assert!(sigma_until(&measure, small, columns.signature(2), &panics).is_ok());
         });
     }

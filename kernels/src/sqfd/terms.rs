@@ -1,23 +1,24 @@
-//! One pair's term of sigma, for every measure: what the inner loop does a dimension, and at the end of a pair.
+//! The term that one pair of centroids adds to sigma, for every measure: one step per dimension, and the end of a pair.
 //!
-//! The query side of a pair carries one number beside its coordinates (`query_end`), the candidate side another
-//! (`candidate_start`). For the Gaussian they are the two squared norms of the expanded square, the query's with
-//! the logarithm of its weight added; for the rest they are the query's weight, and unused.
+//! Besides its coordinates, a query centroid has one number (`query_end`), and so has a candidate centroid
+//! (`candidate_start`). For the Gaussian these are the two squared norms of the expanded square, and the logarithm of the
+//! query centroid's weight is added to the first. For the other similarities `query_end` is the query centroid's weight,
+//! and `candidate_start` is unused.
 
 use super::lanes::Lanes;
 
-/// How a pair of centroids becomes its term, not yet weighted by the candidate's weight.
+/// Computes the term of a pair of centroids, without the candidate's weight.
 pub(super) trait Term: Copy {
     /// Before the first dimension.
     fn start<L: Lanes>(self, lanes: L, candidate_start: L::V) -> L::V;
-    /// One dimension: coordinates of the query and of the candidate.
+    /// One dimension, with the coordinates of the query and of the candidate.
     fn step<L: Lanes>(self, lanes: L, sum: L::V, query: L::V, candidate: L::V) -> L::V;
-    /// After the last dimension, for four vectors of pairs and the query's number of each.
+    /// After the last dimension, for four vectors of pairs and their `query_end`s.
     fn end<L: Lanes>(self, lanes: L, sums: [L::V; 4], query_ends: [L::V; 4]) -> [L::V; 4];
 }
 
-/// `exp2(query . candidate + candidate_start + query_end)`: the Gaussian over L2, its constants folded into the
-/// coordinates. Adding the query's norm last keeps that rounding proportional to the exponent.
+/// `exp2(query . candidate + candidate_start + query_end)`: the Gaussian over L2, with its constants folded into the
+/// coordinates. The query's norm is added last, which keeps that rounding proportional to the exponent.
 #[derive(Clone, Copy)]
 pub(super) struct Gaussian;
 
@@ -39,7 +40,7 @@ impl Term for Gaussian {
     }
 }
 
-/// Any other measure: the ground distance by differences, then the similarity, times the query's weight.
+/// Any other measure: the ground distance from differences, then its similarity, times the query centroid's weight.
 #[derive(Clone, Copy)]
 pub(super) struct Direct<G, S>(pub G, pub S);
 

@@ -1,4 +1,4 @@
-//! The fast paths against the reference: within the declared error on every path, measure and shape.
+//! The fast paths agree with the reference within their declared error: on every path, with every measure and shape.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::similarity::{Ground, Measure, Similarity};
 /// Rows of a store that are queries.
 const QUERIES: usize = 8;
 
-/// The first rows of the store as queries, on every path, within the declared error of the reference.
+/// Checks that on every path, with the first rows of the store as queries, all distances are within the declared error.
 fn check(measure: Measure, store: &Store) {
     store.with(|columns| {
         let rows: Vec<u32> = (0..columns.rows() as u32).collect();
@@ -107,7 +107,7 @@ fn far_points_have_nothing_in_common() {
 
 #[test]
 fn coordinates_whose_differences_overflow_f32_keep_their_order_under_minus() {
-    // Of two dimensions: the objects of the report, a small weight on one far centroid, and numbers at f32's own end.
+    // Objects of the report, small weights on a far centroid, and the largest numbers of f32, in two dimensions.
     let points: [&[(f32, f32)]; 8] = [
         &[(0.0, 1.0)],
         &[(1e20, 1.0)],

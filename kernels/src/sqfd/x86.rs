@@ -1,7 +1,7 @@
-//! The vector operations in AVX2 and AVX-512, and the doors to code compiled for them.
+//! The vector operations in AVX2 and AVX-512, and the entry points to code compiled for them.
 //!
-//! A value of [`Avx2`] or [`Avx512`] is made only behind a door, and a door is opened only after the machine was
-//! asked for the instructions: so every operation below has them.
+//! Invariant: a value of [`Avx2`] or [`Avx512`] is made only inside an entry point (`run_avx2`, `run_avx512`), which first
+//! checks that the machine has the instructions. So every operation below may use them.
 
 #![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
 
@@ -15,37 +15,37 @@ use crate::CodePath;
 /// Does some work with AVX2.
 pub(super) fn run_avx2<W: Work>(work: W) -> W::Done {
     #[target_feature(enable = "avx2,fma")]
-    fn door<W: Work>(work: W) -> W::Done {
+    fn entry<W: Work>(work: W) -> W::Done {
         work.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) })
     }
     assert!(CodePath::Avx2.is_available());
-    // SAFETY: the line above asked for both features.
-    unsafe { door(work) }
+    // SAFETY: the line above checked both features.
+    unsafe { entry(work) }
 }
 
 /// Does some work with AVX-512.
 pub(super) fn run_avx512<W: Work>(work: W) -> W::Done {
     #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
-    fn door<W: Work>(work: W) -> W::Done {
+    fn entry<W: Work>(work: W) -> W::Done {
         work.run(Avx512(()))
     }
     assert!(CodePath::Avx512.is_available());
-    // SAFETY: the line above asked for all four features.
-    unsafe { door(work) }
+    // SAFETY: the line above checked all four features.
+    unsafe { entry(work) }
 }
 
-/// Asks memory for a cache line's worth of numbers from each line of the slice, into the second level.
+/// Prefetches the slice into the second-level cache.
 #[inline(always)]
 pub(super) fn prefetch(numbers: &[f32]) {
     for line in numbers.chunks(16) {
-        // SAFETY: a prefetch of any address is allowed, and this one lies in a slice.
+        // SAFETY: a prefetch may name any address, and this one lies in a slice.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
     }
 }
 
-/// Keeps four chains of dependent operations side by side: no instruction of the next step is placed before all
-/// four of this one. Left alone the compiler finishes one chain after the other to save registers, and the
-/// processor's window is too short to find the second chain behind the first. Emits nothing.
+/// Keeps four chains of dependent operations in step: the compiler may not move an instruction of the next step before all
+/// four of this one. Without this it finishes one chain after the other to save registers, and the processor's instruction
+/// window is too short to reach the second chain. Emits no instruction.
 macro_rules! in_step {
     ($name:ident, $vector:ident, $class:ident, $feature:literal) => {
         #[inline]
@@ -73,7 +73,7 @@ macro_rules! in_step {
 in_step!(in_step_avx2, __m256, ymm_reg, "avx2");
 in_step!(in_step_avx512, __m512, zmm_reg, "avx512f");
 
-/// What `exp2` needs, a whole vector each.
+/// The constants of `exp2`, one vector each.
 #[repr(align(32))]
 struct Constants {
     exponent_min: [f32; 8],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use boxwork_kernels::metric_index::{Answer, MetricIndex, MetricIndexError, Objects, Search};
+use boxwork_kernels::metric_index::{Answer, IndexedObjects, MetricIndex, MetricIndexError, Search};
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Output, Pushed, Resource};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
@@ -66,7 +66,7 @@ struct Shared {
 /// Makes the index of a box, once, when the pipeline is prepared.
 pub(crate) fn share<I: MetricIndex + 'static>(
     bind: &Bind<'_>,
-    build: impl FnOnce(&Objects<'_>, &dyn Space) -> Result<I, MetricIndexError>,
+    build: impl FnOnce(&IndexedObjects<'_>, &dyn Space) -> Result<I, MetricIndexError>,
 ) -> Result<Resource, BoxError> {
     let space = resources::space(bind)?;
     let store = space.store();
@@ -76,7 +76,7 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     space.lend(&mut |between| {
         if let Some(build) = build.take() {
             let between = |a: u32, b: u32| between(store.nth(u64::from(a)), store.nth(u64::from(b)));
-            let objects = Objects::new(count, &between).map(|objects| objects.until(&is_cancelled));
+            let objects = IndexedObjects::new(count, &between).map(|objects| objects.until(&is_cancelled));
             built = Some(objects.and_then(|objects| build(&objects, &*space)));
         }
     })?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, Bounds, Evaluator};
+use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, Bounds};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::operator::{
@@ -156,7 +156,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         .map(|((devices, allowed), store)| scan::OnDevices::new(&store, devices, allowed));
     Ok(Box::new(LowerBounds {
         table,
-        evaluator: Evaluator::new(CodePath::detect()),
+        evaluator: BoundEvaluator::new(CodePath::detect()),
         bound,
         // Costs are known of tables that are read, whose unit is 1.
         is_auto: bind.text("bound") == "auto" && unit == 1.0,
@@ -202,7 +202,7 @@ fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -
 
 struct LowerBounds {
     table: Arc<PivotTable>,
-    evaluator: Evaluator,
+    evaluator: BoundEvaluator,
     bound: Option<Bound>,
     /// Whether the bound is given up where it does not pay.
     is_auto: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::{filled, room};
-use boxwork_kernels::metric_index::Objects;
+use boxwork_kernels::metric_index::IndexedObjects;
 
 use super::unit::unit;
 use super::{Extremes, IndexError, Last, PivotTable};
@@ -111,7 +111,7 @@ fn measure(
     seed: u64,
 ) -> Result<Measured, IndexError> {
     let what = |pivots: usize| format!("the pivot table of {objects} objects and {pivots} pivots");
-    let objects = Objects::new(objects, between)?;
+    let objects = IndexedObjects::new(objects, between)?;
     let pivots = objects.pivots(count.clamp(1, PIVOTS_MAX), seed)?;
     let mut rows = room(objects.count().saturating_mul(pivots.len()), || what(pivots.len()), ADVICE)?;
     for object in objects.all() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bounds, Evaluator};
+use boxwork_kernels::lower_bound::{BoundEvaluator, Bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 
 use super::*;
@@ -52,7 +52,11 @@ fn bounded(table: &PivotTable, queries: &[u64]) -> Vec<(Bound, f64)> {
                 let mut bounds = Bounds::default();
                 for (id, distance) in ids.iter().zip(&distances) {
                     let (block, row) = (*id as usize / PACKED_OBJECTS, *id as usize % PACKED_OBJECTS);
-                    Evaluator::new(CodePath::detect()).bounds(&prepared, table.block(block), &mut bounds);
+                    BoundEvaluator::new(CodePath::detect()).bounds(
+                        &prepared,
+                        table.block(block),
+                        &mut bounds,
+                    );
                     let of = |bound: f32| f64::from(bound) * table.unit();
                     let (lower, upper) = (of(bounds.lower[row]), of(bounds.upper[row]));
                     assert!(lower <= *distance && upper >= *distance, "{bound}: {lower} {distance} {upper}");
@@ -280,7 +284,7 @@ fn a_query_too_far_away_is_bounded_by_nothing() {
         let prepared = table.query(bound, &[1e30; 6], &*query).unwrap();
         let mut bounds = Bounds::default();
         for path in [CodePath::Portable, CodePath::detect()] {
-            Evaluator::new(path).bounds(&prepared, table.block(1), &mut bounds);
+            BoundEvaluator::new(path).bounds(&prepared, table.block(1), &mut bounds);
             assert!(bounds.lower.iter().all(|lower| *lower == 0.0));
             assert!(bounds.upper.iter().all(|upper| *upper == f32::INFINITY));
         }

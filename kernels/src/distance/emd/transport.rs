@@ -1,26 +1,26 @@
-//! The transportation problem: how much to move from each source to each sink, for the least work.
+//! The transportation problem: how much to move from each source to each sink with the least work.
 //!
-//! The simplex method on spanning trees (Dantzig's, in the form that textbooks call MODI). What is moved is whole
-//! numbers, so that nothing is lost; and they are made such that no step of the method moves nothing: each supply is
-//! multiplied and gets one more, and the last demand gets all of that. No subset of supplies then has the sum of a
-//! subset of demands, other than all of both, so that every tree moves something along each of its edges, each step
-//! makes the work less, and no tree comes twice. The tree that is best for those numbers is best for the given ones,
-//! which are put on it at the end.
+//! This is the simplex method on spanning trees (Dantzig's, in the form that textbooks call MODI). It moves whole numbers, so
+//! nothing is lost to rounding. The numbers are perturbed so that every step moves something: each supply is multiplied and
+//! gets one unit more, and the last demand gets all these units. Then no subset of supplies has the sum of a subset of
+//! demands, except all of both. So every tree moves something along each of its edges, each step lowers the work, and no
+//! tree occurs twice. The best tree for the perturbed numbers is also best for the original ones, which are put on it at the
+//! end.
 
-/// The method ends when no edge would save more than this part of the largest cost, for each unit moved.
+/// The method ends when no edge would save more than this part of the largest cost per unit.
 pub(super) const TOLERANCE: f64 = 1e-11;
 
-/// Edges that are looked at together, of which the best enters the tree; whole rows of them.
+/// The method compares this many edges (in whole rows), and the best of them enters the tree.
 const BLOCK: usize = 512;
 
 const NONE: u32 = u32::MAX;
 
-/// The least work to move `supplies` to `demands`, which have one sum, at these costs, a row a source.
+/// The least work to move `supplies` to `demands`, which have the same sum, with one row of `costs` per source.
 ///
-/// Off by at most [`TOLERANCE`] of the largest cost for each unit, and by the rounding of a sum.
+/// The error is at most [`TOLERANCE`] of the largest cost per unit, and the rounding of a sum.
 ///
 /// # Panics
-/// When the sums differ, a number is not positive, or there is not a cost for each source and sink.
+/// If the sums differ, a number is not positive, or the costs are not one per source and sink.
 pub(super) fn least_work(supplies: &[i64], demands: &[i64], costs: Vec<f64>) -> f64 {
     assert_eq!(supplies.iter().sum::<i64>(), demands.iter().sum::<i64>(), "as much is wanted as there is");
     assert_eq!(costs.len(), supplies.len() * demands.len(), "a cost for each source and sink");
@@ -35,27 +35,27 @@ pub(super) fn least_work(supplies: &[i64], demands: &[i64], costs: Vec<f64>) -> 
     tree.work(supplies, demands)
 }
 
-/// A spanning tree of sources and sinks; nodes are the sources, then the sinks.
+/// A spanning tree of sources and sinks. The nodes are the sources, then the sinks.
 struct Tree {
     sources: usize,
     sinks: usize,
     costs: Vec<f64>,
     tolerance: f64,
-    /// By node; the first source is the root and has none.
+    /// Per node. The first source is the root and has no parent.
     parent: Vec<u32>,
     depth: Vec<u32>,
-    /// What is moved along the edge to the parent.
+    /// The amount that is moved along the edge to the parent.
     flow: Vec<i64>,
-    /// What a unit is worth at a node: along edges of the tree worths differ by the cost.
+    /// The worth of a unit at each node (its potential). Along an edge of the tree, worths differ by the cost.
     worth: Vec<f64>,
     neighbours: Vec<Vec<u32>>,
-    /// The row that is looked at next.
+    /// The row that is searched next.
     next_row: usize,
     stack: Vec<u32>,
 }
 
 impl Tree {
-    /// A tree to begin with: each source in turn gives to the sinks that are cheapest for it.
+    /// The first tree: each source in turn supplies the sinks that are cheapest for it.
     fn new(supplies: &[i64], demands: &[i64], costs: Vec<f64>) -> Self {
         let (sources, sinks) = (supplies.len(), demands.len());
         let nodes = sources + sinks;
@@ -73,7 +73,7 @@ impl Tree {
             next_row: 0,
             stack: Vec::new(),
         };
-        // See above: one more for each source, all of them for the last sink.
+        // One more unit per source, and all of these for the last sink: see the head of this file.
         let factor = nodes as i64 + 1;
         let mut wanted: Vec<i64> = demands.iter().map(|demand| demand * factor).collect();
         wanted[sinks - 1] += sources as i64;
@@ -112,7 +112,7 @@ impl Tree {
         self.costs[source as usize * self.sinks + sink as usize - self.sources]
     }
 
-    /// Hangs a node and what is below it under a parent: depths and worths follow from the parent's.
+    /// Moves a node with its subtree under a parent, and computes their depths and worths from the parent's.
     fn hang(&mut self, node: u32, parent: u32) {
         self.parent[node as usize] = parent;
         self.stack.push(node);
@@ -122,7 +122,7 @@ impl Tree {
                 let cost = self.cost(node, parent);
                 self.depth[node as usize] = self.depth[parent as usize] + 1;
                 let above = self.worth[parent as usize];
-                // A source is worth the cost less than the sink.
+                // The worth of a source is that of the sink minus the cost.
                 let is_source = (node as usize) < self.sources;
                 self.worth[node as usize] = if is_source { above - cost } else { above + cost };
             }
@@ -136,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// The edge that saves most of some rows in turn, or nothing when none saves anything.
+    /// The edge that saves most among some rows, which take turns, or `None` if no edge saves anything.
     fn entering(&mut self) -> Option<(u32, u32)> {
         let rows = (BLOCK / self.sinks).max(1);
         let (sources_worth, sinks_worth) = self.worth.split_at(self.sources);
@@ -163,10 +163,10 @@ impl Tree {
         None
     }
 
-    /// Puts an edge into the tree, moves as much along the circle that it closes as can be, and takes out the edge
-    /// that limits it.
+    /// Adds an edge to the tree, moves as much as possible along the cycle that it closes, and removes the edge that limits
+    /// this.
     fn exchange(&mut self, (source, sink): (u32, u32)) {
-        // From either end up, every other edge loses what the entering one gains, beginning with the first.
+        // On the way up from either end, every other edge loses what the entering edge gains, beginning with the first.
         let mut ends = [source, sink];
         let mut loses = [true, true];
         let (mut moved, mut leaving) = (i64::MAX, [NONE, 0]);
@@ -195,7 +195,7 @@ impl Tree {
         remove(&mut self.neighbours[above as usize], cut);
         self.neighbours[source as usize].push(sink);
         self.neighbours[sink as usize].push(source);
-        // What was cut off hangs on its end of the entering edge now: its edges up to there are turned round.
+        // The subtree that was cut off now hangs on its end of the entering edge, so the edges up to there are reversed.
         let (end, other) = if side == 0 { (source, sink) } else { (sink, source) };
         let (mut node, mut carried) = (end, moved);
         loop {
@@ -209,7 +209,7 @@ impl Tree {
         self.hang(end, other);
     }
 
-    /// The work of this tree for the numbers as they were given: what a leaf has or wants goes along its edge.
+    /// The work of this tree for the original numbers: the supply or demand of a leaf goes along its edge.
     fn work(mut self, supplies: &[i64], demands: &[i64]) -> f64 {
         let mut surplus: Vec<i64> =
             supplies.iter().copied().chain(demands.iter().map(|demand| -demand)).collect();
@@ -234,7 +234,7 @@ fn remove(list: &mut Vec<u32>, node: u32) {
     }
 }
 
-/// The least `cost - worth`, in an order that a vector unit can take.
+/// The least `cost - worth`, in an order that suits a vector unit.
 fn least_of(costs: &[f64], worths: &[f64]) -> f64 {
     const LANES: usize = 8;
     let mut least = [f64::INFINITY; LANES];
@@ -250,8 +250,8 @@ fn least_of(costs: &[f64], worths: &[f64]) -> f64 {
     least.into_iter().chain(rest).fold(f64::INFINITY, f64::min)
 }
 
-/// The same by successive shortest paths (Bellman and Ford's), as the definition of the residual graph says it: slow,
-/// and with no tree, to test the other by.
+/// The same by successive shortest paths (Bellman and Ford) in the residual graph: slow and without trees, to test
+/// [`least_work`].
 pub(super) fn reference(supplies: &[i64], demands: &[i64], costs: &[f64]) -> f64 {
     let (sources, sinks) = (supplies.len(), demands.len());
     let (mut left, mut wanted) = (supplies.to_vec(), demands.to_vec());

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, BoundQuery, Bounds, Evaluator};
+use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, BoundQuery, Bounds};
 use boxwork_runtime::operator::BoxError;
 
 use super::{Probe, rates};
@@ -78,7 +78,7 @@ impl Sample {
         probe: &Probe<'_>,
         bounds: &[Bound],
     ) -> Result<Self, BoxError> {
-        let evaluator = Evaluator::new(CodePath::detect());
+        let evaluator = BoundEvaluator::new(CodePath::detect());
         let count = (table.blocks() / BLOCKS_SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(table.blocks()).max(1);
         let sampled: Vec<usize> = (0..count).map(|nth| nth * table.blocks() / count).collect();
         let space = Arc::clone(table.space());

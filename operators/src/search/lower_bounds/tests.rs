@@ -165,7 +165,7 @@ fn operator(
     let allowed: Vec<usize> = (0..devices.list().len()).collect();
     LowerBounds {
         table: Arc::clone(table),
-        evaluator: Evaluator::new(CodePath::detect()),
+        evaluator: BoundEvaluator::new(CodePath::detect()),
         bound: Some(bound),
         is_auto: false,
         k,
@@ -255,7 +255,7 @@ fn a_device_bounds_as_the_loops_do() {
                     assert!(lower <= exact[id] && exact[id] <= upper, "{bound}: {entry:?} for {}", exact[id]);
                     if id % PACKED_OBJECTS == 0 {
                         let block = table.block(id / PACKED_OBJECTS);
-                        Evaluator::new(CodePath::Portable).bounds(prepared, block, &mut bounds);
+                        BoundEvaluator::new(CodePath::Portable).bounds(prepared, block, &mut bounds);
                     }
                     let (below, above) =
                         (bounds.lower[id % PACKED_OBJECTS], bounds.upper[id % PACKED_OBJECTS]);

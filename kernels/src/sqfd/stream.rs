@@ -1,28 +1,29 @@
 //! The inner loop: every centroid of a query against a stream of candidate centroids.
 //!
-//! Candidate centroids lie in the lanes, query centroids are broadcast. A stream holds the centroids of many
-//! signatures back to back, so that only its very end leaves lanes empty; what is in those is never read.
+//! Each lane holds a candidate centroid, and query centroids are broadcast. A stream holds the centroids of many signatures
+//! back to back, so only its end leaves lanes empty. Nothing reads those lanes.
 
 use super::lanes::Lanes;
 use super::terms::Term;
 use crate::interrupt::Interrupted;
 
-/// Query centroids that the loop takes at a time.
+/// Query centroids that the loop processes together.
 pub(super) const ROWS: usize = 4;
 
-/// Vectors of candidate centroids taken at a time: with [`ROWS`] query centroids, 8 chains hide each other's latency.
+/// Vectors of candidate centroids that the loop processes together. With [`ROWS`] query centroids these are 8 independent
+/// chains, which hide each other's latency.
 pub(super) const VECTORS: usize = 2;
 
-/// Groups of query centroids summed before they join the total: keeps f32 sums shallow.
+/// Groups of query centroids that are summed before the sum is added to the total. This keeps f32 sums shallow.
 pub(super) const GROUPS_PER_PARTIAL_SUM: usize = 16;
 
-/// Candidate centroids that a stream holds at most; about a dozen signatures, in the second-level cache.
+/// The most candidate centroids in a stream: about a dozen signatures, which fit the second-level cache.
 pub(super) const STREAM_CENTROIDS: usize = 1024;
 
-/// Distance of two columns of a stream: not a multiple of a page, or all columns would compete for one cache set.
+/// Numbers from one column of a stream to the next. Not a multiple of a page, or all columns would compete for one cache set.
 const COLUMN_STRIDE: usize = STREAM_CENTROIDS + 16;
 
-/// Candidate centroids column by column, moved and scaled as the query, and what the loop computed for each.
+/// Candidate centroids column by column, moved and scaled as the query is, and the sum that the loop computed for each.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     dimensions: usize,
@@ -48,7 +49,7 @@ impl Stream {
         }
     }
 
-    /// Empties the stream and fits it to signatures of this many dimensions.
+    /// Empties the stream and prepares it for signatures of this many dimensions.
     pub(super) fn restart(&mut self, dimensions: usize) {
         self.used = 0;
         self.dimensions = dimensions;
@@ -66,7 +67,7 @@ impl Stream {
         self.used
     }
 
-    /// Appends centroids `start..start + len` of the columns; there must be room.
+    /// Appends centroids `start..start + len` of the columns, for which there must be room.
     #[inline(always)]
     pub(super) fn append(
         &mut self,
@@ -94,8 +95,8 @@ impl Stream {
         self.used = to.end;
     }
 
-    /// Sum over centroids `from..from + len` of what [`Stream::run`] computed, in an order that is the same
-    /// wherever in the stream they lie.
+    /// Adds up what [`Stream::run`] computed for centroids `from..from + len`, in an order that does not depend on their
+    /// place in the stream.
     #[inline(always)]
     pub(super) fn sum(&self, from: usize, len: usize) -> f64 {
         let (eights, rest) = self.sums[from..from + len].as_chunks::<8>();
@@ -112,12 +113,12 @@ impl Stream {
         ((a + b) + (c + d)) + ((e + f) + (g + h))
     }
 
-    /// Computes the sums of all centroids in the stream; `DIMENSIONS` is their number of coordinates where that is
-    /// known when compiling, else 0. `between` is called before each few centroids, to ask memory for what comes next
-    /// and the caller whether to stop.
+    /// Computes the sums of all centroids in the stream. `DIMENSIONS` is their number of coordinates if that is known at
+    /// compile time, else 0. The loop calls `between` before each few centroids with their number, so that the caller can
+    /// prefetch what comes next and stop.
     ///
     /// # Errors
-    /// What `between` fails with.
+    /// The error of `between`.
     #[inline(always)]
     pub(super) fn run<L: Lanes, T: Term, const DIMENSIONS: usize>(
         &mut self,

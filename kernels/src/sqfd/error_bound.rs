@@ -1,95 +1,97 @@
-//! How far the fast paths may be from the reference, proved rather than measured.
+//! The largest error of the fast paths against the reference: proved, not measured.
 //!
-//! Write `eps` for 2^-24, the relative error of one f32 operation, `D` for the dimensions. Weights sum to 1.
+//! `eps` is 2^-24, the relative error of one f32 operation, and `D` is the number of dimensions. Weights sum to 1.
 //!
 //! # Gaussian
-//! With `a`, `b` the scaled centroids and `delta = |a - b|` a pair's true term is `w_i w_j 2^-delta^2`. The computed
-//! exponent is off by at most `eps` times the sum of
+//! With scaled centroids `a` and `b` and `delta = |a - b|`, the true term of a pair is `w_i w_j 2^-delta^2`. The error of
+//! the computed exponent is at most `eps` times the sum of
 //!
-//! | where | at most |
+//! | source | at most |
 //! |---|---|
-//! | the chain: D additions to partial sums, and D products where they are rounded | `D (B + 2P) + 2P` |
-//! | where it begins with the query's number instead (a device, candidates near the centre) | `D (A + l + 2P) + 2P` |
-//! | adding the query's number, and that number's own rounding | `delta^2 + 2 l + A` |
+//! | the chain: D additions to partial sums, and D products if they are rounded | `D (B + 2P) + 2P` |
+//! | the chain if it begins with the query's number (a device, candidates near the centre) | `D (A + l + 2P) + 2P` |
+//! | the addition of the query's number, and the rounding of that number | `delta^2 + 2 l + A` |
 //! | the candidate's norm | `(D + 1) B` |
-//! | coordinates moved and scaled: each centroid shifts by its own length times a few eps | `2 delta (2 b + a) + 2 delta^2` |
+//! | moving and scaling: each centroid shifts by a few eps of its own length | `2 delta (2 b + a) + 2 delta^2` |
 //!
-//! Where the exponents are products of matrices, with a query's number among what is multiplied, and the numbers in two
-//! parts of 11 bits, the first three lines are instead
+//! Matrix units compute exponents as products of matrices. The query's number is then one of the factors, and each number
+//! is split into two parts of 11 bits. The first three lines become
 //!
-//! | where | at most |
+//! | source | at most |
 //! |---|---|
-//! | what the parts leave out: rounding of lower parts, and of upper ones beside them, to halves; the product of both lower ones | `40 P + 4 (A + l)` |
-//! | halves below their normal numbers, off by half an eps each, times the other factor | `4 sqrt(D) (a + delta)` |
-//! | sums of 17 and of 9 numbers, each cut off two bits below the largest (two eps; measured, not documented), by the steps `S` of eight numbers | `60 S (B + 2P + A + l)` |
-//! | the query's number's own rounding | `delta^2 + 2 l + A` |
+//! | the split: lower parts, and the upper parts beside them, are rounded to halves; the product of two lower parts is left out | `40 P + 4 (A + l)` |
+//! | halves below their normal numbers: an error of half an eps each, times the other factor | `4 sqrt(D) (a + delta)` |
+//! | sums of 17 and of 9 numbers, each cut off two bits below the largest (two eps; measured, not documented), for `S` steps of eight numbers | `60 S (B + 2P + A + l)` |
+//! | the rounding of the query's number | `delta^2 + 2 l + A` |
 //!
-//! where `a`, `b` are now lengths, `A = a^2`, `B = b^2`, `P = a b` (Cauchy bounds the products) and `l` is the size
-//! of the query weight's logarithm. Since `b <= a + delta`, and `delta 2^-delta^2 <= 0.516`,
-//! `delta^2 2^-delta^2 <= 0.531`, the exponent's error times the term is bounded by numbers of the query alone,
-//! whatever the candidate: far centroids have large errors in terms that are nearly nothing. To that comes the
-//! relative error of `exp2`, and of adding positive terms.
+//! Here `a` and `b` are lengths, `A = a^2`, `B = b^2`, `P = a b` (Cauchy's inequality bounds the products), and `l` is the
+//! absolute logarithm of the query centroid's weight. We have `b <= a + delta`, `delta 2^-delta^2 <= 0.516` and
+//! `delta^2 2^-delta^2 <= 0.531`. So the exponent's error times the term is bounded by numbers of the query alone: a far
+//! candidate has a large error in a term that is nearly 0. The relative errors of `exp2` and of adding positive terms are
+//! added to this.
 //!
-//! # Closer, for a given distance
-//! The distance is that of a Hilbert space in which sigma is the inner product, so for a candidate within `r` of the
-//! query `sigma <= |q| (|q| + r)`, where `|q|^2 = sigma(q,q)`. The terms sum to sigma, and `t log2(1/t)` is concave in
-//! a term `t = 2^-delta^2`, so by Jensen the errors sum to what they would be if every term were sigma: the same
-//! table, with `sigma`, `sigma log2(1/sigma)^(1/2)` and `sigma log2(1/sigma)` for 1 and the two constants (the root by
-//! Cauchy), and the query's longest centroid for each. The smaller of both bounds holds.
+//! # A tighter bound near a given distance
+//! The distance is that of a Hilbert space in which sigma is the inner product. So a candidate within `r` of the query has
+//! `sigma <= |q| (|q| + r)`, where `|q|^2 = sigma(q,q)`. The terms sum to sigma, and `t log2(1/t)` is concave in a term
+//! `t = 2^-delta^2`. By Jensen's inequality the errors sum to at most what they would be if every term were sigma. That
+//! gives the same table with `sigma`, `sigma log2(1/sigma)^(1/2)` (by Cauchy's inequality) and `sigma log2(1/sigma)` in
+//! place of 1 and the two constants, and with the query's longest centroid for `a`. Both bounds hold, so the smaller one
+//! is used.
 //!
 //! # Heuristic and minus
-//! Differences are taken before anything is squared, so all errors are relative: to `1 / alpha` at most for the
-//! heuristic, to sigma itself for minus, which the distance and the two own sigmas determine. That holds as long as f32
-//! holds every term. A sum of minus that overflows is no finite number, and is computed in f64 instead
-//! ([`PreparedQuery::distance`](super::PreparedQuery::distance)); a term of the heuristic whose ground distance
-//! overflows is 0 here and below 6e-20 in truth.
+//! Differences are computed before anything is squared, so all errors are relative: to `1 / alpha` at most for the
+//! heuristic, and to sigma itself for minus, where the distance and the two self-similarities determine sigma.
+//!
+//! This needs f32 to hold every term. A sum of minus that overflows is infinite or NaN, and
+//! [`PreparedQuery::distance`](super::PreparedQuery::distance) computes it in f64 instead. A term of the heuristic whose
+//! ground distance overflows is 0 here, and its true value is below 6e-20.
 
-use super::block::{GROUPS_PER_PARTIAL_SUM, ROWS};
 use super::device;
 use super::lanes::EXP2_RELATIVE_ERROR;
+use super::stream::{GROUPS_PER_PARTIAL_SUM, ROWS};
 use crate::similarity::{Measure, Similarity};
 
 const EPS: f64 = 1.0 / (1 << 24) as f64;
 
-/// Covers the second order: errors of errors, and weights that sum to 1 only nearly.
+/// Covers errors of second order, and weights whose sum is only nearly 1.
 const SAFETY: f64 = 1.25;
 
-/// Exponents off by more than this are beyond the first-order analysis, and the bound becomes infinite.
+/// The analysis is of first order. If the exponent's error is larger than this, the bound becomes infinite.
 const EXPONENT_ERROR_MAX: f64 = 0.05;
 
 /// Largest value of `x 2^-x^2` and of `x^2 2^-x^2`.
 const LINEAR_MAX: f64 = 0.516;
 const SQUARE_MAX: f64 = 0.531;
 
-/// Underflow of squared differences, terms cut off at the least exponent, and the reference's own rounding.
+/// Covers underflow of squared differences, terms cut off at the least exponent, and the reference's own rounding.
 const ABSOLUTE: f64 = 1e-14;
 
-/// Bound on the error in d^2 against one query.
+/// A bound on the error of squared distances from one query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(super) struct ErrorBound {
     similarity: Similarity,
     dimensions: f64,
     /// Relative error of a term and of summing, for every pair.
     relative: f64,
-    /// The same where matrix units multiply.
+    /// The same on matrix units.
     relative_of_matrices: f64,
     /// Largest value of a similarity; infinite for minus.
     similarity_max: f64,
-    /// Bound that holds at every distance; for minus what is not relative to sigma.
+    /// The bound that holds at every distance. For minus, the part that is not relative to sigma.
     fixed: f64,
-    /// The same for products of matrices.
+    /// The same on matrix units.
     fixed_of_matrices: f64,
-    /// Length of the longest query centroid, and the largest logarithm of a weight.
+    /// Length of the longest query centroid, and the largest absolute logarithm of a weight.
     length_max: f64,
     logarithm_max: f64,
 }
 
-/// What computes the exponents of pairs.
+/// The arithmetic that computes the exponents of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Single precision, number by number.
+    /// Single precision.
     Single,
-    /// Matrix units that multiply numbers of 11 bits and add in single precision.
+    /// Matrix units, which multiply numbers of 11 bits and add in single precision.
     Matrices,
 }
 
@@ -102,12 +104,12 @@ struct Moments {
 }
 
 impl Moments {
-    /// Whatever the terms are.
+    /// For any terms.
     const LARGEST: Self = Self { zeroth: 1.0, first: LINEAR_MAX, second: SQUARE_MAX };
 
-    /// When the terms sum to at most `sigma`.
+    /// For terms whose sum is at most `sigma`.
     fn of_sigma(sigma: f64) -> Self {
-        // Both functions grow up to their maxima, at e^-1/2 and e^-1.
+        // Both functions increase up to their maxima, at e^-1/2 and e^-1.
         let logarithm = -sigma.log2();
         let first = if sigma < 0.6 { sigma * logarithm.sqrt() } else { LINEAR_MAX };
         let second = if sigma < 0.36 { sigma * logarithm } else { SQUARE_MAX };
@@ -115,18 +117,18 @@ impl Moments {
     }
 }
 
-impl Bound {
-    /// The bound of a query without its centroids' own part.
+impl ErrorBound {
+    /// The bound without the part of the query's centroids.
     pub(super) fn new(measure: &Measure, dimensions: usize, centroids: usize) -> Self {
         let groups = centroids.div_ceil(ROWS);
         let depth = 2 + groups.min(GROUPS_PER_PARTIAL_SUM) + groups.div_ceil(GROUPS_PER_PARTIAL_SUM) + 1;
         let depth = depth.max(device::depth(centroids));
         let dimensions = dimensions as f64;
         let (term, similarity_max) = match measure.similarity() {
-            // A device may multiply a second power in, that of the candidate's norm.
+            // A device may multiply by a second power, that of the candidate's norm.
             Similarity::Gaussian => (2.0 * EXP2_RELATIVE_ERROR + EPS, 1.0),
-            // A difference, its square, D additions, a root; alpha rounded and added, a division; the weight. A device's
-            // root may be off by 3 units in the last place and its division by 2.5, of two eps each.
+            // A difference, its square, D additions and a root; rounding and adding alpha, a division, and the weight. On a
+            // device the root may have an error of 3 units in the last place and the division one of 2.5, each of two eps.
             Similarity::Heuristic => (EPS * (dimensions + 20.0), 1.0 / measure.alpha()),
             Similarity::Minus => (EPS * (dimensions + 12.0), f64::INFINITY),
         };
@@ -138,7 +140,7 @@ impl Bound {
             false => ABSOLUTE,
         };
         let (mut fixed, mut fixed_of_matrices) = (fixed_of(relative), fixed_of(relative_of_matrices));
-        // f32 does not hold every alpha.
+        // f32 cannot hold every alpha.
         if measure.similarity() == Similarity::Heuristic && !(1e-30..1e30).contains(&measure.alpha()) {
             (fixed, fixed_of_matrices) = (f64::INFINITY, f64::INFINITY);
         }
@@ -156,7 +158,7 @@ impl Bound {
         }
     }
 
-    /// Adds the part of one query centroid of the given weight, at `length` from the centre in scaled coordinates.
+    /// Adds the part of a query centroid with this weight, at distance `length` from the centre in scaled coordinates.
     pub(super) fn add_centroid(&mut self, weight: f64, length: f64) {
         if self.similarity != Similarity::Gaussian || weight <= 0.0 {
             return;
@@ -182,7 +184,7 @@ impl Bound {
         let norms = a * a * zeroth + 2.0 * a * first + second;
         let products = a * a * zeroth + a * first;
         let chain = match arithmetic {
-            // A is among the norms, so one sum bounds both ways to begin.
+            // A is among the norms, so one sum bounds both kinds of chain.
             Arithmetic::Single => {
                 self.dimensions * (norms + logarithm * zeroth + 2.0 * products) + 2.0 * products
             }
@@ -199,7 +201,7 @@ impl Bound {
         EPS * (chain + ends + own_norm + moved)
     }
 
-    /// Bound in d^2 near distance `range`, given the query's own sigma and the least of the candidates'.
+    /// The bound near distance `range`, given the query's similarity to itself and the least one of the candidates.
     pub(super) fn squared(
         &self,
         arithmetic: Arithmetic,
@@ -212,7 +214,7 @@ impl Bound {
             Arithmetic::Matrices => (self.fixed_of_matrices, self.relative_of_matrices),
         };
         if self.similarity == Similarity::Minus {
-            // d^2 - sigma(q,q) - sigma(o,o) is twice the cross sum.
+            // Minus twice the cross sum is d^2 - sigma(q,q) - sigma(o,o).
             let spread = range * range - sigma_query - sigma_self_min;
             return fixed + relative * spread.max(0.0) * SAFETY;
         }
