@@ -129,7 +129,18 @@ pub(crate) struct Model {
     failure: Mutex<Option<RequestError>>,
     problems: Mutex<(Vec<Problem>, u64)>,
     started: Instant,
-    ended: (Mutex<Option<Ended>>, Condvar),
+    ended: (Mutex<End>, Condvar),
+}
+
+/// Called with the outcome of a request when it has ended.
+type OnEnd = Box<dyn FnOnce(Outcome) + Send>;
+
+/// The end of a request: what is left of it, and whom to call.
+#[derive(Default)]
+struct End {
+    ended: Option<Ended>,
+    /// Empty once it has ended.
+    callbacks: Vec<OnEnd>,
 }
 
 /// What is left of a request that has ended, beside its counters.
@@ -212,7 +223,7 @@ impl Model {
             failure: Mutex::new(None),
             problems: Mutex::new((Vec::new(), 0)),
             started,
-            ended: (Mutex::new(None), Condvar::new()),
+            ended: (Mutex::new(End::default()), Condvar::new()),
             prepared,
         }))
     }
@@ -406,8 +417,34 @@ impl Model {
         let (duration, memory_bytes_high) =
             (now().saturating_duration_since(self.started), self.ledger.bytes_high());
         let ended = Ended { result, problems, problems_count, edges, duration, memory_bytes_high };
-        *self.ended.0.lock() = Some(ended);
+        let callbacks = {
+            let mut end = self.ended.0.lock();
+            end.ended = Some(ended);
+            std::mem::take(&mut end.callbacks)
+        };
         self.ended.1.notify_all();
+        callbacks.into_iter().for_each(|callback| self.call(callback));
+    }
+
+    /// Calls a function with the outcome when the request has ended, which may be now.
+    pub(crate) fn on_end(&self, callback: OnEnd) {
+        {
+            let mut end = self.ended.0.lock();
+            if end.ended.is_none() {
+                end.callbacks.push(callback);
+                return;
+            }
+        }
+        self.call(callback);
+    }
+
+    /// Calls a caller's function with the outcome of the request, which has ended. Its panic stays here: the thread is a
+    /// worker's, and the request is over.
+    fn call(&self, callback: OnEnd) {
+        if let Some(outcome) = self.wait(None) {
+            // The hook has printed the panic.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(outcome)));
+        }
     }
 
     /// Waits for the end.
@@ -415,18 +452,18 @@ impl Model {
         // A limit beyond the clock's range is none.
         let until = limit.and_then(|limit| now().checked_add(limit));
         let (ended, changed) = &self.ended;
-        let mut ended = ended.lock();
-        while ended.is_none() {
+        let mut end = ended.lock();
+        while end.ended.is_none() {
             match until {
-                None => changed.wait(&mut ended),
+                None => changed.wait(&mut end),
                 Some(until) => {
-                    if changed.wait_until(&mut ended, until).timed_out() {
+                    if changed.wait_until(&mut end, until).timed_out() {
                         break;
                     }
                 }
             }
         }
-        ended.as_ref().map(|ended| self.outcome(ended))
+        end.ended.as_ref().map(|ended| self.outcome(ended))
     }
 
     /// The outcome, with names and figures that the request's end need not gather: few who submit ask for them all.

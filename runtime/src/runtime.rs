@@ -11,6 +11,7 @@ use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
 use crate::statistics::{ClassLimit, SchedulerStatistics, TraceEvent};
+use crate::sync::Thread;
 use crate::topology::Topology;
 
 /// Threads beyond the slots, for closures that block or wait for a permit.
@@ -130,7 +131,17 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.scheduler.shut_down();
+        if self.scheduler.is_on_own_thread() {
+            // The callback of a request has dropped the runtime. Its thread cannot wait for itself.
+            let scheduler = Arc::clone(&self.scheduler);
+            let ended = Thread::spawn("boxwork-end".to_owned(), move || scheduler.shut_down());
+            debug_assert!(
+                ended.is_ok(),
+                "the system refused a thread: the runtime's threads are left behind"
+            );
+        } else {
+            self.scheduler.shut_down();
+        }
     }
 }
 
@@ -156,6 +167,14 @@ impl Request {
     /// Waits until it ends, but not longer than this.
     pub fn wait_timeout(&self, limit: Duration) -> Option<Outcome> {
         self.model.wait(Some(limit))
+    }
+
+    /// Calls a function with the outcome when the request ends, so that no thread waits for it; at once if it has ended.
+    ///
+    /// A thread of the runtime calls it while it holds a slot: hand the outcome on and return. A panic in the function is
+    /// printed and harms nothing else.
+    pub fn on_end(&self, callback: impl FnOnce(Outcome) + Send + 'static) {
+        self.model.on_end(Box::new(callback));
     }
 
     /// Cancels it: no box is fired any more, waiting closures leave their queues; a running firing goes to its end.

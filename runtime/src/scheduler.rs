@@ -382,6 +382,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether one of its own threads asks.
+    pub(crate) fn is_on_own_thread(&self) -> bool {
+        self.threads.lock().iter().flatten().any(Thread::is_current)
+    }
+
     /// Cancels what runs, waits for it, and ends the threads.
     pub(crate) fn shut_down(&self) {
         let alive = self.register.all();

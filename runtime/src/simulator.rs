@@ -180,6 +180,11 @@ impl Thread {
         }
     }
 
+    /// Whether it is the thread that asks.
+    pub(crate) fn is_current(&self) -> bool {
+        self.handle.thread().id() == std::thread::current().id()
+    }
+
     /// Waits for its end.
     pub(crate) fn join(self) -> std::thread::Result<()> {
         if let (Some(number), Some(simulated)) = (self.simulated, current()) {
