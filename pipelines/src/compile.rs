@@ -71,6 +71,10 @@ fn holder(place: &Place) -> Option<Place> {
 pub(crate) fn compile(document: &Document) -> (Declaration, Places) {
     let mut places = Places { spots: Vec::new(), head: document.head };
     let mut declaration = Declaration::default();
+    if let Some(queries) = &document.queries {
+        places.put(Place::Queries, Spot::one(queries.span));
+        declaration.queries = Some(queries.value);
+    }
     for entry in &document.parameters {
         let place = Place::Parameter(entry.name.value.clone());
         places.put(place, Spot { key: entry.name.span, value: entry.name.span });

@@ -90,6 +90,8 @@ pub(crate) struct Document {
     pub(crate) boxes: Vec<Entry>,
     pub(crate) edges: Vec<EdgeEntry>,
     pub(crate) hints: Vec<EdgeEntry>,
+    /// Queries of a request at most.
+    pub(crate) queries: Option<Marked<usize>>,
     /// Where a fault of the whole is shown.
     pub(crate) head: Span,
     pub(crate) taint: Taint,

@@ -36,7 +36,9 @@ impl Explained<'_> {
             let _ = writeln!(page, "{}\n", self.about);
         }
         let (slots, nodes) = (self.topology.slots_count(), self.topology.nodes().len());
-        let _ = writeln!(page, "machine: {} on {}\n", many(slots, "slot"), many(nodes, "node"));
+        let queries = self.plan.queries;
+        let _ = writeln!(page, "machine: {} on {}", many(slots, "slot"), many(nodes, "node"));
+        let _ = writeln!(page, "request: at most {queries} quer{}\n", if queries == 1 { "y" } else { "ies" });
         self.parameters(&mut page);
         self.resources(&mut page);
         self.boxes(&mut page);
@@ -246,7 +248,7 @@ impl Explained<'_> {
         json!({
             "about": self.about,
             "machine": {"slots": self.topology.slots_count(), "nodes": self.topology.nodes().len()},
-            "parameters": parameters, "resources": resources, "boxes": boxes, "edges": edges, "hints": hints,
+            "queries": plan.queries, "parameters": parameters, "resources": resources, "boxes": boxes, "edges": edges, "hints": hints,
         })
     }
 

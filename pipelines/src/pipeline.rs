@@ -160,7 +160,7 @@ impl Loaded {
             "unread-box" | "unconnected-input" | "no-boxes" | "unused-parameter" => any,
             "unknown-box" | "unknown-pipeline-parameter" if quoted => true,
             _ => match &fault.place {
-                Place::Whole => false,
+                Place::Whole | Place::Queries => false,
                 Place::Parameter(name)
                 | Place::Resource(name)
                 | Place::ResourceKind(name)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{Cancellation, Catalog, Environment, Part};
-use boxwork_runtime::parameter::{QUERIES_MAX, Value};
+use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_runtime::statistics::ClassLimit;
@@ -204,10 +204,11 @@ enum Failure {
 }
 
 impl Run<'_> {
-    /// The values of each request: queries beyond [`QUERIES_MAX`] make more requests.
+    /// The values of each request: more queries than one request answers make more requests.
     fn parts(&self) -> Vec<BTreeMap<String, Value>> {
+        let most = self.prepared.plan().queries;
         let batched = self.prepared.batched().and_then(|name| match self.prepared.values().get(name) {
-            Some(Value::List(values)) if values.len() > QUERIES_MAX => Some((name, values)),
+            Some(Value::List(values)) if values.len() > most => Some((name, values)),
             _ => None,
         });
         match batched {
@@ -215,7 +216,7 @@ impl Run<'_> {
             Some((name, values)) => {
                 let part =
                     |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
-                values.chunks(QUERIES_MAX).map(part).collect()
+                values.chunks(most).map(part).collect()
             }
         }
     }

@@ -2,7 +2,7 @@
 //! operators that this very command knows, a person's own among them.
 
 use boxwork_runtime::operator::{Catalog, Kind};
-use boxwork_runtime::parameter::{Parameter, ParameterType};
+use boxwork_runtime::parameter::{Parameter, ParameterType, QUERIES, QUERIES_MAX};
 use boxwork_runtime::plan::COPIES_MAX;
 use serde_json::{Map, Value as Json, json};
 
@@ -38,6 +38,10 @@ pub fn schema(catalog: &Catalog) -> Json {
         "properties": {
             "boxwork": {"const": 1, "description": "The version of the language."},
             "about": {"type": "string", "description": "What the pipeline does."},
+            "queries": {
+                "description": "Queries that one request answers at most; a run with more makes several requests.",
+                "default": QUERIES, "type": "integer", "minimum": 1, "maximum": QUERIES_MAX,
+            },
             "parameters": map_of("What a run can set with --set NAME=VALUE.", "#/$defs/parameter"),
             "resources": map_of("What is loaded once and shared.", "#/$defs/resource"),
             "boxes": map_of("The boxes, each of a kind that `boxwork boxes` lists.", "#/$defs/box"),

@@ -33,8 +33,7 @@ use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::feeding::LazyDevices;
 use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
 use crate::panic_message::panic_message;
-use crate::parameter::QUERIES_MAX;
-use crate::prepare::{PrepareError, Prepared, Shape};
+use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
 use crate::request::{
     BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
     RequestStatistics, Submission,
@@ -204,7 +203,8 @@ impl Model {
                 counters: Counters::default(),
             });
         }
-        let hints = shape.hints.iter().map(|hint| HintCell::new(hint.join, Arc::clone(&hint.readers)));
+        let hint_cell = |hint: &HintShape| HintCell::new(hint.join, Arc::clone(&hint.readers), plan.queries);
+        let hints = shape.hints.iter().map(hint_cell);
         let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));
         Ok(Arc::new(Self {
             id,
@@ -373,8 +373,10 @@ impl Model {
     /// an envelope, so it is no bug of the runtime.
     fn fail_of_query(&self, cell: usize, query: u32) {
         let name = self.box_name(cell).to_owned();
+        let most = self.prepared.plan().queries;
         let cause = format!(
-            "there is no query {query}: a request has at most {QUERIES_MAX} queries, numbered from 0; split them over requests"
+            "there is no query {query}: a request of this pipeline has at most {most} queries, numbered from 0; \
+             `queries:` in the pipeline allows more"
         );
         self.fail(RequestError::Failed { name, cause });
     }

@@ -205,14 +205,16 @@ pub struct Parameter {
     pub unit: &'static str,
     /// The value when none is given.
     pub default: Default,
-    /// Whether a list is split over requests of at most [`QUERIES_MAX`] of its values.
+    /// Whether a list holds queries: a request takes as many of them as its plan says, and a run splits a longer list.
     pub batched: bool,
     /// One line on what it does.
     pub about: &'static str,
 }
 
-/// The most queries that one request answers.
-pub const QUERIES_MAX: usize = 64;
+/// Queries that one request answers at most when its plan does not say.
+pub const QUERIES: usize = 64;
+/// The most queries that a plan may declare for one request.
+pub const QUERIES_MAX: usize = 4096;
 
 impl Parameter {
     /// A parameter with no unit that is not batched.

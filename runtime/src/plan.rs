@@ -37,6 +37,8 @@ pub enum Severity {
 pub enum Place {
     /// The pipeline as a whole.
     Whole,
+    /// How many queries a request answers.
+    Queries,
     /// A parameter's declaration, by name.
     Parameter(String),
     /// A resource, by name.
@@ -164,7 +166,7 @@ pub struct PlanHint {
 }
 
 /// A checked pipeline.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// The pipeline's parameters.
     pub parameters: Vec<ParameterDeclaration>,
@@ -176,6 +178,8 @@ pub struct Plan {
     pub edges: Vec<PlanEdge>,
     /// The hints' edges, as declared.
     pub hints: Vec<PlanHint>,
+    /// Queries that one request answers at most; a run with more makes several requests.
+    pub queries: usize,
 }
 
 impl Plan {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub(crate) use self::shape::Shape;
+pub(crate) use self::shape::{HintShape, Shape};
 use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Part, Resource};
 use crate::panic_message::panic_message;
-use crate::parameter::{Arguments, Value};
+use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
 use crate::sync::Mutex;
 
@@ -197,6 +197,7 @@ impl Prepared {
         anew: &BTreeMap<String, Value>,
     ) -> Result<BoundArguments<'_>, PrepareError> {
         let values = self.values_with(anew)?;
+        self.queries_fit(&values)?;
         let mut bound = BoundArguments { prepared: self, anew: Vec::new() };
         for (idx, (planned, known)) in self.plan.boxes.iter().zip(&self.arguments).enumerate() {
             let differs = || {
@@ -209,6 +210,23 @@ impl Prepared {
             }
         }
         Ok(bound)
+    }
+
+    /// Whether a request answers as many queries as it is given.
+    fn queries_fit(&self, values: &BTreeMap<String, Value>) -> Result<(), PrepareError> {
+        let (Some(name), most) = (self.batched(), self.plan.queries) else { return Ok(()) };
+        match values.get(name) {
+            Some(Value::List(queries)) if queries.len() > most => {
+                let message = format!(
+                    "`{name}` has {} values, and a request of this pipeline takes at most {most}: split them over requests, \
+                     or declare `queries: {}` in the pipeline",
+                    queries.len(),
+                    queries.len().min(QUERIES_MAX),
+                );
+                Err(PrepareError::Values(vec![(name.to_owned(), message)]))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The shape of its models on a machine of so many slots and nodes.

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use boxwork_runtime::operator::*;
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_runtime::plan::{ResourceDeclaration, Setting};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
+use boxwork_runtime::plan::{ParameterDeclaration, ResourceDeclaration, Setting};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{RequestError, Submission};
 use boxwork_runtime::{Config, Runtime};
@@ -102,6 +102,8 @@ static HINTS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("reads", ParameterType::integer_from(0), Default::Integer(0), "a query"),
         Parameter::new("writes", ParameterType::integer_from(0), Default::Integer(0), "a query"),
+        Parameter::new("queries", ParameterType::List(&ParameterType::Text), Default::EmptyList, "queries")
+            .batched(),
     ],
     hints_read: &[Hint { name: "seen", join: Join::Minimum, about: "a hint" }],
     hints_written: &[Hint { name: "told", join: Join::Minimum, about: "a hint" }],
@@ -127,17 +129,45 @@ impl Operator for Hints {
 fn a_query_number_beyond_the_limit_is_an_error_and_no_panic() {
     let catalog = catalog().with(&HINTS);
     let runtime = Runtime::start(Config::flat(1)).unwrap();
-    let result = |reads: i64, writes: i64| {
+    let result = |queries: Option<usize>, reads: i64, writes: i64| {
         let settings = [("reads", int(reads)), ("writes", int(writes))];
         let graph = Graph::new().add("h", "hints", &settings).add("other", "hints", &[]);
-        let prepared = graph.hint("h.told", "other.seen").hint("other.told", "h.seen").prepare_with(&catalog);
-        wait(&runtime.submit(&prepared, &Submission::default()).unwrap()).result
+        let mut graph = graph.hint("h.told", "other.seen").hint("other.told", "h.seen");
+        graph.0.queries = queries;
+        wait(&runtime.submit(&graph.prepare_with(&catalog), &Submission::default()).unwrap()).result
     };
-    assert_eq!(result(63, 63), Ok(()));
-    for (reads, writes) in [(64, 0), (0, 64), (i64::from(u32::MAX), 0)] {
-        let error = result(reads, writes).unwrap_err();
-        let number = reads.max(writes);
-        let RequestError::Failed { name, cause } = &error else { panic!("{error}") };
-        assert!(name == "h" && cause.contains(&format!("no query {number}")), "{error}");
+    for (declared, most) in [(None, 64), (Some(1), 1), (Some(4096), 4096)] {
+        assert_eq!(result(declared, most - 1, most - 1), Ok(()));
+        for (reads, writes) in [(most, 0), (0, most), (i64::from(u32::MAX), 0)] {
+            let error = result(declared, reads, writes).unwrap_err();
+            let number = reads.max(writes);
+            let RequestError::Failed { name, cause } = &error else { panic!("{error}") };
+            assert!(name == "h" && cause.contains(&format!("no query {number}")), "{error}");
+        }
     }
+}
+
+#[test]
+fn a_request_of_more_queries_than_its_plan_declares_is_refused() {
+    let catalog = catalog().with(&HINTS);
+    let runtime = Runtime::start(Config::flat(1)).unwrap();
+    let mut graph = Graph::new().add("h", "hints", &[]);
+    graph.0.boxes[0].settings.push(("queries".into(), Setting::Parameter("queries".into())));
+    graph.0.parameters.push(ParameterDeclaration {
+        name: "queries".into(),
+        kind: ParameterType::List(&ParameterType::Text),
+        one_of: Vec::new(),
+        default: Some(Value::List(Vec::new())),
+        optional: false,
+        about: String::new(),
+    });
+    graph.0.queries = Some(100);
+    let prepared = graph.prepare_with(&catalog);
+    let submit = |count: usize| {
+        let values = BTreeMap::from([("queries".to_owned(), Value::List(vec![text("q"); count]))]);
+        runtime.submit(&prepared, &Submission { values, ..Submission::default() })
+    };
+    wait(&submit(100).unwrap()).result.unwrap();
+    let error = submit(101).err().expect("one too many").to_string();
+    assert!(error.contains("has 101 values") && error.contains("at most 100"), "{error}");
 }

@@ -12,7 +12,8 @@ use super::node::{self, Node};
 use super::span::{Marked, Span};
 use super::{Document, EdgeEntry, Entry, Flaw, NAMES_ARE, VERSION, is_long, is_name, parameter, setting};
 
-const SECTIONS: [&str; 7] = ["boxwork", "about", "parameters", "resources", "boxes", "edges", "hints"];
+const SECTIONS: [&str; 8] =
+    ["boxwork", "about", "queries", "parameters", "resources", "boxes", "edges", "hints"];
 const EDGE_KEYS: [&str; 4] = ["from", "to", "envelopes", "bytes"];
 
 pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
@@ -83,6 +84,10 @@ impl Reader<'_> {
         for (key, node) in fields {
             match key.value.as_str() {
                 "about" => self.document.about = self.text(node, "about").unwrap_or_default(),
+                "queries" => {
+                    let queries = self.count(node, "queries");
+                    self.document.queries = queries.map(|queries| Marked::new(queries, node.span));
+                }
                 "parameters" => self.parameters(node),
                 "resources" => {
                     let resources = self.entries(node, "resource", &[KIND]);
@@ -455,14 +460,7 @@ impl Reader<'_> {
         let field = |key: &str| fields.iter().find(|(name, _)| name.value == key).map(|(_, node)| *node);
         let whole = fields.first().map_or(node.span, |(key, _)| key.span);
         let (from, to) = (self.end(field("from"), "from", whole), self.end(field("to"), "to", whole));
-        let envelopes = field("envelopes").and_then(|node| match &node.value {
-            Node::Integer(count) if usize::try_from(*count).is_ok() => usize::try_from(*count).ok(),
-            _ => {
-                let message = "`envelopes` is a whole number of at least 1";
-                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a count"));
-                None
-            }
-        });
+        let envelopes = field("envelopes").and_then(|node| self.count(node, "envelopes"));
         let bytes = field("bytes").and_then(|node| {
             let bytes = match &node.value {
                 Node::Integer(count) => usize::try_from(*count).ok(),
@@ -478,6 +476,17 @@ impl Reader<'_> {
         });
         let (from, to) = (from?, to?);
         (self.flaws.len() == before).then_some(EdgeEntry { from, to, envelopes, bytes, span: node.span })
+    }
+
+    fn count(&mut self, node: &Marked<Node>, key: &str) -> Option<usize> {
+        match &node.value {
+            Node::Integer(count) if usize::try_from(*count).is_ok() => usize::try_from(*count).ok(),
+            _ => {
+                let message = format!("`{key}` is a whole number of at least 1");
+                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a count"));
+                None
+            }
+        }
     }
 
     fn end(&mut self, node: Option<&Marked<Node>>, key: &str, whole: Span) -> Option<Marked<End>> {

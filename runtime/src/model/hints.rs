@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use crate::operator::Join;
-use crate::parameter::QUERIES_MAX;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The values of one written hint, shared by the copies of its writer.
@@ -17,9 +16,10 @@ pub(crate) struct HintCell {
 }
 
 impl HintCell {
-    pub(crate) fn new(join: Join, readers: Arc<[usize]>) -> Self {
+    /// A hint of a request of so many queries at most.
+    pub(crate) fn new(join: Join, readers: Arc<[usize]>, queries: usize) -> Self {
         let bottom = join.bottom().to_bits();
-        Self { join, readers, values: (0..QUERIES_MAX).map(|_| AtomicU64::new(bottom)).collect() }
+        Self { join, readers, values: (0..queries).map(|_| AtomicU64::new(bottom)).collect() }
     }
 
     /// The value for a query; nothing if the request has no query of this number.
@@ -51,12 +51,12 @@ mod tests {
 
     #[test]
     fn only_lesser_values_change_a_minimum() {
-        let cell = HintCell::new(Join::Minimum, Arc::from([]));
+        let cell = HintCell::new(Join::Minimum, Arc::from([]), 4);
         assert_eq!(cell.get(3), Some(f64::INFINITY));
         assert_eq!(cell.join(3, 2.0), Some(true));
         assert_eq!(cell.join(3, 2.5), Some(false));
         assert_eq!(cell.join(3, f64::NAN), Some(false), "not a number must not win");
         assert_eq!(cell.get(3), Some(2.0));
-        assert_eq!((cell.get(QUERIES_MAX as u32), cell.join(u32::MAX, 2.0)), (None, None));
+        assert_eq!((cell.get(4), cell.join(u32::MAX, 2.0)), (None, None));
     }
 }

@@ -9,8 +9,8 @@ use super::{BoxError, Cancellation, Environment, Resource};
 use crate::feeding::Picked;
 use crate::parameter::{Arguments, DeviceChoice, Value};
 
-/// Which part of a run a request is: queries beyond [`QUERIES_MAX`](crate::parameter::QUERIES_MAX) make more
-/// requests, and sinks restore their order.
+/// Which part of a run a request is: queries beyond [`Plan::queries`](crate::plan::Plan::queries) make more requests,
+/// and sinks restore their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The place of this request among the run's.

@@ -9,7 +9,8 @@ use super::declaration::{BLOCKING, BoxDeclaration, COPIES, Declaration, KIND, Se
 use super::graph;
 use super::{COPIES_MAX, Copies, Fault, Place, Plan, PlanBox, PlanResource, Severity};
 use crate::operator::{Catalog, Kind, OperatorSpec, ResourceSpec};
-use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value, did_you_mean, nearest};
+use crate::parameter::{Arguments, Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
+use crate::parameter::{did_you_mean, nearest};
 
 /// Checks a declaration against a catalogue, with what is known of the parameters' values (the defaults, or all).
 ///
@@ -70,6 +71,7 @@ impl Checker<'_> {
 
     fn plan(&mut self) -> Plan {
         let parameters = self.parameters();
+        let queries = self.queries();
         let resources = self.resources();
         let boxes: Vec<Option<PlanBox>> =
             self.declaration.boxes.iter().map(|declared| self.plan_box(declared, &resources)).collect();
@@ -87,7 +89,18 @@ impl Checker<'_> {
             boxes: boxes.into_iter().flatten().collect(),
             edges: edges.into_iter().flatten().collect(),
             hints,
+            queries,
         }
+    }
+
+    fn queries(&mut self) -> usize {
+        let queries = self.declaration.queries.unwrap_or(QUERIES);
+        if !(1..=QUERIES_MAX).contains(&queries) {
+            let message =
+                format!("a request of {queries} queries is out of range: 1 to {QUERIES_MAX} are possible");
+            self.fault(Place::Queries, "wrong-queries", message, "out of range", None);
+        }
+        queries
     }
 
     fn parameters(&mut self) -> Vec<super::ParameterDeclaration> {

@@ -177,6 +177,8 @@ pub struct Declaration {
     pub edges: Vec<EdgeDeclaration>,
     /// The hints' edges.
     pub hints: Vec<HintDeclaration>,
+    /// Queries that one request answers at most, where said: 1 to [`QUERIES_MAX`](crate::parameter::QUERIES_MAX).
+    pub queries: Option<usize>,
 }
 
 impl Declaration {
