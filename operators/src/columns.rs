@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
 use boxwork_runtime::descriptor::{Column, Descriptor, Family};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
-use boxwork_runtime::parameter::Arguments;
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
 use boxwork_stores::signature::SIGNATURE;
 use boxwork_stores::signature::coordinate_names;
@@ -24,6 +24,45 @@ static OBJECT: Family = Family {
         other => coordinate_names(other).is_some(),
     },
 };
+
+/// The parameter of boxes that take or give rows of any of these columns: see [`named`].
+pub const NAMED: Parameter = Parameter::new(
+    "columns",
+    ParameterType::Choice(&[
+        "files",
+        "bytes",
+        "pixels",
+        "signatures",
+        "queries",
+        "candidates",
+        "ranges",
+        "distances",
+        "pairs",
+        "pair_distances",
+        "pivots",
+    ]),
+    Default::Required,
+    "which columns the rows have",
+);
+
+/// The columns that the parameter [`NAMED`] names.
+pub fn named(arguments: &Arguments) -> Descriptor {
+    let Some(Value::Text(name)) = arguments.get(NAMED.name) else { return Descriptor::default() };
+    match name.as_str() {
+        "files" => files(arguments),
+        "bytes" => bytes(arguments),
+        "pixels" => pixels(arguments),
+        "signatures" => signatures(arguments),
+        "queries" => queries(arguments),
+        "candidates" => candidates(arguments),
+        "ranges" => ranges(arguments),
+        "distances" => distances(arguments),
+        "pairs" => pairs(arguments),
+        "pair_distances" => pair_distances(arguments),
+        "pivots" => pivots(arguments),
+        _ => Descriptor::default(),
+    }
+}
 
 /// A file to be read: its path, and the name that the object will have.
 pub fn files(_: &Arguments) -> Descriptor {

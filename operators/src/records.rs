@@ -6,6 +6,8 @@ pub(crate) mod append_store;
 pub(crate) mod mix_signatures;
 pub mod read_store;
 pub mod write_jsonl;
+pub mod write_arrow;
+pub mod read_arrow;
 
 use boxwork_runtime::operator::OperatorSpec;
 
@@ -17,4 +19,6 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &mix_signatures::MIX_SIGNATURES,
     &read_store::READ_STORE,
     &write_jsonl::WRITE_JSONL,
+    &read_arrow::READ_ARROW,
+    &write_arrow::WRITE_ARROW,
 ];

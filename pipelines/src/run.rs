@@ -234,6 +234,7 @@ impl Run<'_> {
                     part: Part { idx, count },
                     memory_bytes: self.options.memory_mib.map(|mib| mib << 20),
                     deadline: self.deadline,
+                    ..Submission::default()
                 };
                 match self.runtime.submit(&self.prepared, &submission) {
                     Ok(request) => under_way.push_back(request),

@@ -31,7 +31,7 @@ use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
 use crate::feeding::LazyDevices;
-use crate::operator::{Cancellation, Environment, Mode, OperatorSpec, Problem};
+use crate::operator::{Bind, Cancellation, Environment, Mode, OperatorSpec, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
 use crate::request::{
@@ -177,7 +177,13 @@ impl Model {
         for cell in &shape.boxes {
             let planned = &plan.boxes[cell.plan_box];
             let arguments = arguments.of(cell.plan_box);
-            let operator = prepared.make(cell.plan_box, arguments, submission.part, &environment)?;
+            let bind = Bind {
+                part: submission.part,
+                input: submission.inputs.get(&planned.name),
+                output: submission.outputs.get(&planned.name),
+                ..prepared.bind(cell.plan_box, arguments, &environment)
+            };
+            let operator = prepared.make(cell.plan_box, &bind)?;
             let (inputs, outputs) = (ports(&cell.inputs), ports(&cell.outputs));
             // Neither an order nor a budget is kept.
             let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
@@ -203,6 +209,7 @@ impl Model {
                 counters: Counters::default(),
             });
         }
+        submission.is_taken(plan)?;
         let hint_cell = |hint: &HintShape| HintCell::new(hint.join, Arc::clone(&hint.readers), plan.queries);
         let hints = shape.hints.iter().map(hint_cell);
         let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));

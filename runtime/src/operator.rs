@@ -14,11 +14,13 @@
 //! This file knows no scheduler: [`Host`] is what a scheduler (or [`Harness`](crate::harness::Harness)) offers.
 
 mod bind;
+mod caller;
 mod catalog;
 mod environment;
 mod table;
 
 pub use bind::{Bind, Part};
+pub use caller::{BatchWriter, CALLER, Collected, InputReader, OutputWriter, RequestInput, RequestOutput};
 pub use catalog::Catalog;
 pub use environment::{Cancellation, Environment};
 pub use table::{

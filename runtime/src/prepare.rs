@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use self::shape::{HintShape, Shape};
-use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Part, Resource};
+use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Resource};
 use crate::panic_message::panic_message;
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
@@ -152,9 +152,7 @@ impl Prepared {
                 None => None,
                 Some(share) => {
                     let arguments = planned.arguments.as_ref().ok_or_else(|| failed(unbound()))?;
-                    let resources = &self.resources;
-                    let bind =
-                        Bind { name, arguments, resources, part: Part::WHOLE, shared: None, environment };
+                    let bind = Bind::new(name, arguments, &self.resources, environment);
                     Some(share(&bind).map_err(|cause| why(cancellation, failed(cause)))?)
                 }
             };
@@ -262,19 +260,22 @@ impl Prepared {
         Ok(Cow::Owned(values))
     }
 
-    /// Makes the operator of one copy of a box.
-    pub(crate) fn make(
-        &self,
+    /// What a box of a request is made from.
+    pub(crate) fn bind<'a>(
+        &'a self,
         box_idx: usize,
-        arguments: &Arguments,
-        part: Part,
-        environment: &Environment,
-    ) -> Result<Box<dyn Operator>, PrepareError> {
-        let planned = &self.plan.boxes[box_idx];
+        arguments: &'a Arguments,
+        environment: &'a Environment,
+    ) -> Bind<'a> {
         let shared = self.shared[box_idx].as_ref();
-        let (name, resources) = (&planned.name, &self.resources);
-        let bind = Bind { part, shared, ..Bind::new(name, arguments, resources, environment) };
-        let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(&bind)));
+        let bind = Bind::new(&self.plan.boxes[box_idx].name, arguments, &self.resources, environment);
+        Bind { shared, ..bind }
+    }
+
+    /// Makes the operator of one copy of a box.
+    pub(crate) fn make(&self, box_idx: usize, bind: &Bind<'_>) -> Result<Box<dyn Operator>, PrepareError> {
+        let planned = &self.plan.boxes[box_idx];
+        let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(bind)));
         let made = made.unwrap_or_else(|cause| {
             let cause = panic_message(cause.as_ref());
             Err(BoxError::new(format!("panicked: {cause}; this is a bug in its operator")))

@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use crate::edge::EdgeState;
-use crate::operator::{Part, Problem};
+use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput};
 use crate::parameter::Value;
+use crate::plan::Plan;
+use crate::prepare::PrepareError;
 
 /// Requests are numbered in the order of their submission: a smaller number is an older request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,11 +31,44 @@ pub struct Submission {
     pub memory_bytes: Option<usize>,
     /// When it is cancelled at the latest.
     pub deadline: Option<Instant>,
+    /// By box: record batches for it, such as a box of the kind `read_arrow`.
+    pub inputs: BTreeMap<String, RequestInput>,
+    /// By box: where its record batches go, such as those of a box of the kind `write_arrow`.
+    pub outputs: BTreeMap<String, RequestOutput>,
+}
+
+impl Submission {
+    /// An error if an input or an output was given to a box that is not there, or that has left it alone.
+    pub(crate) fn is_taken(&self, plan: &Plan) -> Result<(), PrepareError> {
+        let inputs = self.inputs.iter().map(|(name, input)| (name, input.is_taken(), "input"));
+        let outputs = self.outputs.iter().map(|(name, output)| (name, output.is_taken(), "output"));
+        for (name, is_taken, what) in inputs.chain(outputs) {
+            if is_taken {
+                continue;
+            }
+            let cause = match plan.box_idx(name) {
+                None => format!("the request gives it an {what}, and the pipeline has no such box"),
+                Some(idx) => {
+                    let kind = plan.boxes[idx].spec.name;
+                    format!("the request gives it an {what}, and a box of the kind `{kind}` takes none")
+                }
+            };
+            return Err(PrepareError::Box { name: name.clone(), cause: BoxError::new(cause) });
+        }
+        Ok(())
+    }
 }
 
 impl Default for Submission {
     fn default() -> Self {
-        Self { values: BTreeMap::new(), part: Part::WHOLE, memory_bytes: None, deadline: None }
+        Self {
+            values: BTreeMap::new(),
+            part: Part::WHOLE,
+            memory_bytes: None,
+            deadline: None,
+            inputs: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::feeding::LazyDevices;
 use crate::model::Model;
-use crate::operator::Environment;
+use crate::operator::{CALLER, Environment};
 use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
@@ -16,6 +16,9 @@ use crate::topology::Topology;
 
 /// Threads beyond the slots, for closures that block or wait for a permit.
 const BACKUP_THREADS_MAX: usize = 256;
+
+/// Boxes that may wait for their requests' callers at once: half of the threads that may block.
+const CALLERS_MAX: usize = BACKUP_THREADS_MAX / 2;
 
 /// How a runtime is set up.
 #[derive(Clone, Debug)]
@@ -46,8 +49,9 @@ impl Config {
     /// A runtime with a slot for each logical core of a topology.
     pub fn new(topology: Topology) -> Self {
         let threads_max = topology.slots_count() + BACKUP_THREADS_MAX;
-        // Few enough for a spinning disk, enough for a solid-state one.
-        let blocking = BTreeMap::from([("disk".to_owned(), ClassLimit::Fixed(4))]);
+        // Few enough for a spinning disk, enough for a solid-state one. Callers are as many as there are requests.
+        let blocking = [("disk", ClassLimit::Fixed(4)), (CALLER, ClassLimit::Fixed(CALLERS_MAX))];
+        let blocking = blocking.map(|(class, limit)| (class.to_owned(), limit)).into();
         let devices = Arc::default();
         Self {
             topology,

@@ -362,7 +362,7 @@ impl Given<'_> {
 }
 
 /// Whether a file is as long as the footer that its end tells of: whoever reads that makes room for it before.
-fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
+pub fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
     const TRAILER_BYTES: usize = 10;
     let mut trailer = [0; TRAILER_BYTES];
     let length = file.seek(SeekFrom::End(0))?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{BoxError, Cancellation, Environment, Resource};
+use super::{InputReader, OutputWriter, RequestInput, RequestOutput};
 use crate::feeding::Picked;
 use crate::parameter::{Arguments, DeviceChoice, Value};
 
@@ -40,6 +41,10 @@ pub struct Bind<'a> {
     pub shared: Option<&'a Resource>,
     /// The runtime that the box or resource is made for.
     pub environment: &'a Environment,
+    /// What the request's caller gives to the box.
+    pub input: Option<&'a RequestInput>,
+    /// Where the request's caller wants what the box makes.
+    pub output: Option<&'a RequestOutput>,
 }
 
 impl<'a> Bind<'a> {
@@ -50,7 +55,16 @@ impl<'a> Bind<'a> {
         resources: &'a BTreeMap<String, Resource>,
         environment: &'a Environment,
     ) -> Self {
-        Self { name, arguments, resources, part: Part::WHOLE, shared: None, environment }
+        Self {
+            name,
+            arguments,
+            resources,
+            part: Part::WHOLE,
+            shared: None,
+            environment,
+            input: None,
+            output: None,
+        }
     }
 }
 
@@ -68,6 +82,28 @@ impl Bind<'_> {
     /// Says when to stop loading a resource, sharing or making a box. Ask it in every loop that may take 100 ms.
     pub fn cancellation(&self) -> &Cancellation {
         &self.environment.cancellation
+    }
+
+    /// Takes the batches that the request's caller gives to the box, where they give any.
+    ///
+    /// # Errors
+    /// When another box or an earlier request has taken them.
+    pub fn take_input(&self) -> Result<Option<InputReader>, BoxError> {
+        let taken = self.input.map(|input| input.take().ok_or_else(|| self.twice("input")));
+        taken.transpose()
+    }
+
+    /// Takes the writer that the request's caller gives to the box, where they give one.
+    ///
+    /// # Errors
+    /// When another box or an earlier request has taken it.
+    pub fn take_output(&self) -> Result<Option<OutputWriter>, BoxError> {
+        let taken = self.output.map(|output| output.take().ok_or_else(|| self.twice("output")));
+        taken.transpose()
+    }
+
+    fn twice(&self, what: &str) -> BoxError {
+        BoxError::new(format!("the {what} of `{}` was given to another box or request already", self.name))
     }
 
     /// A whole number, where given.
