@@ -42,6 +42,7 @@ mod blocks;
 mod lazy;
 mod pick;
 mod self_check;
+#[cfg(any(test, feature = "testing"))]
 pub mod faults;
 
 pub use self::blocks::{Block, Blocks};

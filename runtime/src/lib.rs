@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order; nothing imports upwards. This crate knows no image, no distance, no kernel and no YAML.
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod simulator;
 mod sync;
 pub mod envelope;
@@ -14,6 +14,7 @@ mod outside;
 pub mod feeding;
 pub mod inside;
 pub mod operator;
+#[cfg(any(test, feature = "testing"))]
 pub mod harness;
 pub mod plan;
 pub mod prepare;

@@ -11,7 +11,7 @@
 //!   that it has begun [outside](Outside) is over;
 //! - a box whose outputs are all closed is not fired any more: nobody wants what it makes.
 //!
-//! This file knows no scheduler: [`Host`] is what a scheduler (or [`Harness`](crate::harness::Harness)) offers.
+//! This file knows no scheduler: [`Host`] is what a scheduler (or `Harness`, in tests) offers.
 
 mod bind;
 mod caller;

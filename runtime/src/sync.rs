@@ -18,9 +18,9 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, 
 #[cfg(loom)]
 pub(crate) use self::modelled::{Thread, interleave, is_simulated, now};
 #[cfg(not(loom))]
+pub(crate) use self::simulator::{Thread, interleave, is_simulated, now};
+#[cfg(all(not(loom), any(test, feature = "testing")))]
 use crate::simulator;
-#[cfg(not(loom))]
-pub(crate) use crate::simulator::{Thread, interleave, is_simulated, now};
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now as relax;
 
@@ -91,6 +91,44 @@ impl Condvar {
     pub(crate) fn notify_all(&self) {
         simulator::notify(self.address(), true);
         self.0.notify_all();
+    }
+}
+
+#[cfg(all(not(loom), not(any(test, feature = "testing"))))]
+mod simulator {
+    //! The product has no simulator: threads are the system's, the clock is too, and nothing here costs anything.
+
+    use std::time::Instant;
+
+    #[inline(always)]
+    pub(crate) fn interleave() {}
+
+    #[inline(always)]
+    pub(crate) fn is_simulated() -> bool {
+        false
+    }
+
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+
+    pub(super) fn wait(_on: usize, _until: Option<Instant>) -> Option<bool> {
+        None
+    }
+
+    #[inline(always)]
+    pub(super) fn notify(_on: usize, _all: bool) {}
+
+    pub(crate) struct Thread(std::thread::JoinHandle<()>);
+
+    impl Thread {
+        pub(crate) fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+            std::thread::Builder::new().name(name).spawn(f).map(Self)
+        }
+
+        pub(crate) fn join(self) -> std::thread::Result<()> {
+            self.0.join()
+        }
     }
 }
 
