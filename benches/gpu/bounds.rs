@@ -12,7 +12,7 @@ use boxwork_kernels::lower_bound::{
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_operators::device_kernels::{bounds_program, selection_program};
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, KernelSpec, Number,
+    Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Grid, KernelSpec, Plain,
     ProgramSource, SharedKey, Value,
 };
 use boxwork_runtime::operator::Outside;
@@ -240,7 +240,7 @@ impl Block for Scan {
         feed.output::<f32>("uppers", space.objects)?;
         feed.output::<f32>("minima", groups * kept)?;
         feed.output::<u32>("entries", CAPACITY * selection::ENTRY)?;
-        let number = |value: usize| Value::U32(value as u32);
+        let number = |value: usize| Value::of(value as u32);
         let (mut first, mut minima_first) = (0, 0);
         for (part, chunk) in all.chunks(chunk).enumerate() {
             let form = u64::from(shape.bound() == Bound::Simplex);
@@ -260,13 +260,13 @@ impl Block for Scan {
                 ("objects", number(objects)),
                 ("numbers_first", number(0)),
                 ("pairs_first", number(0)),
-                ("slack", Value::F32(scene.slack.slack)),
-                ("pairs_slack", Value::F32(scene.slack.pairs)),
+                ("slack", Value::of(scene.slack.slack)),
+                ("pairs_slack", Value::of(scene.slack.pairs)),
                 ("first", number(first)),
                 ("minima_first", number(minima_first)),
                 ("kept", number(kept)),
             ];
-            feed.launch(&scene.bounds, "bounds", shape.groups(blocks), shape.items(), &values)?;
+            feed.launch(&scene.bounds, "bounds", Grid::of([shape.groups(blocks)], [shape.items()]), &values)?;
             first += objects;
             minima_first += shape.groups(blocks) * kept;
         }
@@ -279,14 +279,15 @@ impl Block for Scan {
             ("wanted", number(scene.k)),
             ("query", number(0)),
         ];
-        feed.launch(&scene.selection, "kth", 1, selection::ITEMS, &values)?;
+        feed.launch(&scene.selection, "kth", Grid::of([1], [selection::ITEMS]), &values)?;
         let values = [
             ("first", number(0)),
             ("objects", number(space.objects)),
             ("query", number(0)),
             ("capacity", number(CAPACITY)),
         ];
-        feed.launch(&scene.selection, "winnow", selection::groups(space.objects), selection::ITEMS, &values)?;
+        let grid = Grid::of([selection::groups(space.objects)], [selection::ITEMS]);
+        feed.launch(&scene.selection, "winnow", grid, &values)?;
         if self.stage == Stage::All {
             feed.read::<f32>("lowers", space.objects)?;
             feed.read::<f32>("uppers", space.objects)?;
@@ -311,7 +312,7 @@ impl Block for Scan {
     }
 }
 
-fn write<T: Number>(feed: &mut Feed<'_>, name: &'static str, numbers: &[T]) -> Result<(), DeviceError> {
+fn write<T: Plain>(feed: &mut Feed<'_>, name: &'static str, numbers: &[T]) -> Result<(), DeviceError> {
     feed.write(name, numbers.len(), |to| {
         to.copy_from_slice(numbers);
         Ok(())
@@ -479,11 +480,11 @@ impl Block for Memory {
         feed.output::<[u32; 4]>("given", self.fours)?;
         feed.output::<[u32; 4]>("copied", self.fours)?;
         match self.reads {
-            false => feed.launch(&program, "copy", self.fours / 256, 256, &[])?,
+            false => feed.launch(&program, "copy", Grid::of([self.fours / 256], [256]), &[])?,
             true => {
                 // Sixteen fours an item.
-                let values = [("count", Value::U32(self.fours as u32))];
-                feed.launch(&program, "scan", self.fours / 256 / 16, 256, &values)?;
+                let values = [("count", Value::of(self.fours as u32))];
+                feed.launch(&program, "scan", Grid::of([self.fours / 256 / 16], [256]), &values)?;
             }
         }
         feed.read::<[u32; 4]>("copied", 1)

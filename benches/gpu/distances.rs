@@ -11,7 +11,8 @@ use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, StoreColumns, reference};
 use boxwork_operators::device_kernels::distances_program;
 use boxwork_runtime::feeding::{
-    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Options, ProgramSource, SharedKey, Value,
+    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Grid, Options, ProgramSource, SharedKey,
+    Value,
 };
 use boxwork_runtime::operator::Outside;
 
@@ -88,7 +89,7 @@ impl Scene {
 
     /// The kernel's arguments that are no buffers, by name.
     pub(super) fn values(&self) -> [(&'static str, Value); 9] {
-        let number = |value: usize| Value::U32(value as u32);
+        let number = |value: usize| Value::of(value as u32);
         [
             ("stride", number(self.stride())),
             ("tiles_first", number(0)),
@@ -96,8 +97,8 @@ impl Scene {
             ("pieces_count", number(self.layout.pieces.len())),
             ("queries_first", number(0)),
             ("queries_count", number(self.queries())),
-            ("factor", Value::F32(self.factor)),
-            ("alpha", Value::F32(0.0)),
+            ("factor", Value::of(self.factor)),
+            ("alpha", Value::of(0.0)),
             ("sums_first", number(0)),
         ]
     }
@@ -131,7 +132,7 @@ impl Block for Scan {
         let sums = layout.pieces.len() * scene.queries();
         feed.output::<f32>("sums", sums)?;
         let groups = layout.tiles.len() * scene.queries();
-        feed.launch(&scene.program, "sqfd", groups, scene.shape.items(), &scene.values())?;
+        feed.launch(&scene.program, "sqfd", Grid::of([groups], [scene.shape.items()]), &scene.values())?;
         feed.read::<f32>("sums", sums)
     }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::device::Shape;
-use boxwork_runtime::feeding::{Argument, Blocks, DeviceClass, Devices, Value};
+use boxwork_runtime::feeding::{Argument, Blocks, DeviceClass, Devices};
 use boxwork_runtime::operator::Outside;
 use opencl3::command_queue::{CL_QUEUE_PROFILING_ENABLE, CommandQueue};
 use opencl3::context::Context;
@@ -403,9 +403,12 @@ impl Lane {
             // SAFETY: each is of the kind that the table of the kernel says.
             let set = unsafe {
                 match values.iter().find(|(given, _)| given == name) {
-                    Some((_, Value::U32(value))) => self.kernel.set_arg(idx, value),
-                    Some((_, Value::F32(value))) => self.kernel.set_arg(idx, value),
-                    Some((_, Value::Local(bytes))) => self.kernel.set_arg_local_buffer(idx, *bytes),
+                    Some((_, value)) => match value.local_bytes() {
+                        Some(bytes) => self.kernel.set_arg_local_buffer(idx, bytes),
+                        None => {
+                            self.kernel.set_arg(idx, value.bytes().first_chunk::<4>().expect("four bytes"))
+                        }
+                    },
                     None => {
                         let buffer: cl_mem = match *name {
                             "columns" if scene.way == Way::Resident => columns.get(),

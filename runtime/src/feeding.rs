@@ -14,12 +14,14 @@
 //! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks,
 //!   nor does one that does not answer in time.
 //!
-//! Modules in reading order: `codes`, `driver` (the calls), `opencl` (who makes them), `object` (who releases), `error`,
-//! `fill_once`, `recent`, `binaries` (programs on disk),
-//! `options`, `program`, `memory` (buffers), `device`, `staging`, `pinned`, `gather`, `end_point`, `share` (who takes which block),
-//! `survey`, `pool`, `blocks`, `lazy` (whose devices), `pick`, `self_check`, `faults`.
+//! Modules in reading order: `codes`, `plain`, `launch`, `driver` (the calls), `opencl` (who makes them), `object` (who
+//! releases), `error`, `fill_once`, `recent`, `binaries` (programs on disk), `options`, `program`, `memory` (buffers), `device`,
+//! `staging`, `pinned`, `gather`, `resident` (state between blocks), `end_point`, `share` (which device takes which block),
+//! `survey`, `pool`, `residence` (parts of stores), `blocks`, `lazy` (whose devices), `pick`, `self_check`, `faults`.
 
 mod codes;
+mod plain;
+mod launch;
 mod driver;
 mod opencl;
 mod object;
@@ -34,10 +36,12 @@ mod device;
 mod staging;
 mod pinned;
 mod gather;
+mod resident;
 mod end_point;
 mod share;
 mod survey;
 mod pool;
+mod residence;
 mod blocks;
 mod lazy;
 mod pick;
@@ -48,11 +52,15 @@ pub mod faults;
 pub use self::blocks::{Block, Blocks};
 pub use self::device::Device;
 pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
-pub use self::end_point::{Back, Feed, Number, Value};
+pub use self::end_point::{Back, Feed};
 pub use self::error::{DeviceError, NoDevices};
+pub use self::launch::{Grid, Value};
 pub use self::lazy::LazyDevices;
 pub use self::memory::SharedKey;
 pub use self::options::Options;
 pub use self::pick::Picked;
+pub use self::plain::Plain;
 pub use self::pool::{DeviceStatistics, Devices};
 pub use self::program::{Argument, KernelSpec, ProgramSource};
+pub use self::residence::Residence;
+pub use self::resident::{Access, Resident};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceError, Devices, Feed, KernelSpec, Options, ProgramSource, SharedKey,
-    Value as Given,
+    Argument, Back, Block, Blocks, DeviceError, Devices, Feed, Grid, KernelSpec, Options, ProgramSource,
+    SharedKey, Value as Given,
 };
 use boxwork_runtime::operator::*;
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
@@ -95,7 +95,7 @@ impl Block for Adding {
             Ok(())
         })?;
         feed.output::<u32>("sums", count)?;
-        feed.launch(&program(), "add", count.div_ceil(16), 16, &[("count", Given::U32(count as u32))])?;
+        feed.launch(&program(), "add", Grid::covering([count], [16]), &[("count", Given::of(count as u32))])?;
         feed.read::<u32>("sums", count)
     }
 
@@ -257,7 +257,7 @@ impl Block for Running {
             given.iter_mut().zip(self.numbers.clone()).for_each(|(to, number)| *to = number);
             Ok(())
         })?;
-        feed.launch(&program, "run", 1, 1, &[("count", Given::U32(self.numbers.len() as u32))])?;
+        feed.launch(&program, "run", Grid::of([1], [1]), &[("count", Given::of(self.numbers.len() as u32))])?;
         feed.read::<u32>("total", 1)
     }
 

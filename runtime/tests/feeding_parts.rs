@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceError, Devices, Feed, KernelSpec, Options, ProgramSource, SharedKey,
-    Value,
+    Argument, Back, Block, Blocks, DeviceError, Devices, Feed, Grid, KernelSpec, Options, ProgramSource,
+    SharedKey, Value,
 };
 use boxwork_runtime::operator::Outside;
 
@@ -101,7 +101,7 @@ impl Block for Taking {
             Way::Pinned => feed.pinned_in_parts("table", key, 8, 8, fill)?,
         }
         feed.output::<u32>("taken", 1)?;
-        feed.launch(&program(self.constant), "take", 1, 1, &[("place", Value::U32(5))])?;
+        feed.launch(&program(self.constant), "take", Grid::of([1], [1]), &[("place", Value::of(5u32))])?;
         feed.read::<u32>("taken", 1)
     }
 

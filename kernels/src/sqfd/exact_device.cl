@@ -79,16 +79,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
     // The same for the objects of the block.
     __global const float *objects, __global const uint *object_offsets,
     // For each of `pairs_count` pairs: the index of its query, then the index of its object.
-    __global const uint *pairs, uint pairs_count,
-    // The bits of alpha, the lower ones first.
-    uint alpha_low, uint alpha_high,
+    __global const uint *pairs, uint pairs_count, double alpha,
     // By pair.
     __global double *sums) {
     const uint pair = get_global_id(0);
     if (pair >= pairs_count) {
         return;
     }
-    const double alpha = as_double(((ulong)alpha_high << 32) | alpha_low);
     const uint query = pairs[2 * pair];
     const uint object = pairs[2 * pair + 1];
     const uint first = query_offsets[query];

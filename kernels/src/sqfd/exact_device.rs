@@ -71,12 +71,6 @@ pub fn constants(measure: &Measure, dimensions: usize) -> Vec<(&'static str, Str
     constants
 }
 
-/// The bits of alpha in two words, the lower one first.
-pub fn alpha_words(measure: &Measure) -> [u32; 2] {
-    let bits = measure.alpha().to_bits();
-    [bits as u32, (bits >> 32) as u32]
-}
-
 /// How many numbers [`lay_out`] writes for a signature.
 pub fn numbers_count(signature: SignatureRef<'_>) -> usize {
     signature.len() * (signature.dimensions() + 1)
@@ -118,7 +112,5 @@ mod tests {
             assert!(all[..nth].iter().all(|other| other != of_one), "{of_one:?} twice");
             assert!(of_one.iter().all(|(name, _)| TEXT.contains(name) || *name == "MINUS"), "{of_one:?}");
         }
-        let [low, high] = alpha_words(&every_measure(0.3)[0]);
-        assert_eq!(f64::from_bits(u64::from(high) << 32 | u64::from(low)), 0.3);
     }
 }

@@ -38,8 +38,7 @@ static EXACT: [KernelSpec; 1] = [KernelSpec {
         ("object_offsets", Argument::Buffer),
         ("pairs", Argument::Buffer),
         ("pairs_count", Argument::Value(4)),
-        ("alpha_low", Argument::Value(4)),
-        ("alpha_high", Argument::Value(4)),
+        ("alpha", Argument::Value(8)),
         ("sums", Argument::Buffer),
     ],
 }];

@@ -11,7 +11,7 @@ use boxwork_kernels::extract::device::{DeviceExtraction, ITEMS, KERNEL, TEXT};
 use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, Signature};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceError, Feed, KernelSpec, LazyDevices, Picked, ProgramSource,
+    Argument, Back, Block, Blocks, DeviceError, Feed, Grid, KernelSpec, LazyDevices, Picked, ProgramSource,
     Value as Given,
 };
 use boxwork_runtime::operator::{
@@ -193,8 +193,8 @@ impl Block for Pictures {
         feed.output::<i32>("samples", count * form.sample_numbers())?;
         feed.output::<f32>("centroids", count * form.centroid_numbers())?;
         feed.output::<u32>("counts", count)?;
-        let values = [("grey_max", Given::U32(form.grey_max()))];
-        feed.launch(&self.common.program, KERNEL, count, ITEMS, &values)?;
+        let values = [("grey_max", Given::of(form.grey_max()))];
+        feed.launch(&self.common.program, KERNEL, Grid::of([count], [ITEMS]), &values)?;
         feed.read::<f32>("centroids", count * form.centroid_numbers())?;
         feed.read::<u32>("counts", count)
     }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::device::Device;
 use super::end_point::{Back, Feed};
 use super::error::DeviceError;
+use super::plain::Plain;
 use super::pool::{Devices, Work};
+use super::resident::{Access, Resident};
 use crate::outside::{Lend, Outside};
 
 /// A piece of work for a device. Its methods run on feeding threads.
@@ -20,6 +23,11 @@ pub trait Block: Send + 'static {
     /// had to bring data first, does not count.
     fn kind(&self) -> &'static str {
         ""
+    }
+
+    /// The residents that it uses: it goes to their device, after the blocks submitted before it that it depends on.
+    fn residents(&self) -> Vec<Access> {
+        Vec::new()
     }
 
     /// Gathers the data and enqueues what is to be done. Called again, for another device, when one has failed.
@@ -59,14 +67,36 @@ impl<B: Block> Blocks<B> {
         &self.allowed
     }
 
-    /// Hands a block over. `outside` keeps the request alive, and has the box fired again when the block is back.
+    /// Numbers that are to live on one of the devices between blocks. They take memory from the first block on that writes
+    /// them.
+    ///
+    /// # Panics
+    /// When the device is none of those that may compute the blocks.
+    pub fn resident<T: Plain>(&self, device: usize, len: usize) -> Resident<T> {
+        assert!(self.allowed.contains(&device), "device {device} may not compute the blocks");
+        Resident::new(&self.devices.list()[device], len)
+    }
+
+    /// The device that has the most memory left, of those that take blocks: a home for residents.
+    pub fn roomiest(&self) -> Option<usize> {
+        let of = |idx: &usize| self.devices.list().get(*idx).filter(|device| !device.is_retired());
+        let left = |device: &Device| device.memory_budget_bytes().saturating_sub(device.memory_used_bytes());
+        let served = self.allowed.iter().filter_map(of).map(|device| (left(device), device.idx()));
+        served.max_by_key(|(left, idx)| (*left, std::cmp::Reverse(*idx))).map(|(_, idx)| idx)
+    }
+
+    /// Hands a block over. `outside` keeps the request alive, and has the box fired again when the block is back. A block that
+    /// uses residents goes to their device.
+    ///
+    /// # Panics
+    /// When its residents are not all on one of the devices that may compute the blocks.
     pub fn submit(&mut self, block: B, outside: Outside) {
         self.in_flight += 1;
         let work = Handed { block, returned: Arc::clone(&self.returned), outside };
         self.devices.submit(Box::new(work), Arc::clone(&self.allowed));
     }
 
-    /// The same for one of the devices only: what it needs lies there.
+    /// [`Blocks::submit`] to one of the devices only: what it needs lies there.
     ///
     /// # Panics
     /// When it is none of those that may compute the blocks.
@@ -113,6 +143,10 @@ impl<B: Block> Work for Handed<B> {
 
     fn kind(&self) -> &'static str {
         self.block.kind()
+    }
+
+    fn residents(&self) -> Vec<Access> {
+        self.block.residents()
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {

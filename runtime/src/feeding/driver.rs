@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::launch::Grid;
+
 /// An object of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(pub(super) usize);
@@ -135,7 +137,8 @@ pub(crate) enum Use {
 /// Called with the status of a command when it has ended: 0, or what went wrong.
 pub(crate) type OnComplete = Box<dyn FnOnce(i32) + Send>;
 
-/// The calls. Those that return an event's handle only enqueue a command.
+/// The calls. Those that return an event's handle only enqueue a command, which begins when the commands `after` have ended,
+/// and fails when one of them did.
 pub(crate) trait Driver: Send + Sync {
     fn platforms(&self) -> Called<Vec<Handle>>;
     fn platform_info(&self, platform: Handle) -> Called<PlatformInfo>;
@@ -161,21 +164,28 @@ pub(crate) trait Driver: Send + Sync {
     /// # Safety
     /// `from` may be read for `bytes` until the command has ended.
     #[expect(unsafe_code, reason = "the device reads the host's memory later")]
-    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle>;
+    unsafe fn write(
+        &self,
+        queue: Handle,
+        buffer: Handle,
+        from: *const u8,
+        bytes: usize,
+        after: &[Handle],
+    ) -> Called<Handle>;
     /// Copies a buffer into host memory.
     ///
     /// # Safety
     /// `to` may be written for `bytes` until the command has ended, and is not looked at meanwhile.
     #[expect(unsafe_code, reason = "the device writes the host's memory later")]
-    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle>;
-    fn launch(
+    unsafe fn read(
         &self,
         queue: Handle,
-        kernel: Handle,
-        items: usize,
-        group: usize,
+        buffer: Handle,
+        to: *mut u8,
+        bytes: usize,
         after: &[Handle],
     ) -> Called<Handle>;
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle>;
     fn flush(&self, queue: Handle) -> Called<()>;
     fn finish(&self, queue: Handle) -> Called<()>;
     /// Asks for a call when a command has ended, from a thread of the driver. Not called where this fails.

@@ -6,24 +6,26 @@
 //! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have
 //! ended.
 
+mod commands;
 mod feed;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::feed::{Feed, Value};
+pub use self::feed::Feed;
 use super::device::Device;
 use super::driver::{Handle, OnComplete};
 use super::error::DeviceError;
 use super::fill_once::HoldsBack;
 use super::gather::Gatherers;
-use super::memory::{Buffer, Filled, Shared};
+use super::memory::{Buffer, Shared};
 use super::object::Object;
 use super::pinned::PinnedPart;
+use super::plain::Plain;
 use super::program::{KernelSpec, ProgramSource};
 use super::recent::Recent;
-pub use super::staging::Number;
+use super::resident::Turn;
 use super::staging::{Region, Staging};
 
 /// Blocks in flight for each end point: one is gathered and transferred while the other one computes.
@@ -78,25 +80,37 @@ struct Lane {
     busy: bool,
     /// Its commands have not ended in time.
     lost: bool,
-    /// The last command; its event is among those kept here.
-    last: Option<Handle>,
-    events: Vec<Object>,
+    /// The last command.
+    last: Option<Arc<Object>>,
+    events: Vec<Arc<Object>>,
+    /// Commands of other blocks that this block's commands come after.
+    after: Vec<Arc<Object>>,
     /// Which of them are kernels'.
     launches: Vec<usize>,
-    buffers: Vec<(&'static str, Buffer)>,
+    buffers: Vec<Buffer>,
     shared: Vec<Arc<Shared>>,
+    residents: Vec<Arc<Buffer>>,
     /// Host memory that outlives the block.
     pinned: Vec<Arc<PinnedPart>>,
-    /// What each name stands for, the latest last: by its place among the buffers, or the shared ones.
-    names: Vec<(&'static str, Bound)>,
+    /// What each name stands for, the latest last: by its place among the buffers of its kind.
+    names: Vec<(&'static str, Place)>,
     reads: Vec<(&'static str, Region)>,
 }
 
-/// What a name stands for.
+/// Where the buffer of a name is.
 #[derive(Clone, Copy)]
-enum Bound {
+enum Place {
     Own(usize),
     Shared(usize),
+    Resident(usize),
+}
+
+/// The buffer that a name stands for.
+struct Bound {
+    handle: Handle,
+    bytes: usize,
+    /// The command that fills it, where that may be another queue's.
+    ready: Option<Handle>,
 }
 
 impl EndPoint {
@@ -108,6 +122,8 @@ impl EndPoint {
             lost: false,
             last: None,
             events: Vec::new(),
+            after: Vec::new(),
+            residents: Vec::new(),
             launches: Vec::new(),
             buffers: Vec::new(),
             shared: Vec::new(),
@@ -147,16 +163,17 @@ impl EndPoint {
         gatherers: Gatherers,
         f: impl FnOnce(&mut Feed<'_>) -> Result<(), DeviceError>,
         told: OnComplete,
-        on_filled: &dyn Fn(),
+        (turns, on_filled): (&[Turn], &dyn Fn()),
     ) -> Result<(), DeviceError> {
         debug_assert!(
             self.lanes[lane].is_empty(),
             "a lane is given to a block before the last one has ended"
         );
         self.lanes[lane].busy = true;
+        self.lanes[lane].after = turns.iter().flat_map(Turn::after).collect();
         self.held_back = None;
-        let fed =
-            f(&mut Feed { end_point: self, lane, gatherers, on_filled }).and_then(|()| self.send(lane, told));
+        let fed = f(&mut Feed { end_point: self, lane, gatherers, turns, on_filled });
+        let fed = fed.and_then(|()| self.send(lane, told));
         fed.inspect_err(|_| self.clear(lane))
     }
 
@@ -168,19 +185,24 @@ impl EndPoint {
     /// Sends off what a block has enqueued.
     fn send(&mut self, lane: usize, told: OnComplete) -> Result<(), DeviceError> {
         let driver = self.device.driver();
-        let Some(last) = self.lanes[lane].last else {
+        let Some(last) = &self.lanes[lane].last else {
             // It had nothing to do.
             told(0);
             return Ok(());
         };
         driver.flush(self.queue.handle())?;
-        driver.on_complete(last, told)?;
+        driver.on_complete(last.handle(), told)?;
         Ok(())
+    }
+
+    /// The last command of the block in a lane.
+    pub(super) fn last(&self, lane: usize) -> Option<&Arc<Object>> {
+        self.lanes[lane].last.as_ref()
     }
 
     /// Whether the last command of a lane has ended, and with what.
     pub(super) fn status(&self, lane: usize) -> Option<i32> {
-        let last = self.lanes[lane].last?;
+        let last = self.lanes[lane].last.as_ref()?.handle();
         // A driver that cannot say has been asked for a call.
         self.device.driver().status(last).ok().flatten()
     }
@@ -214,7 +236,8 @@ impl EndPoint {
 
     /// Waits for what a lane has enqueued, and takes it back; a lane whose commands do not end is lost.
     fn clear(&mut self, lane: usize) {
-        let finished = self.lanes[lane].last.map_or(Some(true), |last| self.finishes(last));
+        let last = self.lanes[lane].last.as_ref().map(|last| last.handle());
+        let finished = last.map_or(Some(true), |last| self.finishes(last));
         let lane = &mut self.lanes[lane];
         match finished {
             Some(true) => lane.release(&self.device),
@@ -309,12 +332,14 @@ impl Lane {
         self.lost = false;
         self.last = None;
         self.events.clear();
+        self.after.clear();
+        self.residents.clear();
         self.launches.clear();
         self.shared.clear();
         self.pinned.clear();
         self.names.clear();
         self.reads.clear();
-        for (_, buffer) in self.buffers.drain(..) {
+        for buffer in self.buffers.drain(..) {
             device.memory.give_back(buffer);
         }
         self.staging.reset();
@@ -322,19 +347,17 @@ impl Lane {
 }
 
 impl EndPoint {
-    /// The buffer of a name: the block's own or a shared one, whichever was given last, or the end point's; what fills it
-    /// goes to `after`.
-    fn bound(&self, lane: usize, name: &str, after: &mut Vec<Handle>) -> Option<Handle> {
+    /// The buffer of a name: the block's own, a shared one or a resident, whichever was bound last, or the end point's.
+    fn bound(&self, lane: usize, name: &str) -> Option<Bound> {
         let lane = &self.lanes[lane];
+        let of = |buffer: &Buffer, ready| Bound { handle: buffer.handle(), bytes: buffer.bytes(), ready };
         match lane.names.iter().rev().find(|(known, _)| *known == name) {
-            Some((_, Bound::Own(idx))) => Some(lane.buffers[*idx].1.handle()),
-            Some((_, Bound::Shared(idx))) => {
-                let filled = |filled: &Filled| (filled.buffer.handle(), filled.ready.handle());
-                let (buffer, ready) = lane.shared[*idx].with(filled)?;
-                after.push(ready);
-                Some(buffer)
+            Some((_, Place::Own(idx))) => Some(of(&lane.buffers[*idx], None)),
+            Some((_, Place::Resident(idx))) => Some(of(&lane.residents[*idx], None)),
+            Some((_, Place::Shared(idx))) => {
+                lane.shared[*idx].with(|filled| of(&filled.buffer, Some(filled.ready.handle())))
             }
-            None => self.replicated.get(name).map(|(_, buffer)| buffer.handle()),
+            None => self.replicated.get(name).map(|(_, buffer)| of(buffer, None)),
         }
     }
 }
@@ -351,7 +374,7 @@ impl Back<'_> {
     /// # Panics
     /// When none were.
     #[expect(unsafe_code, reason = "the device has written into staging memory")]
-    pub fn numbers<T: Number>(&self, name: &str) -> &[T] {
+    pub fn numbers<T: Plain>(&self, name: &str) -> &[T] {
         let found = self.lane.reads.iter().rev().find(|(read, _)| *read == name);
         let (_, region) = found.unwrap_or_else(|| panic!("nothing was read from `{name}`"));
         // SAFETY: the command has ended, the lane is borrowed for as long as the slice, and no thread writes to it before the

@@ -55,6 +55,9 @@ pub enum DeviceError {
     /// hands this on; no box sees it.
     #[error("another block brings what this one needs")]
     HeldBack,
+    /// The block uses a resident whose content is lost: the device, or a block that was to write it, has failed.
+    #[error("the state that the block uses is lost: an earlier block, or the device, has failed")]
+    Lost,
     /// Every device that the block may use has failed, or there is none.
     #[error("no device is left")]
     NoneLeft,
@@ -66,7 +69,12 @@ impl DeviceError {
     pub fn is_of_device(&self) -> bool {
         matches!(
             self,
-            Self::Driver(_) | Self::Build { .. } | Self::Memory { .. } | Self::Hung { .. } | Self::NoneLeft
+            Self::Driver(_)
+                | Self::Build { .. }
+                | Self::Memory { .. }
+                | Self::Hung { .. }
+                | Self::Lost
+                | Self::NoneLeft
         )
     }
 }

@@ -17,6 +17,7 @@ use super::driver::{
     ArgumentInfo, Called, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete, PlatformInfo, Set, Use,
 };
 use super::error::NoDevices;
+use super::launch::Grid;
 use super::lazy::LazyDevices;
 use super::opencl::OpenCl;
 use super::options::Options;
@@ -294,29 +295,36 @@ impl Driver for Faulty {
     }
 
     #[expect(unsafe_code, reason = "handed on")]
-    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle> {
+    unsafe fn write(
+        &self,
+        queue: Handle,
+        buffer: Handle,
+        from: *const u8,
+        bytes: usize,
+        after: &[Handle],
+    ) -> Called<Handle> {
         self.call("clEnqueueWriteBuffer")?;
         // SAFETY: the caller's contract.
-        self.enqueued(queue, unsafe { self.driver.write(queue, buffer, from, bytes) })
+        self.enqueued(queue, unsafe { self.driver.write(queue, buffer, from, bytes, after) })
     }
 
     #[expect(unsafe_code, reason = "handed on")]
-    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle> {
-        self.call("clEnqueueReadBuffer")?;
-        // SAFETY: the caller's contract.
-        self.enqueued(queue, unsafe { self.driver.read(queue, buffer, to, bytes) })
-    }
-
-    fn launch(
+    unsafe fn read(
         &self,
         queue: Handle,
-        kernel: Handle,
-        items: usize,
-        group: usize,
+        buffer: Handle,
+        to: *mut u8,
+        bytes: usize,
         after: &[Handle],
     ) -> Called<Handle> {
+        self.call("clEnqueueReadBuffer")?;
+        // SAFETY: the caller's contract.
+        self.enqueued(queue, unsafe { self.driver.read(queue, buffer, to, bytes, after) })
+    }
+
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle> {
         self.call("clEnqueueNDRangeKernel")?;
-        self.enqueued(queue, self.driver.launch(queue, kernel, items, group, after))
+        self.enqueued(queue, self.driver.launch(queue, kernel, grid, after))
     }
 
     fn flush(&self, queue: Handle) -> Called<()> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::error::DeviceError;
-use super::staging::Number;
+use super::plain::Plain;
 use crate::outside::Lend;
 
 /// What is worth helpers: some milliseconds of one thread.
@@ -29,7 +29,7 @@ impl Gatherers {
     ///
     /// # Errors
     /// One of those that `fill` gives, where it does.
-    pub(super) fn fill<T: Number>(
+    pub(super) fn fill<T: Plain>(
         &self,
         to: &mut [T],
         part: usize,

@@ -58,7 +58,7 @@ pub(super) type Shared = FillOnce<Filled>;
 /// A shared buffer and the command that fills it, which others wait for on their queues.
 pub(super) struct Filled {
     pub(super) buffer: Buffer,
-    pub(super) ready: Object,
+    pub(super) ready: Arc<Object>,
 }
 
 /// The memory of one device.

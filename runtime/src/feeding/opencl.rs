@@ -19,6 +19,7 @@ use super::driver::{
     ArgumentInfo, Called, DeviceClass, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete,
     PlatformInfo, Set, Space, Use,
 };
+use super::launch::Grid;
 
 /// The calls of the system's library.
 pub(crate) struct OpenCl;
@@ -54,6 +55,20 @@ fn number(bytes: &[u8]) -> u64 {
 
 fn c_text(call: &'static str, text: &str) -> Called<CString> {
     CString::new(text).map_err(|_| DriverError { call, code: error_codes::CL_INVALID_VALUE })
+}
+
+/// Events to wait for, as OpenCL takes them.
+struct Events(Vec<cl_event>);
+
+impl Events {
+    fn of(handles: &[Handle]) -> Self {
+        Self(handles.iter().map(|event| pointer(*event).cast()).collect())
+    }
+
+    /// How many there are, and where; nowhere when there are none, which OpenCL insists on.
+    fn list(&self) -> (u32, *const cl_event) {
+        (self.0.len() as u32, if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() })
+    }
 }
 
 impl Driver for OpenCl {
@@ -236,39 +251,60 @@ impl Driver for OpenCl {
         Ok(())
     }
 
-    unsafe fn write(&self, queue: Handle, buffer: Handle, from: *const u8, bytes: usize) -> Called<Handle> {
-        // SAFETY: queue and buffer are live; the caller vouches for the memory.
+    unsafe fn write(
+        &self,
+        queue: Handle,
+        buffer: Handle,
+        from: *const u8,
+        bytes: usize,
+        after: &[Handle],
+    ) -> Called<Handle> {
+        let after = Events::of(after);
+        // SAFETY: queue, buffer and events are live; the caller vouches for the memory.
         let enqueued = unsafe {
             let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
-            queues::enqueue_write_buffer(queue, buffer, 0, 0, bytes, from.cast(), 0, ptr::null())
+            let (count, first) = after.list();
+            queues::enqueue_write_buffer(queue, buffer, 0, 0, bytes, from.cast(), count, first)
         };
         named("clEnqueueWriteBuffer", enqueued).map(handle)
     }
 
-    unsafe fn read(&self, queue: Handle, buffer: Handle, to: *mut u8, bytes: usize) -> Called<Handle> {
-        // SAFETY: queue and buffer are live; the caller vouches for the memory.
+    unsafe fn read(
+        &self,
+        queue: Handle,
+        buffer: Handle,
+        to: *mut u8,
+        bytes: usize,
+        after: &[Handle],
+    ) -> Called<Handle> {
+        let after = Events::of(after);
+        // SAFETY: queue, buffer and events are live; the caller vouches for the memory.
         let enqueued = unsafe {
             let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
-            queues::enqueue_read_buffer(queue, buffer, 0, 0, bytes, to.cast(), 0, ptr::null())
+            let (count, first) = after.list();
+            queues::enqueue_read_buffer(queue, buffer, 0, 0, bytes, to.cast(), count, first)
         };
         named("clEnqueueReadBuffer", enqueued).map(handle)
     }
 
-    fn launch(
-        &self,
-        queue: Handle,
-        kernel: Handle,
-        items: usize,
-        group: usize,
-        after: &[Handle],
-    ) -> Called<Handle> {
-        let after: Vec<cl_event> = after.iter().map(|event| pointer(*event).cast()).collect();
-        let first = if after.is_empty() { ptr::null() } else { after.as_ptr() };
-        // SAFETY: all handles are live, and the kernel's arguments are set and kept until the command has ended.
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle> {
+        let (after, dimensions) = (Events::of(after), grid.dimensions() as u32);
+        let (items, group) = (grid.items(), grid.group());
+        // SAFETY: all handles are live, the kernel's arguments are set and kept until the command has ended, and `items` and
+        // `group` have a number for each dimension.
         let enqueued = unsafe {
             let (queue, kernel) = (pointer(queue).cast(), pointer(kernel).cast());
-            let count = after.len() as u32;
-            queues::enqueue_nd_range_kernel(queue, kernel, 1, ptr::null(), &items, &group, count, first)
+            let (count, first) = after.list();
+            queues::enqueue_nd_range_kernel(
+                queue,
+                kernel,
+                dimensions,
+                ptr::null(),
+                items.as_ptr(),
+                group.as_ptr(),
+                count,
+                first,
+            )
         };
         named("clEnqueueNDRangeKernel", enqueued).map(handle)
     }

@@ -22,6 +22,7 @@ use super::fill_once::HoldsBack;
 use super::opencl::OpenCl;
 use super::options::Options;
 use super::pinned::PinBudget;
+use super::resident::{Access, Turn};
 use super::share::Rates;
 use super::survey::find;
 use crate::outside::Lend;
@@ -33,6 +34,10 @@ pub(super) trait Work: Send {
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
     fn collect(&mut self, back: &Back<'_>);
     fn end(self: Box<Self>, result: Result<(), DeviceError>);
+    /// The residents that it uses.
+    fn residents(&self) -> Vec<Access> {
+        Vec::new()
+    }
     /// Who leaves cores to the threads that work for the block, where they are some scheduler's.
     fn lender(&self) -> Option<Arc<dyn Lend>> {
         None
@@ -45,6 +50,8 @@ struct Parcel {
     allowed: Arc<[usize]>,
     /// Devices that have failed it.
     failed: Vec<usize>,
+    /// Its turns with the residents that it uses.
+    turns: Vec<Turn>,
     /// What a device is being filled with that it needs there.
     held_back: Option<(usize, Arc<dyn HoldsBack>)>,
     /// What the last of them said.
@@ -180,11 +187,23 @@ impl Devices {
     }
 
     /// Takes a block in. The threads are started with the first.
-    pub(super) fn submit(&self, work: Box<dyn Work>, allowed: Arc<[usize]>) {
+    pub(super) fn submit(&self, work: Box<dyn Work>, mut allowed: Arc<[usize]>) {
         self.threads.lock().get_or_insert_with(|| self.hall.start(&self.options));
-        let parcel = Parcel { work, allowed, failed: Vec::new(), held_back: None, error: None };
-        if let Some(parcel) = self.hall.put(parcel) {
-            parcel.give_up();
+        let accesses = work.residents();
+        if let Some(first) = accesses.first() {
+            let home = first.device();
+            let is_home = |access: &Access| Arc::ptr_eq(access.device(), home);
+            let is_ours = self.list().get(home.idx()).is_some_and(|device| Arc::ptr_eq(device, home));
+            assert!(
+                is_ours && allowed.contains(&home.idx()) && accesses.iter().all(is_home),
+                "the residents of a block are all on one device that may compute it"
+            );
+            allowed = [home.idx()].into();
+        }
+        let (failed, turns) = (Vec::new(), Vec::new());
+        let parcel = Parcel { work, allowed, failed, turns, held_back: None, error: None };
+        if let Some(parcel) = self.hall.put(parcel, accesses) {
+            self.hall.give_up(parcel);
         }
     }
 }
@@ -220,9 +239,9 @@ impl Parcel {
         held_back.is_some_and(|(idx, part)| *idx == device.idx() && part.is_filling())
     }
 
-    /// It goes back to its box, which computes it in another way.
-    fn give_up(self) {
-        self.work.end(Err(self.error.unwrap_or(DeviceError::NoneLeft)));
+    /// Whether a device may be fed with it now.
+    fn is_ready_for(&self, device: &Device) -> bool {
+        self.may_go_to(device) && !self.is_held_back_on(device) && self.turns.iter().all(Turn::is_next)
     }
 }
 
@@ -255,10 +274,14 @@ impl Hall {
         threads
     }
 
-    /// Queues a block; it comes back where no device takes it.
-    fn put(&self, parcel: Parcel) -> Option<Parcel> {
+    /// Queues a block, with the residents that it uses when it is submitted; it comes back where no device takes it.
+    fn put(&self, mut parcel: Parcel, accesses: Vec<Access>) -> Option<Parcel> {
         {
             let mut state = self.desk.state.lock();
+            if !accesses.is_empty() {
+                // Under the lock, so that all residents see the blocks in one order, and no two blocks wait for each other.
+                parcel.turns = Turn::take(accesses);
+            }
             // Looked at under the lock: a device that retires later finds the block in the queue.
             if !self.devices.iter().any(|device| parcel.may_go_to(device)) {
                 return Some(parcel);
@@ -277,15 +300,33 @@ impl Hall {
         self.desk.changed.notify_all();
     }
 
-    /// A part was filled that blocks may wait for.
-    fn look_at_held_back(&self) {
+    /// Wakes the feeding threads if a block waits for another one: a part was filled, or a block was fed or has come back.
+    fn look_again(&self) {
         let is_any = {
             let state = self.desk.state.lock();
-            state.waiting.iter().any(|parcel| parcel.held_back.is_some())
+            state.waiting.iter().any(|parcel| parcel.held_back.is_some() || !parcel.turns.is_empty())
         };
         if is_any {
             self.desk.changed.notify_all();
         }
+    }
+
+    /// A block goes back to its box.
+    fn end(&self, parcel: Parcel, result: Result<(), DeviceError>) {
+        let Parcel { work, turns, .. } = parcel;
+        let has_turns = !turns.is_empty();
+        // Before the box learns of it, which may then submit blocks that use the same residents.
+        turns.into_iter().for_each(|turn| turn.end(result.is_ok()));
+        if has_turns {
+            self.look_again();
+        }
+        work.end(result);
+    }
+
+    /// A block that no device takes goes back to its box, which computes it in another way.
+    fn give_up(&self, mut parcel: Parcel) {
+        let error = parcel.error.take().unwrap_or(DeviceError::NoneLeft);
+        self.end(parcel, Err(error));
     }
 
     /// A feeding thread has ended early. The last one of a device retires it.
@@ -315,7 +356,7 @@ impl Hall {
             Vec::from_iter::<VecDeque<Parcel>>(left)
         };
         self.desk.changed.notify_all();
-        left.into_iter().for_each(Parcel::give_up);
+        left.into_iter().for_each(|parcel| self.give_up(parcel));
     }
 
     /// Counts a failure of a device, and says it once.

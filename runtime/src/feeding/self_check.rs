@@ -2,8 +2,9 @@
 
 use super::blocks::Block;
 use super::driver::DeviceInfo;
-use super::end_point::{Back, Feed, Value};
+use super::end_point::{Back, Feed};
 use super::error::DeviceError;
+use super::launch::{Grid, Value};
 use super::pool::{Devices, Work};
 use super::program::{Argument, KernelSpec, ProgramSource};
 
@@ -67,11 +68,11 @@ impl Block for Check {
         })?;
         feed.output::<f32>("scaled", NUMBERS)?;
         let values = [
-            ("factor", Value::F32(3.0)),
-            ("count", Value::U32(NUMBERS as u32)),
-            ("shelf", Value::Local(GROUP * size_of::<f32>())),
+            ("factor", Value::of(3f32)),
+            ("count", Value::of(NUMBERS as u32)),
+            ("shelf", Value::local(GROUP * size_of::<f32>())),
         ];
-        feed.launch(&program(), "scale", NUMBERS.div_ceil(GROUP), GROUP, &values)?;
+        feed.launch(&program(), "scale", Grid::covering([NUMBERS], [GROUP]), &values)?;
         feed.read::<f32>("scaled", NUMBERS)
     }
 

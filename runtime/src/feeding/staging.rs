@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::driver::{Called, Driver, Handle, Kind, Use};
 use super::object::Object;
+use super::plain::Plain;
 
 /// The first segment of a staging area; a block that needs more gets more.
 const SEGMENT_BYTES_MIN: usize = 1 << 20;
@@ -105,33 +106,12 @@ impl Drop for Staging {
     }
 }
 
-/// A number that means the same on the host and on a device.
-///
-/// # Safety
-/// Every pattern of bits is a value, and there are no gaps.
-pub unsafe trait Number: Copy + Send + 'static {}
-
-// SAFETY: plain numbers.
-unsafe impl Number for u8 {}
-// SAFETY: plain numbers.
-unsafe impl Number for u32 {}
-// SAFETY: plain numbers.
-unsafe impl Number for u64 {}
-// SAFETY: plain numbers.
-unsafe impl Number for i32 {}
-// SAFETY: plain numbers.
-unsafe impl Number for f32 {}
-// SAFETY: plain numbers.
-unsafe impl Number for f64 {}
-// SAFETY: plain numbers without gaps.
-unsafe impl Number for [u32; 4] {}
-
 impl Region {
     /// The region as numbers to read.
     ///
     /// # Safety
     /// While the slice lives, its staging area does, and neither a command nor a thread writes to the region.
-    pub(super) unsafe fn numbers<'a, T: Number>(self) -> &'a [T] {
+    pub(super) unsafe fn numbers<'a, T: Plain>(self) -> &'a [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
         // SAFETY: the region is aligned for any number, was written to when its segment was made, and the caller
         // vouches for the rest.
@@ -142,7 +122,7 @@ impl Region {
     ///
     /// # Safety
     /// While the slice lives, its staging area does, no command uses the region, and there is no other slice of it.
-    pub(super) unsafe fn numbers_mut<'a, T: Number>(self) -> &'a mut [T] {
+    pub(super) unsafe fn numbers_mut<'a, T: Plain>(self) -> &'a mut [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
         // SAFETY: as for `numbers`.
         unsafe { slice::from_raw_parts_mut(self.at.cast(), self.bytes / size_of::<T>()) }

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Back, Block, Device, DeviceError, Feed, ProgramSource, SharedKey, Value};
+use boxwork_runtime::feeding::{
+    Back, Block, Device, DeviceError, Feed, Grid, ProgramSource, SharedKey, Value,
+};
 
 use super::select::{Keeps, Kept, Part, Select};
 use crate::devices::device_kernels::distances_program;
@@ -314,7 +316,7 @@ impl SqfdBlock {
                     (gathered.stride, false)
                 }
             };
-            let number = |value: usize| Value::U32(value as u32);
+            let number = |value: usize| Value::of(value as u32);
             let values = [
                 ("stride", number(stride)),
                 ("tiles_first", number(launch.tiles_first)),
@@ -322,13 +324,13 @@ impl SqfdBlock {
                 ("pieces_count", number(launch.layout.pieces.len())),
                 ("queries_first", number(launch.queries_first)),
                 ("queries_count", number(launch.queries_count)),
-                ("factor", Value::F32(common.factor)),
-                ("alpha", Value::F32(common.space.measure().alpha() as f32)),
+                ("factor", Value::of(common.factor)),
+                ("alpha", Value::of(common.space.measure().alpha() as f32)),
                 ("sums_first", number(launch.sums_first)),
             ];
             let groups = launch.layout.tiles.len() * launch.queries_count;
             let (program, items) = common.kernel(feed.device(), is_near);
-            feed.launch(program, "sqfd", groups, items, &values)?;
+            feed.launch(program, "sqfd", Grid::of([groups], [items]), &values)?;
         }
         let select = self.select();
         let selects = select.is_some();

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, SharedKey, Value};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, SharedKey, Value};
 
 use super::block::{Common, block_error};
 use super::select::{Part, Select};
@@ -125,7 +125,7 @@ impl RangeBlock {
                 to.copy_from_slice(&layout.pieces);
                 Ok(())
             })?;
-            let number = |value: usize| Value::U32(value as u32);
+            let number = |value: usize| Value::of(value as u32);
             let values = [
                 ("stride", number(laid.stride)),
                 ("tiles_first", number(0)),
@@ -134,12 +134,12 @@ impl RangeBlock {
                 ("pieces_count", number(pieces)),
                 ("queries_first", number(self.queries.start)),
                 ("queries_count", number(count)),
-                ("factor", Value::F32(common.factor)),
-                ("alpha", Value::F32(common.space.measure().alpha() as f32)),
+                ("factor", Value::of(common.factor)),
+                ("alpha", Value::of(common.space.measure().alpha() as f32)),
                 ("sums_first", number(sums_first)),
             ];
             let (program, items) = common.kernel(feed.device(), false);
-            feed.launch(program, "sqfd", laid.tiles * count, items, &values)?;
+            feed.launch(program, "sqfd", Grid::of([laid.tiles * count], [items]), &values)?;
             sums_first += laid.pieces;
         }
         if let Some(select) = self.select(&laid) {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use boxwork_kernels::selection::{self, Bounded};
-use boxwork_runtime::feeding::{Back, DeviceError, Feed, ProgramSource, Value};
+use boxwork_runtime::feeding::{Back, DeviceError, Feed, Grid, ProgramSource, Value};
 
 use crate::devices::device_kernels::selection_program;
 use crate::search::queries::Queries;
@@ -125,7 +125,7 @@ impl Select {
         feed.output::<f32>("minima", most)?;
         feed.output::<f32>("lowers", sums)?;
         feed.output::<u32>("entries", places * capacity * selection::ENTRY)?;
-        let number = |value: usize| Value::U32(value as u32);
+        let number = |value: usize| Value::of(value as u32);
         let (mut place, mut sigmas_first) = (0, 0);
         for part in parts {
             let (groups, kept) = (selection::groups(part.objects), kept(part));
@@ -136,12 +136,12 @@ impl Select {
                     ("sums_first", number(first)),
                     ("objects", number(part.objects)),
                     ("sigmas_first", number(sigmas_first)),
-                    ("own", Value::F32(own)),
-                    ("error", Value::F32(error)),
+                    ("own", Value::of(own)),
+                    ("error", Value::of(error)),
                     ("minima_first", number(0)),
                     ("kept", number(kept)),
                 ];
-                feed.launch(&self.program, "straddle", groups, selection::ITEMS, &values)?;
+                feed.launch(&self.program, "straddle", Grid::of([groups], [selection::ITEMS]), &values)?;
                 if self.k > 0 {
                     let values = [
                         ("minima_first", number(0)),
@@ -149,7 +149,7 @@ impl Select {
                         ("wanted", number(self.k)),
                         ("query", number(place)),
                     ];
-                    feed.launch(&self.program, "kth", 1, selection::ITEMS, &values)?;
+                    feed.launch(&self.program, "kth", Grid::of([1], [selection::ITEMS]), &values)?;
                 }
                 let values = [
                     ("first", number(first)),
@@ -157,7 +157,7 @@ impl Select {
                     ("query", number(place)),
                     ("capacity", number(capacity)),
                 ];
-                feed.launch(&self.program, "winnow", groups, selection::ITEMS, &values)?;
+                feed.launch(&self.program, "winnow", Grid::of([groups], [selection::ITEMS]), &values)?;
                 place += 1;
             }
             sigmas_first += part.objects;

@@ -5,12 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use boxwork_kernels::sqfd::exact_device::{
-    ITEMS, KERNEL, UNITS_APART_MAX, alpha_words, lay_out, numbers_count,
-};
+use boxwork_kernels::sqfd::exact_device::{ITEMS, KERNEL, UNITS_APART_MAX, lay_out, numbers_count};
 use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, Value};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, ProgramSource, Value};
 use boxwork_runtime::operator::BoxError;
 
 use crate::devices::device_kernels::exact_program;
@@ -127,13 +125,11 @@ impl ExactBlock {
             Ok(())
         })?;
         feed.output::<f64>("sums", self.rows.len())?;
-        let [alpha_low, alpha_high] = alpha_words(&common.space.measure());
         let values = [
-            ("pairs_count", Value::U32(self.rows.len() as u32)),
-            ("alpha_low", Value::U32(alpha_low)),
-            ("alpha_high", Value::U32(alpha_high)),
+            ("pairs_count", Value::of(self.rows.len() as u32)),
+            ("alpha", Value::of(common.space.measure().alpha())),
         ];
-        feed.launch(&common.program, KERNEL, self.rows.len().div_ceil(ITEMS), ITEMS, &values)?;
+        feed.launch(&common.program, KERNEL, Grid::covering([self.rows.len()], [ITEMS]), &values)?;
         feed.read::<f64>("sums", self.rows.len())
     }
 

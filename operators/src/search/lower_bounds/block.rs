@@ -11,7 +11,7 @@ use std::sync::Arc;
 use boxwork_kernels::lower_bound::device::{DeviceSlack, Shape};
 use boxwork_kernels::lower_bound::{Bound, BoundQuery, PACKED_OBJECTS};
 use boxwork_kernels::selection::{self, Bounded};
-use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, ProgramSource, SharedKey, Value};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, ProgramSource, SharedKey, Value};
 
 use crate::devices::device_kernels::{bounds_program, selection_program};
 use boxwork_stores::pivot_table::PivotTable;
@@ -177,7 +177,7 @@ impl Scan {
         feed.output::<f32>("minima", groups * kept)?;
         let entries = queries * self.capacity * selection::ENTRY;
         feed.output::<u32>("entries", entries)?;
-        let number = |value: usize| Value::U32(value as u32);
+        let number = |value: usize| Value::of(value as u32);
         for (query, slack) in common.slacks.iter().enumerate() {
             let (mut first, mut minima_first) = (0, 0);
             for chunk in chunks.clone() {
@@ -189,13 +189,13 @@ impl Scan {
                     ("objects", number(here)),
                     ("numbers_first", number(query * shape.columns())),
                     ("pairs_first", number(query * shape.pairs())),
-                    ("slack", Value::F32(slack.slack)),
-                    ("pairs_slack", Value::F32(slack.pairs)),
+                    ("slack", Value::of(slack.slack)),
+                    ("pairs_slack", Value::of(slack.pairs)),
                     ("first", number(first)),
                     ("minima_first", number(minima_first)),
                     ("kept", number(kept)),
                 ];
-                feed.launch(&common.bounds, "bounds", groups, shape.items(), &values)?;
+                feed.launch(&common.bounds, "bounds", Grid::of([groups], [shape.items()]), &values)?;
                 first += here;
                 minima_first += groups * kept;
             }
@@ -206,7 +206,7 @@ impl Scan {
                     ("wanted", number(common.k)),
                     ("query", number(query)),
                 ];
-                feed.launch(&common.selection, "kth", 1, selection::ITEMS, &values)?;
+                feed.launch(&common.selection, "kth", Grid::of([1], [selection::ITEMS]), &values)?;
             }
             let values = [
                 ("first", number(0)),
@@ -214,7 +214,8 @@ impl Scan {
                 ("query", number(query)),
                 ("capacity", number(self.capacity)),
             ];
-            feed.launch(&common.selection, "winnow", selection::groups(objects), selection::ITEMS, &values)?;
+            let grid = Grid::of([selection::groups(objects)], [selection::ITEMS]);
+            feed.launch(&common.selection, "winnow", grid, &values)?;
         }
         feed.read::<f32>("ranges", queries)?;
         feed.read::<u32>("counts", queries)?;
@@ -222,7 +223,7 @@ impl Scan {
     }
 }
 
-fn write<T: boxwork_runtime::feeding::Number>(
+fn write<T: boxwork_runtime::feeding::Plain>(
     feed: &mut Feed<'_>,
     name: &'static str,
     numbers: &[T],

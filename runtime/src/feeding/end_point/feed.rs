@@ -4,26 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::device::Device;
-use super::super::driver::{Handle, Kind, Set};
+use super::super::driver::{Called, Driver, Handle, Kind};
 use super::super::error::DeviceError;
 use super::super::fill_once::{Fill, Filler, Found, HoldsBack};
 use super::super::gather::Gatherers;
 use super::super::memory::{Buffer, Filled, SharedKey};
 use super::super::object::Object;
-use super::super::program::{Argument, ProgramSource};
-use super::super::staging::{Number, Region, Staging};
-use super::{Bound, EndPoint, Lane};
-
-/// A kernel's argument that is no buffer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// `uint`.
-    U32(u32),
-    /// `float`.
-    F32(f32),
-    /// Local memory of so many bytes.
-    Local(usize),
-}
+use super::super::plain::Plain;
+use super::super::resident::{Resident, Turn};
+use super::super::staging::{Region, Staging};
+use super::{EndPoint, Lane, Place};
 
 /// What a block enqueues its commands with.
 ///
@@ -32,6 +22,8 @@ pub struct Feed<'a> {
     pub(super) end_point: &'a mut EndPoint,
     pub(super) lane: usize,
     pub(super) gatherers: Gatherers,
+    /// The block's turns with the residents that it uses.
+    pub(super) turns: &'a [Turn],
     /// Called when a part was filled that other blocks may have been held back for.
     pub(super) on_filled: &'a dyn Fn(),
 }
@@ -46,7 +38,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// When the device has no room, a call of the driver fails, or `fill` does.
-    pub fn write<T: Number>(
+    pub fn write<T: Plain>(
         &mut self,
         name: &'static str,
         len: usize,
@@ -56,7 +48,7 @@ impl Feed<'_> {
         let buffer = self.end_point.device.buffer(bytes)?;
         // Kept from here on, whatever comes: a command may use it.
         self.keep(name, buffer);
-        let Some((_, buffer)) = self.lane().buffers.last() else { unreachable!("it was just kept") };
+        let Some(buffer) = self.lane().buffers.last() else { unreachable!("it was just kept") };
         let handle = buffer.handle();
         let event = self.send_numbers(handle, len, fill)?;
         self.lane().events.push(event);
@@ -68,7 +60,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// As [`Feed::write`].
-    pub fn write_in_parts<T: Number>(
+    pub fn write_in_parts<T: Plain>(
         &mut self,
         name: &'static str,
         len: usize,
@@ -83,7 +75,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// When the device has no room, or a call of the driver fails.
-    pub fn output<T: Number>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
+    pub fn output<T: Plain>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
         let buffer = self.end_point.device.buffer(len * size_of::<T>())?;
         self.keep(name, buffer);
         Ok(())
@@ -96,7 +88,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// As [`Feed::write`].
-    pub fn replicated<T: Number>(
+    pub fn replicated<T: Plain>(
         &mut self,
         name: &'static str,
         version: u64,
@@ -138,7 +130,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// As [`Feed::write`].
-    pub fn shared<T: Number>(
+    pub fn shared<T: Plain>(
         &mut self,
         name: &'static str,
         key: SharedKey,
@@ -158,7 +150,7 @@ impl Feed<'_> {
         }
         // Those that the name was bound to before stay: kernels that were launched read them.
         let lane = self.lane();
-        lane.names.push((name, Bound::Shared(lane.shared.len())));
+        lane.names.push((name, Place::Shared(lane.shared.len())));
         lane.shared.push(shared);
         Ok(())
     }
@@ -167,7 +159,7 @@ impl Feed<'_> {
     ///
     /// # Errors
     /// As [`Feed::write`].
-    pub fn shared_in_parts<T: Number>(
+    pub fn shared_in_parts<T: Plain>(
         &mut self,
         name: &'static str,
         key: SharedKey,
@@ -186,7 +178,7 @@ impl Feed<'_> {
     /// # Errors
     /// As [`Feed::write`].
     #[expect(unsafe_code, reason = "pinned memory is filled")]
-    pub fn pinned_in_parts<T: Number>(
+    pub fn pinned_in_parts<T: Plain>(
         &mut self,
         name: &'static str,
         key: SharedKey,
@@ -228,105 +220,84 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Runs a kernel over `groups` groups of `group` work items each. `values` are the arguments that are no buffers.
+    /// [`Feed::shared_in_parts`] of a part that stays on the device, [`Feed::pinned_in_parts`] of one that passes through: see
+    /// [`Residence`](super::super::Residence).
     ///
     /// # Errors
-    /// When the program does not compile, an argument has no value of its kind, the group is larger than the device
-    /// takes, or a call of the driver fails.
-    pub fn launch(
+    /// As [`Feed::write`].
+    pub fn part<T: Plain>(
         &mut self,
-        source: &ProgramSource,
-        kernel: &'static str,
-        groups: usize,
-        group: usize,
-        values: &[(&str, Value)],
+        name: &'static str,
+        (key, is_kept): (SharedKey, bool),
+        len: usize,
+        part: usize,
+        fill: impl Fn(usize, &mut [T]) -> Result<(), DeviceError> + Sync,
     ) -> Result<(), DeviceError> {
-        let (object, spec) = {
-            let found = self.end_point.kernel(source, kernel)?;
-            if group > found.group_items_max {
-                let most = found.group_items_max;
-                let reason = format!("a group of {group} work items; the device takes {most}");
-                return Err(DeviceError::Arguments { program: source.name, kernel, reason });
-            }
-            (found.object.handle(), found.spec)
-        };
-        let mut after = Vec::new();
-        for (idx, (name, argument)) in spec.arguments.iter().enumerate() {
-            let missing = || DeviceError::Arguments {
-                program: source.name,
-                kernel,
-                reason: format!("nothing of its kind is given for `{name}`"),
-            };
-            let value = values.iter().find(|(given, _)| given == name).map(|(_, value)| *value);
-            let (word, set);
-            let set = match (argument, value) {
-                (Argument::Buffer, None) => {
-                    Set::Buffer(self.end_point.bound(self.lane, name, &mut after).ok_or_else(missing)?)
-                }
-                (Argument::Value(4), Some(Value::U32(value))) => {
-                    word = value.to_ne_bytes();
-                    set = &word;
-                    Set::Value(set)
-                }
-                (Argument::Value(4), Some(Value::F32(value))) => {
-                    word = value.to_ne_bytes();
-                    set = &word;
-                    Set::Value(set)
-                }
-                (Argument::Local, Some(Value::Local(bytes))) => Set::Local(bytes),
-                _ => return Err(missing()),
-            };
-            self.end_point.device.driver().set(object, idx as u32, set)?;
+        if is_kept {
+            self.shared_in_parts(name, key, len, part, fill)
+        } else {
+            self.pinned_in_parts(name, key, len, part, fill)
         }
-        let queue = self.end_point.queue.handle();
-        let driver = Arc::clone(self.end_point.device.driver());
-        let event = Object::own(&driver, Kind::Event, |driver| {
-            driver.launch(queue, object, groups * group, group, &after)
-        })?;
+    }
+
+    /// Binds a resident, which kernels read, and write where the block has said so.
+    ///
+    /// # Errors
+    /// When no block has written it before and this one does not, or the device has no room.
+    ///
+    /// # Panics
+    /// When the block has not said that it uses the resident.
+    pub fn resident<T: Plain>(
+        &mut self,
+        name: &'static str,
+        resident: &Resident<T>,
+    ) -> Result<(), DeviceError> {
+        let Some(turn) = resident.turn(self.turns) else {
+            panic!("the block uses the resident `{name}` and has not said so")
+        };
+        let buffer = match turn.buffer() {
+            Some(buffer) => buffer,
+            None if turn.writes() => {
+                let buffer = Arc::new(self.end_point.device.buffer(turn.bytes())?);
+                turn.set_buffer(Arc::clone(&buffer));
+                buffer
+            }
+            None => {
+                let reason = format!("the resident `{name}` is read before any block has written it");
+                return Err(DeviceError::Block(reason));
+            }
+        };
         let lane = self.lane();
-        lane.last = Some(event.handle());
-        lane.launches.push(lane.events.len());
-        lane.events.push(event);
+        lane.names.push((name, Place::Resident(lane.residents.len())));
+        lane.residents.push(buffer);
         Ok(())
     }
 
-    /// Brings `len` numbers of a buffer back, for [`Back::numbers`](super::Back::numbers): of one of the block's own, or of
-    /// the end point's, which blocks may add to one after the other.
+    /// Binds a resident and sends all its numbers, which `fill` gathers.
     ///
     /// # Errors
-    /// When a call of the driver fails.
+    /// As [`Feed::write`].
     ///
     /// # Panics
-    /// When there is no such buffer, or it is smaller.
-    #[expect(unsafe_code, reason = "the device writes into staging memory")]
-    pub fn read<T: Number>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
-        let bytes = len * size_of::<T>();
-        let own = self.end_point.lanes[self.lane]
-            .buffers
-            .iter()
-            .rev()
-            .find(|(own, _)| *own == name)
-            .map(|(_, buffer)| buffer);
-        let replicated = || self.end_point.replicated.get(name).map(|(_, buffer)| buffer);
-        let found = own.or_else(replicated).map(|buffer| (buffer.handle(), buffer.bytes()));
-        let Some((handle, held)) = found else { panic!("the block has no buffer `{name}`") };
-        assert!(bytes <= held, "the buffer `{name}` has {held} bytes, not {bytes}");
-        let region = self.lane().staging.region(bytes)?;
-        let queue = self.end_point.queue.handle();
-        let driver = Arc::clone(self.end_point.device.driver());
-        let event = Object::own(&driver, Kind::Event, |driver| {
-            // SAFETY: the region is the lane's, which is not reset before this command has ended.
-            unsafe { driver.read(queue, handle, region.at, bytes) }
-        })?;
-        let lane = self.lane();
-        lane.last = Some(event.handle());
-        lane.events.push(event);
-        lane.reads.push((name, region));
+    /// When the block has not said that it writes the resident.
+    pub fn write_resident<T: Plain>(
+        &mut self,
+        name: &'static str,
+        resident: &Resident<T>,
+        fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        self.resident(name, resident)?;
+        let writes = resident.turn(self.turns).is_some_and(Turn::writes);
+        assert!(writes, "the block writes the resident `{name}` and has not said so");
+        let Some(buffer) = self.lane().residents.last() else { unreachable!("it was just bound") };
+        let handle = buffer.handle();
+        let event = self.send_numbers(handle, resident.len(), fill)?;
+        self.lane().events.push(event);
         Ok(())
     }
 
     /// Sends numbers to a new buffer that outlives the block.
-    fn bring<T: Number>(
+    fn bring<T: Plain>(
         &mut self,
         len: usize,
         fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
@@ -359,24 +330,24 @@ impl Feed<'_> {
         }
     }
 
-    fn lane(&mut self) -> &mut Lane {
+    pub(super) fn lane(&mut self) -> &mut Lane {
         &mut self.end_point.lanes[self.lane]
     }
 
     fn keep(&mut self, name: &'static str, buffer: Buffer) {
         let lane = self.lane();
-        lane.names.push((name, Bound::Own(lane.buffers.len())));
-        lane.buffers.push((name, buffer));
+        lane.names.push((name, Place::Own(lane.buffers.len())));
+        lane.buffers.push(buffer);
     }
 
     /// Gathers numbers into staging memory and sends them off.
     #[expect(unsafe_code, reason = "staging memory is filled")]
-    fn send_numbers<T: Number>(
+    fn send_numbers<T: Plain>(
         &mut self,
         to: Handle,
         len: usize,
         fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
-    ) -> Result<Object, DeviceError> {
+    ) -> Result<Arc<Object>, DeviceError> {
         let bytes = len * size_of::<T>();
         let region = self.lane().staging.region(bytes)?;
         // SAFETY: the region is new.
@@ -387,15 +358,25 @@ impl Feed<'_> {
 
     /// Sends the first bytes of a region off.
     #[expect(unsafe_code, reason = "host memory is read by the device")]
-    fn send(&mut self, to: Handle, region: Region, bytes: usize) -> Result<Object, DeviceError> {
+    fn send(&mut self, to: Handle, region: Region, bytes: usize) -> Result<Arc<Object>, DeviceError> {
+        self.enqueue(|driver, queue, after| {
+            // SAFETY: the region is the lane's, or of pinned memory that the lane holds. The lane keeps either until this
+            // command has ended, and no thread writes to them before.
+            unsafe { driver.write(queue, to, region.at, bytes, after) }
+        })
+    }
+
+    /// Enqueues a command of the block, which comes after the commands of other blocks that the block depends on.
+    pub(super) fn enqueue(
+        &mut self,
+        command: impl FnOnce(&dyn Driver, Handle, &[Handle]) -> Called<Handle>,
+    ) -> Result<Arc<Object>, DeviceError> {
         let queue = self.end_point.queue.handle();
         let driver = Arc::clone(self.end_point.device.driver());
-        let event = Object::own(&driver, Kind::Event, |driver| {
-            // SAFETY: the region is the lane's, or of pinned memory that the lane holds. The lane keeps either until this
-            // command has ended, and nobody writes to them before.
-            unsafe { driver.write(queue, to, region.at, bytes) }
-        })?;
-        self.lane().last = Some(event.handle());
+        let after: Vec<Handle> = self.lane().after.iter().map(|event| event.handle()).collect();
+        let event = Object::own(&driver, Kind::Event, |driver| command(driver, queue, &after))?;
+        let event = Arc::new(event);
+        self.lane().last = Some(Arc::clone(&event));
         Ok(event)
     }
 }
@@ -405,7 +386,7 @@ impl Feed<'_> {
 /// # Safety
 /// The region was just made: its staging area lives, no command uses it, and nobody else knows of it.
 #[expect(unsafe_code, reason = "staging memory is filled")]
-unsafe fn gather<T: Number>(
+unsafe fn gather<T: Plain>(
     region: Region,
     fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
 ) -> Result<Duration, DeviceError> {

@@ -16,6 +16,7 @@ use super::super::device::Device;
 use super::super::end_point::{EndPoint, Feed};
 use super::super::error::DeviceError;
 use super::super::gather::Gatherers;
+use super::super::resident::Turn;
 use super::super::share::{Rate, takes};
 use super::{Hall, Parcel, Place, State};
 use crate::outside::{Computing, Lend};
@@ -178,8 +179,12 @@ impl Feeder {
     }
 
     /// An end point whose blocks should have come back.
-    fn overdue(&self) -> Option<usize> {
+    fn overdue(&mut self) -> Option<usize> {
         let now = Instant::now();
+        // The time of a block that waits for another one on the device begins when that one is back.
+        let waiting =
+            self.flights.values_mut().filter(|flight| flight.parcel.turns.iter().any(Turn::is_waiting));
+        waiting.for_each(|flight| flight.fed = now);
         self.flights.iter().find_map(|((end_point, _), flight)| {
             let from = self.heard[*end_point].map_or(flight.fed, |heard| heard.max(flight.fed));
             (now.duration_since(from) >= self.limit).then_some(*end_point)
@@ -193,9 +198,7 @@ impl Feeder {
 
     /// The first block that waits for this device, if it should take one.
     fn choose(&self, state: &State) -> Option<usize> {
-        let may_go =
-            |parcel: &Parcel| parcel.may_go_to(&self.device) && !parcel.is_held_back_on(&self.device);
-        let at = state.waiting.iter().position(may_go)?;
+        let at = state.waiting.iter().position(|parcel| parcel.is_ready_for(&self.device))?;
         let parcel = &state.waiting[at];
         let kind = parcel.work.kind();
         let others: Vec<Rate> = self
@@ -211,6 +214,10 @@ impl Feeder {
     }
 
     fn feed(&mut self, mut parcel: Parcel, place: Place) {
+        if parcel.turns.iter().any(Turn::is_lost) {
+            // The device is not at fault, and the block has nothing to compute with.
+            return self.hall.end(parcel, Err(DeviceError::Lost));
+        }
         let begun = Instant::now();
         let (desk, number) = (Arc::clone(&self.hall.desk), self.number);
         self.flights_count += 1;
@@ -222,14 +229,14 @@ impl Feeder {
         let lender = parcel.work.lender();
         self.hold_slot(lender.as_ref());
         let gatherers = Gatherers { most: self.hall.gatherers, lender };
-        let work = &mut parcel.work;
+        let (work, turns) = (&mut parcel.work, &parcel.turns);
         let guarded = |feed: &mut Feed<'_>| {
             catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
         let hall = Arc::clone(&self.hall);
-        let on_filled = move || hall.look_at_held_back();
-        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told, &on_filled);
+        let on_filled = move || hall.look_again();
+        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told, (turns, &on_filled));
         // A part that could not be filled is left to the blocks that wait for it.
         if fed.is_err() {
             on_filled();
@@ -244,9 +251,16 @@ impl Feeder {
             of_device.gather_ns += gathered.ns;
         }
         match fed {
-            Ok(()) => drop(
-                self.flights.insert(place, Flight { number: flight, parcel, begun, fed: Instant::now() }),
-            ),
+            Ok(()) => {
+                let last = self.end_points[place.0].last(place.1);
+                parcel.turns.iter().for_each(|turn| turn.fed(last));
+                if !parcel.turns.is_empty() {
+                    self.hall.look_again();
+                }
+                let flight = Flight { number: flight, parcel, begun, fed: Instant::now() };
+                let before = self.flights.insert(place, flight);
+                debug_assert!(before.is_none(), "a lane has one block");
+            }
             Err(error) => {
                 self.judge(place.0);
                 match self.end_points[place.0].take_held_back() {
@@ -287,7 +301,7 @@ impl Feeder {
                     let seconds = now.duration_since(from).as_secs_f64();
                     state.rates[self.device.idx()].measure(kind, size, seconds);
                 }
-                parcel.work.end(Ok(()));
+                self.hall.end(parcel, Ok(()));
             }
             Err(error) => {
                 self.judge(place.0);
@@ -308,8 +322,8 @@ impl Feeder {
             self.hall.desk.state.lock().statistics[self.device.idx()].failures += 1;
             parcel.failed.push(self.device.idx());
             parcel.error = Some(self.hung());
-            if let Some(parcel) = self.hall.put(parcel) {
-                parcel.give_up();
+            if let Some(parcel) = self.hall.put(parcel, Vec::new()) {
+                self.hall.give_up(parcel);
             }
         }
     }
@@ -335,11 +349,11 @@ impl Feeder {
             }
             parcel.failed.push(self.device.idx());
             parcel.error = Some(error);
-            if let Some(parcel) = self.hall.put(parcel) {
-                parcel.give_up();
+            if let Some(parcel) = self.hall.put(parcel, Vec::new()) {
+                self.hall.give_up(parcel);
             }
         } else {
-            parcel.work.end(Err(error));
+            self.hall.end(parcel, Err(error));
         }
     }
 }

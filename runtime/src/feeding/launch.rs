@@ -1,0 +1,129 @@
+//! What a kernel is launched with: the range that it runs over, and the arguments that are no buffers.
+
+use super::plain::{Plain, bytes_of};
+
+/// The largest struct that a kernel takes by value here; OpenCL guarantees room for 1,024 bytes of all arguments.
+const VALUE_BYTES_MAX: usize = 128;
+
+/// A kernel's argument that is no buffer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value(pub(super) Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Bytes of a plain value, and how many they are.
+    Plain([u8; VALUE_BYTES_MAX], usize),
+    /// Local memory of so many bytes.
+    Local(usize),
+}
+
+impl Value {
+    /// A number, or a struct of numbers. Its type must be the one that the kernel's text names.
+    pub fn of<T: Plain>(value: T) -> Self {
+        const { assert!(size_of::<T>() <= VALUE_BYTES_MAX, "too large to be passed by value") };
+        let (mut bytes, value) = ([0; VALUE_BYTES_MAX], bytes_of(&value));
+        bytes[..value.len()].copy_from_slice(value);
+        Self(Kind::Plain(bytes, value.len()))
+    }
+
+    /// Local memory of so many bytes.
+    pub fn local(bytes: usize) -> Self {
+        Self(Kind::Local(bytes))
+    }
+
+    /// The bytes that a kernel gets; none of local memory.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Kind::Plain(bytes, len) => &bytes[..*len],
+            Kind::Local(_) => &[],
+        }
+    }
+
+    /// How much local memory it is, where it is that.
+    pub fn local_bytes(&self) -> Option<usize> {
+        match self.0 {
+            Kind::Plain(..) => None,
+            Kind::Local(bytes) => Some(bytes),
+        }
+    }
+}
+
+/// The work items that a kernel runs over: groups of them in one to three dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    dimensions: usize,
+    groups: [usize; 3],
+    group: [usize; 3],
+}
+
+impl Grid {
+    /// So many groups of so many work items, by dimension.
+    ///
+    /// # Panics
+    /// When a group has no work items.
+    pub fn of<const D: usize>(groups: [usize; D], group: [usize; D]) -> Self {
+        const { assert!(D >= 1 && D <= 3, "a range has one to three dimensions") };
+        assert!(!group.contains(&0), "a group has at least one work item in each dimension");
+        let wide = |given: [usize; D]| {
+            let mut all = [1; 3];
+            all[..D].copy_from_slice(&given);
+            all
+        };
+        Self { dimensions: D, groups: wide(groups), group: wide(group) }
+    }
+
+    /// As many groups as cover so many work items, by dimension. The last groups may reach beyond them.
+    ///
+    /// # Panics
+    /// When a group has no work items.
+    pub fn covering<const D: usize>(items: [usize; D], group: [usize; D]) -> Self {
+        let mut groups = items;
+        groups.iter_mut().zip(group).for_each(|(items, group)| *items = items.div_ceil(group.max(1)));
+        Self::of(groups, group)
+    }
+
+    /// Work items in a group.
+    pub fn group_items(&self) -> usize {
+        self.group.iter().product()
+    }
+
+    /// Whether there are no work items.
+    pub fn is_empty(&self) -> bool {
+        self.groups.contains(&0)
+    }
+
+    /// All work items, by dimension.
+    pub(super) fn items(&self) -> [usize; 3] {
+        std::array::from_fn(|idx| self.groups[idx] * self.group[idx])
+    }
+
+    /// Work items in a group, by dimension.
+    pub(super) fn group(&self) -> [usize; 3] {
+        self.group
+    }
+
+    pub(super) fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_covers_its_items() {
+        let grid = Grid::covering([100, 7], [16, 4]);
+        assert_eq!((grid.items(), grid.group(), grid.dimensions()), ([112, 8, 1], [16, 4, 1], 2));
+        assert_eq!((grid.group_items(), grid.is_empty()), (64, false));
+        assert!(Grid::covering([5, 0, 5], [1, 1, 1]).is_empty());
+        assert_eq!(Grid::of([3], [32]).items(), [96, 1, 1]);
+    }
+
+    #[test]
+    fn a_value_is_its_bytes() {
+        let Value(Kind::Plain(bytes, len)) = Value::of(0.2f64) else { panic!("it is plain") };
+        assert_eq!(bytes[..len], 0.2f64.to_ne_bytes());
+        assert_eq!(Value::local(12), Value(Kind::Local(12)));
+    }
+}
