@@ -33,6 +33,8 @@ const POLL: Duration = Duration::from_millis(100);
 const QUERY_STEP: u64 = 7919;
 /// JSON rounds distances, and no answer may lie beyond a range made of one.
 const ROUNDING: f64 = 1.0 + 1e-8;
+/// Boxes whose rows are distances.
+const DISTANCE_BOXES: [&str; 2] = ["distance", "sqfd"];
 /// Parameters whose values come from here: where the answers go, and what is asked.
 const OURS: [&str; 3] = ["out", "format", "queries"];
 /// Settings of steps that are no parameters of their pipelines, with their largest values.
@@ -359,7 +361,7 @@ impl Runs {
     fn of_search(&self, taken: &Taken, objects: f64) -> Figures {
         let queries: usize = self.requests.iter().map(|(_, queries)| queries.len()).sum();
         let rows = |kind: &str| taken.rows.get(kind).map(|rows| *rows as f64 / queries as f64);
-        let distances = rows("sqfd").unwrap_or(0.0);
+        let distances: f64 = DISTANCE_BOXES.iter().filter_map(|kind| rows(kind)).sum();
         let mut figures = vec![named("ms", taken.seconds * 1e3 / queries as f64)];
         figures.extend(taken.processor_ms.map(|ms| named("cpu_ms", ms / queries as f64)));
         figures.extend([named("distances", distances), named("share", distances / objects)]);
