@@ -284,7 +284,7 @@ fn a_picture_that_has_no_room_is_reported_and_the_others_are_read() {
         let _limited = Limited::now();
         case.run(&extract, &given).expect("one picture is left")
     };
-    for words in ["takes 4 MiB of memory, which the system refuses: scale it", "takes 3 MiB of memory"] {
+    for words in ["takes 2 MiB of memory, which the system refuses: scale it", "takes 3 MiB of memory"] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(said.lines().count(), 2, "{said}");
