@@ -143,7 +143,7 @@ fn a_report_is_written_and_drawn() {
     let distance =
         report["boxes"].as_array().expect("boxes").iter().find(|of_box| of_box["name"] == "distance");
     let distance = distance.expect("the box");
-    assert_eq!((&distance["rows_out"], &distance["operator"]), (&Json::from(2), &Json::from("sqfd")));
+    assert_eq!((&distance["rows_out"], &distance["operator"]), (&Json::from(2), &Json::from("distance")));
     assert!(report["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
     let edges = report["edges"].as_array().expect("edges");
     assert_eq!(edges.len(), 8, "one for all copies: {edges:?}");

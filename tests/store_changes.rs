@@ -27,6 +27,7 @@ use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::pivot_table::{PivotTable, in_threads};
 use boxwork_stores::signature_store::{SignatureStore, StoreChange};
 use boxwork_stores::sqfd_space::SqfdSpace;
+use boxwork_stores::store::{SharedStore, Store};
 use boxwork_stores::upkeep;
 use tempfile::TempDir;
 
@@ -34,7 +35,7 @@ use objects::{Object, gaussian, push, write_store};
 
 static NAMED_ROWS: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new("store", ParameterType::Resource("signature_store"), Default::Required, "the store"),
+        Parameter::new("store", ParameterType::Resource("store"), Default::Required, "the store"),
         Parameter::new("out", ParameterType::Path, Default::Required, "the file"),
     ],
     inputs: &[
@@ -42,12 +43,13 @@ static NAMED_ROWS: OperatorSpec = OperatorSpec {
         Input::side("query", columns::queries, "the queries"),
     ],
     ..OperatorSpec::new("named_rows", "Writes results to the bit.", Kind::Stateful, |bind: &Bind<'_>| {
-        Ok(Box::new(NamedRows { store: bind.resource("store")?, out: bind.path("out"), text: String::new() }))
+        let store = Arc::clone(&bind.resource::<SharedStore>("store")?.0);
+        Ok(Box::new(NamedRows { store, out: bind.path("out"), text: String::new() }))
     })
 };
 
 struct NamedRows {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     out: PathBuf,
     text: String,
 }
@@ -98,8 +100,8 @@ fn answers(
     given: &[(&str, Value)],
 ) -> Result<String, String> {
     let out = store.with_extension("out");
-    let sink = r#"{kind: "${format}", store: signatures, out: "${out}"}"#;
-    let named = r#"{kind: named_rows, store: signatures, out: "${out}"}"#;
+    let sink = r#"{kind: "${format}", store: objects, out: "${out}"}"#;
+    let named = r#"{kind: named_rows, store: objects, out: "${out}"}"#;
     let loaded = pipeline::load_text(pipeline.path, &pipeline.text.replace(sink, named));
     let mut values = BTreeMap::from([
         ("store".to_owned(), text(store)),

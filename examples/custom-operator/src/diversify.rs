@@ -8,7 +8,7 @@ use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::store::{SharedStore, Store};
 
 /// Keeps the nearest few objects of each folder.
 ///
@@ -22,12 +22,7 @@ use boxwork_stores::signature_store::SignatureStore;
 /// `store`: knows the names. `most`: how many objects of one folder are kept for a query.
 pub static DIVERSIFY: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "store",
-            ParameterType::Resource("signature_store"),
-            Default::Required,
-            "knows the names",
-        ),
+        Parameter::new("store", ParameterType::Resource("store"), Default::Required, "knows the names"),
         Parameter::new(
             "most",
             ParameterType::integer_from(1),
@@ -42,11 +37,12 @@ pub static DIVERSIFY: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(Diversify { store: bind.resource("store")?, most: bind.count("most"), kept: HashMap::new() }))
+    let store = Arc::clone(&bind.resource::<SharedStore>("store")?.0);
+    Ok(Box::new(Diversify { store, most: bind.count("most"), kept: HashMap::new() }))
 }
 
 struct Diversify {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     most: usize,
     /// By query and folder: how many objects were kept.
     kept: HashMap<(u32, String), usize>,
