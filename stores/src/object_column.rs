@@ -549,6 +549,7 @@ mod tests {
 
     #[test]
     fn lines_of_json_are_read_and_what_is_wrong_is_named_by_its_line() {
+        crate::testing::use_small_limits();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("objects.jsonl");
         let open = |text: &str, kind: Option<ObjectKind>| {
