@@ -126,6 +126,10 @@ mod simulator {
             std::thread::Builder::new().name(name).spawn(f).map(Self)
         }
 
+        pub(crate) fn is_current(&self) -> bool {
+            self.0.thread().id() == std::thread::current().id()
+        }
+
         pub(crate) fn join(self) -> std::thread::Result<()> {
             self.0.join()
         }
