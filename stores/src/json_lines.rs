@@ -74,7 +74,7 @@ fn numbers(text: &mut String, values: impl Iterator<Item = f32>) {
 /// Appends the next line of a file to a text; gives its bytes, 0 at the end of the file.
 ///
 /// # Errors
-/// When the file cannot be read, is not UTF-8 there, or has no end of a line within [`LINE_BYTES_MAX`].
+/// When the file cannot be read, is not UTF-8 there, or has no end of a line within 256 MiB.
 pub fn next_line(reader: &mut dyn BufRead, text: &mut String) -> io::Result<usize> {
     let most = crate::limit(LINE_BYTES_MAX, LINE_BYTES_SMALL);
     let mut limited = reader.take(most + 1);

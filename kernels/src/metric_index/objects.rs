@@ -67,7 +67,7 @@ impl<'a> IndexedObjects<'a> {
         self.computed.get()
     }
 
-    /// The distance of two objects. Every [`DISTANCES_PER_QUESTION`]th call first asks whether to stop.
+    /// The distance of two objects. Every few calls it first asks whether to stop.
     ///
     /// # Errors
     /// If the computed number is no distance, or the caller interrupts.

@@ -16,7 +16,7 @@ pub const TEXT: &str = include_str!("device.cl");
 /// Work items of a group.
 const ITEMS: usize = 256;
 
-/// The most centroids of a piece. [`LANES`] work items add them up, and the depth of that sum is part of the declared error.
+/// The most centroids of a piece. `LANES` work items add them up, and the depth of that sum is part of the declared error.
 pub const PIECE: usize = 128;
 const LANES: usize = 8;
 
