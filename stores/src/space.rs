@@ -12,7 +12,7 @@ use arrow_array::ArrayRef;
 use boxwork_kernels::distance::Properties;
 use boxwork_kernels::distance::Slack;
 
-use crate::signature_store::StoreError;
+use crate::object_store::StoreError;
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
 use crate::store::Store;
 

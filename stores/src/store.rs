@@ -15,7 +15,7 @@ use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType};
 
-use crate::signature_store::{SignatureStore, StoreError};
+use crate::object_store::{SignatureStore, StoreError};
 
 /// Objects of one kind.
 pub trait Store: Any + Debug + Send + Sync {

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::object_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
 use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
-use super::signature_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
 use super::space::Space;
 use super::spaces;
 use super::store::Store;

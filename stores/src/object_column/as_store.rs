@@ -9,7 +9,7 @@ use arrow_array::builder::{Float32Builder, ListBuilder, StringBuilder, UInt32Bui
 use arrow_schema::{DataType, Field};
 
 use super::{Item, Items, List, ObjectColumn, ObjectKind, OwnedItem};
-use crate::signature_store::StoreError;
+use crate::object_store::StoreError;
 use crate::store::Store;
 
 /// Objects of a batch.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::filled;
 
-use super::super::signature_store::real_path;
+use super::super::object_store::real_path;
 use super::error::IndexError;
 use super::reader::IndexFile;
 use super::writer::PivotTableWriter;

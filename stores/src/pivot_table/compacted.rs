@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
-use super::super::signature_store::{real_path, remove_leftovers};
+use super::super::object_store::{real_path, remove_leftovers};
 use super::chain::{SideBySide, measure, next_path, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;

@@ -9,7 +9,7 @@ use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 
 use super::*;
 use crate::object_column::{ObjectColumn, ObjectKind};
-use crate::signature_store::SignatureStore;
+use crate::object_store::SignatureStore;
 use crate::spaces::{self, DistanceOptions};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::Store;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 
-use super::super::signature_store::real_path;
+use super::super::object_store::real_path;
 use super::chain::{self, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;

@@ -11,7 +11,7 @@ use super::{Constants, Distance, DistanceOptions};
 use crate::kinds::Kind;
 use crate::new_number;
 use crate::object_column::{ObjectColumn, ObjectKind, OwnedItem};
-use crate::signature_store::StoreError;
+use crate::object_store::StoreError;
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
 

@@ -9,7 +9,7 @@ use boxwork_kernels::sqfd::{SignatureRef, reference};
 
 use super::*;
 use crate::object_column::{Item, ObjectColumn, ObjectKind};
-use crate::signature_store::{SignatureStore, StoreError};
+use crate::object_store::{SignatureStore, StoreError};
 use crate::space::Scratch;
 use crate::testing;
 

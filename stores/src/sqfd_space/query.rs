@@ -12,8 +12,8 @@ use boxwork_kernels::similarity::Similarity;
 use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, distance_error, reference};
 
 use super::SqfdSpace;
+use crate::object_store::{Objects, StoreError};
 use crate::signature::{SignatureColumns, coordinate_names};
-use crate::signature_store::{Objects, StoreError};
 use crate::space::{
     DeviceForm, Extent, ObjectDistance, PairDistance, Prepared, QueryForm, Scratch, Space, SpaceError,
 };

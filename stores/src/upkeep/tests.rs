@@ -11,8 +11,8 @@ use std::sync::Arc;
 use boxwork_kernels::sqfd::Columns;
 
 use super::*;
+use crate::object_store::{StoreChange, StoreInfo, StoreWriter};
 use crate::pivot_table::in_threads;
-use crate::signature_store::{StoreChange, StoreInfo, StoreWriter};
 use crate::steps;
 use crate::testing;
 
