@@ -272,7 +272,7 @@ fn a_changed_store_answers_as_one_made_anew() {
             match case.random.idx(5) {
                 0 => {
                     let indexes = [index_of(&case.store())];
-                    let compacted = upkeep::compact(&case.store(), &indexes, &mut in_threads(2));
+                    let compacted = upkeep::compact(&case.store(), &indexes, &mut in_threads(2), &|| false);
                     let compacted = compacted.expect("the store can be compacted");
                     let store = SignatureStore::open(case.store()).expect("a store");
                     assert!(!store.is_changed() && store.len() == compacted.objects);
@@ -311,7 +311,7 @@ fn ids_stay_and_a_reader_keeps_its_snapshot() {
     // An index that was written for later states serves the earlier one too.
     let space = Arc::new(SqfdSpace::new(Arc::clone(&before), gaussian()));
     assert_eq!(PivotTable::open(index_of(&case.store()), space).expect("an index").len(), 40);
-    upkeep::compact(&case.store(), &[], &mut in_threads(2)).expect("the store can be compacted");
+    upkeep::compact(&case.store(), &[], &mut in_threads(2), &|| false).expect("the store can be compacted");
     before.verify().expect("what was opened stays, whatever becomes of the files");
     assert_eq!(before.objects(), 40);
     assert_eq!(after.verify().map(|()| after.objects()).expect("a snapshot"), case.objects.len() as u64);

@@ -6,6 +6,7 @@ mod objects;
 #[path = "support/command.rs"]
 mod command;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -311,4 +312,26 @@ fn a_command_that_is_killed_leaves_the_store_as_it_was_or_as_it_should_be() {
         }
     }
     assert!(killed > 0, "the first is killed at once");
+}
+
+#[test]
+fn a_compaction_that_is_told_to_stop_leaves_the_store_and_no_other_file() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let at = folder.path();
+    let objects: Vec<Object> = (0..3000).map(|number| (format!("class/{number}"), number)).collect();
+    write_store(&at.join("s.arrow"), &objects);
+    ok(at, &["index", "--store", "s.arrow", "--out", "i.arrow", "--pivots", "3"]);
+    ok(at, &["remove", "--store", "s.arrow", "class/7"]);
+    let files = || -> BTreeSet<_> {
+        fs::read_dir(at).expect("the folder").map(|entry| entry.expect("an entry").file_name()).collect()
+    };
+    let before = files();
+    for target in [&["--out", "c.arrow"][..], &["--pivots", "i.arrow"], &[]] {
+        // A deadline that has passed stops the command where Ctrl-C would.
+        let call = [&["compact", "--store", "s.arrow", "--deadline", "0"], target].concat();
+        let (_, said) = ends(at, &call, 3);
+        assert!(said.contains("nothing was left half-written"), "{call:?}: {said}");
+        assert_eq!(files(), before, "{call:?}");
+    }
+    assert!(SignatureStore::open(at.join("s.arrow")).expect("a whole store").is_changed());
 }

@@ -101,6 +101,24 @@ impl From<Exit> for std::process::ExitCode {
 /// Cancelled by Ctrl-C; a second one ends the process at once.
 static INTERRUPTS: LazyLock<Cancellation> = LazyLock::new(Cancellation::new);
 
+/// Listens for Ctrl-C and SIGTERM, and returns what says when the work of a command must stop: then, or after
+/// `--deadline`.
+pub(crate) fn cancellation(options: Option<&Options>) -> Cancellation {
+    listen_for_interrupts();
+    let seconds = options.and_then(|options| options.deadline);
+    INTERRUPTS.clone().until(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
+}
+
+/// Says why the work of a command stopped before its end.
+pub(crate) fn stopped() -> Exit {
+    if is_interrupted() {
+        eprintln!("{INTERRUPTED}");
+        return Exit::Interrupted;
+    }
+    eprintln!("error: the deadline has passed: nothing was left half-written");
+    Exit::Failed
+}
+
 pub(crate) fn listen_for_interrupts() {
     // A second run in one process finds its handler there already.
     let _ = ctrlc::set_handler(|| {

@@ -25,7 +25,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Piece, SideBySide, in_threads};
+pub use chain::{Piece, SideBySide, in_threads, in_threads_until};
 pub(crate) use compacted::settle;
 pub use error::IndexError;
 pub use writer::PivotTableWriter;

@@ -68,32 +68,55 @@ fn space_of(index: &Path, store: &Arc<SignatureStore>) -> Result<Arc<dyn Space>,
     Ok(spaces::open(&PivotTable::measure_of(index)?, store)?)
 }
 
-/// Makes one file of a changed store again, and its indexes' rows those of its objects.
+/// Makes one file of a changed store again, and its indexes' rows those of its objects. `cancelled` says when to stop,
+/// and is asked often until the store is replaced.
 ///
 /// # Errors
-/// When another process changes the store, an index is not in step with it, or a file cannot be written: the store
-/// stays as it was.
+/// When another process changes the store, an index is not in step with it, a file cannot be written, or the caller
+/// cancels it: the store stays as it was, and nothing that was written is left.
 pub fn compact(
     store: &Path,
     indexes: &[PathBuf],
     side_by_side: &mut SideBySide<'_>,
+    cancelled: &dyn Fn() -> bool,
 ) -> Result<Compacted, IndexError> {
-    let compaction = Compaction::write(store)?;
-    let (before, after) = (Arc::clone(compaction.store()), Arc::new(compaction.compacted()?));
-    let mut remade = Vec::new();
-    for index in indexes {
-        settle(index, &*before)?;
-        let table = PivotTable::open(index, space_of(index, &before)?)?;
-        let space = space_of(index, &after)?;
-        if table.write_compacted(index, &space, side_by_side)? {
-            remade.push(index.clone());
+    let compaction = Compaction::write(store, cancelled)?;
+    let before = Arc::clone(compaction.store());
+    let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
+    let remade = remade.inspect_err(|_| {
+        // The store stays as it was: the indexes that were written for another one are removed.
+        for index in indexes {
+            let _ = settle(index, &*before);
         }
-    }
+    })?;
     let (after, _lock) = compaction.commit()?;
     for index in indexes {
         settle(index, &after)?;
     }
     Ok(Compacted { objects: after.objects(), forgotten: before.len() - after.len(), remade })
+}
+
+/// Writes the indexes of a store as it will be, and returns those that were made again.
+fn write_indexes(
+    compaction: &Compaction,
+    indexes: &[PathBuf],
+    side_by_side: &mut SideBySide<'_>,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Vec<PathBuf>, IndexError> {
+    let (before, after) = (compaction.store(), Arc::new(compaction.compacted()?));
+    let mut remade = Vec::new();
+    for index in indexes {
+        settle(index, &**before)?;
+        let table = PivotTable::open(index, space_of(index, before)?)?;
+        let space = space_of(index, &after)?;
+        if table.write_compacted(index, &space, side_by_side, cancelled)? {
+            remade.push(index.clone());
+        }
+    }
+    if cancelled() {
+        return Err(IndexError::Cancelled);
+    }
+    Ok(remade)
 }
 
 #[cfg(test)]

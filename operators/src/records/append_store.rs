@@ -89,9 +89,15 @@ impl Operator for AppendStore {
         let pending = cx.detached("disk", || change.write())??;
         let pivots = &self.pivots;
         // The distances are computed by the workers; the files that are written between them are small.
-        let (added, _) = upkeep::commit(pending, pivots, &mut |numbers, piece, f| {
+        let done = upkeep::commit(pending, pivots, &mut |numbers, piece, f| {
             cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
-        })?;
+            !cx.is_cancelled()
+        });
+        let (added, _) = match done {
+            // The change was dropped, and the store is as it was.
+            Err(error) if error.is_cancelled() => return Ok(Flow::Done),
+            done => done?,
+        };
         cx.progress(added, added);
         Ok(Flow::Done)
     }

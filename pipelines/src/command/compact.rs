@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use boxwork_stores::pivot_table::{IndexError, in_threads};
+use boxwork_runtime::operator::Cancellation;
+use boxwork_stores::pivot_table::{IndexError, in_threads_until};
 use boxwork_stores::signature_store::{self, SignatureStore};
 use boxwork_stores::upkeep;
 
 use super::talk;
-use crate::run::{Exit, Options};
+use crate::run::{self, Exit, Options};
 
 /// Writes a changed store as one file again, without what was removed; objects are numbered anew
 #[derive(Debug, clap::Args)]
@@ -27,26 +28,32 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
+    let cancellation = run::cancellation(Some(&arguments.options));
     let done = match &arguments.out {
         Some(out) => SignatureStore::open(&arguments.store)
-            .and_then(|store| signature_store::copy(&store, out))
+            .and_then(|store| signature_store::copy(&store, out, &|| cancellation.is_cancelled()))
             .map(|objects| {
                 let objects = super::objects(objects);
                 talk(&format!("wrote {} with {objects}\n", out.display()));
                 Exit::Ok
             })
             .map_err(IndexError::from),
-        None => in_place(arguments),
+        None => in_place(arguments, &cancellation),
     };
     done.unwrap_or_else(|error| {
+        if error.is_cancelled() {
+            return run::stopped();
+        }
         talk(&format!("error: {error}\n"));
         Exit::Failed
     })
 }
 
-fn in_place(arguments: &Arguments) -> Result<Exit, IndexError> {
+fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, IndexError> {
+    let cancelled = || cancellation.is_cancelled();
     let slots = arguments.options.topology().slots_count();
-    let compacted = upkeep::compact(&arguments.store, &arguments.pivots, &mut in_threads(slots))?;
+    let side_by_side = &mut in_threads_until(slots, &cancelled);
+    let compacted = upkeep::compact(&arguments.store, &arguments.pivots, side_by_side, &cancelled)?;
     talk(&format!(
         "{}; {} forgotten\n",
         super::state_of(&arguments.store),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use boxwork_stores::pivot_table::in_threads;
+use boxwork_stores::pivot_table::in_threads_until;
 use boxwork_stores::upkeep;
 
 use super::{Space, device, objects, path_value, talk, whole};
@@ -67,9 +67,12 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 fn append(arguments: &Arguments) -> Exit {
     let (store, index) = (&arguments.store, &arguments.out);
-    match upkeep::bring_up(store, index, &mut in_threads(arguments.options.topology().slots_count())) {
+    let cancellation = run::cancellation(Some(&arguments.options));
+    let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
+    match upkeep::bring_up(store, index, &mut in_threads_until(slots, &cancelled)) {
         Ok(0) => talk(&format!("{} tells of all objects of {}\n", index.display(), store.display())),
         Ok(count) => talk(&format!("{} tells of {} more\n", index.display(), objects(count))),
+        Err(error) if error.is_cancelled() => return run::stopped(),
         Err(error) => {
             talk(&format!("error: {error}\n"));
             return Exit::Failed;

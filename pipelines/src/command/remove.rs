@@ -1,12 +1,13 @@
 //! `boxwork remove`: objects that leave a store.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use boxwork_runtime::operator::Cancellation;
 use boxwork_stores::signature_store::{StoreChange, StoreError};
 
 use super::talk;
-use crate::run::Exit;
+use crate::run::{self, Exit};
 
 /// Names that a message lists before it only counts.
 const NAMES_LISTED: usize = 5;
@@ -29,6 +30,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
+    let cancellation = run::cancellation(None);
     let mut names = arguments.objects.clone();
     if let Some(path) = &arguments.names {
         match fs::read_to_string(path) {
@@ -39,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             }
         }
     }
-    match remove(arguments, &names) {
+    match remove(&arguments.store, &names, &cancellation) {
         Ok(Ok(count)) => {
             let state = super::state_of(&arguments.store);
             talk(&format!("removed {count} object{}; {state}\n", if count == 1 { "" } else { "s" }));
@@ -58,6 +60,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             ));
             Exit::Failed
         }
+        Err(StoreError::Cancelled { .. }) => run::stopped(),
         Err(error) => {
             talk(&format!("error: {error}\n"));
             Exit::Failed
@@ -65,11 +68,17 @@ pub fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// The number of objects removed, or the names that are nobody's.
-fn remove(arguments: &Arguments, names: &[String]) -> Result<Result<u64, Vec<String>>, StoreError> {
-    let mut change = StoreChange::begin(&arguments.store)?;
+/// The number of objects removed, or the names that no object has. A cancelled removal leaves the store as it was.
+fn remove(
+    store: &Path,
+    names: &[String],
+    cancellation: &Cancellation,
+) -> Result<Result<u64, Vec<String>>, StoreError> {
+    let go_on = || cancellation.check().map_err(|_| StoreError::Cancelled { path: store.to_owned() });
+    let mut change = StoreChange::begin(store)?;
     let mut missing = Vec::new();
     for name in names {
+        go_on()?;
         match change.store().find(name)? {
             Some(id) => drop(change.remove(id)?),
             None => missing.push(name.clone()),
@@ -78,5 +87,40 @@ fn remove(arguments: &Arguments, names: &[String]) -> Result<Result<u64, Vec<Str
     if !missing.is_empty() {
         return Ok(Err(missing));
     }
-    change.write()?.commit().map(|(_, removed)| Ok(removed))
+    let pending = change.write()?;
+    go_on()?;
+    pending.commit().map(|(_, removed)| Ok(removed))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use boxwork_kernels::sqfd::Columns;
+    use boxwork_stores::signature_store::{SignatureStore, StoreInfo, StoreWriter};
+
+    use super::*;
+
+    #[test]
+    fn a_removal_that_hears_ctrl_c_leaves_the_store_and_its_folder_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.arrow");
+        let mut writer = StoreWriter::create(&path, &["x"], &StoreInfo::default()).unwrap();
+        let names = ["a", "b", "c"].map(str::to_owned);
+        for name in &names {
+            writer.push(name, Columns::new(&[&[0.5]], &[1.0]).signature(0, 1), 0, 0).unwrap();
+        }
+        writer.finish().unwrap();
+        let files = || -> BTreeSet<_> {
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        };
+        let before = files();
+        let cancellation = Cancellation::new();
+        cancellation.cancel();
+        let error = remove(&path, &names[..2], &cancellation).unwrap_err();
+        assert!(matches!(error, StoreError::Cancelled { .. }), "{error}");
+        assert_eq!(files(), before);
+        assert_eq!(SignatureStore::open(&path).unwrap().objects(), 3);
+        assert_eq!(remove(&path, &names[..2], &Cancellation::new()).unwrap(), Ok(2));
+    }
 }

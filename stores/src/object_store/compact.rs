@@ -19,18 +19,19 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Writes what is left of a store, in its order.
+    /// Writes what is left of a store, in its order. `cancelled` says when to stop, and is asked for each object.
     ///
     /// # Errors
-    /// When another process changes the store, and as [`SignatureStore::open`] and [`StoreWriter::push`].
-    pub fn write(given: impl AsRef<Path>) -> Result<Self, StoreError> {
+    /// When another process changes the store, the caller cancels it, and as [`SignatureStore::open`] and
+    /// [`StoreWriter::push`].
+    pub fn write(given: impl AsRef<Path>, cancelled: &dyn Fn() -> bool) -> Result<Self, StoreError> {
         let given = given.as_ref();
         let path = fs::canonicalize(given);
         let path =
             path.map_err(|source| StoreError::Io { path: given.to_owned(), action: "open", source })?;
         let lock = StoreLock::take(&path, given)?;
         let store = Arc::new(SignatureStore::open(given)?);
-        let (file, ..) = copied(&store, given, &path)?.finish_file()?;
+        let (file, ..) = copied(&store, given, &path, cancelled)?.finish_file()?;
         Ok(Self { given: given.to_owned(), file, path, store, lock })
     }
 
@@ -61,16 +62,22 @@ impl Compaction {
     }
 }
 
-/// Writes what is left of a store to another file, and returns the number of objects.
+/// Writes what is left of a store to another file, and returns the number of objects. `cancelled` says when to stop, and
+/// is asked for each object.
 ///
 /// # Errors
 /// As [`Compaction::write`].
-pub fn copy(store: &SignatureStore, out: &Path) -> Result<u64, StoreError> {
-    copied(store, out, out)?.finish()
+pub fn copy(store: &SignatureStore, out: &Path, cancelled: &dyn Fn() -> bool) -> Result<u64, StoreError> {
+    copied(store, out, out, cancelled)?.finish()
 }
 
 /// A writer of `file` that holds what is left of a store. Messages name the file as `given`.
-fn copied(store: &SignatureStore, given: &Path, file: &Path) -> Result<StoreWriter, StoreError> {
+fn copied(
+    store: &SignatureStore,
+    given: &Path,
+    file: &Path,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<StoreWriter, StoreError> {
     let info = StoreInfo {
         parameters: store.parameters().map(str::to_owned),
         source: store.source().map(Path::to_owned),
@@ -80,6 +87,9 @@ fn copied(store: &SignatureStore, given: &Path, file: &Path) -> Result<StoreWrit
         // Batch by batch: after each, `read` makes sure that the file is still whole.
         store.read(|objects| {
             for id in store.among(store.ids(batch)) {
+                if cancelled() {
+                    return Err(StoreError::Cancelled { path: given.to_owned() });
+                }
                 let (width, height) = objects.size(id)?;
                 writer.push(objects.name(id)?, objects.signature(id)?, width, height)?;
             }

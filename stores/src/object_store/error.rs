@@ -147,6 +147,12 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
+    /// The caller cancelled the work.
+    #[error("the work on `{}` was cancelled, and the file stays as it was", path.display())]
+    Cancelled {
+        /// The file that was to be written.
+        path: PathBuf,
+    },
     /// Two objects have one name.
     #[error("two objects for `{}` are named `{name}`: rename one, as objects are found by name", path.display())]
     DuplicateName {

@@ -29,24 +29,37 @@ const OBJECTS_PER_PIECE: usize = 16;
 
 /// Computes pieces of a list of numbers side by side: `f` is given the place of each piece's first.
 ///
-/// A caller with workers of its own gives them; [`in_threads`] starts threads.
-pub type SideBySide<'a> = dyn FnMut(&mut [f64], usize, &Piece<'_>) + 'a;
+/// A caller with workers of its own gives them; [`in_threads`] starts threads. Returns false if it was cancelled, in which
+/// case some of the numbers are not computed.
+pub type SideBySide<'a> = dyn FnMut(&mut [f64], usize, &Piece<'_>) -> bool + 'a;
 /// Computes one piece: it is given the place of the piece's first number.
 pub type Piece<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
 
 /// Computes the pieces in this many threads.
-pub fn in_threads(threads: usize) -> impl FnMut(&mut [f64], usize, &Piece<'_>) {
+pub fn in_threads(threads: usize) -> impl FnMut(&mut [f64], usize, &Piece<'_>) -> bool {
+    in_threads_until(threads, &|| false)
+}
+
+/// Computes the pieces in this many threads, until `cancelled` returns true. It is asked for each piece.
+pub fn in_threads_until(
+    threads: usize,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> impl FnMut(&mut [f64], usize, &Piece<'_>) -> bool {
     move |numbers, piece, f| {
         let pieces_each = numbers.len().div_ceil(piece).div_ceil(threads.max(1)).max(1);
         std::thread::scope(|scope| {
             for (nth, part) in numbers.chunks_mut(pieces_each * piece).enumerate() {
                 scope.spawn(move || {
                     for (idx, numbers) in part.chunks_mut(piece).enumerate() {
+                        if cancelled() {
+                            return;
+                        }
                         f((nth * pieces_each + idx) * piece, numbers);
                     }
                 });
             }
         });
+        !cancelled()
     }
 }
 
@@ -198,7 +211,8 @@ impl PivotTable {
     /// The store may be one that is not in force yet. Its lock is the caller's.
     ///
     /// # Errors
-    /// As [`PivotTable::open`], but when the store has grown; and when a file cannot be written.
+    /// As [`PivotTable::open`], but when the store has grown; and when a file cannot be written, or `side_by_side` was
+    /// cancelled.
     pub fn append(
         path: &Path,
         space: &Arc<dyn Space>,
@@ -232,7 +246,7 @@ pub(super) fn measure(
     for ids in ids.chunks(OBJECTS_AT_ONCE) {
         store.bring_in(ids)?;
         let mut distances = vec![0.0; ids.len() * pivots.len()];
-        side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
+        let is_done = side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
             let ids = &ids[first / pivots.len()..][..distances.len() / pivots.len()];
             let mut found = vec![f64::NAN; ids.len()];
             for (column, query) in queries.iter().enumerate() {
@@ -245,6 +259,9 @@ pub(super) fn measure(
                 }
             }
         });
+        if !is_done {
+            return Err(IndexError::Cancelled);
+        }
         distances.chunks(pivots.len()).try_for_each(|distances| writer.push(distances))?;
     }
     Ok(())

@@ -28,12 +28,13 @@ impl PivotTable {
     /// places, and all objects are measured against the pivots again; says whether that was so.
     ///
     /// # Errors
-    /// When the file cannot be written, or a file of somebody else has its name.
+    /// When the file cannot be written, a file of somebody else has its name, or the caller cancels it.
     pub(crate) fn write_compacted(
         &self,
         path: &Path,
         after: &Arc<dyn Space>,
         side_by_side: &mut SideBySide<'_>,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<bool, IndexError> {
         let index = real_path(path);
         let next = next_path(&index);
@@ -42,10 +43,10 @@ impl PivotTable {
         }
         let store = self.space.store();
         if self.pivots.iter().all(|pivot| store.has(*pivot)) {
-            self.write_without_removed(&index, &**after)?;
+            self.write_without_removed(&index, &**after, cancelled)?;
             return Ok(false);
         }
-        let pivots = self.pivots_in(&**after)?;
+        let pivots = self.pivots_in(&**after, cancelled)?;
         let pairs: Vec<[u64; 2]> = pivots.iter().flat_map(|a| pivots.iter().map(move |b| [*a, *b])).collect();
         let mut between = vec![0.0; pairs.len()];
         after.between(&pairs, &mut between)?;
@@ -58,7 +59,12 @@ impl PivotTable {
     }
 
     /// Copies the rows of the objects that are left.
-    fn write_without_removed(&self, index: &Path, after: &dyn Space) -> Result<(), IndexError> {
+    fn write_without_removed(
+        &self,
+        index: &Path,
+        after: &dyn Space,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), IndexError> {
         let store = self.space.store();
         let pivots: Vec<u64> = self.pivots.iter().map(|pivot| store.rank(*pivot)).collect();
         let mut head = head(after, &pivots, self.unit, &self.between, &self.simplex);
@@ -68,6 +74,9 @@ impl PivotTable {
         let mut file = BlockFile::create(index, &next_path(index), &schema)?;
         let kept: Vec<u64> = store.among(0..store.ids_count()).collect();
         for ids in kept.chunks(PACKED_OBJECTS) {
+            if cancelled() {
+                return Err(IndexError::Cancelled);
+            }
             let column = |table: &[f32], of_block: usize, column: usize| -> Vec<f32> {
                 let place = |id: u64| {
                     let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
@@ -84,7 +93,7 @@ impl PivotTable {
 
     /// The pivots as objects of the store as it will be. An object that follows a removed pivot in the store takes its
     /// place, unless it is at no distance from another pivot: it would bound nothing more. So there may be fewer.
-    fn pivots_in(&self, after: &dyn Space) -> Result<Vec<u64>, IndexError> {
+    fn pivots_in(&self, after: &dyn Space, cancelled: &dyn Fn() -> bool) -> Result<Vec<u64>, IndexError> {
         let (before, objects_count) = (self.space.store(), after.store().ids_count());
         let (kept, removed): (Vec<u64>, Vec<u64>) =
             self.pivots.iter().copied().partition(|pivot| before.has(*pivot));
@@ -93,6 +102,9 @@ impl PivotTable {
             let first = before.rank(removed);
             let candidates = (0..objects_count).map(|nth| (first + nth) % objects_count);
             for id in candidates.filter(|id| !pivots.contains(id)).take(STAND_INS_TRIED).collect::<Vec<_>>() {
+                if cancelled() {
+                    return Err(IndexError::Cancelled);
+                }
                 let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
                 let mut distances = vec![0.0; pairs.len()];
                 after.between(&pairs, &mut distances)?;

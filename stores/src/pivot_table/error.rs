@@ -145,6 +145,13 @@ pub enum IndexError {
     Memory(#[from] MemoryRefused),
 }
 
+impl IndexError {
+    /// Whether the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Store(StoreError::Cancelled { .. }))
+    }
+}
+
 impl From<SpaceError> for IndexError {
     fn from(error: SpaceError) -> Self {
         match error {

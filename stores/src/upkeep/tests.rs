@@ -7,12 +7,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use boxwork_kernels::sqfd::Columns;
 
 use super::*;
-use crate::object_store::{StoreChange, StoreInfo, StoreWriter};
-use crate::pivot_table::in_threads;
+use crate::object_store::{self, StoreChange, StoreInfo, StoreWriter};
+use crate::pivot_table::{in_threads, in_threads_until};
 use crate::steps;
 use crate::testing;
 
@@ -69,7 +70,7 @@ fn act_on(store: &Path, index: &Path, what: &str) {
         "compact" => {
             let before = SignatureStore::open(store).unwrap();
             let lost_a_pivot = PIVOTS.iter().any(|pivot| !before.has(*pivot));
-            let remade = compact(store, &indexes, in_threads).unwrap().remade;
+            let remade = compact(store, &indexes, in_threads, &|| false).unwrap().remade;
             assert_eq!(remade, if lost_a_pivot { indexes.to_vec() } else { Vec::new() });
         }
         "build" => {
@@ -224,7 +225,7 @@ fn files_of_others_are_not_deleted() {
     // The one name that the index must have for a while is taken.
     let before = state_in(folder.path());
     let indexes = [folder.path().join(INDEX)];
-    let error = compact(&store, &indexes, &mut in_threads(1)).unwrap_err().to_string();
+    let error = compact(&store, &indexes, &mut in_threads(1), &|| false).unwrap_err().to_string();
     assert!(error.contains("test.pivots.arrow.next` is in the way"), "{error}");
     check("a compaction that is refused");
     assert_eq!(state_in(folder.path()), before);
@@ -256,7 +257,7 @@ fn a_renamed_store_keeps_its_parts() {
     push("two", 2, &mut change);
     change.write().unwrap().commit().unwrap();
     assert_eq!((names(&store), names(&renamed)), (vec!["one".to_owned(), "two".to_owned()], before.clone()));
-    compact(&store, &[], &mut in_threads(1)).unwrap();
+    compact(&store, &[], &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&renamed), before);
     // A record that is away for a while finds its parts when it is back.
     fs::rename(&renamed, folder.path().join("away")).unwrap();
@@ -277,7 +278,7 @@ fn a_copied_record_keeps_the_parts_that_it_names() {
     act(folder.path(), "build");
     assert_eq!(names(&copy), before);
     // The last store that names them takes them along.
-    compact(&copy, &[], &mut in_threads(1)).unwrap();
+    compact(&copy, &[], &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&copy), before);
     assert!(files(folder.path()).iter().all(|name| !name.contains(".part-") || name.starts_with(INDEX)));
 }
@@ -303,4 +304,51 @@ fn a_store_and_an_index_are_changed_through_links() {
     }
     act_on(&store, &index, "build");
     assert_eq!(names(&inner.join(STORE)), ["one"]);
+}
+
+/// Runs a compaction that hears a cancellation when it asks for the `asks`-th time; returns its result, and how often it
+/// asked.
+fn compact_until(folder: &Path, asks: usize) -> (Result<Compacted, IndexError>, usize) {
+    let (store, indexes) = (folder.join(STORE), [folder.join(INDEX)]);
+    let asked = AtomicUsize::new(0);
+    let cancelled = || asked.fetch_add(1, Ordering::Relaxed) + 1 >= asks;
+    let done = compact(&store, &indexes, &mut in_threads_until(1, &cancelled), &cancelled);
+    (done, asked.into_inner())
+}
+
+#[test]
+fn a_compaction_that_is_interrupted_leaves_the_old_store_and_a_clean_folder() {
+    for acts in [&["add", "remove"][..], &["add", "remove a pivot"]] {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path(), acts);
+        let (was, files_before) = (state_in(folder.path()), files(folder.path()));
+        let mut asks = 1;
+        loop {
+            let (done, asked) = compact_until(folder.path(), asks);
+            let Err(error) = done else { break };
+            assert!(error.is_cancelled(), "{error}");
+            assert!(asked >= asks);
+            assert_eq!(files(folder.path()), files_before, "cancelled at question {asks}");
+            assert_eq!(state_in(folder.path()), was, "cancelled at question {asks}");
+            asks += 1;
+        }
+        // Once for each object, and for the index.
+        assert!(asks > was.len() + 1, "{asks} questions");
+        assert_eq!(state_in(folder.path()), was);
+    }
+}
+
+#[test]
+fn a_copy_that_is_interrupted_leaves_the_file_that_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), &["remove"]);
+    let (store, out) = (SignatureStore::open(folder.path().join(STORE)).unwrap(), folder.path().join("out"));
+    fs::write(&out, "old").unwrap();
+    let files_before = files(folder.path());
+    let asked = AtomicUsize::new(0);
+    let cancelled = || asked.fetch_add(1, Ordering::Relaxed) == 20;
+    let error = object_store::copy(&store, &out, &cancelled).unwrap_err();
+    assert!(matches!(error, StoreError::Cancelled { .. }), "{error}");
+    assert_eq!((files(folder.path()), fs::read(&out).unwrap()), (files_before, b"old".to_vec()));
+    assert_eq!(object_store::copy(&store, &out, &|| false).unwrap(), 37);
 }
