@@ -299,6 +299,31 @@ fn a_file_beyond_the_limit_of_its_size_kills_no_command_and_leaves_the_old_one_o
 }
 
 #[test]
+fn a_trace_and_a_report_that_do_not_fit_leave_the_old_files_or_none() {
+    let folder = with_store(300);
+    let read = |name: &str| fs::read(folder.path().join(name)).ok();
+    for is_there in [true, false] {
+        for (option, name) in [("--trace", "trace.json"), ("--report", "report.json")] {
+            let _ = fs::remove_file(folder.path().join(name));
+            if is_there {
+                fs::write(folder.path().join(name), "old").expect("written");
+            }
+            // A write beyond one block fails as on a full disk.
+            let mut command = Command::new("sh");
+            command.current_dir(folder.path()).env("NO_COLOR", "1");
+            command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_boxwork")]);
+            command.args(["search", "--store", "v.arrow", "--query", "class1/o1", option, name]);
+            let ended = command.output().expect("a shell");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(3), "{said}");
+            assert!(said.contains(name) && said.contains("File too large"), "{said}");
+            assert_eq!(read(name), is_there.then(|| b"old".to_vec()), "{option}");
+            assert_eq!(hidden(folder.path()), [""; 0], "{option}");
+        }
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_file() {
     // A small disk of the test's own, where the system lets everybody mount one. It goes with the shell, which
     // therefore looks at what was left.

@@ -12,9 +12,7 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::topology::Topology;
@@ -53,15 +51,11 @@ enum What {
     Count(usize, Vec<(&'static str, usize)>),
 }
 
-/// Writes a trace to a file.
+/// Writes a trace.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub fn write(path: &Path, recorded: &Recorded<'_>) -> io::Result<()> {
-    write_to(BufWriter::new(File::create(path)?), recorded)
-}
-
-fn write_to(mut out: impl Write, recorded: &Recorded<'_>) -> io::Result<()> {
+/// When it cannot be written.
+pub fn write(mut out: impl Write, recorded: &Recorded<'_>) -> io::Result<()> {
     let slices = Slices::new(recorded);
     let mut marks = slices.marks();
     marks.extend(arrows::marks(&slices));

@@ -11,6 +11,8 @@ use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
 /// Tells how well distances tell the classes of a store apart: MAP, precision at 10, intrinsic dimensionality
+///
+/// All come from the fast distances, in 32 bits: the intrinsic dimensionality is exact to about six digits.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store; an object's class is the folder in its name

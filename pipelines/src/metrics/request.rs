@@ -21,7 +21,7 @@ pub(super) fn answer(stream: &mut TcpStream, page: &dyn Fn() -> String) -> io::R
     let until = Instant::now() + PATIENCE;
     let refusal = match read_head(stream, until)? {
         Head::Whole(head) => match target(&head) {
-            Ok((target, with_body)) if target.split('?').next() == Some(PATH) => {
+            Ok((target, with_body)) if path_of(target) == PATH => {
                 return send(stream, until, "200 OK", EXPOSITION, &page(), with_body);
             }
             Ok(_) => ("404 Not Found", "there is /metrics only\n"),
@@ -87,6 +87,18 @@ fn target(head: &str) -> Result<(&str, bool), (&'static str, &'static str)> {
             _ => Err(("405 Method Not Allowed", "only GET is answered\n")),
         },
         _ => Err(("400 Bad Request", "this is no HTTP request\n")),
+    }
+}
+
+/// The path that a target names, without its query. Every server must take the whole address of a page too, as clients
+/// give it to a proxy (RFC 9112, section 3.2.2).
+fn path_of(target: &str) -> &str {
+    let target = target.split('?').next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            rest.find('/').map_or("/", |start| &rest[start..])
+        }
+        _ => target,
     }
 }
 

@@ -162,6 +162,12 @@ fn a_page_is_served_and_nothing_else() {
     for (words, status) in [
         (&b"GET /metrics?x=1 HTTP/1.0\n\n"[..], "200"),
         (b"HEAD /metrics HTTP/1.1\r\n\r\n", "200"),
+        (b"GET http://host/metrics HTTP/1.1\r\n\r\n", "200"),
+        (b"GET HTTP://host:9184/metrics?x=/y HTTP/1.1\r\n\r\n", "200"),
+        (b"GET http://host HTTP/1.1\r\n\r\n", "404"),
+        (b"GET http://host?/metrics HTTP/1.1\r\n\r\n", "404"),
+        (b"GET http:///metrics/x HTTP/1.1\r\n\r\n", "404"),
+        (b"GET ftp://host/metrics HTTP/1.1\r\n\r\n", "404"),
         (b"GET / HTTP/1.1\r\n\r\n", "404"),
         (b"GET /metrics/../../etc/passwd HTTP/1.1\r\n\r\n", "404"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),

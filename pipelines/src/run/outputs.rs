@@ -1,11 +1,14 @@
 //! What a run tells beside its results: the figures while it goes on, the trace and the report at its end.
 
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use super::{Exit, Run};
+use boxwork_stores::signature_store::TemporaryFile;
+
 use crate::pipeline::Loaded;
 use crate::run_report::RunReport;
 use crate::{metrics, trace};
@@ -52,12 +55,50 @@ impl Run<'_> {
         let edges: Vec<String> = edges.iter().map(|edge| format!("{} -> {}", edge.from, edge.to)).collect();
         let events = self.runtime.take_trace();
         let recorded = trace::Recorded { events: &events, topology: self.runtime.topology(), edges: &edges };
-        trace::write(path, &recorded)
+        write_whole(path, |out| trace::write(out, &recorded))
     }
 
     fn write_report(&self, path: &Path, loaded: &Loaded, elapsed: Duration) -> io::Result<()> {
         let (scheduler, devices) = (self.runtime.statistics(), self.options.devices.statistics());
         let report = RunReport::new(loaded.name(), &self.ended, &scheduler, devices, elapsed);
-        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+        write_whole(path, |out| {
+            serde_json::to_writer_pretty(&mut *out, &report)?;
+            writeln!(out)
+        })
+    }
+}
+
+/// Writes a file that is there whole or not at all; a device or a pipe is written to as it is.
+fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        let mut out = BufWriter::new(File::options().write(true).open(path)?);
+        write(&mut out)?;
+        return out.flush();
+    }
+    let mut out = BufWriter::new(TemporaryFile::create(path)?);
+    write(&mut out)?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.keep()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_writer_fails_is_as_it_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        let half = |out: &mut dyn Write| {
+            out.write_all(&[b'x'; 100_000])?;
+            Err(ErrorKind::StorageFull.into())
+        };
+        assert!(write_whole(&path, half).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        write_whole(&path, |out| out.write_all(b"whole")).unwrap();
+        assert!(write_whole(&path, half).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write_whole(folder.path(), |out| out.write_all(b"whole")).is_err());
+        write_whole(Path::new("/dev/null"), |out| out.write_all(b"whole")).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::topology::{Distance, Topology};
 use serde_json::Value as Json;
 
-use super::{Recorded, write_to};
+use super::{Recorded, write};
 use crate::run::{self, Exit, Options};
 use crate::shipped;
 
@@ -114,7 +114,7 @@ fn last_count(text: &str, name: &str, series: &str) -> Option<u64> {
 fn written(events: &[TraceEvent], topology: &Topology, edges: &[&str]) -> String {
     let edges: Vec<String> = edges.iter().map(|edge| (*edge).to_owned()).collect();
     let mut out = Vec::new();
-    write_to(&mut out, &Recorded { events, topology, edges: &edges }).expect("written");
+    write(&mut out, &Recorded { events, topology, edges: &edges }).expect("written");
     String::from_utf8(out).expect("text")
 }
 
