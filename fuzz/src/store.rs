@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use boxwork_kernels::interrupt::never;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, Evaluator, SignatureRef};
@@ -129,7 +130,7 @@ pub fn search(path: &Path) -> Result<(), StoreError> {
             for batch in 0..store.batches() {
                 let rows: Vec<u32> = (0..objects.batch(batch)?.rows() as u32).collect();
                 let mut distances = vec![0.0; rows.len()];
-                space.fast(objects, &mut evaluator, &query, batch, &rows, &mut distances)?;
+                space.fast(objects, &mut evaluator, &query, (batch, &rows), &mut distances, &never)?;
             }
         }
         (0..store.len()).try_for_each(|id| space.exact(objects, signature, query.sigma_self(), id).map(drop))

@@ -12,6 +12,8 @@ pub(crate) mod exact_distance;
 pub(crate) mod merge;
 pub(crate) mod filter_range;
 pub(crate) mod top_k;
+#[cfg(test)]
+mod giant_signatures;
 
 use boxwork_runtime::operator::OperatorSpec;
 

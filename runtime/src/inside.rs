@@ -60,6 +60,12 @@ impl<'a> Inside<'a> {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// [`Inside::is_cancelled`] as a function that closures take along.
+    pub fn cancelled(&self) -> impl Fn() -> bool + Copy + Send + Sync + use<'a> {
+        let stopping = self.stopping;
+        move || stopping.load(Ordering::Relaxed)
+    }
+
     /// Runs two closures, beside each other if another slot is free, and gives both results.
     ///
     /// The first runs here, on the caller's stack. When it panics the panic goes on once the second has ended, or at once

@@ -3,14 +3,17 @@
 //! Two distances are told apart everywhere. The *fast* distance may come from any code path and is off by no more than
 //! [`Prepared::widened`] allows. The *exact* distance is f64, has the same bits on every machine, and is the one that
 //! results report.
+//!
+//! One distance may take minutes, so each computation has a form that ends in `_until`, which asks its caller every few
+//! milliseconds whether to stop. Boxes pass the state of their request there.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use boxwork_kernels::distance::Properties;
-use boxwork_kernels::distance::Slack;
+use boxwork_kernels::distance::{Properties, Slack};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted, never};
 
 use crate::object_store::StoreError;
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
@@ -29,6 +32,9 @@ pub enum SpaceError {
     /// An object, or a distance, is not sound.
     #[error("{0}")]
     Object(String),
+    /// The caller interrupted the computation.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// The exact distance of two objects, lent by [`Space::lend`].
@@ -59,7 +65,20 @@ pub trait Space: Any + Debug + Send + Sync {
     ///
     /// # Errors
     /// When the array holds objects of another kind, or the object has no distances.
-    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError>;
+    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
+        self.prepare_until(objects, row, &never)
+    }
+
+    /// As [`Space::prepare`], but the caller can interrupt it.
+    ///
+    /// # Errors
+    /// As [`Space::prepare`], and when the caller interrupts.
+    fn prepare_until(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        row: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn Prepared>, SpaceError>;
 
     /// The exact distances of pairs of objects, the same in either order; blocks where they are not in memory.
     ///
@@ -68,19 +87,44 @@ pub trait Space: Any + Debug + Send + Sync {
     ///
     /// # Panics
     /// When `pairs` and `out` differ in length.
-    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError>;
+    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.between_until(pairs, out, &never)
+    }
 
-    /// Lends the exact distance of two objects as a function, for work that asks for one pair after the other.
+    /// As [`Space::between`], but the caller can interrupt it. `out` is then unspecified.
     ///
     /// # Errors
-    /// When an object cannot be read; what `f` made of the distances does not count then.
-    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError>;
+    /// When an object cannot be read, and when the caller interrupts.
+    ///
+    /// # Panics
+    /// As [`Space::between`].
+    fn between_until(
+        &self,
+        pairs: &[[u64; 2]],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError>;
+
+    /// Lends the exact distance of two objects as a function, for work that asks for one pair after the other. Once the
+    /// caller has interrupted, the function returns NaN.
+    ///
+    /// # Errors
+    /// When an object cannot be read, and when the caller interrupts; what `f` made of the distances does not count then.
+    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError>;
 
     /// The size of an object, for the errors of an index over it.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn extent(&self, _id: u64) -> Result<Extent, SpaceError> {
+    fn extent(&self, id: u64) -> Result<Extent, SpaceError> {
+        self.extent_until(id, &never)
+    }
+
+    /// As [`Space::extent`], but the caller can interrupt it.
+    ///
+    /// # Errors
+    /// As [`Space::extent`], and when the caller interrupts.
+    fn extent_until(&self, _id: u64, _interrupt: Interrupt<'_>) -> Result<Extent, SpaceError> {
         Ok(Extent::default())
     }
 
@@ -129,7 +173,24 @@ pub trait Prepared: Debug + Send + Sync {
     ///
     /// # Panics
     /// When `ids` and `out` differ in length.
-    fn fast(&self, scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError>;
+    fn fast(&self, scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.fast_until(scratch, ids, out, &never)
+    }
+
+    /// As [`Prepared::fast`], but the caller can interrupt it. `out` is then unspecified.
+    ///
+    /// # Errors
+    /// As [`Prepared::fast`], and when the caller interrupts.
+    ///
+    /// # Panics
+    /// As [`Prepared::fast`].
+    fn fast_until(
+        &self,
+        scratch: &mut Scratch,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError>;
 
     /// Exact distances from objects in any order, which must be in memory for this not to block.
     ///
@@ -138,7 +199,18 @@ pub trait Prepared: Debug + Send + Sync {
     ///
     /// # Panics
     /// When `ids` and `out` differ in length.
-    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError>;
+    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+        self.exact_until(ids, out, &never)
+    }
+
+    /// As [`Prepared::exact`], but the caller can interrupt it. `out` is then unspecified.
+    ///
+    /// # Errors
+    /// As [`Prepared::exact`], and when the caller interrupts.
+    ///
+    /// # Panics
+    /// As [`Prepared::exact`].
+    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError>;
 
     /// Whether fast distances are exact ones, so that nothing need be computed again.
     fn is_exact(&self) -> bool {
@@ -155,16 +227,21 @@ pub trait Prepared: Debug + Send + Sync {
     /// error has grown: limits that were made by [`Prepared::widened`] before are too small then.
     ///
     /// # Errors
-    /// When an object cannot be read.
-    fn see(&self, _ids: &[u64]) -> Result<bool, SpaceError> {
+    /// When an object cannot be read, and when the caller interrupts.
+    fn see(&self, _ids: &[u64], _interrupt: Interrupt<'_>) -> Result<bool, SpaceError> {
         Ok(false)
     }
 
-    /// Lends the exact distance from an object as a function, for work that asks for one after the other.
+    /// Lends the exact distance from an object as a function, for work that asks for one after the other. Once the caller
+    /// has interrupted, the function returns NaN.
     ///
     /// # Errors
-    /// When an object cannot be read; what `f` made of the distances does not count then.
-    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError>;
+    /// When an object cannot be read, and when the caller interrupts; what `f` made of the distances does not count then.
+    fn lend(
+        &self,
+        interrupt: Interrupt<'_>,
+        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
+    ) -> Result<(), SpaceError>;
 
     /// How large the query is: a distance takes in proportion to it.
     fn size(&self) -> usize {

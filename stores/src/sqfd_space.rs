@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use boxwork_kernels::interrupt::{Interrupt, never};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, reference};
 
@@ -127,10 +128,24 @@ impl SqfdSpace {
     /// # Errors
     /// When there is no such object, or its batch is damaged.
     pub fn sigma_self(&self, objects: Objects<'_>, id: u64) -> Result<f64, StoreError> {
+        self.sigma_self_until(objects, id, &never)
+    }
+
+    /// As [`SqfdSpace::sigma_self`], but the caller can interrupt it.
+    ///
+    /// # Errors
+    /// As [`SqfdSpace::sigma_self`], and when the caller interrupts.
+    pub fn sigma_self_until(
+        &self,
+        objects: Objects<'_>,
+        id: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
         match self.sigma_self.get(id as usize).map(|sigma| sigma.load(Ordering::Relaxed)) {
             Some(bits) if bits != UNKNOWN => Ok(f64::from_bits(bits)),
             _ => {
-                let sigma = reference::sigma_self(&self.measure, objects.signature(id)?);
+                let signature = objects.signature(id)?;
+                let sigma = reference::sigma_until(&self.measure, signature, signature, interrupt)?;
                 // Kept though the file may be cut short at this moment: whoever gets it reads within a
                 // `SignatureStore::read`, which then fails for good, and `keep` asks before it writes.
                 self.sigma_self[id as usize].store(sigma.to_bits(), Ordering::Relaxed);
@@ -151,8 +166,19 @@ impl SqfdSpace {
         query_sigma: f64,
         id: u64,
     ) -> Result<f64, StoreError> {
-        let cross = reference::sigma(&self.measure, query, objects.signature(id)?);
-        Ok(reference::distance(query_sigma, self.sigma_self(objects, id)?, cross))
+        self.exact_until(objects, (query, query_sigma), id, &never)
+    }
+
+    /// As [`SqfdSpace::exact`], of a query and its self-similarity, but the caller can interrupt it.
+    pub(crate) fn exact_until(
+        &self,
+        objects: Objects<'_>,
+        (query, query_sigma): (SignatureRef<'_>, f64),
+        id: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
+        let cross = reference::sigma_until(&self.measure, query, objects.signature(id)?, interrupt)?;
+        Ok(reference::distance(query_sigma, self.sigma_self_until(objects, id, interrupt)?, cross))
     }
 
     /// The distance of two objects of the store, the same in either order.
@@ -160,14 +186,25 @@ impl SqfdSpace {
     /// # Errors
     /// As [`SqfdSpace::sigma_self`].
     pub fn between(&self, objects: Objects<'_>, a: u64, b: u64) -> Result<f64, StoreError> {
+        self.between_until(objects, [a, b], &never)
+    }
+
+    /// As [`SqfdSpace::between`], but the caller can interrupt it.
+    pub(crate) fn between_until(
+        &self,
+        objects: Objects<'_>,
+        [a, b]: [u64; 2],
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
         let (first, second) = (a.min(b), a.max(b));
-        self.exact(objects, objects.signature(first)?, self.sigma_self(objects, first)?, second)
+        let query = (objects.signature(first)?, self.sigma_self_until(objects, first, interrupt)?);
+        self.exact_until(objects, query, second, interrupt)
     }
 
     /// Fast distances of a query to rows of a batch, into `out`, with the error that the query declares.
     ///
     /// # Errors
-    /// When the batch is damaged.
+    /// When the batch is damaged, and when the caller interrupts.
     ///
     /// # Panics
     /// When there is no such batch or row, or `rows` and `out` differ in length.
@@ -176,14 +213,14 @@ impl SqfdSpace {
         objects: Objects<'_>,
         evaluator: &mut Evaluator,
         query: &PreparedQuery,
-        batch: usize,
-        rows: &[u32],
+        (batch, rows): (usize, &[u32]),
         out: &mut [f64],
+        interrupt: Interrupt<'_>,
     ) -> Result<(), StoreError> {
-        evaluator.sigma_cross(query, &objects.batch(batch)?.columns(), rows, out);
+        evaluator.sigma_cross_until(query, &objects.batch(batch)?.columns(), rows, out, interrupt)?;
         let first = self.store.ids(batch).start;
         for (out, row) in out.iter_mut().zip(rows) {
-            let sigma_self = self.sigma_self(objects, first + u64::from(*row))?;
+            let sigma_self = self.sigma_self_until(objects, first + u64::from(*row), interrupt)?;
             *out = reference::distance(query.sigma_self(), sigma_self, *out);
         }
         Ok(())
@@ -322,7 +359,7 @@ mod tests {
         store
             .read(|objects| {
                 let signature = objects.signature(3)?;
-                space.fast(objects, &mut evaluator, &query, 0, &rows, &mut fast)?;
+                space.fast(objects, &mut evaluator, &query, (0, &rows), &mut fast, &never)?;
                 for id in 0..20 {
                     let exact = space.exact(objects, signature, query.sigma_self(), id)?;
                     let reference = reference::sqfd(&gaussian(0.2), signature, objects.signature(id)?);

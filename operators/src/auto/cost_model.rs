@@ -11,6 +11,7 @@ mod sample;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use boxwork_kernels::interrupt::{Interrupt, never};
 use boxwork_kernels::lower_bound::Bound;
 use boxwork_runtime::operator::{BoxError, Context};
 
@@ -143,14 +144,16 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
         .zip(&distances)
         .map(|(prepared, distances)| Probe { prepared: &**prepared, distances })
         .collect();
-    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part) + Sync)| parts.iter_mut().for_each(work);
+    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part, Interrupt<'_>) + Sync)| {
+        parts.iter_mut().for_each(|part| work(part, &never));
+    };
     let bounds: Vec<Bound> = Bound::ALL.into_iter().filter(|bound| table.allow(*bound).is_ok()).collect();
     let samples: Vec<Sample> =
         probes.iter().map(|probe| Sample::of(&mut run, table, probe, &bounds)).collect::<Result<_, _>>()?;
     let Some(first) = probes.first() else {
         return Err(BoxError::new("there is no query to estimate by"));
     };
-    let rates = rates::of_space(&*space, table.pivots(), first.prepared)?;
+    let rates = rates::of_space(&*space, table.pivots(), first.prepared, &never)?;
     let mut estimate = Estimate::empty(table, search, rates);
     estimate.add(&samples, &bounds, true);
     Ok(estimate)
@@ -182,15 +185,18 @@ pub(crate) fn choose(
     let Some(first) = queries.iter().next() else { return Ok(Some(Bound::Simplex)) };
     let space = Arc::clone(table.space());
     let pivots = table.pivots();
-    let rates = rates::of_space(&*space, pivots, &*first.prepared)?;
+    let rates = rates::of_space(&*space, pivots, &*first.prepared, &|| cx.is_cancelled())?;
     let mut estimate = Estimate::empty(table, search, rates);
     if estimate.is_small() {
         return Ok(None);
     }
     // While one slot chooses the others wait: what can be done beside each other is.
-    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part) + Sync)| {
+    let mut run = |parts: &mut [Part], work: &(dyn Fn(&mut Part, Interrupt<'_>) + Sync)| {
         cx.inside(|inside| {
-            inside.for_each_chunk_of(parts, 1, |_, parts| parts.iter_mut().for_each(work));
+            let cancelled = inside.cancelled();
+            inside.for_each_chunk_of(parts, 1, |_, parts| {
+                parts.iter_mut().for_each(|part| work(part, &cancelled));
+            });
         });
     };
     let queries: Vec<&Query> = queries.iter().take(PROBES).collect();
@@ -205,7 +211,7 @@ pub(crate) fn choose(
         let sample = match Sample::of(&mut run, table, &Probe { prepared, distances }, &bounds) {
             Ok(sample) => sample,
             Err(_) => {
-                let distances = &query.exact(pivots)?;
+                let distances = &query.exact_until(pivots, &never)?;
                 Sample::of(&mut run, table, &Probe { prepared, distances }, &bounds)?
             }
         };
@@ -232,11 +238,12 @@ fn fast_distances(
     order.sort_unstable_by_key(|idx| pivots[*idx]);
     let pieces: Vec<&[usize]> = order.chunks(PIVOTS_PER_PIECE).collect();
     let mut parts = Part::list(queries.len() * pieces.len());
-    run(&mut parts, &|part| {
+    run(&mut parts, &|part, interrupt| {
         let (query, piece) = (queries[part.idx / pieces.len()], pieces[part.idx % pieces.len()]);
         let ids: Vec<u64> = piece.iter().map(|idx| pivots[*idx]).collect();
         part.distances = vec![0.0; ids.len()];
-        let computed = query.prepared.fast(&mut Scratch::default(), &ids, &mut part.distances);
+        let computed =
+            query.prepared.fast_until(&mut Scratch::default(), &ids, &mut part.distances, interrupt);
         part.error = computed.err().map(BoxError::from);
     });
     space.store().confirm()?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::metric_index::{Answer, IndexedObjects, MetricIndex, MetricIndexError, Search};
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Output, Pushed, Resource};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
@@ -73,7 +74,7 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     let count = usize::try_from(store.objects_count())?;
     let is_cancelled = || bind.cancellation().is_cancelled();
     let (mut build, mut built) = (Some(build), None);
-    space.lend(&mut |between| {
+    space.lend(&is_cancelled, &mut |between| {
         if let Some(build) = build.take() {
             let between = |a: u32, b: u32| between(store.nth(u64::from(a)), store.nth(u64::from(b)));
             let objects = IndexedObjects::new(count, &between).map(|objects| objects.until(&is_cancelled));
@@ -123,7 +124,7 @@ struct MetricSearch {
 impl Operator for MetricSearch {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.queries.is_none() {
-            self.queries = Some(Queries::new(cx.side("queries"), &self.shared.space)?);
+            self.queries = Some(Queries::of_side(cx, "queries", &self.shared.space)?);
         }
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         while self.sent < self.rows.len() {
@@ -143,8 +144,9 @@ impl Operator for MetricSearch {
         let queries: Vec<&Query> = queries.iter().skip(self.next).take(QUERIES_PER_FIRING).collect();
         let mut answers: Vec<Option<Result<Answer, BoxError>>> = queries.iter().map(|_| None).collect();
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut answers, 1, |idx, answer| {
-                answer[0] = Some(self.answer(queries[idx]));
+                answer[0] = Some(self.answer(queries[idx], &cancelled));
             });
         });
         (self.rows, self.sent) = (Vec::new(), 0);
@@ -162,11 +164,11 @@ impl Operator for MetricSearch {
 }
 
 impl MetricSearch {
-    fn answer(&self, query: &Query) -> Result<Answer, BoxError> {
+    fn answer(&self, query: &Query, interrupt: Interrupt<'_>) -> Result<Answer, BoxError> {
         let Shared { space, index } = &*self.shared;
         let slack = query.prepared.slack().max(space.slack());
         let (store, mut answer) = (space.store(), None);
-        query.prepared.lend(&mut |distance| {
+        query.prepared.lend(interrupt, &mut |distance| {
             let mut distance = |place: u32| distance(store.nth(u64::from(place)));
             let mut search = Search::new(self.k, self.range, slack, &mut distance);
             answer = Some(index.answer(&mut search).map(|()| search.finish()));

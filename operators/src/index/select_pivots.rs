@@ -227,9 +227,10 @@ impl SelectPivots {
         let pairs: Vec<[u64; 2]> = ids.iter().map(|id| [from, *id]).collect();
         let failed = OnceLock::new();
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut distances, chunk, |first, distances| {
                 let pairs = &pairs[first..first + distances.len()];
-                if let Err(error) = space.between(pairs, distances) {
+                if let Err(error) = space.between_until(pairs, distances, &cancelled) {
                     // The first error is reported.
                     let _ = failed.set(error);
                 }
@@ -254,12 +255,14 @@ impl SelectPivots {
         )?;
         let failed = OnceLock::new();
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut all, DISTANCES_PER_CHUNK, |first, bounds| {
                 for (place, bound) in bounds.iter_mut().enumerate() {
                     let candidate = sample[(first + place) / pairs.len()];
                     let [a, b] = pairs[(first + place) % pairs.len()];
                     let mut to = [0.0; 2];
-                    if let Err(error) = space.between(&[[candidate, a], [candidate, b]], &mut to) {
+                    let pairs = [[candidate, a], [candidate, b]];
+                    if let Err(error) = space.between_until(&pairs, &mut to, &cancelled) {
                         // The first error is reported.
                         let _ = failed.set(error);
                     }

@@ -107,8 +107,10 @@ impl WritePivots {
         let pairs: Vec<[u64; 2]> = places.iter().map(|(a, b)| [pivots[*a], pivots[*b]]).collect();
         let (mut distances, failed) = (vec![0.0; pairs.len()], OnceLock::new());
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut distances, DISTANCES_PER_CHUNK, |first, distances| {
-                if let Err(error) = space.between(&pairs[first..first + distances.len()], distances) {
+                let pairs = &pairs[first..first + distances.len()];
+                if let Err(error) = space.between_until(pairs, distances, &cancelled) {
                     // The first error is reported.
                     let _ = failed.set(error);
                 }

@@ -124,12 +124,13 @@ impl Operator for PairDistances {
             let (with_a, with_b) = (same(a), same(b));
             let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
             let query = store.objects(&[fixed[start]])?;
-            let query = Arc::clone(&self.space).prepare(&query, 0)?;
+            let interrupt = || cx.is_cancelled();
+            let query = Arc::clone(&self.space).prepare_until(&query, 0, &interrupt)?;
             let mut order: Vec<usize> = (start..start + length).collect();
             order.sort_unstable_by_key(|row| others[*row]);
             let ids: Vec<u64> = order.iter().map(|row| others[*row]).collect();
             let mut found = vec![0.0; length];
-            query.fast(&mut self.scratch, &ids, &mut found)?;
+            query.fast_until(&mut self.scratch, &ids, &mut found, &interrupt)?;
             for (row, distance) in order.into_iter().zip(found) {
                 distances[row] = distance;
             }

@@ -148,7 +148,7 @@ impl Operator for Distance {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let queries = match &self.queries {
             Some(queries) => queries,
-            None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
+            None => self.queries.insert(Queries::of_side(cx, "query", &self.space)?),
         };
         // One a firing, as it computes.
         let candidates = match self.left.candidates.pop_front() {

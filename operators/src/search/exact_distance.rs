@@ -145,9 +145,10 @@ impl ExactDistance {
             }
         }
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
                 for piece in pieces {
-                    piece.distances = queries.at(piece.query).exact(piece.ids);
+                    piece.distances = queries.at(piece.query).exact_until(piece.ids, &cancelled);
                 }
             });
         });
@@ -182,7 +183,7 @@ impl Operator for ExactDistance {
         let queries = match &self.queries {
             Some(queries) => Arc::clone(queries),
             None => {
-                let queries = Queries::new(cx.side("query"), &self.space)?;
+                let queries = Queries::of_side(cx, "query", &self.space)?;
                 Arc::clone(self.queries.insert(Arc::new(queries)))
             }
         };

@@ -65,7 +65,7 @@ impl Operator for FilterRange {
         };
         let queries = match &self.queries {
             Some(queries) => queries,
-            None => self.queries.insert(Queries::new(cx.side("query"), &self.space)?),
+            None => self.queries.insert(Queries::of_side(cx, "query", &self.space)?),
         };
         let (numbers, ids) = (distances.u32s("query")?, distances.u64s("id")?);
         let fast = distances.f64s("distance")?;
@@ -76,7 +76,7 @@ impl Operator for FilterRange {
             first = rows.end;
             let idx = queries.idx(run[0])?;
             let prepared = &queries.at(idx).prepared;
-            prepared.see(&ids[rows.clone()])?;
+            prepared.see(&ids[rows.clone()], &|| cx.is_cancelled())?;
             let limit = prepared.widened(self.range);
             near.extend(rows.filter(|row| fast[*row] <= limit).map(|row| (idx, ids[row])));
         }
@@ -92,7 +92,7 @@ impl Operator for FilterRange {
             }
             let query = queries.at(run[0].0);
             let run_ids: Vec<u64> = run.iter().map(|(_, id)| *id).collect();
-            let exact = query.exact(&run_ids)?;
+            let exact = query.exact_until(&run_ids, &|| cx.is_cancelled())?;
             let rows = run_ids.into_iter().zip(exact).filter(|(_, distance)| *distance <= self.range);
             kept.extend(rows.map(|(id, distance)| (query.number, id, distance)));
         }

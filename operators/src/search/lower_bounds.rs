@@ -282,7 +282,7 @@ impl LowerBounds {
     /// Computes the queries' distances to the pivots, where they are to be bounded.
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let space = Arc::clone(self.table.space());
-        let queries = Queries::new(cx.side("queries"), &space)?;
+        let queries = Queries::of_side(cx, "queries", &space)?;
         let search = Search {
             k: self.k,
             range: self.limit.is_finite().then_some(f64::from(self.limit)),
@@ -309,10 +309,11 @@ impl LowerBounds {
         let mut parts: Vec<Result<Vec<f64>, BoxError>> =
             (0..pieces * queries.len()).map(|_| Ok(Vec::new())).collect();
         cx.inside(|inside| {
+            let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |idx, part| {
                 let (query, first) = (queries.at(idx / pieces), idx % pieces * PIVOTS_PER_CHUNK);
                 let upto = pivots.len().min(first + PIVOTS_PER_CHUNK);
-                part[0] = query.exact(&pivots[first..upto]);
+                part[0] = query.exact_until(&pivots[first..upto], &cancelled);
             });
         });
         let parts: Vec<Vec<f64>> = parts.into_iter().collect::<Result<_, _>>()?;

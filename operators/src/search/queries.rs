@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use boxwork_kernels::interrupt::Interrupt;
+#[cfg(test)]
+use boxwork_kernels::interrupt::never;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{BoxError, Context};
 use boxwork_stores::space::{Prepared, QueryForm, Scratch, Space};
@@ -21,13 +24,27 @@ pub(crate) struct Query {
 }
 
 impl Queries {
-    /// Prepares the queries of a side input.
+    /// Prepares the queries of a side input. A request that is cancelled interrupts it.
+    pub(crate) fn of_side(cx: &Context<'_>, input: &str, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
+        Self::new_until(cx.side(input), space, &|| cx.is_cancelled())
+    }
+
+    /// Prepares the queries of envelopes.
+    #[cfg(test)]
     pub(crate) fn new(envelopes: &[Envelope], space: &Arc<dyn Space>) -> Result<Self, BoxError> {
+        Self::new_until(envelopes, space, &never)
+    }
+
+    fn new_until(
+        envelopes: &[Envelope],
+        space: &Arc<dyn Space>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, BoxError> {
         let mut list = Vec::new();
         for envelope in envelopes {
             let objects = envelope.column("object")?;
             for (row, &number) in envelope.u32s("query")?.iter().enumerate() {
-                let prepared = Arc::clone(space).prepare(objects, row);
+                let prepared = Arc::clone(space).prepare_until(objects, row, interrupt);
                 let prepared = prepared.map_err(|error| BoxError::new(format!("query {number}: {error}")))?;
                 list.push(Query { number, prepared });
             }
@@ -72,6 +89,7 @@ impl Queries {
             cx.detached("disk", || store.bring_in(ids))??;
         }
         let mut distances = vec![0.0; ids.len()];
+        let interrupt = || cx.is_cancelled();
         let key = |row: &u32| (numbers[*row as usize], ids[*row as usize]);
         let is_sorted = (1..ids.len() as u32).all(|row| key(&(row - 1)) <= key(&row));
         if is_sorted {
@@ -79,7 +97,8 @@ impl Queries {
             for run in numbers.chunk_by(|a, b| a == b) {
                 let rows = first..first + run.len();
                 let query = self.at(self.idx(run[0])?);
-                query.prepared.fast(scratch, &ids[rows.clone()], &mut distances[rows.clone()])?;
+                let distances = &mut distances[rows.clone()];
+                query.prepared.fast_until(scratch, &ids[rows.clone()], distances, &interrupt)?;
                 first = rows.end;
             }
         } else {
@@ -89,7 +108,7 @@ impl Queries {
                 let query = self.at(self.idx(numbers[run[0] as usize])?);
                 let sorted: Vec<u64> = run.iter().map(|row| ids[*row as usize]).collect();
                 let mut found = vec![0.0; run.len()];
-                query.prepared.fast(scratch, &sorted, &mut found)?;
+                query.prepared.fast_until(scratch, &sorted, &mut found, &interrupt)?;
                 for (row, distance) in run.iter().zip(found) {
                     distances[*row as usize] = distance;
                 }
@@ -102,9 +121,15 @@ impl Queries {
 
 impl Query {
     /// The exact distances of objects, which must be in memory for this not to block.
+    #[cfg(test)]
     pub(crate) fn exact(&self, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
+        self.exact_until(ids, &never)
+    }
+
+    /// The exact distances of objects, which must be in memory for this not to block, unless the caller interrupts.
+    pub(crate) fn exact_until(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<Vec<f64>, BoxError> {
         let mut distances = vec![0.0; ids.len()];
-        self.prepared.exact(ids, &mut distances)?;
+        self.prepared.exact_until(ids, &mut distances, interrupt)?;
         Ok(distances)
     }
 

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::memory::{more, room};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
@@ -131,7 +132,7 @@ struct Ranking {
 impl Operator for TopK {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.queries.is_none() {
-            let queries = Queries::new(cx.side("query"), &self.space)?;
+            let queries = Queries::of_side(cx, "query", &self.space)?;
             for query in queries.iter() {
                 let mut nearest = Nearest::new();
                 nearest.set_limit(query, self.range);
@@ -145,7 +146,7 @@ impl Operator for TopK {
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if self.ranking.is_none() {
             while let Some(envelope) = cx.take("distances") {
-                take(&envelope, queries, &mut self.nearest, self.range)?;
+                take(&envelope, queries, &mut self.nearest, self.range, &|| cx.is_cancelled())?;
                 for (query, nearest) in queries.iter().zip(&mut self.nearest) {
                     if nearest.learn(self.k) {
                         nearest.set_limit(query, self.range);
@@ -166,7 +167,13 @@ impl Operator for TopK {
 }
 
 /// Sorts the rows of an envelope to their queries.
-fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest], range: f64) -> Result<(), BoxError> {
+fn take(
+    envelope: &Envelope,
+    queries: &Queries,
+    nearest: &mut [Nearest],
+    range: f64,
+    interrupt: Interrupt<'_>,
+) -> Result<(), BoxError> {
     let (numbers, ids, distances) =
         (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
     let mut first = 0;
@@ -175,7 +182,7 @@ fn take(envelope: &Envelope, queries: &Queries, nearest: &mut [Nearest], range: 
         first = rows.end;
         let idx = queries.idx(run[0])?;
         let (query, nearest) = (queries.at(idx), &mut nearest[idx]);
-        if query.prepared.see(&ids[rows.clone()])? {
+        if query.prepared.see(&ids[rows.clone()], interrupt)? {
             nearest.set_limit(query, range);
         }
         let is_exact = query.prepared.is_exact();
@@ -258,8 +265,9 @@ impl TopK {
             let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
             // While a device computes, slots wait: they rank beside each other.
             cx.inside(|inside| {
+                let cancelled = inside.cancelled();
                 inside.for_each_chunk_of(&mut exact, EXACT_PER_CHUNK, |first, exact| {
-                    match query.prepared.exact(&ids[first..first + exact.len()], exact) {
+                    match query.prepared.exact_until(&ids[first..first + exact.len()], exact, &cancelled) {
                         Ok(()) => {}
                         // One is told.
                         Err(error) => drop(failed.set(error)),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use boxwork_kernels::interrupt::Interrupted;
 use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::signature::SignatureError;
@@ -172,6 +173,9 @@ pub enum StoreError {
     /// The system has no memory for what a search needs.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),
+    /// The caller interrupted a computation over the objects.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// What to do about an error of the system, to follow it in a message; empty if there is no advice.

@@ -34,7 +34,7 @@ impl PivotTable {
     ) -> Result<Self, IndexError> {
         let store = Arc::clone(space.store());
         let mut measured = Err(IndexError::Cancelled);
-        space.lend(&mut |distance| {
+        space.lend(cancelled, &mut |distance| {
             let distance = |a: u32, b: u32| match cancelled() {
                 true => f64::NAN,
                 false => distance(store.nth(u64::from(a)), store.nth(u64::from(b))),

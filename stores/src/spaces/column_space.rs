@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use boxwork_kernels::distance::{DistanceError, Properties, Slack};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 
 use super::{Constants, Distance, DistanceOptions};
 use crate::kinds::Kind;
@@ -163,7 +164,12 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         self.distance.slack(self.column.dimensions())
     }
 
-    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
+    fn prepare_until(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        row: usize,
+        _interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn Prepared>, SpaceError> {
         let item = OwnedItem::of_array(objects, row).ok_or_else(|| {
             SpaceError::Query(format!("it is {}, which is no object of a column", objects.data_type()))
         })?;
@@ -173,24 +179,35 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         Ok(Arc::new(ColumnQuery { space: self, query }))
     }
 
-    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn between_until(
+        &self,
+        pairs: &[[u64; 2]],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
         assert_eq!(pairs.len(), out.len(), "a distance a pair");
         for ([a, b], out) in pairs.iter().zip(out) {
+            ask(interrupt)?;
             *out = self.distance(*a, *b)?;
         }
         Ok(())
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
         let failed = RefCell::new(None);
         f(&|a, b| {
-            self.distance(a, b).unwrap_or_else(|error| {
+            ask(interrupt).and_then(|()| self.distance(a, b)).unwrap_or_else(|error| {
                 *failed.borrow_mut() = Some(error);
                 f64::NAN
             })
         });
         failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// Asks the caller whether to stop.
+fn ask(interrupt: Interrupt<'_>) -> Result<(), StoreError> {
+    if interrupt() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// An object that is compared with many of a column.
@@ -207,13 +224,20 @@ impl<D: ColumnDistance> ColumnQuery<D> {
 }
 
 impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
-    fn fast(&self, _scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
-        self.exact(ids, out)
+    fn fast_until(
+        &self,
+        _scratch: &mut Scratch,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
+        self.exact_until(ids, out, interrupt)
     }
 
-    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
         assert_eq!(ids.len(), out.len(), "a distance an object");
         for (id, out) in ids.iter().zip(out) {
+            ask(interrupt)?;
             *out = self.to(*id)?;
         }
         Ok(())
@@ -223,10 +247,14 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         true
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(
+        &self,
+        interrupt: Interrupt<'_>,
+        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
+    ) -> Result<(), SpaceError> {
         let mut failed = None;
         f(&mut |id| {
-            self.to(id).unwrap_or_else(|error| {
+            ask(interrupt).and_then(|()| self.to(id)).unwrap_or_else(|error| {
                 failed = Some(error);
                 f64::NAN
             })

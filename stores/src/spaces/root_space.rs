@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use boxwork_kernels::distance::{Properties, Slack};
+use boxwork_kernels::interrupt::Interrupt;
 
 use crate::new_number;
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
@@ -44,18 +45,28 @@ impl Space for RootSpace {
         self.space.slack().rooted()
     }
 
-    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
-        Ok(Arc::new(RootQuery(Arc::clone(&self.space).prepare(objects, row)?)))
+    fn prepare_until(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        row: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn Prepared>, SpaceError> {
+        Ok(Arc::new(RootQuery(Arc::clone(&self.space).prepare_until(objects, row, interrupt)?)))
     }
 
-    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
-        self.space.between(pairs, out)?;
+    fn between_until(
+        &self,
+        pairs: &[[u64; 2]],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
+        self.space.between_until(pairs, out, interrupt)?;
         out.iter_mut().for_each(|distance| *distance = distance.sqrt());
         Ok(())
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
-        self.space.lend(&mut |distance| f(&|a, b| distance(a, b).sqrt()))
+    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+        self.space.lend(interrupt, &mut |distance| f(&|a, b| distance(a, b).sqrt()))
     }
 
     fn keep(&self) -> bool {
@@ -68,13 +79,19 @@ impl Space for RootSpace {
 struct RootQuery(Arc<dyn Prepared>);
 
 impl Prepared for RootQuery {
-    fn fast(&self, _scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn fast_until(
+        &self,
+        _scratch: &mut Scratch,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
         // The root of a fast distance may be far off where the distance is small.
-        self.exact(ids, out)
+        self.exact_until(ids, out, interrupt)
     }
 
-    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
-        self.0.exact(ids, out)?;
+    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
+        self.0.exact_until(ids, out, interrupt)?;
         out.iter_mut().for_each(|distance| *distance = distance.sqrt());
         Ok(())
     }
@@ -83,8 +100,12 @@ impl Prepared for RootQuery {
         true
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
-        self.0.lend(&mut |distance| f(&mut |id| distance(id).sqrt()))
+    fn lend(
+        &self,
+        interrupt: Interrupt<'_>,
+        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
+    ) -> Result<(), SpaceError> {
+        self.0.lend(interrupt, &mut |distance| f(&mut |id| distance(id).sqrt()))
     }
 
     fn slack(&self) -> Slack {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, ListArray};
 use boxwork_kernels::distance::{self, Lp, Properties, Slack};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 use boxwork_kernels::sqfd::SignatureRef;
 
 use super::{Constants, Distance, DistanceOptions};
@@ -132,7 +133,16 @@ impl<D: SignatureDistance> SignatureSpace<D> {
         self.distance.slack(least.len(), distance::Distance::distance(&self.ground, &least, &most))
     }
 
-    fn to(&self, objects: Objects<'_>, query: SignatureRef<'_>, id: u64) -> Result<f64, StoreError> {
+    fn to(
+        &self,
+        objects: Objects<'_>,
+        query: SignatureRef<'_>,
+        id: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
+        if interrupt() {
+            return Err(Interrupted.into());
+        }
         Ok(self.distance.distance(query, objects.signature(id)?))
     }
 }
@@ -158,7 +168,12 @@ impl<D: SignatureDistance> Space for SignatureSpace<D> {
         self.slack_within(&self.bounding_box)
     }
 
-    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
+    fn prepare_until(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        row: usize,
+        _interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn Prepared>, SpaceError> {
         let coordinates = coordinate_names(objects.data_type()).unwrap_or_default();
         self.signatures.check_coordinates(&coordinates)?;
         let refused = |error: String| SpaceError::Query(error);
@@ -176,21 +191,27 @@ impl<D: SignatureDistance> Space for SignatureSpace<D> {
         Ok(Arc::new(SignatureQuery { space: self, signatures, row, slack }))
     }
 
-    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn between_until(
+        &self,
+        pairs: &[[u64; 2]],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
         assert_eq!(pairs.len(), out.len(), "a distance a pair");
         self.signatures.read::<_, SpaceError>(|objects| {
             pairs.iter().zip(out).try_for_each(|([a, b], out)| {
-                *out = self.to(objects, objects.signature(*a)?, *b)?;
+                *out = self.to(objects, objects.signature(*a)?, *b, interrupt)?;
                 Ok(())
             })
         })
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
         self.signatures.read::<_, SpaceError>(|objects| {
             let failed = RefCell::new(None);
             f(&|a, b| {
-                let found = objects.signature(a).and_then(|signature| self.to(objects, signature, b));
+                let found =
+                    objects.signature(a).and_then(|signature| self.to(objects, signature, b, interrupt));
                 found.unwrap_or_else(|error| {
                     *failed.borrow_mut() = Some(error);
                     f64::NAN
@@ -224,15 +245,21 @@ impl<D: SignatureDistance> SignatureQuery<D> {
 }
 
 impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
-    fn fast(&self, _scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
-        self.exact(ids, out)
+    fn fast_until(
+        &self,
+        _scratch: &mut Scratch,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
+        self.exact_until(ids, out, interrupt)
     }
 
-    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
         assert_eq!(ids.len(), out.len(), "a distance an object");
         self.read(|objects, signature| {
             ids.iter().zip(out).try_for_each(|(id, out)| {
-                *out = self.space.to(objects, signature, *id)?;
+                *out = self.space.to(objects, signature, *id, interrupt)?;
                 Ok(())
             })
         })
@@ -242,11 +269,15 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
         true
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(
+        &self,
+        interrupt: Interrupt<'_>,
+        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
+    ) -> Result<(), SpaceError> {
         self.read(|objects, signature| {
             let mut failed = None;
             f(&mut |id| {
-                self.space.to(objects, signature, id).unwrap_or_else(|error| {
+                self.space.to(objects, signature, id, interrupt).unwrap_or_else(|error| {
                     failed = Some(error);
                     f64::NAN
                 })

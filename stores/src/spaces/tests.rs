@@ -5,6 +5,7 @@ use std::path::Path;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::distance::{Distance as _, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties};
+use boxwork_kernels::interrupt::never;
 use boxwork_kernels::sqfd::{SignatureRef, reference};
 
 use super::*;
@@ -72,20 +73,24 @@ fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(
             if prepared.is_exact() {
                 assert_eq!(found, wanted, "{}", options.text());
             }
-            prepared.lend(&mut |distance| found = ids.iter().map(|id| distance(*id)).collect()).unwrap();
+            prepared
+                .lend(&never, &mut |distance| found = ids.iter().map(|id| distance(*id)).collect())
+                .unwrap();
             assert_eq!(found, wanted, "{}", options.text());
             // Of two objects of the store the first one stands first, in either order.
             let wanted: Vec<f64> = ids.iter().map(|id| between(query, *id)).collect();
             let pairs: Vec<[u64; 2]> = ids.iter().map(|id| [*id, query]).collect();
             space.between(&pairs, &mut found).unwrap();
             assert_eq!(found, wanted, "{}", options.text());
-            space.lend(&mut |distance| found = ids.iter().map(|id| distance(query, *id)).collect()).unwrap();
+            space
+                .lend(&never, &mut |distance| found = ids.iter().map(|id| distance(query, *id)).collect())
+                .unwrap();
             assert_eq!(found, wanted, "{}", options.text());
             let none = store.ids_count();
             assert!(prepared.exact(&[none], &mut [0.0]).is_err());
             assert!(space.between(&[[none, 0]], &mut [0.0]).is_err());
-            assert!(space.lend(&mut |distance| assert!(distance(0, none).is_nan())).is_err());
-            assert!(prepared.lend(&mut |distance| assert!(distance(none).is_nan())).is_err());
+            assert!(space.lend(&never, &mut |distance| assert!(distance(0, none).is_nan())).is_err());
+            assert!(prepared.lend(&never, &mut |distance| assert!(distance(none).is_nan())).is_err());
         }
     }
 }

@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::{Properties, Slack};
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::similarity::Similarity;
 use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, distance_error, reference};
 
@@ -31,14 +32,20 @@ pub struct SqfdQuery {
 }
 
 impl SqfdQuery {
-    fn new(space: Arc<SqfdSpace>, objects: &ArrayRef, row: usize) -> Result<Self, SpaceError> {
+    fn new_until(
+        space: Arc<SqfdSpace>,
+        objects: &ArrayRef,
+        row: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, SpaceError> {
         let coordinates = coordinate_names(objects.data_type()).unwrap_or_default();
         space.store().check_coordinates(&coordinates)?;
         let signatures = objects.as_list::<i32>().clone();
         let refused = |error: crate::signature::SignatureError| SpaceError::Query(error.to_string());
         let columns = SignatureColumns::new(&signatures).map_err(refused)?;
         let signature = columns.signature(row);
-        let (prepared, len) = (PreparedQuery::new(space.measure(), signature), signature.len());
+        let prepared = PreparedQuery::new_until(space.measure(), signature, interrupt)?;
+        let len = signature.len();
         Ok(Self { space, prepared, signatures, row, len, sigma_min: AtomicU64::new(0) })
     }
 
@@ -82,7 +89,13 @@ struct Gather {
 }
 
 impl Prepared for SqfdQuery {
-    fn fast(&self, scratch: &mut Scratch, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn fast_until(
+        &self,
+        scratch: &mut Scratch,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
         debug_assert!(ids.is_sorted(), "ids ascend");
         assert_eq!(ids.len(), out.len(), "a distance an object");
         let gather =
@@ -97,19 +110,20 @@ impl Prepared for SqfdQuery {
             let (here, beyond) = out.split_at_mut(count);
             gather.rows.clear();
             gather.rows.extend(ids[..count].iter().map(|id| (id - range.start) as u32));
-            self.space.fast(objects, &mut gather.evaluator, &self.prepared, batch, &gather.rows, here)?;
+            let rows = (batch, &gather.rows[..]);
+            self.space.fast(objects, &mut gather.evaluator, &self.prepared, rows, here, interrupt)?;
             (ids, out) = (&ids[count..], beyond);
         }
         Ok(())
     }
 
-    fn exact(&self, ids: &[u64], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
         assert_eq!(ids.len(), out.len(), "a distance an object");
         let sigma = self.prepared.sigma_self();
         self.with_signature(|signature| {
             self.space.store().read::<_, StoreError>(|objects| {
                 ids.iter().zip(out).try_for_each(|(id, out)| {
-                    *out = self.space.exact(objects, signature, sigma, *id)?;
+                    *out = self.space.exact_until(objects, (signature, sigma), *id, interrupt)?;
                     Ok(())
                 })
             })
@@ -121,26 +135,32 @@ impl Prepared for SqfdQuery {
         range + distance_error(self.error_squared(range), range)
     }
 
-    fn see(&self, ids: &[u64]) -> Result<bool, SpaceError> {
+    fn see(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<bool, SpaceError> {
         // The sums of the other measures are bounded without it (`PreparedQuery::error_squared`).
         if self.space.measure().similarity() != Similarity::Minus {
             return Ok(false);
         }
         let before = self.sigma_min();
         let least = self.space.store().read::<_, StoreError>(|objects| {
-            ids.iter().try_fold(before, |least, id| Ok(least.min(self.space.sigma_self(objects, *id)?)))
+            ids.iter().try_fold(before, |least, id| {
+                Ok(least.min(self.space.sigma_self_until(objects, *id, interrupt)?))
+            })
         })?;
         // One box uses a query, so nothing is lost between the load and the store.
         self.sigma_min.store(least.to_bits(), Ordering::Relaxed);
         Ok(least < before)
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&mut ObjectDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(
+        &self,
+        interrupt: Interrupt<'_>,
+        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
+    ) -> Result<(), SpaceError> {
         let sigma = self.prepared.sigma_self();
         self.with_signature(|signature| {
             self.space.store().read::<_, StoreError>(|objects| {
                 let mut failed = None;
-                f(&mut |id| match self.space.exact(objects, signature, sigma, id) {
+                f(&mut |id| match self.space.exact_until(objects, (signature, sigma), id, interrupt) {
                     Ok(distance) => distance,
                     Err(error) => {
                         failed = Some(error);
@@ -210,24 +230,34 @@ impl Space for SqfdSpace {
         slack(self, 0)
     }
 
-    fn prepare(self: Arc<Self>, objects: &ArrayRef, row: usize) -> Result<Arc<dyn Prepared>, SpaceError> {
-        Ok(Arc::new(SqfdQuery::new(self, objects, row)?))
+    fn prepare_until(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        row: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn Prepared>, SpaceError> {
+        Ok(Arc::new(SqfdQuery::new_until(self, objects, row, interrupt)?))
     }
 
-    fn between(&self, pairs: &[[u64; 2]], out: &mut [f64]) -> Result<(), SpaceError> {
+    fn between_until(
+        &self,
+        pairs: &[[u64; 2]],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
         assert_eq!(pairs.len(), out.len(), "a distance a pair");
         SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
-            pairs.iter().zip(out).try_for_each(|([a, b], out)| {
-                *out = SqfdSpace::between(self, objects, *a, *b)?;
+            pairs.iter().zip(out).try_for_each(|(pair, out)| {
+                *out = SqfdSpace::between_until(self, objects, *pair, interrupt)?;
                 Ok(())
             })
         })
     }
 
-    fn lend(&self, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
+    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
         SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
             let failed = std::cell::RefCell::new(None);
-            f(&|a, b| match SqfdSpace::between(self, objects, a, b) {
+            f(&|a, b| match SqfdSpace::between_until(self, objects, [a, b], interrupt) {
                 Ok(distance) => distance,
                 Err(error) => {
                     *failed.borrow_mut() = Some(error);
@@ -238,9 +268,10 @@ impl Space for SqfdSpace {
         })
     }
 
-    fn extent(&self, id: u64) -> Result<Extent, SpaceError> {
+    fn extent_until(&self, id: u64, interrupt: Interrupt<'_>) -> Result<Extent, SpaceError> {
         SqfdSpace::store(self).read(|objects| {
-            let (sigma, len) = (self.sigma_self(objects, id)?.abs(), objects.signature(id)?.len());
+            let sigma = self.sigma_self_until(objects, id, interrupt)?.abs();
+            let len = objects.signature(id)?.len();
             Ok(Extent { sigma, len })
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::BoxError;
 
 use boxwork_stores::space::{Prepared, Scratch, Space, SpaceError};
@@ -54,7 +55,12 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// The rates for a query of so many centroids, measured once for each space.
-pub(super) fn of_space(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Rates, BoxError> {
+pub(super) fn of_space(
+    space: &dyn Space,
+    pivots: &[u64],
+    query: &dyn Prepared,
+    interrupt: Interrupt<'_>,
+) -> Result<Rates, BoxError> {
     let (store, measured, len) = (space.store().number(), space.measure(), query.size());
     {
         let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +71,7 @@ pub(super) fn of_space(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) 
             return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
         }
     }
-    let rates = measure(space, pivots, query)?;
+    let rates = measure(space, pivots, query, interrupt)?;
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.len() == KEPT_MAX {
         kept.remove(0);
@@ -75,7 +81,12 @@ pub(super) fn of_space(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) 
 }
 
 /// Measures distances of objects near the pivots, whose batches are in memory.
-fn measure(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Rates, BoxError> {
+fn measure(
+    space: &dyn Space,
+    pivots: &[u64],
+    query: &dyn Prepared,
+    interrupt: Interrupt<'_>,
+) -> Result<Rates, BoxError> {
     let store = space.store();
     let Some(first) = pivots.first() else { return Err(BoxError::new("the index has no pivots")) };
     let batch = |pivot: u64| store.locate(pivot).map(|(batch, _)| store.batch_ids(batch));
@@ -92,11 +103,12 @@ fn measure(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Ra
         let mut pieces = Vec::new();
         for ids in ids.chunks(PIECE) {
             // Each object's similarity to itself is computed once for all searches, and is no part of this.
-            ids.iter().try_for_each(|id| space.extent(*id).map(drop))?;
+            ids.iter().try_for_each(|id| space.extent_until(*id, interrupt).map(drop))?;
             let mut ids = ids.to_vec();
             ids.sort_unstable();
             let mut distances = vec![0.0; ids.len()];
-            let (computed, ns) = timed(ids.len(), || query.fast(&mut scratch, &ids, &mut distances));
+            let (computed, ns) =
+                timed(ids.len(), || query.fast_until(&mut scratch, &ids, &mut distances, interrupt));
             computed?;
             pieces.push(ns);
         }
@@ -112,7 +124,7 @@ fn measure(space: &dyn Space, pivots: &[u64], query: &dyn Prepared) -> Result<Ra
     let picked_ns = median(times(&picked)?).max(scan_ns);
     let mut exact = Vec::new();
     for id in next.iter().take(EXACT) {
-        let (computed, ns) = timed(1, || space.between(&[[*first, *id]], &mut [0.0]));
+        let (computed, ns) = timed(1, || space.between_until(&[[*first, *id]], &mut [0.0], interrupt));
         computed?;
         exact.push(ns);
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, BoundQuery, Bounds};
 use boxwork_runtime::operator::BoxError;
 
@@ -68,8 +69,8 @@ impl Part {
     }
 }
 
-/// What runs pieces, in turn or beside each other.
-pub(super) type Run<'a> = dyn FnMut(&mut [Part], &(dyn Fn(&mut Part) + Sync)) + 'a;
+/// Runs pieces in turn or beside each other, and lets them ask whether to stop.
+pub(super) type Run<'a> = dyn FnMut(&mut [Part], &(dyn Fn(&mut Part, Interrupt<'_>) + Sync)) + 'a;
 
 impl Sample {
     pub(super) fn of(
@@ -90,7 +91,7 @@ impl Sample {
         let queries: Vec<BoundQuery> = queries.collect::<Result<_, _>>()?;
         let pieces: Vec<&[usize]> = sampled.chunks(BLOCKS_PER_PIECE).collect();
         let mut parts = Part::list(bounds.len() * pieces.len());
-        run(&mut parts, &|part| {
+        run(&mut parts, &|part, _| {
             let query = &queries[part.idx / pieces.len()];
             let mut found = Bounds::default();
             for block in pieces[part.idx % pieces.len()] {

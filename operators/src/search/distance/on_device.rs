@@ -480,15 +480,19 @@ pub(crate) fn compute_sigmas(
 ) -> Result<(), BoxError> {
     ids.retain(|id| !space.is_known(*id));
     let failed = OnceLock::new();
-    cx.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
-        let computed = space.store().read::<_, BoxError>(|objects| {
-            ids[range].iter().try_for_each(|id| space.sigma_self(objects, *id).map(drop))?;
-            Ok(())
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk(ids.len(), SIGMAS_PER_CHUNK, |range| {
+            let computed = space.store().read::<_, BoxError>(|objects| {
+                let mut ids = ids[range].iter();
+                ids.try_for_each(|id| space.sigma_self_until(objects, *id, &cancelled).map(drop))?;
+                Ok(())
+            });
+            if let Err(error) = computed {
+                // The first error is reported.
+                let _ = failed.set(error);
+            }
         });
-        if let Err(error) = computed {
-            // One is told.
-            let _ = failed.set(error);
-        }
     });
     failed.into_inner().map_or(Ok(()), Err)
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use boxwork_kernels::interrupt::never;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::Columns;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
@@ -156,7 +157,7 @@ fn check(
         for (number, id, distance) in found {
             let query = prepared.at(number as usize);
             let exact = query.exact(&[id]).unwrap()[0];
-            query.prepared.see(&[id]).unwrap();
+            query.prepared.see(&[id], &never).unwrap();
             let allowed = error_of(query, exact);
             assert!(
                 (distance - exact).abs() <= allowed,
