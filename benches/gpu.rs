@@ -21,7 +21,7 @@
 //! share of the rate of its kernels. Arguments: `objects=1000000 k=100 workers=16 rounds=21 folder=FOLDER`; the store
 //! takes 2.45 KB an object in the folder and on the device.
 //!
-//! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract_on_devices`. Arguments:
+//! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract`. Arguments:
 //! `objects=65536 points=2000 iterations=5 rounds=11 workers=16`.
 //!
 //! `what=own`: the time of a scan by queries of 20 to 160 centroids, and of one that computes each object's similarity to

@@ -142,14 +142,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let declaration = Declaration {
         boxes: vec![
             declared("pictures", Vec::new()),
-            declared("extract_on_devices", settings),
+            declared("extract", settings),
             declared("signatures", Vec::new()),
         ],
-        edges: vec![edge("pictures", "extract_on_devices"), edge("extract_on_devices", "signatures")],
+        edges: vec![edge("pictures", "extract"), edge("extract", "signatures")],
         ..Declaration::default()
     };
-    let catalog =
-        Catalog::new([&SOURCE, &boxwork_operators::extract_on_devices::EXTRACT_ON_DEVICES, &SINK], []);
+    let catalog = Catalog::new([&SOURCE, &boxwork_operators::extract::EXTRACT, &SINK], []);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime =
         Runtime::start(config(arguments.get("workers", cores), devices)).expect("the system gives threads");

@@ -2,3 +2,4 @@
 
 pub(crate) mod code_path;
 pub mod device_kernels;
+pub(crate) mod stage;

@@ -4,15 +4,9 @@ pub(crate) mod list_files;
 pub(crate) mod read_files;
 pub mod decode;
 pub mod extract;
-pub mod extract_on_devices;
 
 use boxwork_runtime::operator::OperatorSpec;
 
 /// The operators of this folder, in the order in which data meets them.
-pub(crate) static LIST: &[&OperatorSpec] = &[
-    &list_files::LIST_FILES,
-    &read_files::READ_FILES,
-    &decode::DECODE,
-    &extract::EXTRACT,
-    &extract_on_devices::EXTRACT_ON_DEVICES,
-];
+pub(crate) static LIST: &[&OperatorSpec] =
+    &[&list_files::LIST_FILES, &read_files::READ_FILES, &decode::DECODE, &extract::EXTRACT];

@@ -16,7 +16,7 @@ pub mod faults;
 
 pub use auto::cost_model;
 pub use devices::device_kernels;
-pub use images::{decode, extract, extract_on_devices};
+pub use images::{decode, extract};
 pub use records::{read_jsonl, read_store, write_jsonl, write_store};
 pub use resources::space::options as distance_options;
 pub use resources::store::open as open_store;
@@ -31,6 +31,7 @@ pub fn catalog() -> Catalog {
 
 /// Names of before, and what does the same now.
 const RENAMED: &[(&str, &str)] = &[
+    ("extract_on_devices", "extract with `device:`"),
     ("metric_bounds", "lower_bounds"),
     ("metric_distance", "distance"),
     ("metric_top_k", "top_k"),

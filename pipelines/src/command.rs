@@ -31,7 +31,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::signature_store::SignatureStore;
@@ -165,12 +164,6 @@ impl Space {
 /// Refuses what `device:` would.
 fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())
-}
-
-/// Whether devices compute, by what a person wrote for `--device`.
-fn on_devices(devices: &LazyDevices, text: &str) -> Result<bool, String> {
-    let choice = text.parse::<DeviceChoice>()?;
-    Ok(devices.pick(&choice, None, 0)?.devices.is_some())
 }
 
 /// What a store holds, for people.

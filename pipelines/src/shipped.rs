@@ -21,7 +21,6 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
-shipped!(EXTRACT_ON_DEVICES, "extract_on_devices.yaml", "Images to a store, by GPUs.");
 shipped!(ADD, "add.yaml", "More images for a store.");
 shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
@@ -51,9 +50,8 @@ shipped!(
 );
 
 /// All of them.
-pub const ALL: [Shipped; 21] = [
+pub const ALL: [Shipped; 20] = [
     EXTRACT,
-    EXTRACT_ON_DEVICES,
     ADD,
     ADD_FROM,
     IMPORT,

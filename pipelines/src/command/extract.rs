@@ -1,5 +1,4 @@
-//! `boxwork extract`: images to a signature store, by `pipelines/extract.yaml`, or `extract_on_devices.yaml` where there
-//! are GPUs.
+//! `boxwork extract`: images to a signature store, by `pipelines/extract.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{device, on_devices, path_value, whole};
+use super::{device, path_value, whole};
 use crate::run::{Exit, Options};
 use crate::{run, shipped};
 
@@ -81,6 +80,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("distribution".to_owned(), Value::Text(arguments.distribution.clone())),
         ("transform".to_owned(), Value::Text(arguments.transform.clone())),
         ("ground".to_owned(), Value::Text(arguments.ground.clone())),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
         ("join_distance".to_owned(), Value::Number(arguments.join_distance)),
     ]);
     for (name, value) in [
@@ -109,18 +109,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let pipeline = match on_devices(&arguments.options.devices, &arguments.device) {
-        Ok(false) => shipped::EXTRACT,
-        Ok(true) => {
-            values.insert("device".to_owned(), Value::Text(arguments.device.clone()));
-            shipped::EXTRACT_ON_DEVICES
-        }
-        Err(reason) => {
-            eprintln!("error: {reason}");
-            return Exit::Usage;
-        }
-    };
-    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
+    let exit = run::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
     }

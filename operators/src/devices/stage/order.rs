@@ -1,0 +1,106 @@
+//! The order of a stage's blocks.
+
+use std::collections::BTreeMap;
+
+use boxwork_runtime::feeding::{Access, Back, Block, Blocks, DeviceError, Feed};
+
+use super::DeviceTask;
+
+/// A block and its place in the order.
+pub(super) struct Numbered<B> {
+    pub(super) number: u64,
+    pub(super) block: B,
+}
+
+impl<B: Block> Block for Numbered<B> {
+    fn size(&self) -> u64 {
+        self.block.size()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.block.kind()
+    }
+
+    fn residents(&self) -> Vec<Access> {
+        self.block.residents()
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        self.block.feed(feed)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.block.collect(back);
+    }
+}
+
+/// What has come back, or never went to a device.
+pub(super) enum Arrived<T: DeviceTask> {
+    Block(T::Block, Result<(), DeviceError>),
+    Items(Vec<T::Item>),
+}
+
+/// Numbers for blocks, and those that are back until it is their turn.
+pub(super) struct Order<T: DeviceTask> {
+    number_next: u64,
+    /// The oldest that is not over.
+    oldest: u64,
+    back: BTreeMap<u64, Arrived<T>>,
+}
+
+impl<T: DeviceTask> Default for Order<T> {
+    fn default() -> Self {
+        Self { number_next: 0, oldest: 0, back: BTreeMap::new() }
+    }
+}
+
+impl<T: DeviceTask> Order<T> {
+    /// A number for the next block.
+    pub(super) fn number(&mut self) -> u64 {
+        self.number_next += 1;
+        self.number_next - 1
+    }
+
+    /// Keeps items that go to no device until it is their turn.
+    pub(super) fn keep(&mut self, number: u64, items: Vec<T::Item>) {
+        let before = self.back.insert(number, Arrived::Items(items));
+        debug_assert!(before.is_none(), "two blocks of one number");
+    }
+
+    /// How many are back and wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.back.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.back.is_empty()
+    }
+
+    /// What is next, if it is back, with its number; any that is back where the task is not ordered.
+    pub(super) fn next(
+        &mut self,
+        blocks: Option<&mut Blocks<Numbered<T::Block>>>,
+    ) -> Option<(u64, Arrived<T>)> {
+        if !T::IS_ORDERED {
+            let come = |(Numbered { number, block }, result)| (number, Arrived::Block(block, result));
+            return self.back.pop_first().or_else(|| blocks?.take().map(come));
+        }
+        if let Some(blocks) = blocks {
+            while let Some((Numbered { number, block }, result)) = blocks.take() {
+                debug_assert!((self.oldest..self.number_next).contains(&number), "a block is back twice");
+                self.back.insert(number, Arrived::Block(block, result));
+            }
+        }
+        self.back.remove(&self.oldest).map(|arrived| (self.oldest, arrived))
+    }
+
+    /// Says that a block has its results, or none: the next one may leave.
+    pub(super) fn is_over(&mut self, number: u64) {
+        debug_assert!(
+            !T::IS_ORDERED || number == self.oldest,
+            "block {number} leaves before {}",
+            self.oldest
+        );
+        self.oldest = number + 1;
+    }
+}

@@ -1,0 +1,281 @@
+//! The parameters of an extraction: those of a box, and those that a store keeps as JSON.
+
+use boxwork_kernels::extract::{
+    ExtractParameters, FEATURES, FeatureTransform, GroundDistance, PointDistribution,
+};
+use boxwork_runtime::operator::{Bind, BoxError};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::signature_store::SignatureStore;
+use serde_json::{Value as Json, json};
+
+/// The standard deviation of Gaussian points when none is given.
+const SIGMA: f64 = 0.2;
+
+const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
+
+/// Parameters of the box.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
+    Parameter::new(
+        "distribution",
+        ParameterType::Choice(&["gaussian", "uniform", "grid"]),
+        Default::Text("gaussian"),
+        "how the points lie in the image",
+    ),
+    Parameter::new(
+        "sigma",
+        ParameterType::Number { minimum: 0.01, maximum: 10.0 },
+        Default::Absent,
+        "standard deviation of gaussian points; 0.2 when not given",
+    )
+    .unit("image sides"),
+    Parameter::new(
+        "seed",
+        ParameterType::integer_from(0),
+        Default::Integer(1),
+        "seed of the points' generator",
+    ),
+    Parameter::new(
+        "grey_levels",
+        ParameterType::Integer { minimum: 2, maximum: 256 },
+        Default::Integer(16),
+        "grey levels that texture tells apart",
+    ),
+    Parameter::new(
+        "radius",
+        ParameterType::Integer { minimum: 0, maximum: 32 },
+        Default::Integer(3),
+        "from the middle to the border of a texture window; 0 switches texture off",
+    )
+    .unit("pixels"),
+    Parameter::new(
+        "transform",
+        ParameterType::Choice(&["practical", "best"]),
+        Default::Text("practical"),
+        "how much each feature counts: practical indexes best, best is most precise",
+    ),
+    Parameter::new(
+        "multiplier",
+        ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
+        Default::EmptyList,
+        "factors of x, y, L, a, b, contrast and entropy, in place of those of `transform`",
+    ),
+    Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
+    Parameter::new(
+        "iterations",
+        ParameterType::Integer { minimum: 1, maximum: 1000 },
+        Default::Integer(10),
+        "rounds of clustering",
+    ),
+    Parameter::new(
+        "cluster_min",
+        ParameterType::Integer { minimum: 0, maximum: 65_536 },
+        Default::Integer(2),
+        "samples that a cluster must hold, times the round's number",
+    ),
+    Parameter::new(
+        "join_distance",
+        ParameterType::Number { minimum: 0.0, maximum: 128.0 },
+        Default::Number(0.2),
+        "clusters nearer than this are joined",
+    ),
+    Parameter::new("cap", COUNT, Default::Integer(768), "centroids of a signature at most"),
+    Parameter::new(
+        "ground",
+        ParameterType::Choice(&["l1", "l2", "linf"]),
+        Default::Text("l2"),
+        "the distance of the clustering",
+    ),
+    Parameter::new(
+        "as_in",
+        ParameterType::Resource("store"),
+        Default::Absent,
+        "a store whose parameters are taken, in place of all others",
+    ),
+    Parameter::new(
+        "device",
+        ParameterType::Device,
+        Default::Text("auto"),
+        "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+    ),
+];
+
+/// The extraction that the signatures of a store were made by.
+pub(super) fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters, BoxError> {
+    let path = store.path().display();
+    let Some(json) = store.parameters() else {
+        return Err(BoxError::new(format!(
+            "`{path}` does not say how its signatures were extracted (it was imported), so images cannot be added to \
+             it: add the objects of another such store with --from"
+        )));
+    };
+    parameters_from_json(json).map_err(|reason| {
+        BoxError::new(format!("the extraction parameters in `{path}` are not clear: {reason}"))
+    })
+}
+
+/// The extraction that a box of [`EXTRACT`](super::EXTRACT) is told to do.
+///
+/// # Errors
+/// When `sigma` is given for points that are not gaussian, or `multiplier` is not seven numbers.
+pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
+    let distribution = bind.text("distribution");
+    let sigma = bind.get_number("sigma");
+    if sigma.is_some() && distribution != "gaussian" {
+        return Err(BoxError::new(format!(
+            "`sigma` is for gaussian points only, and `distribution` is {distribution}: leave one of them out"
+        )));
+    }
+    let transform = match bind.numbers("multiplier") {
+        none if none.is_empty() => {
+            FeatureTransform::preset(bind.text("transform")).unwrap_or(FeatureTransform::PRACTICAL)
+        }
+        numbers => FeatureTransform::scaling(<[f64; FEATURES]>::try_from(numbers).map_err(|numbers| {
+            let count = numbers.len();
+            BoxError::new(format!(
+                "`multiplier` has {count} numbers: give {FEATURES}, for x, y, L, a, b, contrast and entropy"
+            ))
+        })?),
+    };
+    let count = |name| bind.count(name) as u32;
+    Ok(ExtractParameters {
+        points_count: count("points"),
+        distribution: distribution_of(distribution, sigma).map_err(BoxError::new)?,
+        seed: bind.count("seed") as u64,
+        grey_max: (bind.count("grey_levels") - 1) as u8,
+        window_radius: count("radius"),
+        transform,
+        seeds_count: count("seeds"),
+        iterations_count: count("iterations"),
+        cluster_weight_min: count("cluster_min"),
+        join_distance: bind.number("join_distance") as f32,
+        centroids_count_max: count("cap"),
+        distance: ground_of(bind.text("ground")).map_err(BoxError::new)?,
+    })
+}
+
+fn distribution_of(name: &str, sigma: Option<f64>) -> Result<PointDistribution, String> {
+    match name {
+        "gaussian" => Ok(PointDistribution::Gaussian { sigma: sigma.unwrap_or(SIGMA) }),
+        "uniform" => Ok(PointDistribution::Uniform),
+        "grid" => Ok(PointDistribution::Grid),
+        _ => Err(format!("unknown distribution of points `{name}`; use gaussian, uniform or grid")),
+    }
+}
+
+fn ground_of(name: &str) -> Result<GroundDistance, String> {
+    match name {
+        "l1" => Ok(GroundDistance::L1),
+        "l2" => Ok(GroundDistance::L2),
+        "linf" => Ok(GroundDistance::LInf),
+        _ => Err(format!("unknown ground distance `{name}`; use l1, l2 or linf")),
+    }
+}
+
+/// The parameters as a store keeps them; [`parameters_from_json`] gives back the same.
+pub fn parameters_json(parameters: &ExtractParameters) -> String {
+    let (distribution, sigma) = match parameters.distribution {
+        PointDistribution::Gaussian { sigma } => ("gaussian", Some(sigma)),
+        PointDistribution::Grid => ("grid", None),
+        _ => ("uniform", None),
+    };
+    let ground = match parameters.distance {
+        GroundDistance::L1 => "l1",
+        GroundDistance::LInf => "linf",
+        _ => "l2",
+    };
+    // By its shortest decimal form, so that a person reads 0.2 and not the f64 next to that f32.
+    let join_distance: f64 = parameters.join_distance.to_string().parse().unwrap_or_default();
+    let mut json = json!({
+        "points": parameters.points_count,
+        "distribution": distribution,
+        "seed": parameters.seed,
+        "grey_levels": u32::from(parameters.grey_max) + 1,
+        "radius": parameters.window_radius,
+        "multiplier": parameters.transform.multiplier,
+        "offset": parameters.transform.offset,
+        "seeds": parameters.seeds_count,
+        "iterations": parameters.iterations_count,
+        "cluster_min": parameters.cluster_weight_min,
+        "join_distance": join_distance,
+        "cap": parameters.centroids_count_max,
+        "ground": ground,
+    });
+    if let Some(sigma) = sigma {
+        json["sigma"] = json!(sigma);
+    }
+    json.to_string()
+}
+
+/// The parameters that [`parameters_json`] wrote.
+///
+/// # Errors
+/// A sentence on the first field that is missing or out of its range. Fields of other names are passed over, since
+/// a store may say more than how it was extracted.
+pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
+    let json: Json = serde_json::from_str(text).map_err(|error| format!("they are not JSON: {error}"))?;
+    let field = |name: &str| json.get(name).ok_or_else(|| format!("`{name}` is missing"));
+    let count = |name: &str| -> Result<u32, String> {
+        let value = field(name)?.as_u64().and_then(|value| u32::try_from(value).ok());
+        value.ok_or_else(|| format!("`{name}` is not a count"))
+    };
+    let word = |name: &str| field(name)?.as_str().ok_or_else(|| format!("`{name}` is not text"));
+    let number =
+        |name: &str| -> Result<f64, String> { field(name)?.as_f64().ok_or(format!("`{name}` is no number")) };
+    let seven = |name: &str| -> Result<[f64; 7], String> {
+        let values = field(name)?.as_array().map(|values| values.iter().map(Json::as_f64).collect());
+        let values: Option<Vec<f64>> = values.unwrap_or_default();
+        let values = values.and_then(|values| values.try_into().ok());
+        values.ok_or_else(|| format!("`{name}` is not seven numbers"))
+    };
+    let sigma = json.get("sigma").map(|_| number("sigma")).transpose()?;
+    let parameters = ExtractParameters {
+        points_count: count("points")?,
+        distribution: distribution_of(word("distribution")?, sigma)?,
+        seed: field("seed")?.as_u64().ok_or("`seed` is no whole number")?,
+        grey_max: u8::try_from(count("grey_levels")?.saturating_sub(1))
+            .map_err(|_| "`grey_levels` is above 256")?,
+        window_radius: count("radius")?,
+        transform: FeatureTransform { multiplier: seven("multiplier")?, offset: seven("offset")? },
+        seeds_count: count("seeds")?,
+        iterations_count: count("iterations")?,
+        cluster_weight_min: count("cluster_min")?,
+        join_distance: number("join_distance")? as f32,
+        centroids_count_max: count("cap")?,
+        distance: ground_of(word("ground")?)?,
+    };
+    parameters.validate().map_err(|error| error.to_string())?;
+    Ok(parameters)
+}
+
+/// The side of the pictures that a store was extracted from: the field `size` beside the parameters, where it is.
+pub(crate) fn scaled_size(text: &str) -> u32 {
+    const SIZE: u32 = 150;
+    let json: Json = serde_json::from_str(text).unwrap_or_default();
+    let size = json.get("size").and_then(Json::as_u64).and_then(|size| u32::try_from(size).ok());
+    size.filter(|size| (1..=4096).contains(size)).unwrap_or(SIZE)
+}
+
+/// The key of the note on envelopes of signatures that says how they were made; `write_store` keeps it.
+pub(crate) const PARAMETERS_NOTE: &str = "boxwork.parameters";
+
+/// What envelopes of signatures say of how they were made: the parameters as JSON, with the size of the pictures, which
+/// the first one tells.
+pub(crate) struct Note {
+    parameters: ExtractParameters,
+    text: Option<String>,
+}
+
+impl Note {
+    pub(crate) fn new(parameters: ExtractParameters) -> Self {
+        Self { parameters, text: None }
+    }
+
+    pub(super) fn of_size(&mut self, size: u32) -> &str {
+        self.text.get_or_insert_with(|| {
+            let mut json: Json = serde_json::from_str(&parameters_json(&self.parameters)).unwrap_or_default();
+            json["size"] = json!(size);
+            json.to_string()
+        })
+    }
+}
