@@ -3,7 +3,8 @@
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::declaration::{BLOCKING, COPIES, KIND};
 use boxwork_runtime::plan::{
-    BoxDeclaration, Declaration, EdgeDeclaration, Fault, HintDeclaration, Place, ResourceDeclaration, Setting,
+    BoxDeclaration, Declaration, EdgeDeclaration, Fault, FaultKind, HintDeclaration, Place,
+    ResourceDeclaration, Setting,
 };
 
 use crate::document::span::{Marked, Span};
@@ -42,12 +43,12 @@ impl Places {
     pub(crate) fn span(&self, fault: &Fault, text: &str) -> Span {
         let spot = self.spot(&fault.place).or_else(|| self.spot(&holder(&fault.place)?));
         let Some(spot) = spot else { return self.head };
-        match fault.code {
-            "unknown-parameter" => spot.key,
-            "unknown-pipeline-parameter" => {
-                // The message begins with the `${name}` that is meant; the text may hold several.
-                let name = fault.message.split('`').nth(1).unwrap_or_default();
-                let at = spot.value.of(text).and_then(|written| written.find(name));
+        match &fault.kind {
+            FaultKind::UnknownParameter => spot.key,
+            FaultKind::UnknownPipelineParameter(name) => {
+                // The text may hold several.
+                let name = format!("${{{name}}}");
+                let at = spot.value.of(text).and_then(|written| written.find(&name));
                 at.map_or(spot.value, |at| {
                     Span::new(spot.value.start + at, spot.value.start + at + name.len())
                 })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
-use boxwork_runtime::plan::{self, Declaration, Fault, Place, Plan, Severity};
+use boxwork_runtime::plan::{self, Declaration, Fault, FaultKind, Place, Plan, Severity};
 
 use crate::compile::{Places, compile};
 use crate::diagnostic::{Diagnostic, Source, TextPlace};
@@ -130,7 +130,7 @@ impl Loaded {
     pub fn diagnose(&self, fault: &Fault) -> Diagnostic {
         Diagnostic {
             severity: fault.severity,
-            code: fault.code,
+            code: fault.kind.code(),
             message: fault.message.clone(),
             label: fault.label.clone(),
             help: fault.help.clone(),
@@ -144,7 +144,7 @@ impl Loaded {
         self.diagnose(&Fault {
             place: Place::Parameter(parameter.to_owned()),
             severity: Severity::Error,
-            code: "wrong-value",
+            kind: FaultKind::WrongValue,
             message: message.to_owned(),
             label: "this parameter".to_owned(),
             help: None,
@@ -155,10 +155,12 @@ impl Loaded {
     fn follows(&self, fault: &Fault) -> bool {
         let tainted = |name: &str| self.taint.names.contains(name);
         let any = !self.taint.names.is_empty() || self.taint.edges;
-        let quoted = fault.message.split('`').skip(1).step_by(2).any(tainted);
-        match fault.code {
-            "unread-box" | "unconnected-input" | "no-boxes" | "unused-parameter" => any,
-            "unknown-box" | "unknown-pipeline-parameter" if quoted => true,
+        match &fault.kind {
+            FaultKind::UnreadBox
+            | FaultKind::UnconnectedInput
+            | FaultKind::NoBoxes
+            | FaultKind::UnusedParameter => any,
+            FaultKind::UnknownBox(name) | FaultKind::UnknownPipelineParameter(name) if tainted(name) => true,
             _ => match &fault.place {
                 Place::Whole | Place::Queries => false,
                 Place::Parameter(name)

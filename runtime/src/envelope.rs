@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{Float32Type, Float64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BinaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
 };
@@ -79,14 +79,6 @@ impl Envelope {
     pub fn new(batch: RecordBatch) -> Result<Self, EnvelopeError> {
         let bytes = batch.columns().iter().map(|column| column_bytes(column.as_ref())).sum();
         Self::with_bytes(batch, bytes)
-    }
-
-    /// Wraps a table whose columns are mapped from a file: it counts as zero bytes, as the system can drop them.
-    ///
-    /// # Errors
-    /// As [`Envelope::new`].
-    pub fn mapped(batch: RecordBatch) -> Result<Self, EnvelopeError> {
-        Self::with_bytes(batch, 0)
     }
 
     /// Makes an envelope from named columns of equal length.
@@ -202,12 +194,6 @@ impl Envelope {
     #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
     pub fn u64s(&self, name: &str) -> Result<&[u64], EnvelopeError> {
         self.primitive::<UInt64Type>(name, "UInt64")
-    }
-
-    /// The values of a `Float32` column.
-    #[expect(clippy::missing_errors_doc, reason = "said once, at `u32s`")]
-    pub fn f32s(&self, name: &str) -> Result<&[f32], EnvelopeError> {
-        self.primitive::<Float32Type>(name, "Float32")
     }
 
     /// The values of a `Float64` column.

@@ -7,6 +7,7 @@
 
 pub mod declaration;
 pub mod check;
+mod fault;
 mod graph;
 
 use crate::descriptor::Descriptor;
@@ -15,6 +16,7 @@ use crate::parameter::Arguments;
 pub use check::check;
 pub use declaration::{BoxDeclaration, Declaration, EdgeDeclaration, End, HintDeclaration};
 pub use declaration::{ParameterDeclaration, Piece, ResourceDeclaration, Setting};
+pub use fault::FaultKind;
 
 /// Envelopes that an edge holds when nothing else is said (more where its consumer has copies).
 pub const EDGE_ENVELOPES: usize = 4;
@@ -74,8 +76,8 @@ pub struct Fault {
     pub place: Place,
     /// How bad it is.
     pub severity: Severity,
-    /// A stable word for machines, such as `unknown-operator`.
-    pub code: &'static str,
+    /// What kind of fault it is.
+    pub kind: FaultKind,
     /// What is wrong, in a sentence.
     pub message: String,
     /// A few words to stand under the place.

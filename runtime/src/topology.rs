@@ -130,13 +130,6 @@ impl Topology {
         topology
     }
 
-    /// Reads a tree laid out as `/sys/devices/system` and keeps the CPUs of `allowed`.
-    ///
-    /// What the tree lacks is guessed: no `node` folder is one node, a CPU without files is a core of its own.
-    pub fn from_sysfs(root: &Path, allowed: &[usize]) -> Topology {
-        sysfs::read(root, allowed)
-    }
-
     /// Makes up a machine from levels, outermost first: `pack:2 numa:1 l3:2 core:4 pu:2`.
     ///
     /// Each count is per object of the level before; a level left out counts 1.

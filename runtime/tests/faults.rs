@@ -350,7 +350,7 @@ fn copies_that_could_not_restore_the_order_of_several_edges_are_refused() {
         let (plan, faults) =
             boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());
         assert_eq!(plan.is_none(), !faults.is_empty());
-        faults.into_iter().map(|fault| (fault.code, fault.message)).collect::<Vec<_>>()
+        faults.into_iter().map(|fault| (fault.kind.code(), fault.message)).collect::<Vec<_>>()
     };
     assert!(faults(&graph(&["s"], 3)).is_empty());
     assert!(faults(&graph(&["s", "t"], 1)).is_empty());
@@ -395,7 +395,7 @@ fn a_diamond_that_bounded_edges_can_stall_is_warned_of() {
         let (plan, faults) =
             boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());
         assert!(plan.is_some(), "a diamond is no error: {faults:?}");
-        faults.into_iter().map(|fault| fault.code).collect::<Vec<_>>()
+        faults.into_iter().map(|fault| fault.kind.code()).collect::<Vec<_>>()
     };
     let two = |graph: Graph| graph.add("s", "source", &[]).add("x", "a_then_b", &[]).add("c", "collect", &[]);
     let diamond = two(Graph::new()).chain("s -> x.a").chain("s -> x.b").chain("x -> c");

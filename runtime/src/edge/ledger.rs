@@ -1,7 +1,7 @@
 //! The ledger of a request's memory: bytes in its edges against its budget.
 //!
-//! Invariant: a buffer that several edges (or several envelopes) keep counts once, a mapped one not at all. Without a
-//! budget nothing is counted, so that requests without one pay nothing.
+//! Invariant: a buffer that several edges (or several envelopes) keep counts once. Without a budget nothing is counted,
+//! so that requests without one pay nothing.
 
 use std::collections::HashMap;
 

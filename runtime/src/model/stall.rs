@@ -14,7 +14,7 @@ use crate::operator::Mode;
 const GROWTHS_MAX: usize = 4;
 /// An edge that holds this many bytes grows no further, whatever the request's budget.
 const GROWN_BYTES_MAX: usize = 1 << 30;
-/// An edge that holds this many envelopes grows no further: mapped ones count no bytes.
+/// An edge that holds this many envelopes grows no further: small ones count few bytes.
 const GROWN_ENVELOPES_MAX: usize = 1 << 20;
 
 /// Ends the stall by growing an edge, and gives the tasks that follow; or tells who waits for what.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::declaration::{BLOCKING, BoxDeclaration, COPIES, Declaration, KIND, Setting};
 use super::graph;
-use super::{COPIES_MAX, Copies, Fault, Place, Plan, PlanBox, PlanResource, Severity};
+use super::{COPIES_MAX, Copies, Fault, FaultKind, Place, Plan, PlanBox, PlanResource, Severity};
 use crate::operator::{Catalog, Kind, OperatorSpec, ResourceSpec};
 use crate::parameter::{Arguments, Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
 use crate::parameter::{did_you_mean, nearest};
@@ -40,28 +40,14 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn fault(
-        &mut self,
-        place: Place,
-        code: &'static str,
-        message: String,
-        label: &str,
-        help: Option<String>,
-    ) {
+    fn fault(&mut self, place: Place, kind: FaultKind, message: String, label: &str, help: Option<String>) {
         let label = label.to_owned();
-        self.faults.push(Fault { place, severity: Severity::Error, code, message, label, help });
+        self.faults.push(Fault { place, severity: Severity::Error, kind, message, label, help });
     }
 
-    fn warning(
-        &mut self,
-        place: Place,
-        code: &'static str,
-        message: String,
-        label: &str,
-        help: Option<String>,
-    ) {
+    fn warning(&mut self, place: Place, kind: FaultKind, message: String, label: &str, help: Option<String>) {
         let label = label.to_owned();
-        self.faults.push(Fault { place, severity: Severity::Warning, code, message, label, help });
+        self.faults.push(Fault { place, severity: Severity::Warning, kind, message, label, help });
     }
 
     /// What the help of a fault costs is spent on the first ones only.
@@ -77,7 +63,13 @@ impl Checker<'_> {
             self.declaration.boxes.iter().map(|declared| self.plan_box(declared, &resources)).collect();
         if boxes.is_empty() {
             let help = Some("add a `boxes:` map; `boxwork boxes` lists the operators".to_owned());
-            self.fault(Place::Whole, "no-boxes", "the pipeline has no boxes".into(), "nothing to run", help);
+            self.fault(
+                Place::Whole,
+                FaultKind::NoBoxes,
+                "the pipeline has no boxes".into(),
+                "nothing to run",
+                help,
+            );
         }
         let edges = self.edges(&boxes);
         self.ports(&boxes, &edges);
@@ -98,7 +90,7 @@ impl Checker<'_> {
         if !(1..=QUERIES_MAX).contains(&queries) {
             let message =
                 format!("a request of {queries} queries is out of range: 1 to {QUERIES_MAX} are possible");
-            self.fault(Place::Queries, "wrong-queries", message, "out of range", None);
+            self.fault(Place::Queries, FaultKind::WrongQueries, message, "out of range", None);
         }
         queries
     }
@@ -118,14 +110,14 @@ impl Checker<'_> {
             let place = Place::Parameter(parameter.name.clone());
             if let Some(Err(message)) = parameter.default.as_ref().map(|value| parameter.admit(value)) {
                 let message = format!("the default of `{}` does not fit: {message}", parameter.name);
-                self.fault(place, "wrong-default", message, "wrong default", None);
+                self.fault(place, FaultKind::WrongDefault, message, "wrong default", None);
             } else if !used.contains(&parameter.name.as_str()) {
                 let message = format!("the parameter `{}` is never used", parameter.name);
                 let help = Some(format!(
                     "write \"${{{}}}\" where its value should stand, or remove it",
                     parameter.name
                 ));
-                self.warning(place, "unused-parameter", message, "never used", help);
+                self.warning(place, FaultKind::UnusedParameter, message, "never used", help);
             }
         }
         self.declaration.parameters.clone()
@@ -151,7 +143,7 @@ impl Checker<'_> {
             if in_circle {
                 let name = declared[idx].name.clone();
                 let message = format!("the resource `{name}` waits for one that waits for it");
-                self.fault(Place::Resource(name), "resource-cycle", message, "in a circle", None);
+                self.fault(Place::Resource(name), FaultKind::ResourceCycle, message, "in a circle", None);
             }
             planned.extend(self.resource(&declared[idx]));
         }
@@ -171,7 +163,7 @@ impl Checker<'_> {
         if let (Some(check), Some(arguments)) = (spec.check, &arguments)
             && let Err(message) = check(arguments)
         {
-            self.fault(Place::Resource(name.clone()), "refused-resource", message, "refused", None);
+            self.fault(Place::Resource(name.clone()), FaultKind::RefusedResource, message, "refused", None);
         }
         Some(PlanResource { name: name.clone(), spec, settings: declared.settings.clone(), arguments })
     }
@@ -185,7 +177,7 @@ impl Checker<'_> {
             let help = self.help(|| Some(suggestion(&kind, &names(), "kinds of resource")));
             let help = self.catalog.new_name(&kind).map_or(help, |new| Some(format!("it is `{new}` now")));
             let message = format!("resource `{name}`: unknown kind `{kind}`");
-            self.fault(place, "unknown-resource-kind", message, "no such kind of resource", help);
+            self.fault(place, FaultKind::UnknownResourceKind, message, "no such kind of resource", help);
         }
         spec
     }
@@ -198,7 +190,7 @@ impl Checker<'_> {
             Some(other) => {
                 self.fault(
                     place.clone(),
-                    "wrong-kind",
+                    FaultKind::WrongKind,
                     format!("a kind is a name, not {other}"),
                     "not a name",
                     None,
@@ -209,7 +201,7 @@ impl Checker<'_> {
                 let message = "the kind is a parameter without a value".to_owned();
                 let help =
                     Some("give the parameter a default, so that the pipeline can be checked".to_owned());
-                self.fault(place.clone(), "unbound-kind", message, "no value yet", help);
+                self.fault(place.clone(), FaultKind::UnboundKind, message, "no value yet", help);
                 None
             }
         }
@@ -224,7 +216,13 @@ impl Checker<'_> {
                     || self.declaration.parameters.iter().map(|p| p.name.as_str()).collect::<Vec<_>>();
                 let help = self.help(|| Some(suggestion(name, &names(), "parameters of this pipeline")));
                 let message = format!("`${{{name}}}`: the pipeline declares no parameter `{name}`");
-                self.fault(place.clone(), "unknown-pipeline-parameter", message, "not declared", help);
+                self.fault(
+                    place.clone(),
+                    FaultKind::UnknownPipelineParameter(name.to_owned()),
+                    message,
+                    "not declared",
+                    help,
+                );
                 known = None;
             }
         }
@@ -251,28 +249,34 @@ impl Checker<'_> {
                 let names = || table.iter().map(|parameter| parameter.name).collect::<Vec<_>>();
                 let help = self.help(|| Some(suggestion(key, &names(), "parameters")));
                 let message = format!("{owner} has no parameter `{key}`");
-                self.fault(place, "unknown-parameter", message, "no such parameter", help);
+                self.fault(place, FaultKind::UnknownParameter, message, "no such parameter", help);
                 complete = false;
                 continue;
             };
             match setting.resolve(self.values) {
-                Some(value) => match parameter
-                    .kind
-                    .admit(&value)
-                    .and_then(|value| self.resource_named(parameter, value))
-                {
-                    Ok(value) => drop(values.insert(key.clone(), value)),
-                    Err(message) => {
-                        let unit = if parameter.unit.is_empty() {
-                            String::new()
-                        } else {
-                            format!(", in {}", parameter.unit)
-                        };
-                        let help = Some(format!("`{key}`: {} ({}{unit})", parameter.about, parameter.kind));
-                        self.fault(place, "wrong-value", format!("`{key}`: {message}"), "wrong value", help);
-                        complete = false;
+                Some(value) => {
+                    match parameter.kind.admit(&value).and_then(|value| self.resource_named(parameter, value))
+                    {
+                        Ok(value) => drop(values.insert(key.clone(), value)),
+                        Err(message) => {
+                            let unit = if parameter.unit.is_empty() {
+                                String::new()
+                            } else {
+                                format!(", in {}", parameter.unit)
+                            };
+                            let help =
+                                Some(format!("`{key}`: {} ({}{unit})", parameter.about, parameter.kind));
+                            self.fault(
+                                place,
+                                FaultKind::WrongValue,
+                                format!("`{key}`: {message}"),
+                                "wrong value",
+                                help,
+                            );
+                            complete = false;
+                        }
                     }
-                },
+                }
                 None => complete &= self.unbound(parameter, setting, place),
             }
         }
@@ -288,7 +292,13 @@ impl Checker<'_> {
                 None if parameter.default == Default::Required => {
                     let message = format!("{owner} needs `{}`: {}", parameter.name, parameter.about);
                     let help = Some(format!("add `{}:` with {}", parameter.name, parameter.kind));
-                    self.fault(whole.clone(), "missing-parameter", message, "a parameter is missing", help);
+                    self.fault(
+                        whole.clone(),
+                        FaultKind::MissingParameter,
+                        message,
+                        "a parameter is missing",
+                        help,
+                    );
                     complete = false;
                 }
                 None => {}
@@ -308,7 +318,7 @@ impl Checker<'_> {
                 parameter.name, parameter.kind, declared.kind
             );
             let help = Some(format!("change the type of `{name}` under `parameters:`"));
-            self.fault(place, "wrong-type", message, "wrong type", help);
+            self.fault(place, FaultKind::WrongType, message, "wrong type", help);
             return false;
         }
         // An absent optional parameter leaves the operator's own default in force.
@@ -348,7 +358,7 @@ impl Checker<'_> {
             });
             let help = self.catalog.new_name(&kind).map_or(help, |new| Some(format!("it is `{new}` now")));
             let message = format!("box `{}`: unknown operator `{kind}`", declared.name);
-            self.fault(place, "unknown-operator", message, "no such operator", help);
+            self.fault(place, FaultKind::UnknownOperator, message, "no such operator", help);
             return None;
         };
         let arguments = self.arguments(
@@ -367,7 +377,7 @@ impl Checker<'_> {
         {
             let (place, message) =
                 (Place::Box(declared.name.clone()), format!("box `{}`: {message}", declared.name));
-            self.fault(place, "refused-box", message, "refused", None);
+            self.fault(place, FaultKind::RefusedBox, message, "refused", None);
         }
         let copies = self.copies(declared, spec);
         let mut settings = declared.settings.clone();
@@ -378,7 +388,7 @@ impl Checker<'_> {
             let place = Place::BoxSetting(declared.name.clone(), BLOCKING.to_owned());
             self.fault(
                 place,
-                "wrong-value",
+                FaultKind::WrongValue,
                 "`blocking` names no class".into(),
                 "empty",
                 Some("write `blocking: disk`".into()),
@@ -402,7 +412,7 @@ impl Checker<'_> {
             Some(other) => {
                 let message =
                     format!("`copies`: {other} is neither `auto` nor a whole number from 1 to {COPIES_MAX}");
-                self.fault(place, "wrong-value", message, "wrong value", None);
+                self.fault(place, FaultKind::WrongValue, message, "wrong value", None);
                 return Copies::Count(1);
             }
         };
@@ -411,7 +421,13 @@ impl Checker<'_> {
                 "box `{}`: the operator `{}` is stateful and has one copy only",
                 declared.name, spec.name
             );
-            self.fault(place, "copies-of-stateful", message, "one copy only", Some("remove `copies`".into()));
+            self.fault(
+                place,
+                FaultKind::CopiesOfStateful,
+                message,
+                "one copy only",
+                Some("remove `copies`".into()),
+            );
             return Copies::Count(1);
         }
         copies

@@ -1,7 +1,6 @@
 //! The register of requests under way: who asks for them all, or for one by its number, finds them here.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Weak};
 
 use crate::model::Model;
@@ -10,11 +9,8 @@ use crate::sync::Mutex;
 
 /// See the module. The requests are weak: what is listed here keeps nothing alive.
 pub(super) struct Register {
-    requests: Mutex<HashMap<RequestId, Weak<Model>, BuildHasherDefault<NumberHasher>>>,
+    requests: Mutex<HashMap<RequestId, Weak<Model>>>,
 }
-
-/// Bits of a hash by which the table tells entries apart before it looks at them.
-const TAG_BITS: u32 = 7;
 
 impl Register {
     pub(super) fn new() -> Self {
@@ -48,27 +44,5 @@ impl Register {
     pub(super) fn find(&self, fits: impl Fn(RequestId) -> bool) -> Option<Arc<Model>> {
         let requests = self.requests.lock();
         requests.iter().find(|(id, _)| fits(**id)).and_then(|(_, model)| model.upgrade())
-    }
-}
-
-/// Numbers are given in turn by this program itself: nobody can choose them so that they meet. Neighbours lie beside each
-/// other, so that requests that come and go in turn touch the same few cache lines.
-#[derive(Default)]
-struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 ^= number;
-    }
-
-    fn finish(&self) -> u64 {
-        // The table takes the place from the lower bits, and from the upper ones a tag, in which neighbours differ.
-        self.0 ^ (self.0 << (u64::BITS - TAG_BITS))
     }
 }

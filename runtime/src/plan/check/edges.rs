@@ -6,7 +6,7 @@ use super::{Checker, suggestion};
 use crate::operator::OperatorSpec;
 use crate::parameter::Arguments;
 use crate::plan::declaration::{EdgeDeclaration, End};
-use crate::plan::{EDGE_BYTES, Place, PlanBox, PlanEdge, PlanHint};
+use crate::plan::{EDGE_BYTES, FaultKind, Place, PlanBox, PlanEdge, PlanHint};
 
 impl Checker<'_> {
     fn find<'b>(
@@ -21,7 +21,7 @@ impl Checker<'_> {
                 || self.declaration.boxes.iter().map(|declared| declared.name.as_str()).collect::<Vec<_>>();
             let help = self.help(|| Some(suggestion(&end.name, &names(), "boxes")));
             let message = format!("there is no box `{}`", end.name);
-            self.fault(place.clone(), "unknown-box", message, "no such box", help);
+            self.fault(place.clone(), FaultKind::UnknownBox(end.name.clone()), message, "no such box", help);
             return None;
         };
         // A box of an unknown operator has its own fault; more about its ports would be noise.
@@ -33,7 +33,7 @@ impl Checker<'_> {
         let Some(port) = &end.port else {
             if names.is_empty() {
                 let message = format!("box `{}` ({}) has no {}", end.name, planned.spec.name, side.word());
-                self.fault(place.clone(), "no-port", message, &format!("no {}", side.word()), None);
+                self.fault(place.clone(), FaultKind::NoPort, message, &format!("no {}", side.word()), None);
                 return None;
             }
             return Some(0);
@@ -45,7 +45,7 @@ impl Checker<'_> {
                 format!("box `{}` ({}) has no {} `{port}`", end.name, planned.spec.name, side.word());
             self.fault(
                 place.clone(),
-                "unknown-port",
+                FaultKind::UnknownPort,
                 message,
                 &format!("no such {}", side.word()),
                 Some(help),
@@ -79,7 +79,7 @@ impl Checker<'_> {
             );
             self.fault(
                 Place::Edge(idx),
-                "edge-too-small",
+                FaultKind::EdgeTooSmall,
                 message,
                 "too small",
                 Some(format!("write `envelopes: {}` or more", taken.envelopes_min.max(1))),
@@ -89,7 +89,7 @@ impl Checker<'_> {
             let message = "the edge holds no bytes".to_owned();
             self.fault(
                 Place::Edge(idx),
-                "edge-too-small",
+                FaultKind::EdgeTooSmall,
                 message,
                 "too small",
                 Some(format!("leave `bytes` out for {EDGE_BYTES}")),
@@ -106,7 +106,7 @@ impl Checker<'_> {
             );
             let fitting = || boxes_that_give(boxes, &wanted, to);
             let help = self.help(|| fitting().map(|name| format!("`{name}` gives these columns")));
-            self.fault(Place::Edge(idx), "descriptor-mismatch", message, "the columns differ", help);
+            self.fault(Place::Edge(idx), FaultKind::DescriptorMismatch, message, "the columns differ", help);
             return None;
         }
         let bytes = edge.bytes.unwrap_or(EDGE_BYTES);
@@ -134,7 +134,7 @@ impl Checker<'_> {
             } else {
                 let message =
                     format!("`{}` joins by its {:?}, and `{}` by its {:?}", a.name, a.join, b.name, b.join);
-                self.fault(Place::Hint(idx), "hint-mismatch", message, "the joins differ", None);
+                self.fault(Place::Hint(idx), FaultKind::HintMismatch, message, "the joins differ", None);
             }
         }
         planned

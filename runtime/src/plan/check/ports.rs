@@ -3,7 +3,7 @@
 use super::{Checker, graph};
 use crate::operator::{Kind, Mode};
 use crate::plan::declaration::COPIES;
-use crate::plan::{Copies, Place, PlanBox, PlanEdge};
+use crate::plan::{Copies, FaultKind, Place, PlanBox, PlanEdge};
 
 impl Checker<'_> {
     /// Required ports that nothing feeds, inputs fed twice, and boxes that nobody reads.
@@ -32,7 +32,7 @@ impl Checker<'_> {
                     );
                     self.fault(
                         Place::Box(planned.name.clone()),
-                        "unconnected-input",
+                        FaultKind::UnconnectedInput,
                         message,
                         "an input is not connected",
                         Some(help),
@@ -45,7 +45,7 @@ impl Checker<'_> {
                         let help = Some("join the streams by a `merge` box first".to_owned());
                         self.fault(
                             Place::EdgeTo(*edge),
-                            "input-connected-twice",
+                            FaultKind::InputConnectedTwice,
                             message,
                             "connected already",
                             help,
@@ -59,7 +59,7 @@ impl Checker<'_> {
                 let message = format!("nothing reads box `{}`, so it never runs", planned.name);
                 self.warning(
                     Place::Box(planned.name.clone()),
-                    "unread-box",
+                    FaultKind::UnreadBox,
                     message,
                     "nobody reads it",
                     None,
@@ -81,7 +81,13 @@ impl Checker<'_> {
             let help = Some(
                 "what must go back travels as a hint (`hints: [a.x ~> b.x]`), not along an edge".to_owned(),
             );
-            self.fault(last.map_or(Place::Whole, Place::Edge), "cycle", message, "closes the cycle", help);
+            self.fault(
+                last.map_or(Place::Whole, Place::Edge),
+                FaultKind::Cycle,
+                message,
+                "closes the cycle",
+                help,
+            );
             return;
         }
         let bounded: Vec<(usize, usize)> = edges
@@ -121,7 +127,7 @@ impl Checker<'_> {
                             planned.name, self.declaration.boxes[*fork].name
                         );
                         let help = Some("make one of the inputs a side input, or give its edge more `envelopes`; the runtime grows it within the memory budget when it stalls".to_owned());
-                        self.warning(Place::Edge(*edge), "diamond", message, "may fill up", help);
+                        self.warning(Place::Edge(*edge), FaultKind::Diamond, message, "may fill up", help);
                     }
                 }
             }
@@ -139,7 +145,7 @@ impl Checker<'_> {
             );
             let help = "remove `copies`, or join the streams by a `merge` box first".to_owned();
             let place = Place::BoxSetting(planned.name.clone(), COPIES.to_owned());
-            self.fault(place, "copies-of-several-edges", message, "one copy only", Some(help));
+            self.fault(place, FaultKind::CopiesOfSeveralEdges, message, "one copy only", Some(help));
         }
     }
 }
