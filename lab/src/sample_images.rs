@@ -5,15 +5,17 @@
 //! - Classes share palettes and textures on purpose (a sunset and dunes, bricks and autumn leaves): retrieval is good, not perfect.
 //! - A file appears under its name only when it is whole.
 
+mod curves;
+mod colour;
+mod random;
+mod canvas;
+mod noise;
 mod blue_sky_clouds;
 mod brick_wall;
-mod canvas;
 mod checkered_cloth;
 mod citrus;
 mod city_night;
-mod colour;
 mod coral_reef;
-mod curves;
 mod desert_dunes;
 mod flower_meadow;
 mod forest;
@@ -21,8 +23,6 @@ mod leaves;
 mod marble;
 mod neon_signs;
 mod newspaper;
-mod noise;
-mod random;
 mod snow_mountains;
 mod sunset_sea;
 mod wood_grain;

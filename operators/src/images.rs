@@ -2,8 +2,8 @@
 
 pub(crate) mod list_files;
 pub(crate) mod read_files;
-pub mod decode;
 pub mod extract;
+pub mod decode;
 
 use boxwork_runtime::operator::OperatorSpec;
 

@@ -10,8 +10,8 @@ mod records;
 mod search;
 mod auto;
 mod index;
-mod quality;
 mod results;
+mod quality;
 pub mod faults;
 
 pub use auto::cost_model;

@@ -2,12 +2,12 @@
 
 pub(crate) mod queries;
 pub(crate) mod read_query;
+pub(crate) mod distance;
 pub(crate) mod scan;
 pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
 pub(crate) mod head;
 pub(crate) mod rest;
-pub(crate) mod distance;
 pub(crate) mod exact_distance;
 pub(crate) mod merge;
 pub(crate) mod filter_range;

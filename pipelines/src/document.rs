@@ -9,7 +9,6 @@ mod limits;
 pub(crate) mod node;
 mod setting;
 mod chain;
-mod parameter;
 mod reader;
 
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ use std::collections::BTreeSet;
 use boxwork_runtime::plan::{End, ParameterDeclaration, Setting, Severity};
 
 use limits::NAME_CHARS_MAX;
-pub(crate) use parameter::TYPES;
+pub(crate) use reader::TYPES;
 use span::{Marked, Span};
 
 /// The version of the language that this front end reads.

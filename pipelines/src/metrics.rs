@@ -5,8 +5,8 @@
 //! Why it is made here: docs/decisions/010.
 
 pub mod client;
-pub mod exposition;
 mod format;
+pub mod exposition;
 pub mod samples;
 mod request;
 mod server;

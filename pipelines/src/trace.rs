@@ -6,9 +6,9 @@
 //! queues, on each edge and at each blocking class. Invariants: marks are sorted by time, an arrow has both of its
 //! ends and each lies in a slice, and slices of one track do not overlap.
 
+mod slices;
 mod arrows;
 mod counters;
-mod slices;
 #[cfg(test)]
 mod tests;
 

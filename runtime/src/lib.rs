@@ -19,12 +19,14 @@ pub mod harness;
 pub mod plan;
 pub mod prepare;
 pub mod request;
-mod model;
 pub mod topology;
+mod model;
 pub mod statistics;
+mod config;
 mod scheduler;
 mod runtime;
 #[cfg(all(test, loom))]
 mod loom_models;
 
-pub use runtime::{Config, Request, Runtime};
+pub use config::Config;
+pub use runtime::{Request, Runtime};

@@ -6,9 +6,9 @@
 //! cycle of edges.
 
 pub mod declaration;
-pub mod check;
 mod fault;
 mod graph;
+pub mod check;
 
 use crate::descriptor::Descriptor;
 use crate::operator::{OperatorSpec, ResourceSpec};

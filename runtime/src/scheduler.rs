@@ -6,17 +6,17 @@
 //! `sampler.rs` who blocks without saying so, `withheld.rs` what feeding threads take from tasks.
 
 mod sleep;
-pub(crate) mod slot;
-pub(crate) mod crew;
 pub(crate) mod blocking;
 mod queues;
+pub(crate) mod slot;
+pub(crate) mod crew;
 mod register;
 mod search;
+mod sampler;
+mod withheld;
 mod worker;
 mod tracing;
 mod deadline;
-mod sampler;
-mod withheld;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use self::queues::{GlobalQueue, RequestQueues, Task};
 use self::register::Register;
 use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
+use crate::config::Config;
 use crate::inside::Branch;
 use crate::model::{After, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
-use crate::runtime::Config;
 use crate::statistics::{
     CLASS_LIMIT_AUTO_MAX, ClassLimit, ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent,
 };

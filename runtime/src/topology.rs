@@ -8,14 +8,14 @@
 //! the caches of a node and of the cores of a cache are disjoint, ascending and without holes. Knows no thread but the
 //! one that [`pin_current_thread`] pins.
 
+mod sysfs;
 mod affinity;
+mod steal_order;
 mod display;
 #[cfg(feature = "hwloc")]
 mod hwloc;
 mod memory;
-mod steal_order;
 mod synthetic;
-mod sysfs;
 
 use std::collections::BTreeMap;
 use std::fmt;

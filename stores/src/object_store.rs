@@ -11,18 +11,17 @@
 mod error;
 mod layout;
 mod temporary;
+mod manifest;
+mod removed;
+mod orphans;
+mod lock;
 mod writer;
 #[cfg(not(miri))]
 mod bus_error;
 mod map;
 mod batch;
-mod manifest;
 mod part;
-mod removed;
-mod orphans;
 mod objects;
-mod as_store;
-mod lock;
 mod change;
 mod compact;
 

@@ -16,11 +16,12 @@ mod error;
 mod layout;
 mod file;
 mod reader;
+mod names;
+mod unit;
 mod writer;
 mod chain;
 mod compacted;
 mod memory;
-mod unit;
 
 #[cfg(test)]
 mod tests;

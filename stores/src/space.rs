@@ -7,35 +7,19 @@
 //! One distance may take minutes, so each computation has a form that ends in `_until`, which asks its caller every few
 //! milliseconds whether to stop. Boxes pass the state of their request there.
 
+mod sqfd;
+
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use boxwork_kernels::distance::{Properties, Slack};
-use boxwork_kernels::interrupt::{Interrupt, Interrupted, never};
+use boxwork_kernels::interrupt::{Interrupt, never};
 
-use crate::object_store::StoreError;
+pub use crate::space_error::SpaceError;
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
 use crate::store::Store;
-
-/// Why a space cannot prepare a query or compute a distance.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpaceError {
-    /// The store cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A query has no distances to the objects.
-    #[error("{0}")]
-    Query(String),
-    /// An object, or a distance, is not sound.
-    #[error("{0}")]
-    Object(String),
-    /// The caller interrupted the computation.
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-}
 
 /// The exact distance of two objects, lent by [`Space::lend`].
 pub type PairDistance<'a> = dyn Fn(u64, u64) -> f64 + 'a;

@@ -3,11 +3,11 @@
 //! A distance is one file under `spaces/distances`, listed once in [`DISTANCES`]. It says which bounds are sound for it
 //! before a store is opened ([`DistanceOptions::properties`]), and makes the space of a store ([`open`]).
 
-mod column_space;
-mod distances;
 mod options;
-mod root_space;
+mod column_space;
 mod signature_space;
+mod distances;
+mod root_space;
 
 #[cfg(test)]
 mod tests;

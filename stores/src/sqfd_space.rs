@@ -74,6 +74,11 @@ impl SqfdSpace {
         &self.store
     }
 
+    /// The objects, as every other space sees its own.
+    pub(crate) fn shared(&self) -> &Arc<dyn Store> {
+        &self.shared
+    }
+
     /// The measure.
     pub fn measure(&self) -> Measure {
         self.measure
@@ -92,7 +97,7 @@ impl SqfdSpace {
 
     /// The most centroids of an object. The first call reads the whole store; of one that cannot be read it is the most
     /// that any store may hold.
-    fn centroids_max(&self) -> usize {
+    pub(crate) fn centroids_max(&self) -> usize {
         *self.centroids_max.get_or_init(|| {
             let longest = self.store.read::<_, StoreError>(|objects| {
                 (0..self.store.batches()).try_fold(0, |longest, batch| {

@@ -4,6 +4,8 @@
 //! and checked once, by [`Store::bring_in`]. What is read from a mapped file counts only when [`Store::confirm`] has
 //! found the file unchanged afterwards.
 
+mod signatures;
+
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;

@@ -9,18 +9,20 @@ use crate::spread::Spread;
 /// A figure with this prefix is a point of a curve over the grain: `efficiency_64us`.
 const CURVE: &str = "efficiency_";
 
-/// The whole page.
-pub(super) fn page(results: &Results) -> String {
-    let mut page = Page::new("Boxwork benches", &results.about());
-    for measured in &results.workloads {
-        let workload = measured.workload;
-        page.section(&format!("{} {}", workload.id, workload.name), workload.question);
-        plots(measured).iter().for_each(|plot| page.figure(plot));
-        for cases in measured.by_setting() {
-            page.table(&cases[0].case.to_string(), &rows(cases));
+impl Results {
+    /// One self-contained page with plots.
+    pub fn html(&self) -> String {
+        let mut page = Page::new("Boxwork benches", &self.about());
+        for measured in &self.workloads {
+            let workload = measured.workload;
+            page.section(&format!("{} {}", workload.id, workload.name), workload.question);
+            plots(measured).iter().for_each(|plot| page.figure(plot));
+            for cases in measured.by_setting() {
+                page.table(&cases[0].case.to_string(), &rows(cases));
+            }
         }
+        page.finish()
     }
-    page.finish()
 }
 
 /// A row for each figure, a column for each number of workers.

@@ -143,11 +143,6 @@ impl Results {
             "workloads": workloads,
         })
     }
-
-    /// One self-contained page with plots.
-    pub fn html(&self) -> String {
-        super::page::page(self)
-    }
 }
 
 /// Figures of one round as a JSON object, in their order.

@@ -5,12 +5,12 @@
 //! ([`Prepared::widened`](boxwork_stores::space::Prepared::widened)), whatever path computed it and whatever else is in
 //! the envelope. What a device gives back without results is computed here.
 
+mod select;
 mod block;
-mod on_device;
-pub(crate) mod pairs;
 mod range_block;
 mod ranges;
-mod select;
+mod on_device;
+pub(crate) mod pairs;
 
 use std::sync::Arc;
 

@@ -1,20 +1,23 @@
 //! From nodes to the document's parts: shapes, names and keys, all flaws at once.
 
+mod edges;
+mod parameter;
+
 use std::collections::BTreeMap;
 
 use boxwork_runtime::parameter::{Value, nearest};
+use boxwork_runtime::plan::Setting;
 use boxwork_runtime::plan::declaration::{BLOCKING, COPIES, KIND};
-use boxwork_runtime::plan::{End, Setting};
 
-use super::chain::{self, Broken};
-use super::limits::{EDGES_COUNT_MAX, ENTRIES_COUNT_MAX, REFERENCES_COUNT_MAX};
+use super::limits::{ENTRIES_COUNT_MAX, REFERENCES_COUNT_MAX};
 use super::node::{self, Node};
 use super::span::{Marked, Span};
-use super::{Document, EdgeEntry, Entry, Flaw, NAMES_ARE, VERSION, is_long, is_name, parameter, setting};
+use super::{Document, Entry, Flaw, NAMES_ARE, VERSION, is_long, is_name, setting};
+
+pub(crate) use parameter::TYPES;
 
 const SECTIONS: [&str; 8] =
     ["boxwork", "about", "queries", "parameters", "resources", "boxes", "edges", "hints"];
-const EDGE_KEYS: [&str; 4] = ["from", "to", "envelopes", "bytes"];
 
 pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
     let newlines = text.match_indices('\n').map(|(at, _)| at).collect();
@@ -374,133 +377,12 @@ impl Reader<'_> {
         }
     }
 
-    fn edges(&mut self, node: &Marked<Node>) {
-        for item in self.items(node, "edges", "a -> b") {
-            match &item.value {
-                Node::Text(text) => {
-                    let room = EDGES_COUNT_MAX - self.document.edges.len();
-                    let edges = self.chain(item, text, "->", room);
-                    self.document.edges.extend(edges);
-                }
-                Node::Map(_) if self.document.edges.len() == EDGES_COUNT_MAX => {
-                    self.too_many_edges(item.span, "->");
-                }
-                Node::Map(_) => {
-                    let edge = self.edge(item);
-                    self.document.taint.edges |= edge.is_none();
-                    self.document.edges.extend(edge);
-                }
-                _ => self.not_an_edge(item, "an edge", "`a -> b` or `{from: a, to: b}`"),
-            }
-        }
-    }
-
-    fn hints(&mut self, node: &Marked<Node>) {
-        for item in self.items(node, "hints", "a.x ~> b.x") {
-            match &item.value {
-                Node::Text(text) => {
-                    let room = EDGES_COUNT_MAX - self.document.hints.len();
-                    let hints = self.chain(item, text, "~>", room);
-                    self.document.hints.extend(hints);
-                }
-                _ => self.not_an_edge(item, "a hint", "`a.x ~> b.x`"),
-            }
-        }
-    }
-
-    fn not_an_edge(&mut self, item: &Marked<Node>, what: &str, form: &str) {
-        let message = format!("{what} is written {form}, and this is {}", item.value.what());
-        self.flaw(Flaw::error(item.span, "wrong-edge", message, "not an edge"));
-        self.document.taint.edges = true;
-    }
-
-    fn too_many_edges(&mut self, span: Span, arrow: &str) {
-        let what = if arrow == "->" { "edges" } else { "hints" };
-        self.too_many(span, format!("the pipeline has too many {what}"), EDGES_COUNT_MAX);
-    }
-
-    /// The edges of a chain, when there is room for so many.
-    fn chain(&mut self, node: &Marked<Node>, text: &str, arrow: &str, room: usize) -> Vec<EdgeEntry> {
-        if text.matches(arrow).count() > room {
-            self.too_many_edges(node.span, arrow);
-            return Vec::new();
-        }
-        let written = self.written(node, text);
-        let part = |from, to| Self::part(node, written, from, to);
-        let links = match chain::links(text, arrow) {
-            Ok(links) => links,
-            Err(broken) => {
-                for Broken { from, to, message, help } in broken {
-                    let span = part(from, to);
-                    self.flaw(Flaw::error(span, "wrong-edge", message, "here").help_maybe(help));
-                }
-                self.document.taint.edges = true;
-                return Vec::new();
-            }
-        };
-        let ends: Vec<Marked<End>> =
-            links.into_iter().map(|link| Marked::new(link.end, part(link.from, link.to))).collect();
-        let pairs = ends.windows(2).enumerate();
-        pairs
-            .map(|(idx, pair)| {
-                let mut from = pair[0].clone();
-                if idx > 0 {
-                    // In the middle of a chain the port is the input's.
-                    from.value.port = None;
-                }
-                let span = from.span.with(pair[1].span);
-                EdgeEntry { from, to: pair[1].clone(), envelopes: None, bytes: None, span }
-            })
-            .collect()
-    }
-
-    fn edge(&mut self, node: &Marked<Node>) -> Option<EdgeEntry> {
-        let before = self.flaws.len();
-        let fields = self.fields(node, "an edge", Some(&EDGE_KEYS))?;
-        let field = |key: &str| fields.iter().find(|(name, _)| name.value == key).map(|(_, node)| *node);
-        let whole = fields.first().map_or(node.span, |(key, _)| key.span);
-        let (from, to) = (self.end(field("from"), "from", whole), self.end(field("to"), "to", whole));
-        let envelopes = field("envelopes").and_then(|node| self.count(node, "envelopes"));
-        let bytes = field("bytes").and_then(|node| {
-            let bytes = match &node.value {
-                Node::Integer(count) => usize::try_from(*count).ok(),
-                Node::Text(text) => bytes(text),
-                _ => None,
-            };
-            if bytes.is_none() {
-                let message = "`bytes` is a number of bytes";
-                let help = "write a whole number, or one with a unit: \"64 MiB\"";
-                self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a size").help(help));
-            }
-            bytes
-        });
-        let (from, to) = (from?, to?);
-        (self.flaws.len() == before).then_some(EdgeEntry { from, to, envelopes, bytes, span: node.span })
-    }
-
     fn count(&mut self, node: &Marked<Node>, key: &str) -> Option<usize> {
         match &node.value {
             Node::Integer(count) if usize::try_from(*count).is_ok() => usize::try_from(*count).ok(),
             _ => {
                 let message = format!("`{key}` is a whole number of at least 1");
                 self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a count"));
-                None
-            }
-        }
-    }
-
-    fn end(&mut self, node: Option<&Marked<Node>>, key: &str, whole: Span) -> Option<Marked<End>> {
-        let Some(node) = node else {
-            let flaw = Flaw::error(whole, "missing-key", format!("the edge has no `{key}`"), "this edge");
-            self.flaw(flaw.help("write `{from: a, to: b}`"));
-            return None;
-        };
-        let text = self.text(node, key)?;
-        match chain::end(text.trim()) {
-            Ok(end) => Some(Marked::new(end, node.span)),
-            Err(Broken { message, help, .. }) => {
-                let span = if text.is_empty() { whole } else { node.span };
-                self.flaw(Flaw::error(span, "wrong-edge", message, "here").help_maybe(help));
                 None
             }
         }
@@ -518,40 +400,8 @@ impl Reader<'_> {
     }
 }
 
-/// `64 MiB` in bytes.
-fn bytes(text: &str) -> Option<usize> {
-    let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unit: usize = match text[digits..].trim() {
-        "" | "B" => 1,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    text[..digits].parse::<usize>().ok()?.checked_mul(unit)
-}
-
 fn first_line(text: &str) -> Span {
     let start = text.len() - text.trim_start().len();
     let line = text[start..].lines().next().unwrap_or_default();
     Span::new(start, start + line.trim_end().len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(bytes("64 MiB"), Some(64 << 20));
-        assert_eq!(bytes("1kB"), Some(1000));
-        assert_eq!(bytes("7"), Some(7));
-        assert_eq!(bytes("MiB"), None);
-        assert_eq!(bytes("-1"), None);
-        assert_eq!(bytes("99999999999 GiB"), None);
-    }
 }

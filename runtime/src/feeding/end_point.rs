@@ -6,8 +6,8 @@
 //! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have
 //! ended.
 
-mod commands;
 mod feed;
+mod commands;
 
 use std::collections::HashMap;
 use std::sync::Arc;

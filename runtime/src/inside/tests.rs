@@ -1,3 +1,5 @@
+//! Branches of a firing on the threads of a runtime.
+
 use super::*;
 
 /// A lane of one thread: what is pushed is popped again, and one of so many branches is stolen, by a thread of its own.

@@ -14,8 +14,8 @@
 //!
 //! Branches of a firing that other threads run are not seen.
 
-mod desk;
 mod thread_times;
+mod desk;
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

@@ -7,17 +7,10 @@
 use std::time::Instant;
 
 use super::Scheduler;
-use super::worker::Worker;
+use super::worker::{Blocked, Worker};
 use crate::model::Model;
 use crate::statistics::{TRACE_EVENTS_MAX, TraceEvent, TraceKind};
 use crate::sync::now;
-
-/// The instants of a closure that blocked, in their order.
-pub(super) struct Blocked {
-    pub(super) begun: Instant,
-    pub(super) permitted: Instant,
-    pub(super) returned: Instant,
-}
 
 impl Scheduler {
     pub(super) fn trace(&self, slot: usize, begun: Instant, ended: Instant, kind: TraceKind) {

@@ -85,7 +85,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::runtime::Config;
+    use crate::config::Config;
     use crate::simulator::{simulate, sleep};
 
     #[test]

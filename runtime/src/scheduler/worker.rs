@@ -10,7 +10,6 @@ use super::queues::Task;
 use super::sampler::Desk;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
-use super::tracing::Blocked;
 use super::withheld::Lender;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
@@ -23,6 +22,13 @@ use crate::topology::{bring_current_thread, pin_current_thread};
 const SPINS_BEFORE_PARKING: usize = 500;
 /// So often it looks there before it looks for something to help with, which touches what the other one writes.
 const SPINS_BEFORE_HELPING: usize = 16;
+
+/// The instants of a closure that blocked, in their order.
+pub(super) struct Blocked {
+    pub(super) begun: Instant,
+    pub(super) permitted: Instant,
+    pub(super) returned: Instant,
+}
 
 /// One thread.
 pub(super) struct Worker {

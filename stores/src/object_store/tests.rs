@@ -1,3 +1,5 @@
+//! Stores written, opened, searched and damaged.
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

@@ -5,8 +5,7 @@
 //! and after it, whichever of the two is in force when a process is killed. Files of others under such names are
 //! passed over, and neither replaced nor removed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
@@ -14,6 +13,7 @@ use boxwork_kernels::memory::filled;
 
 use super::super::object_store::real_path;
 use super::error::IndexError;
+use super::names::{next_path, part_path};
 use super::reader::IndexFile;
 use super::writer::PivotTableWriter;
 use super::{Last, PivotTable, layout};
@@ -265,40 +265,4 @@ pub(super) fn measure(
         distances.chunks(pivots.len()).try_for_each(|distances| writer.push(distances))?;
     }
     Ok(())
-}
-
-/// Removes the files that followed an index that was replaced.
-pub(super) fn remove_parts(path: &Path) {
-    let parts = (1..).map(|part| part_path(path, part)).take_while(|part| part.exists());
-    for part in parts.collect::<Vec<_>>() {
-        if is_part(&part) {
-            let _ = fs::remove_file(part);
-        }
-    }
-}
-
-/// The file that is to follow the last one of a table. It takes the place of one that follows nothing any more, and of
-/// none of somebody else.
-pub(super) fn next_part(table: &PivotTable) -> PathBuf {
-    let mut parts = (table.last.part + 1..).map(|part| part_path(&table.path, part));
-    let is_free = |path: &PathBuf| path.symlink_metadata().is_err() || is_part(path);
-    parts.find(is_free).expect("numbers do not end")
-}
-
-fn is_part(path: &Path) -> bool {
-    IndexFile::open(path, layout::PART_FORMAT).is_ok()
-}
-
-/// The file of a number that follows an index.
-fn part_path(index: &Path, part: u64) -> PathBuf {
-    let mut path = index.as_os_str().to_owned();
-    path.push(format!(".part-{part}"));
-    path.into()
-}
-
-/// The file of an index that is to take its place.
-pub(super) fn next_path(index: &Path) -> PathBuf {
-    let mut path = index.as_os_str().to_owned();
-    path.push(".next");
-    path.into()
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
 use super::super::object_store::{real_path, remove_leftovers};
-use super::chain::{SideBySide, measure, next_path, remove_parts};
+use super::chain::{SideBySide, measure};
 use super::error::IndexError;
 use super::file::BlockFile;
+use super::names::{next_path, remove_parts};
 use super::reader::IndexFile;
 use super::writer::{PivotTableWriter, Purpose, head};
 use super::{PivotTable, layout};

@@ -10,9 +10,9 @@ use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 
 use super::super::object_store::real_path;
-use super::chain::{self, remove_parts};
 use super::error::IndexError;
 use super::file::BlockFile;
+use super::names::{next_part, next_path, remove_parts};
 use super::unit::{FAR, unit};
 use super::{Extremes, PivotTable, layout};
 use crate::space::Space;
@@ -100,7 +100,7 @@ impl PivotTableWriter {
         let mut path = index.to_owned();
         if let Purpose::Replacement { of } = &purpose {
             metadata.insert(layout::REPLACES_KEY, of.clone());
-            path = chain::next_path(index);
+            path = next_path(index);
         }
         let schema = layout::schema(pivots.len(), apex_columns, metadata);
         Ok(Self {
@@ -120,7 +120,7 @@ impl PivotTableWriter {
 
     /// Starts the file that follows a table whose objects are the first of its space's.
     pub(super) fn following(table: &PivotTable) -> Result<Self, IndexError> {
-        let (path, space) = (chain::next_part(table), &table.space);
+        let (path, space) = (next_part(table), &table.space);
         let metadata = Metadata::from_iter(
             [
                 (layout::FORMAT_KEY, layout::PART_FORMAT.to_owned()),

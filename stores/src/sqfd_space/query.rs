@@ -6,33 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray};
-use boxwork_kernels::CodePath;
-use boxwork_kernels::distance::{Properties, Slack};
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::similarity::Similarity;
-use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, distance_error, reference};
+use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, SignatureRef};
 
 use super::SqfdSpace;
-use crate::object_store::{Objects, StoreError};
 use crate::signature::{SignatureColumns, coordinate_names};
-use crate::space::{
-    DeviceForm, Extent, ObjectDistance, PairDistance, Prepared, QueryForm, Scratch, Space, SpaceError,
-};
-use crate::store::Store;
+use crate::space_error::SpaceError;
 
 /// A query that is ready for the fast paths of the signature quadratic form distance.
 pub struct SqfdQuery {
-    space: Arc<SqfdSpace>,
-    prepared: PreparedQuery,
+    pub(crate) space: Arc<SqfdSpace>,
+    pub(crate) prepared: PreparedQuery,
     signatures: ListArray,
     row: usize,
-    len: usize,
+    pub(crate) len: usize,
     /// The bits of the least similarity of an object to itself so far, where the error depends on it: at most 0.
-    sigma_min: AtomicU64,
+    pub(crate) sigma_min: AtomicU64,
 }
 
 impl SqfdQuery {
-    fn new_until(
+    pub(crate) fn new_until(
         space: Arc<SqfdSpace>,
         objects: &ArrayRef,
         row: usize,
@@ -61,7 +54,7 @@ impl SqfdQuery {
         self.prepared.error_squared_of(arithmetic, range, self.sigma_min())
     }
 
-    fn sigma_min(&self) -> f64 {
+    pub(crate) fn sigma_min(&self) -> f64 {
         f64::from_bits(self.sigma_min.load(Ordering::Relaxed))
     }
 
@@ -79,219 +72,5 @@ impl SqfdQuery {
 impl fmt::Debug for SqfdQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqfdQuery").field("row", &self.row).finish_non_exhaustive()
-    }
-}
-
-/// The memory of the fast path.
-struct Gather {
-    evaluator: Evaluator,
-    rows: Vec<u32>,
-}
-
-impl Prepared for SqfdQuery {
-    fn fast_until(
-        &self,
-        scratch: &mut Scratch,
-        ids: &[u64],
-        out: &mut [f64],
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), SpaceError> {
-        debug_assert!(ids.is_sorted(), "ids ascend");
-        assert_eq!(ids.len(), out.len(), "a distance an object");
-        let gather =
-            scratch.of(|| Gather { evaluator: Evaluator::new(CodePath::detect()), rows: Vec::new() });
-        let store = self.space.store();
-        let objects = Objects::new(store);
-        let (mut ids, mut out) = (ids, out);
-        while let Some(first) = ids.first() {
-            let (batch, _) = store.locate(*first)?;
-            let range = store.ids(batch);
-            let count = ids.partition_point(|id| *id < range.end);
-            let (here, beyond) = out.split_at_mut(count);
-            gather.rows.clear();
-            gather.rows.extend(ids[..count].iter().map(|id| (id - range.start) as u32));
-            let rows = (batch, &gather.rows[..]);
-            self.space.fast(objects, &mut gather.evaluator, &self.prepared, rows, here, interrupt)?;
-            (ids, out) = (&ids[count..], beyond);
-        }
-        Ok(())
-    }
-
-    fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance an object");
-        let sigma = self.prepared.sigma_self();
-        self.with_signature(|signature| {
-            self.space.store().read::<_, StoreError>(|objects| {
-                ids.iter().zip(out).try_for_each(|(id, out)| {
-                    *out = self.space.exact_until(objects, (signature, sigma), *id, interrupt)?;
-                    Ok(())
-                })
-            })
-        })??;
-        Ok(())
-    }
-
-    fn widened(&self, range: f64) -> f64 {
-        range + distance_error(self.error_squared(range), range)
-    }
-
-    fn see(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<bool, SpaceError> {
-        // The sums of the other measures are bounded without it (`PreparedQuery::error_squared`).
-        if self.space.measure().similarity() != Similarity::Minus {
-            return Ok(false);
-        }
-        let before = self.sigma_min();
-        let least = self.space.store().read::<_, StoreError>(|objects| {
-            ids.iter().try_fold(before, |least, id| {
-                Ok(least.min(self.space.sigma_self_until(objects, *id, interrupt)?))
-            })
-        })?;
-        // One box uses a query, so nothing is lost between the load and the store.
-        self.sigma_min.store(least.to_bits(), Ordering::Relaxed);
-        Ok(least < before)
-    }
-
-    fn lend(
-        &self,
-        interrupt: Interrupt<'_>,
-        f: &mut dyn FnMut(&mut ObjectDistance<'_>),
-    ) -> Result<(), SpaceError> {
-        let sigma = self.prepared.sigma_self();
-        self.with_signature(|signature| {
-            self.space.store().read::<_, StoreError>(|objects| {
-                let mut failed = None;
-                f(&mut |id| match self.space.exact_until(objects, (signature, sigma), id, interrupt) {
-                    Ok(distance) => distance,
-                    Err(error) => {
-                        failed = Some(error);
-                        f64::NAN
-                    }
-                });
-                failed.map_or(Ok(()), Err)
-            })
-        })??;
-        Ok(())
-    }
-
-    fn size(&self) -> usize {
-        self.len
-    }
-
-    fn slack(&self) -> Slack {
-        slack(&self.space, self.len)
-    }
-
-    fn noise_squared(&self, extent: Extent, distance_max: f64) -> f64 {
-        let own = Extent { sigma: self.prepared.sigma_self().abs(), len: self.len };
-        Space::noise_squared(&*self.space, extent.max(own), distance_max)
-    }
-
-    fn device_form(&self) -> Option<QueryForm<'_>> {
-        Some(QueryForm::Sqfd(self))
-    }
-}
-
-/// How far distances of the space may be off, with a query of so many centroids.
-fn slack(space: &SqfdSpace, centroids: usize) -> Slack {
-    let measure = space.measure();
-    // Weights sum to 1 within rounding, so that a signature is no more similar to itself than a centroid is, and two
-    // are no farther than the measure allows.
-    let sigma_max = 1.01 * measure.f_s(&[0.0], &[0.0]).abs();
-    let distance_max = 1.01 * measure.distance_max().unwrap_or(f64::MAX.sqrt());
-    let len = space.centroids_max().max(centroids);
-    let noise = reference::error_squared(&measure, sigma_max, distance_max, len, space.store().dimensions());
-    Slack::of_squares(noise)
-}
-
-impl Space for SqfdSpace {
-    fn store(&self) -> &Arc<dyn Store> {
-        &self.shared
-    }
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn measure(&self) -> String {
-        let measure = SqfdSpace::measure(self);
-        format!(
-            "{} similarity over {} at alpha {:?}",
-            measure.similarity(),
-            measure.ground(),
-            measure.alpha()
-        )
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::hilbert("sqfd")
-    }
-
-    fn slack(&self) -> Slack {
-        slack(self, 0)
-    }
-
-    fn prepare_until(
-        self: Arc<Self>,
-        objects: &ArrayRef,
-        row: usize,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Arc<dyn Prepared>, SpaceError> {
-        Ok(Arc::new(SqfdQuery::new_until(self, objects, row, interrupt)?))
-    }
-
-    fn between_until(
-        &self,
-        pairs: &[[u64; 2]],
-        out: &mut [f64],
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance a pair");
-        SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
-            pairs.iter().zip(out).try_for_each(|(pair, out)| {
-                *out = SqfdSpace::between_until(self, objects, *pair, interrupt)?;
-                Ok(())
-            })
-        })
-    }
-
-    fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
-        SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
-            let failed = std::cell::RefCell::new(None);
-            f(&|a, b| match SqfdSpace::between_until(self, objects, [a, b], interrupt) {
-                Ok(distance) => distance,
-                Err(error) => {
-                    *failed.borrow_mut() = Some(error);
-                    f64::NAN
-                }
-            });
-            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
-        })
-    }
-
-    fn extent_until(&self, id: u64, interrupt: Interrupt<'_>) -> Result<Extent, SpaceError> {
-        SqfdSpace::store(self).read(|objects| {
-            let sigma = self.sigma_self_until(objects, id, interrupt)?.abs();
-            let len = objects.signature(id)?.len();
-            Ok(Extent { sigma, len })
-        })
-    }
-
-    fn noise_squared(&self, extent: Extent, distance_max: f64) -> f64 {
-        let dimensions = SqfdSpace::store(self).dimensions();
-        reference::error_squared(
-            &SqfdSpace::measure(self),
-            extent.sigma,
-            distance_max,
-            extent.len,
-            dimensions,
-        )
-    }
-
-    fn device_form(self: Arc<Self>) -> Option<DeviceForm> {
-        Some(DeviceForm::Sqfd(self))
-    }
-
-    fn keep(&self) -> bool {
-        SqfdSpace::keep(self)
     }
 }

@@ -1,3 +1,5 @@
+//! The cost model chooses by counted work and measured rates.
+
 use super::*;
 use boxwork_stores::testing;
 

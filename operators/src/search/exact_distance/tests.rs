@@ -1,3 +1,5 @@
+//! The box of exact distances.
+
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};

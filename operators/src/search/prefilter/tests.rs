@@ -1,3 +1,5 @@
+//! The order of candidates and the range that ends it.
+
 use boxwork_runtime::harness::Harness;
 use boxwork_runtime::parameter::Value;
 use proptest::prelude::*;

@@ -3,11 +3,11 @@
 use boxwork_runtime::parameter::{ParameterType, Value, nearest};
 use boxwork_runtime::plan::{ParameterDeclaration, Setting};
 
-use super::limits::DEFAULT_BYTES_MAX;
-use super::node::Node;
-use super::reader::Reader;
-use super::span::{Marked, Span};
-use super::{Flaw, ParameterEntry};
+use super::Reader;
+use crate::document::limits::DEFAULT_BYTES_MAX;
+use crate::document::node::Node;
+use crate::document::span::{Marked, Span};
+use crate::document::{Flaw, ParameterEntry};
 
 const KEYS: [&str; 7] = ["type", "default", "minimum", "maximum", "one_of", "optional", "about"];
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use super::{SignatureStore, StoreError};
+use super::Store;
+use crate::object_store::{SignatureStore, StoreError};
 use crate::signature::{SignatureBuilder, SignatureError, signature_type};
-use crate::store::Store;
 
 impl Store for SignatureStore {
     fn path(&self) -> &Path {
@@ -83,7 +83,7 @@ impl Store for SignatureStore {
     fn confirm(&self) -> Result<(), StoreError> {
         match self.is_whole() {
             true => Ok(()),
-            false => Err(StoreError::Changed { path: self.path.clone() }),
+            false => Err(StoreError::Changed { path: self.path().to_owned() }),
         }
     }
 
@@ -104,7 +104,7 @@ impl Store for SignatureStore {
 
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError> {
         let refused = |source: SignatureError| StoreError::Damaged {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             place: "a signature".to_owned(),
             reason: source.to_string(),
         };
