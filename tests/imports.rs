@@ -1,4 +1,5 @@
-//! The check that imports point down (`support/imports.rs`) finds what points up, and nothing else.
+//! The check that imports point down (`support/imports.rs`) finds the imports that point up, and no other; and the
+//! check of this package itself.
 
 #[path = "support/imports.rs"]
 mod imports;
@@ -42,11 +43,11 @@ fn imports_that_point_down_are_none_of_its_business() {
     let files = [("b/child/x.rs", ""), ("b/child/y.rs", "use super::x; use crate::a;")];
     let modules = [("lib.rs", LIB), ("a.rs", "pub mod nested;"), ("b.rs", b), ("c/mod.rs", "use crate::b;")];
     let all = [&modules[..], &files, &[("b/child.rs", child), ("a/nested.rs", "use super::Own;")]].concat();
-    imports::check(written(&all).path().to_str().expect("a path in UTF-8"), "lib.rs");
+    imports::check(written(&all).path().to_str().expect("a path in UTF-8"), "lib.rs", &[]);
 }
 
 #[test]
-fn imports_that_point_up_are_told_with_their_places() {
+fn imports_that_point_up_are_named_with_their_places() {
     let b = "\nuse super::{\n    a,\n    c::{Item, f as g},\n};\nfn h() { crate::c::f::<u8>(); }\n";
     let c = "pub mod late;\n\npub mod later;\n";
     let late = "mod inline {\n    use super::super::later;\n}\nuse crate::Thing;\n";
@@ -66,7 +67,24 @@ fn imports_that_point_up_are_told_with_their_places() {
         "c/late.rs:2: `c::later` is of `later`, below `late` in c.rs",
     ];
     let folder = written(&files);
-    let start = format!("{}/", folder.path().display());
-    let told = imports::upward(&folder.path().join("lib.rs"));
-    assert_eq!(told.iter().map(|told| told.replace(&start, "")).collect::<Vec<_>>(), expected);
+    let upward = imports::upward(folder.path(), "lib.rs");
+    assert_eq!(upward.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+#[should_panic(expected = "remove them: [(\"b.rs\", \"c\")]")]
+fn an_exception_that_no_import_needs_fails() {
+    let folder = written(&[("lib.rs", LIB), ("a.rs", "use crate::Thing;"), ("b.rs", ""), ("c.rs", "")]);
+    let folder = folder.path().to_str().expect("a path in UTF-8");
+    imports::check(folder, "lib.rs", &[("a.rs", "c"), ("b.rs", "c")]);
+}
+
+#[test]
+fn imports_follow_lib_rs() {
+    // `print_diagnostics` belongs below both.
+    imports::check(
+        env!("CARGO_MANIFEST_DIR"),
+        "pipelines/src/lib.rs",
+        &[("pipelines/src/run.rs", "command")],
+    );
 }

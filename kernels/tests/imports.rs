@@ -5,5 +5,5 @@ mod imports;
 
 #[test]
 fn imports_follow_lib_rs() {
-    imports::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs");
+    imports::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs", &[]);
 }
