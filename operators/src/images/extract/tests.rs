@@ -1,3 +1,5 @@
+//! The box `extract` on slots and on devices.
+
 use std::collections::BTreeMap;
 
 use arrow_array::BinaryArray;

@@ -1,0 +1,105 @@
+//! The source tree keeps its measures: short files and functions, a head on every module, a twin of every device kernel.
+//!
+//! Each list of exceptions can only shrink: an exception that is not needed any more fails.
+
+#[path = "support/tidy.rs"]
+mod tidy;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use tidy::{files, functions, has_head};
+
+/// The most lines of a file.
+const FILE_LINES_MAX: usize = 500;
+/// The most lines of a function.
+const FUNCTION_LINES_MAX: usize = 80;
+
+/// Files that are longer.
+const LONG_FILES: &[&str] = &[
+    "benches/gpu/bounds.rs",
+    "operators/src/search/distance/tests.rs",
+    "operators/src/search/lower_bounds.rs",
+    "runtime/src/model.rs",
+    "runtime/src/model/firing.rs",
+    "runtime/tests/feeding.rs",
+    "stores/src/object_column.rs",
+    "stores/src/object_store.rs",
+    "tests/index.rs",
+    "tests/pipelines.rs",
+];
+
+/// Functions that are longer, by file and name.
+const LONG_FUNCTIONS: &[&str] = &[
+    "benches/gpu/feeding.rs::run",
+    "benches/index.rs::search",
+    "benches/sqfd.rs::measure",
+    "operators/src/search/distance/block.rs::enqueue",
+    "pipelines/src/report.rs::statistics",
+    "stores/src/pivot_table/chain.rs::read",
+    "stores/src/object_store/part.rs::read_ends",
+    "tests/store_commands.rs::what_cannot_be_done_is_refused_with_the_way_out",
+];
+
+/// Each Rust file of the tree with its text.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let name = |path: &Path| path.display().to_string();
+    let read = |path: &Path| fs::read_to_string(root.join(path)).expect("a file of the tree");
+    let all: Vec<_> = files(root, ".rs").iter().map(|path| (name(path), read(path))).collect();
+    assert!(all.len() > 100, "the tree is found");
+    all
+}
+
+/// Fails unless exactly the known exceptions are above a limit.
+fn check(limit: usize, found: &BTreeMap<String, usize>, known: &[&str]) {
+    let above = || found.iter().filter(|(_, lines)| **lines > limit);
+    let new: Vec<_> = above().filter(|(name, _)| !known.contains(&name.as_str())).collect();
+    assert!(new.is_empty(), "above {limit} lines: {new:#?}");
+    let stale: Vec<_> = known.iter().filter(|known| !above().any(|(name, _)| name == *known)).collect();
+    assert!(stale.is_empty(), "not above {limit} lines any more, remove the exceptions: {stale:#?}");
+}
+
+#[test]
+fn files_are_short() {
+    let lines = sources().into_iter().map(|(name, text)| (name, text.lines().count())).collect();
+    check(FILE_LINES_MAX, &lines, LONG_FILES);
+}
+
+#[test]
+fn functions_are_short() {
+    let mut lines = BTreeMap::new();
+    for (file, text) in sources() {
+        for (name, _, count) in functions(&text) {
+            let longest = lines.entry(format!("{file}::{name}")).or_insert(0);
+            *longest = count.max(*longest);
+        }
+    }
+    check(FUNCTION_LINES_MAX, &lines, LONG_FUNCTIONS);
+}
+
+#[test]
+fn every_module_begins_with_its_head() {
+    let without: Vec<_> =
+        sources().into_iter().filter(|(_, text)| !has_head(text)).map(|(name, _)| name).collect();
+    assert!(without.is_empty(), "no `//!` at the top of {without:?}");
+}
+
+#[test]
+fn every_device_kernel_has_its_twin_beside_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let kernels = files(root, ".cl");
+    assert!(!kernels.is_empty(), "the kernels are found");
+    let alone: Vec<_> =
+        kernels.iter().filter(|path| !root.join(path).with_extension("rs").exists()).collect();
+    assert!(alone.is_empty(), "no Rust file of this stem beside {alone:?}");
+}
+
+#[test]
+fn lines_of_functions_are_counted_to_the_closing_brace() {
+    let text = "fn a() {}\nconst F: fn(u8) -> u8 = g;\ntrait T {\n    fn b(&self);\n    fn c<X>(x: [u8; 2])\n    where\n        \
+                X: Copy,\n    {\n        // }\n        let _ = \"}\";\n    }\n}\n";
+    let expected = [("a".to_owned(), 1, 1), ("c".to_owned(), 5, 7)];
+    assert_eq!(functions(text), expected);
+}
