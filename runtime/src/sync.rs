@@ -190,6 +190,7 @@ impl<T> Mailbox<T> {
 mod modelled {
     //! loom's lock and condition with parking_lot's manners: no poisoning, and the guard stays with the caller.
 
+    use std::fmt;
     use std::ops::{Deref, DerefMut};
     use std::time::Instant;
 
@@ -205,6 +206,19 @@ mod modelled {
 
         pub(crate) fn lock(&self) -> Guard<'_, T> {
             Guard(self.0.lock().ok())
+        }
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    impl<T> fmt::Debug for Mutex<T> {
+        /// Without the value: to read it would be a step of the model.
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Mutex").finish_non_exhaustive()
         }
     }
 
