@@ -208,7 +208,7 @@ impl Work {
 }
 
 #[test]
-fn loom_no_wake_up_is_lost() {
+fn loom_no_wake_up_is_lost_on_one_node() {
     check(3, || {
         let (work, slots) = Work::start(Topology::flat(2), 2, 2, Tasks::Compute);
         slots.into_iter().for_each(|slot| work.spawn(slot));
