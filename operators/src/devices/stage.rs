@@ -67,6 +67,11 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Whether there will be no further item, unless a block comes back without results.
     fn is_ended(&self, cx: &Context<'_>) -> bool;
 
+    /// Whether it has items that wait at none of its inputs any more, so that it is to be fired again for them.
+    fn has_items(&self) -> bool {
+        false
+    }
+
     /// Makes a block, and brings what it reads from disk into memory.
     ///
     /// # Errors
@@ -140,7 +145,6 @@ pub(crate) enum Came<T: DeviceTask> {
     /// Its items, for the slots.
     Left(Vec<T::Item>),
     /// Its items, for the slots, as is all that comes later: results of devices are used no more.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no task of now does so"))]
     Wrong(Vec<T::Item>),
 }
 
@@ -254,7 +258,8 @@ impl<T: DeviceTask> DeviceStage<T> {
                     self.leave(number, items);
                     continue;
                 }
-                Arrived::Block(block, Ok(())) => self.task.finish(cx, block)?,
+                Arrived::Block(block, Ok(())) if self.is_trusted => self.task.finish(cx, block)?,
+                Arrived::Block(block, Ok(())) => self.task.failed(block, false),
                 Arrived::Block(block, Err(error)) if error.is_of_device() => {
                     let is_served = self.is_served();
                     self.task.failed(block, is_served)
@@ -372,14 +377,6 @@ impl<T: DeviceTask> DeviceStage<T> {
         }
         Ok(())
     }
-
-    /// Computes on slots what is to leave next. `Closed` where no consumer takes more.
-    fn compute(&mut self, cx: &mut Context<'_>) -> Result<Pushed, BoxError> {
-        debug_assert!(self.made.is_empty(), "results overtake older ones");
-        let made = self.task.compute(cx, &mut self.left)?;
-        self.made.extend(made);
-        self.take_back(cx)
-    }
 }
 
 impl<T: DeviceTask> Operator for DeviceStage<T> {
@@ -387,7 +384,8 @@ impl<T: DeviceTask> Operator for DeviceStage<T> {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.task.begin(cx)?;
         }
-        if cx.is_cancelled() || self.take_back(cx)? == Pushed::Closed {
+        // Without devices the task hears of it while it computes.
+        if self.blocks.is_some() && cx.is_cancelled() || self.take_back(cx)? == Pushed::Closed {
             return Ok(Flow::Done);
         }
         self.hand_over(cx)?;
@@ -399,14 +397,23 @@ impl<T: DeviceTask> Operator for DeviceStage<T> {
             self.take_for_slots(cx)?;
         }
         if self.made.is_empty() && !self.left.is_empty() {
-            if self.compute(cx)? == Pushed::Closed || cx.is_cancelled() {
+            let made = self.task.compute(cx, &mut self.left)?;
+            let is_fruitless = made.is_empty();
+            self.made.extend(made);
+            if cx.is_cancelled() || self.take_back(cx)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
-            if self.made.is_empty() && !self.left.is_empty() {
+            if is_fruitless || self.made.is_empty() && !self.left.is_empty() {
                 return Ok(Flow::More);
             }
         }
-        if !self.is_empty() || !self.task.is_ended(cx) {
+        if !self.is_empty() {
+            return Ok(Flow::Wait);
+        }
+        if self.task.has_items() {
+            return Ok(Flow::More);
+        }
+        if !self.task.is_ended(cx) {
             return Ok(Flow::Wait);
         }
         let StageStatistics { submitted, computed, again, failed, .. } = self.statistics;

@@ -7,7 +7,6 @@
 //! restored here. On slots the box computes the pieces of its envelopes side by side.
 
 mod block;
-mod on_devices;
 #[cfg(test)]
 mod tests;
 
@@ -17,17 +16,19 @@ use std::sync::Arc;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use self::on_devices::OnDevices;
+use self::block::{Common, ExactBlock};
 use crate::columns;
 use crate::devices::code_path::of_device;
+use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::resources::{self, SPACE};
-use crate::search::distance::with_distances;
+use crate::search::distance::{compute_sigmas, with_distances};
 use crate::search::queries::Queries;
 use boxwork_stores::space::{DeviceForm, Space};
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Computes distances in f64.
 ///
@@ -65,22 +66,54 @@ pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
 /// Objects from which on `auto` takes GPUs: with the usual 32 pivots, those of a block.
 const DEVICE_OBJECTS_MIN: u64 = 2048;
 
-/// Rows that the slots compute in one firing at most, and those of a piece that one slot takes: some milliseconds.
+/// Rows from which on a block is worth its way, and pairs of centroids: some seconds of a few cores, and far less than what
+/// a device may take for a block. And rows that the slots compute in one firing at most: some milliseconds' worth.
+const SIZES: Sizes = Sizes {
+    block: [1 << 16, 1 << 28],
+    block_min: [0; 2],
+    slots: [FIRING_ROWS as u64, u64::MAX],
+    blocks_per_device: 6,
+};
 const FIRING_ROWS: usize = 16_384;
+
+/// Rows of a piece that one slot takes: some hundred microseconds' worth.
 const PIECE_ROWS: usize = 32;
+
+/// Rows of each block that are computed again, and compared.
+const CHECKED_ROWS: usize = 16;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let objects = space.store().objects_count();
     let picked = bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?;
-    Ok(Box::new(ExactDistance::new(space, picked)))
+    Ok(Box::new(stage(space, picked, SIZES, CHECKED_ROWS)))
 }
 
-/// An envelope on its way out.
-struct Ready {
-    candidates: Envelope,
-    /// Of its rows; nothing where the slots are to compute them.
-    distances: Option<Vec<f64>>,
+fn stage(
+    space: Arc<dyn Space>,
+    picked: Picked,
+    sizes: Sizes,
+    checked_rows: usize,
+) -> DeviceStage<ExactDistance> {
+    let sqfd = Arc::clone(&space).device_form().map(|DeviceForm::Sqfd(space)| space);
+    let devices = picked.devices.filter(|_| sqfd.is_some());
+    let (queries, common, submitted) = (None, None, Vec::new());
+    DeviceStage::new(ExactDistance { space, sqfd, queries, common, checked_rows, submitted }, sizes, devices)
+}
+
+/// An envelope of candidates.
+struct Candidates {
+    envelope: Envelope,
+    /// The place of the query and the object of each row, where a device is to compute them.
+    rows: Vec<(u32, u64)>,
+    /// Pairs of centroids of these rows.
+    terms: u64,
+}
+
+impl From<Envelope> for Candidates {
+    fn from(envelope: Envelope) -> Self {
+        Self { envelope, rows: Vec::new(), terms: 0 }
+    }
 }
 
 /// Some rows of one query, which one slot computes.
@@ -92,49 +125,59 @@ struct Piece<'a> {
 
 struct ExactDistance {
     space: Arc<dyn Space>,
+    /// The space where a device computes its distances.
+    sqfd: Option<Arc<SqfdSpace>>,
+    /// From the first firing on.
     queries: Option<Arc<Queries>>,
-    devices: Option<OnDevices>,
-    /// In the order of the candidates.
-    ready: VecDeque<Ready>,
+    /// What blocks have in common, from the first one on.
+    common: Option<Arc<Common>>,
+    checked_rows: usize,
+    /// The objects of the block that was submitted last.
+    submitted: Vec<u64>,
 }
 
 impl ExactDistance {
-    fn new(space: Arc<dyn Space>, picked: Picked) -> Self {
-        let form = Arc::clone(&space).device_form();
-        let devices = form
-            .zip(picked.devices)
-            .map(|(DeviceForm::Sqfd(space), (devices, allowed))| OnDevices::new(space, devices, allowed));
-        Self { space, queries: None, devices, ready: VecDeque::new() }
+    fn queries(&self) -> &Arc<Queries> {
+        self.queries.as_ref().expect("the first firing prepares the queries")
     }
 
-    /// Takes candidates for the slots.
-    fn take(&mut self, cx: &mut Context<'_>) {
-        let mut rows = 0;
-        while rows < FIRING_ROWS
-            && let Some(candidates) = cx.take("candidates")
-        {
-            rows += candidates.rows();
-            self.ready.push_back(Ready { candidates, distances: None });
-        }
+    fn sqfd(&self) -> &Arc<SqfdSpace> {
+        self.sqfd.as_ref().expect("devices compute distances of such a space alone")
     }
 
-    /// Computes on the slots what is next and has no distances. True when there was any.
-    fn compute(&mut self, cx: &mut Context<'_>, queries: &Queries) -> Result<bool, BoxError> {
-        let mut rows = 0;
-        let next = self.ready.iter().take_while(|ready| {
-            let is_left = ready.distances.is_none() && rows < FIRING_ROWS;
-            rows += ready.candidates.rows();
-            is_left
-        });
-        let envelopes: Vec<Envelope> = next.map(|ready| ready.candidates.clone()).collect();
-        if envelopes.is_empty() {
-            return Ok(false);
+    fn common(&mut self) -> Result<Arc<Common>, BoxError> {
+        if let Some(common) = &self.common {
+            return Ok(Arc::clone(common));
         }
-        // Whoever sends them goes on while these are computed.
-        cx.announce();
-        bring_in(cx, &*self.space, &envelopes)?;
+        let common = Arc::new(Common::new(self.sqfd(), self.queries())?);
+        Ok(Arc::clone(self.common.insert(common)))
+    }
+
+    /// Finds the rows of candidates for a block, and how much work they are.
+    fn for_block(&mut self, cx: &mut Context<'_>, envelope: Envelope) -> Result<Candidates, BoxError> {
+        bring_in(cx, &*self.space, &envelope)?;
+        let common = self.common()?;
+        let (numbers, ids) = (envelope.u32s("query")?, envelope.u64s("id")?);
+        let mut ids = ids.iter();
+        let mut rows = Vec::with_capacity(numbers.len());
+        for run in numbers.chunk_by(|a, b| a == b) {
+            let query = self.queries().idx(run[0])? as u32;
+            rows.extend(ids.by_ref().take(run.len()).map(|id| (query, *id)));
+        }
+        let terms = self.sqfd().store().read::<u64, BoxError>(|objects| {
+            rows.iter().try_fold(0, |terms, (query, id)| {
+                let object = objects.signature(*id)?.len() as u64;
+                Ok(terms + common.centroids(*query as usize) * object)
+            })
+        })?;
+        Ok(Candidates { envelope, rows, terms })
+    }
+
+    /// The distances of candidates, one envelope after the other, by pieces that slots compute side by side.
+    fn distances(&self, cx: &mut Context<'_>, envelopes: &[Envelope]) -> Result<Vec<f64>, BoxError> {
+        let queries = self.queries();
         let mut pieces = Vec::new();
-        for candidates in &envelopes {
+        for candidates in envelopes {
             let (numbers, mut ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
             for run in numbers.chunk_by(|a, b| a == b) {
                 let (of_run, rest) = ids.split_at(run.len());
@@ -152,64 +195,115 @@ impl ExactDistance {
                 }
             });
         });
-        let mut pieces = pieces.into_iter();
-        for (ready, candidates) in self.ready.iter_mut().zip(&envelopes) {
-            let mut distances = Vec::with_capacity(candidates.rows());
-            while distances.len() < candidates.rows()
-                && let Some(piece) = pieces.next()
-            {
-                distances.extend(piece.distances?);
-            }
-            ready.distances = Some(distances);
+        let mut distances = Vec::new();
+        for piece in pieces {
+            distances.extend(piece.distances?);
         }
-        Ok(true)
+        Ok(distances)
     }
 }
 
 /// Reads the objects of candidates from disk, where they are not in memory.
-fn bring_in(cx: &mut Context<'_>, space: &dyn Space, envelopes: &[Envelope]) -> Result<(), BoxError> {
-    let store = space.store();
-    for candidates in envelopes {
-        let ids = candidates.u64s("id")?;
-        if !store.is_in(ids) {
-            cx.detached("disk", || store.bring_in(ids))??;
-        }
+fn bring_in(cx: &mut Context<'_>, space: &dyn Space, candidates: &Envelope) -> Result<(), BoxError> {
+    let (store, ids) = (space.store(), candidates.u64s("id")?);
+    if !store.is_in(ids) {
+        cx.detached("disk", || store.bring_in(ids))??;
     }
     Ok(())
 }
 
-impl Operator for ExactDistance {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let queries = match &self.queries {
-            Some(queries) => Arc::clone(queries),
-            None => {
-                let queries = Queries::of_side(cx, "query", &self.space)?;
-                Arc::clone(self.queries.insert(Arc::new(queries)))
-            }
-        };
-        if let Some(devices) = &mut self.devices {
-            devices.process(cx, &queries, &mut self.ready)?;
-            if devices.is_given_up() {
-                self.devices = None;
-            }
+/// Candidates of some envelopes with their distances, which stand one after the other.
+fn envelopes_of(envelopes: &[Envelope], distances: Vec<f64>) -> Result<Vec<Envelope>, BoxError> {
+    let mut distances = distances.into_iter();
+    let mut of_envelope = |candidates: &Envelope| {
+        with_distances(candidates, distances.by_ref().take(candidates.rows()).collect())
+    };
+    envelopes.iter().map(&mut of_envelope).collect()
+}
+
+impl DeviceTask for ExactDistance {
+    type Item = Candidates;
+    type Block = ExactBlock;
+    type Made = Envelope;
+
+    const IS_ORDERED: bool = true;
+
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        self.queries = Some(Arc::new(Queries::of_side(cx, "query", &self.space)?));
+        Ok(())
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Candidates>>, BoxError> {
+        let Some(envelope) = cx.take("candidates") else { return Ok(None) };
+        let rows = envelope.rows() as u64;
+        let candidates = if device { self.for_block(cx, envelope)? } else { envelope.into() };
+        let weight = [rows, candidates.terms];
+        Ok(Some(Taken::Piece(candidates, weight)))
+    }
+
+    fn is_ended(&self, cx: &Context<'_>) -> bool {
+        cx.is_ended("candidates")
+    }
+
+    fn block(&mut self, _: &mut Context<'_>, items: Vec<Candidates>) -> Result<ExactBlock, BoxError> {
+        let (mut envelopes, mut rows, mut terms) = (Vec::with_capacity(items.len()), Vec::new(), 0);
+        for item in items {
+            envelopes.push(item.envelope);
+            rows.extend(item.rows);
+            terms += item.terms;
         }
-        if self.devices.is_none() && self.ready.is_empty() {
-            self.take(cx);
+        self.submitted = rows.iter().map(|(_, id)| *id).collect();
+        self.submitted.sort_unstable();
+        self.submitted.dedup();
+        Ok(ExactBlock::new(&self.common()?, envelopes, rows, terms))
+    }
+
+    fn meanwhile(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        // These stay the slots', as they are kept beside the store.
+        let ids = std::mem::take(&mut self.submitted);
+        compute_sigmas(cx, self.sqfd(), ids)
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>, block: ExactBlock) -> Result<Came<Self>, BoxError> {
+        if block.is_as_reference(self.checked_rows)? {
+            return Ok(Came::Made(envelopes_of(&block.envelopes, block.distances()?)?));
         }
-        let has_computed = self.compute(cx, &queries)?;
-        while cx.has_room("distances")
-            && let Some(Ready { candidates, distances: Some(distances) }) =
-                self.ready.pop_front_if(|ready| ready.distances.is_some())
+        let problem =
+            "its sums in 64 bits are not those of the processor: distances are computed without devices";
+        cx.report(block.device.clone(), problem);
+        Ok(Came::Wrong(block.envelopes.into_iter().map(Candidates::from).collect()))
+    }
+
+    fn failed(&mut self, block: ExactBlock, _: bool) -> Came<Self> {
+        Came::Left(block.envelopes.into_iter().map(Candidates::from).collect())
+    }
+
+    fn compute(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: &mut VecDeque<Candidates>,
+    ) -> Result<Vec<Envelope>, BoxError> {
+        let (mut envelopes, mut rows) = (Vec::new(), 0);
+        while rows < FIRING_ROWS
+            && let Some(Candidates { envelope, .. }) = left.pop_front()
         {
-            if cx.push("distances", with_distances(&candidates, distances)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
+            rows += envelope.rows();
+            envelopes.push(envelope);
         }
-        if has_computed {
-            return Ok(if cx.is_cancelled() { Flow::Done } else { Flow::More });
+        // The box that sends candidates continues while these are computed.
+        cx.announce();
+        for candidates in &envelopes {
+            bring_in(cx, &*self.space, candidates)?;
         }
-        let is_idle = self.devices.as_ref().is_none_or(OnDevices::is_idle);
-        let is_over = self.ready.is_empty() && is_idle && cx.is_ended("candidates");
-        Ok(if is_over { Flow::Done } else { Flow::Wait })
+        let distances = self.distances(cx, &envelopes)?;
+        envelopes_of(&envelopes, distances)
+    }
+
+    fn has_room(&self, cx: &Context<'_>) -> bool {
+        cx.has_room("distances")
+    }
+
+    fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
+        cx.push("distances", made)
     }
 }

@@ -61,8 +61,6 @@ impl Common {
 /// Candidates of several envelopes.
 pub(super) struct ExactBlock {
     common: Arc<Common>,
-    /// Its place in the order of blocks.
-    pub(super) number: u64,
     pub(super) envelopes: Vec<Envelope>,
     /// The place of the query and the object of each row, one envelope after the other.
     pub(super) rows: Vec<(u32, u64)>,
@@ -77,13 +75,12 @@ pub(super) struct ExactBlock {
 impl ExactBlock {
     pub(super) fn new(
         common: &Arc<Common>,
-        number: u64,
         envelopes: Vec<Envelope>,
         rows: Vec<(u32, u64)>,
         terms: u64,
     ) -> Self {
         let common = Arc::clone(common);
-        Self { common, number, envelopes, rows, terms, sums: Vec::new(), device: String::new() }
+        Self { common, envelopes, rows, terms, sums: Vec::new(), device: String::new() }
     }
 
     fn enqueue(&self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {

@@ -49,17 +49,13 @@ fn devices(plan: Plan) -> (Arc<Faulty>, Option<Arc<Devices>>) {
 }
 
 /// A box on these devices that sends small blocks and looks at every sum.
-fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> ExactDistance {
+fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> DeviceStage<ExactDistance> {
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(devices), allowed)), reason: String::new() };
-    let mut operator = ExactDistance::new(testing::any_space(space), picked);
-    let of_box = operator.devices.as_mut().unwrap();
-    (of_box.block_rows, of_box.checked_rows) = (BLOCK_ROWS, usize::MAX);
-    operator
+    // So that there are several blocks at once.
+    let sizes = Sizes { block: [50, u64::MAX], ..SIZES };
+    stage(testing::any_space(space), picked, sizes, usize::MAX)
 }
-
-/// So that there are several at once.
-const BLOCK_ROWS: usize = 50;
 
 /// All candidates of the queries in envelopes of so many rows: the same rows in the same order come out, to the bit.
 fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, rows_max: usize) -> usize {
@@ -148,9 +144,9 @@ fn sums_that_are_not_the_reference_s_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 9));
     let queries = Queries::new(&[testing::queries(&[("a", 7)])], &testing::any_space(&space)).unwrap();
-    let common = Arc::new(block::Common::new(&space, &Arc::new(queries)).unwrap());
+    let common = Arc::new(Common::new(&space, &Arc::new(queries)).unwrap());
     let rows: Vec<(u32, u64)> = (0..9).map(|id| (0, id)).collect();
-    let mut made = block::ExactBlock::new(&common, 0, Vec::new(), rows, 1);
+    let mut made = ExactBlock::new(&common, Vec::new(), rows, 1);
     let signature = testing::queries(&[("a", 7)]);
     let lists = boxwork_stores::signature::SignatureColumns::new(signature.lists("object").unwrap()).unwrap();
     made.sums = (0..9)
