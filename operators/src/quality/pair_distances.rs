@@ -9,15 +9,16 @@ use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::devices::code_path::of_device;
+use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, SPACE};
-use crate::search::distance::pairs::{BLOCK_ROWS, PairsOnDevice};
+use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
 /// Computes the distances of pairs of objects.
@@ -44,71 +45,88 @@ pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
     inputs: &[Input::stream("pairs", columns::pairs, "two objects a row")],
     outputs: &[Output::new("distances", columns::pair_distances, "a distance a pair")],
     example: "distances: {kind: pair_distances, space: space, copies: auto}",
-    code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_PAIRS_MIN)),
+    code_path: Some(|arguments, devices| of_device(arguments, devices, BLOCK_PAIRS)),
     ..OperatorSpec::new("pair_distances", "Computes distances of pairs of objects.", Kind::Stateless, make)
 };
 
-/// Pairs from which on they are worth the way to a device.
-const DEVICE_PAIRS_MIN: u64 = BLOCK_ROWS as u64;
+/// Pairs from which on a block is worth its way, as for candidates.
+const BLOCK_PAIRS: u64 = 1 << 16;
+
+/// The slots take an envelope at a time.
+const SIZES: Sizes =
+    Sizes { block: [BLOCK_PAIRS, u64::MAX], block_min: [0; 2], slots: [0; 2], blocks_per_device: 6 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let pairs = pairs_count(space.store().objects_count());
-    let picked = bind.pick_devices("device", Some(pairs), DEVICE_PAIRS_MIN)?;
-    Ok(Box::new(PairDistances::new(space, picked)))
+    let picked = bind.pick_devices("device", Some(pairs), BLOCK_PAIRS)?;
+    Ok(Box::new(stage(space, picked)))
+}
+
+fn stage(space: Arc<dyn Space>, picked: Picked) -> DeviceStage<PairDistances> {
+    let form = Arc::clone(&space).device_form();
+    let (devices, picked) = match (form, picked.devices) {
+        (Some(DeviceForm::Sqfd(sqfd)), Some((devices, allowed))) => {
+            (Some(DevicePairs::new(sqfd, &devices, &allowed)), Some((devices, allowed)))
+        }
+        _ => (None, None),
+    };
+    DeviceStage::new(PairDistances { space, scratch: Scratch::default(), devices }, SIZES, picked)
 }
 
 struct PairDistances {
     space: Arc<dyn Space>,
     scratch: Scratch,
-    devices: Option<PairsOnDevice>,
-    /// What came back from devices without results.
-    left: VecDeque<Envelope>,
-    /// Distances for which there was no room.
-    made: VecDeque<Envelope>,
+    /// Nothing where the slots compute everything.
+    devices: Option<DevicePairs>,
 }
 
 impl PairDistances {
-    fn new(space: Arc<dyn Space>, picked: Picked) -> Self {
-        let form = Arc::clone(&space).device_form();
-        let devices = form
-            .zip(picked.devices)
-            .map(|(DeviceForm::Sqfd(space), (devices, allowed))| PairsOnDevice::new(space, devices, allowed));
-        Self { space, scratch: Scratch::default(), devices, left: VecDeque::new(), made: VecDeque::new() }
+    fn devices(&self) -> &DevicePairs {
+        self.devices.as_ref().expect("there are blocks only where there are devices")
     }
 }
 
-impl Operator for PairDistances {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while !self.made.is_empty() && cx.has_room("distances") {
-            let Some(envelope) = self.made.pop_front() else { break };
-            if cx.push("distances", envelope)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        if !self.made.is_empty() {
-            return Ok(Flow::Wait);
-        }
-        let found = match (self.left.pop_front(), &mut self.devices) {
-            (Some(pairs), _) => Some(pairs),
-            (None, Some(devices)) => {
-                for (pairs, distances) in devices.process(cx, &mut self.left)? {
-                    self.made.push_back(with_distances(&pairs, distances)?);
-                }
-                if !self.made.is_empty() || !self.left.is_empty() {
-                    return Ok(Flow::More);
-                }
-                if !devices.is_idle() {
-                    return Ok(Flow::Wait);
-                }
-                cx.take("pairs")
-            }
-            (None, None) => cx.take("pairs"),
+impl DeviceTask for PairDistances {
+    type Item = Envelope;
+    type Block = SqfdBlock;
+    type Made = Envelope;
+
+    const IS_ORDERED: bool = false;
+
+    fn take(&mut self, cx: &mut Context<'_>, _: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
+        let piece = |pairs: Envelope| {
+            let weight = [pairs.rows() as u64, 0];
+            Taken::Piece(pairs, weight)
         };
-        let Some(pairs) = found else {
-            return Ok(if cx.is_ended("pairs") { Flow::Done } else { Flow::Wait });
-        };
-        // Whoever sends them goes on while these are computed.
+        Ok(cx.take("pairs").map(piece))
+    }
+
+    fn is_ended(&self, cx: &Context<'_>) -> bool {
+        cx.is_ended("pairs")
+    }
+
+    fn block(&mut self, cx: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<SqfdBlock, BoxError> {
+        self.devices().block(cx, envelopes)
+    }
+
+    fn finish(&mut self, _: &mut Context<'_>, block: SqfdBlock) -> Result<Came<Self>, BoxError> {
+        let found = self.devices().distances(block)?.into_iter();
+        let made = found.map(|(pairs, distances)| with_distances(&pairs, distances));
+        Ok(Came::Made(made.collect::<Result<_, _>>()?))
+    }
+
+    fn failed(&mut self, block: SqfdBlock, _: bool) -> Came<Self> {
+        Came::Left(block.envelopes)
+    }
+
+    fn compute(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: &mut VecDeque<Envelope>,
+    ) -> Result<Vec<Envelope>, BoxError> {
+        let Some(pairs) = left.pop_front() else { return Ok(Vec::new()) };
+        // The box that sends pairs continues while these are computed.
         cx.announce();
         let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
         let store = self.space.store();
@@ -137,9 +155,15 @@ impl Operator for PairDistances {
             start += length;
         }
         store.confirm()?;
-        let pushed = cx.push("distances", with_distances(&pairs, distances)?)?;
-        let more = if self.left.is_empty() { Flow::Wait } else { Flow::More };
-        Ok(if pushed == Pushed::Closed { Flow::Done } else { more })
+        Ok(vec![with_distances(&pairs, distances)?])
+    }
+
+    fn has_room(&self, cx: &Context<'_>) -> bool {
+        cx.has_room("distances")
+    }
+
+    fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
+        cx.push("distances", made)
     }
 }
 
@@ -179,8 +203,7 @@ mod tests {
             devices: Some((Arc::clone(&devices), allowed)),
             reason: "the test has picked".to_owned(),
         };
-        let mut harness =
-            Harness::of(&PAIR_DISTANCES, Box::new(PairDistances::new(testing::any_space(space), picked)));
+        let mut harness = Harness::of(&PAIR_DISTANCES, Box::new(stage(testing::any_space(space), picked)));
         harness.room(2);
         for rows in all.chunks(rows) {
             let column = |of: fn(&(u64, u64)) -> u64| -> ArrayRef {

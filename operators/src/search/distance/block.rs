@@ -109,9 +109,9 @@ impl Common {
 }
 
 /// Candidates of several envelopes.
-pub(super) struct SqfdBlock {
+pub(crate) struct SqfdBlock {
     common: Arc<Common>,
-    pub(super) envelopes: Vec<Envelope>,
+    pub(crate) envelopes: Vec<Envelope>,
     /// The rows of all envelopes as (query's place, id), one envelope after the other.
     wanted: Vec<(u32, u64)>,
     /// Weighted similarities, by row; of rows that are kept, where some are left out.

@@ -3,99 +3,39 @@
 //! In each row one object is the query, the one that it shares with its neighbours; so pairs in the order of Algorithm
 //! 4.7 are runs of objects for each query, and the kernel is that of candidates.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Blocks, Devices};
+use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{BoxError, Context};
 
-use super::block::{Common, SqfdBlock};
+use super::block::Common;
+pub(crate) use super::block::SqfdBlock;
 use super::on_device::bring_in_batches;
 use boxwork_stores::chunks::Residence;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// Rows from which on a block is worth its way, as for candidates.
-pub(crate) const BLOCK_ROWS: usize = 1 << 16;
-
-/// Blocks of a box on their way, for each device.
-const BLOCKS_PER_DEVICE: usize = 6;
-
-/// What of a box is on devices.
-pub(crate) struct PairsOnDevice {
+/// Pairs of a space whose distances devices compute.
+pub(crate) struct DevicePairs {
     space: Arc<SqfdSpace>,
-    blocks: Blocks<SqfdBlock>,
-    blocks_max: usize,
     residence: Residence,
-    waiting: Vec<Envelope>,
-    waiting_rows: usize,
 }
 
-impl PairsOnDevice {
-    pub(crate) fn new(space: Arc<SqfdSpace>, devices: Arc<Devices>, allowed: Arc<[usize]>) -> Self {
-        let residence = space.chunks().cut.residence(space.store(), &devices, &allowed);
-        Self {
-            space,
-            blocks_max: BLOCKS_PER_DEVICE * allowed.len(),
-            blocks: Blocks::new(devices, allowed),
-            residence,
-            waiting: Vec::new(),
-            waiting_rows: 0,
-        }
+impl DevicePairs {
+    pub(crate) fn new(space: Arc<SqfdSpace>, devices: &Devices, allowed: &[usize]) -> Self {
+        let residence = space.chunks().cut.residence(space.store(), devices, allowed);
+        Self { space, residence }
     }
 
-    /// Whether nothing is on its way, nor waits.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.blocks.in_flight() == 0
-    }
-
-    /// Takes what has come back, as envelopes of pairs with their distances, and hands over what waits. Pairs that
-    /// came back without go to `left`.
-    pub(crate) fn process(
-        &mut self,
-        cx: &mut Context<'_>,
-        left: &mut VecDeque<Envelope>,
-    ) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
-        let space = &Arc::clone(&self.space);
-        let mut made = Vec::new();
-        while let Some((block, result)) = self.blocks.take() {
-            match result {
-                Ok(()) => made.extend(distances(block, space)?),
-                Err(error) if error.is_of_device() => left.extend(block.envelopes),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if !self.blocks.is_served() {
-            left.extend(self.waiting.drain(..));
-            self.waiting_rows = 0;
-            return Ok(made);
-        }
-        while self.blocks.in_flight() < self.blocks_max {
-            while self.waiting_rows < BLOCK_ROWS
-                && let Some(pairs) = cx.take("pairs")
-            {
-                self.waiting_rows += pairs.rows();
-                self.waiting.push(pairs);
-            }
-            let is_enough = self.waiting_rows >= BLOCK_ROWS || self.blocks.in_flight() == 0;
-            if self.waiting.is_empty() || !is_enough {
-                break;
-            }
-            self.waiting_rows = 0;
-            let envelopes = std::mem::take(&mut self.waiting);
-            let block = self.block(cx, space, envelopes)?;
-            self.blocks.submit(block, cx.outside());
-        }
-        Ok(made)
-    }
-
-    fn block(
+    /// A block of the pairs of some envelopes; brings their objects into memory.
+    pub(crate) fn block(
         &self,
         cx: &mut Context<'_>,
-        space: &Arc<SqfdSpace>,
         envelopes: Vec<Envelope>,
     ) -> Result<SqfdBlock, BoxError> {
+        let space = &self.space;
         let store = space.store();
         let mut rows = Vec::new();
         for pairs in &envelopes {
@@ -119,6 +59,30 @@ impl PairsOnDevice {
         let wanted = rows.iter().map(|(query, id)| (places[query], *id)).collect();
         Ok(SqfdBlock::new(&Arc::new(common), envelopes, wanted))
     }
+
+    /// The distances of a block that came back, by envelope.
+    pub(crate) fn distances(&self, block: SqfdBlock) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
+        let space = &self.space;
+        let mut crosses = block.crosses.iter();
+        let mut made = Vec::with_capacity(block.envelopes.len());
+        for pairs in &block.envelopes {
+            let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
+            let distances = space.store().read::<_, BoxError>(|objects| {
+                let rows = a.iter().zip(b).zip(crosses.by_ref());
+                rows.map(|((a, b), cross)| {
+                    // f32 cannot hold the sum of some pairs (`PreparedQuery::distance`).
+                    if !cross.is_finite() {
+                        return Ok(space.between(objects, *a, *b)?);
+                    }
+                    let (a, b) = (space.sigma_self(objects, *a)?, space.sigma_self(objects, *b)?);
+                    Ok(reference::distance(a, b, *cross))
+                })
+                .collect::<Result<Vec<_>, _>>()
+            })?;
+            made.push((pairs.clone(), distances));
+        }
+        Ok(made)
+    }
 }
 
 /// The query of each row, and the other object. It is the query of the row before where that is one of the two; else
@@ -132,29 +96,6 @@ fn with_queries(a: &[u64], b: &[u64]) -> Vec<(u64, u64)> {
         rows.push(if is_b { (*b_here, *a_here) } else { (*a_here, *b_here) });
     }
     rows
-}
-
-/// The distances of a block that came back, by envelope.
-fn distances(block: SqfdBlock, space: &SqfdSpace) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
-    let mut crosses = block.crosses.iter();
-    let mut made = Vec::with_capacity(block.envelopes.len());
-    for pairs in &block.envelopes {
-        let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
-        let distances = space.store().read::<_, BoxError>(|objects| {
-            let rows = a.iter().zip(b).zip(crosses.by_ref());
-            rows.map(|((a, b), cross)| {
-                // f32 cannot hold the sum of some pairs (`PreparedQuery::distance`).
-                if !cross.is_finite() {
-                    return Ok(space.between(objects, *a, *b)?);
-                }
-                let (a, b) = (space.sigma_self(objects, *a)?, space.sigma_self(objects, *b)?);
-                Ok(reference::distance(a, b, *cross))
-            })
-            .collect::<Result<Vec<_>, _>>()
-        })?;
-        made.push((pairs.clone(), distances));
-    }
-    Ok(made)
 }
 
 #[cfg(test)]
