@@ -128,7 +128,6 @@ pub(crate) enum Taken<I> {
     /// It is gathered with others into a block.
     Piece(I, Weight),
     /// It is a block by itself.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no task of now has such blocks"))]
     Whole(I),
     /// The slots are to compute it, as no device does.
     #[cfg_attr(not(test), expect(dead_code, reason = "no task of now has such items"))]
@@ -140,7 +139,6 @@ pub(crate) enum Came<T: DeviceTask> {
     /// Its results.
     Made(Vec<T::Made>),
     /// It is to be submitted again.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no task of now does so"))]
     Again(T::Block),
     /// Its items, for the slots.
     Left(Vec<T::Item>),

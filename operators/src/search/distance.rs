@@ -12,24 +12,27 @@ mod ranges;
 mod on_device;
 pub(crate) mod pairs;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
+use boxwork_stores::chunks::Piece;
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
 pub(crate) use self::on_device::compute_sigmas;
-use self::on_device::{Left, OnDevice};
+use self::on_device::{OnDevice, Sent};
 pub(crate) use self::range_block::DISTANCES_OF_ALL;
-use self::ranges::Ranges;
+use self::ranges::{Ids, ranges_of};
 use self::select::Keeps;
 use crate::columns;
 use crate::devices::code_path::of_device;
+use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::resources::{self, SPACE};
 use crate::search::queries::Queries;
 
@@ -38,6 +41,15 @@ pub(crate) const DEVICE_OBJECTS_MIN: u64 = 10_000;
 
 /// Rows that a slot computes in one firing: some milliseconds' worth.
 const SLOT_ROWS: usize = 1024;
+
+/// Rows from which on a block is worth its way: a tenth of a millisecond on a fast device.
+const BLOCK_ROWS: usize = 1 << 16;
+
+/// Under way are, for each device, the blocks that its end points hold, and twice as many that wait for them: where all slots
+/// compute, a box is fired some milliseconds after a block is back, and the device is not to wait for it. The slots take an
+/// envelope at a time.
+const SIZES: Sizes =
+    Sizes { block: [BLOCK_ROWS as u64, u64::MAX], block_min: [0; 2], slots: [0; 2], blocks_per_device: 12 };
 
 /// Computes the distances of candidates.
 ///
@@ -110,7 +122,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         range: bind.get_number("range"),
         objects_min: None,
     };
-    Ok(Box::new(Distance::new(space, picked?, keeps)))
+    Ok(Box::new(stage(space, picked?, keeps)))
 }
 
 fn make_sqfd(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -125,65 +137,178 @@ fn make_sqfd(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }
 }
 
+/// A box of this distance on these devices.
+fn stage(space: Arc<dyn Space>, picked: Picked, keeps: Keeps) -> DeviceStage<Distance> {
+    let form = Arc::clone(&space).device_form();
+    let (devices, picked) = match (form, picked.devices) {
+        (Some(DeviceForm::Sqfd(sqfd)), Some((devices, allowed))) => {
+            (Some(OnDevice::new(sqfd, &devices, &allowed, keeps)), Some((devices, allowed)))
+        }
+        _ => (None, None),
+    };
+    let (queries, scratch, ranges) = (None, Scratch::default(), VecDeque::new());
+    DeviceStage::new(Distance { space, queries, scratch, devices, ranges }, SIZES, picked)
+}
+
+/// Objects whose distances are wanted.
+enum Item {
+    /// Candidates, row by row.
+    Rows(Envelope),
+    /// Whole chunks.
+    Run(Piece),
+    /// Consecutive objects.
+    Ids(Ids),
+}
+
 struct Distance {
     space: Arc<dyn Space>,
+    /// From the first firing on.
     queries: Option<Queries>,
     scratch: Scratch,
+    /// Nothing where the slots compute everything.
     devices: Option<OnDevice>,
-    /// What came back from devices without results, and ranges where there are none.
-    left: Left,
+    /// Ranges that were taken, and that neither a block nor the slots have.
+    ranges: VecDeque<Item>,
+}
+
+/// The queries of a box that was fired.
+fn prepared(queries: &Option<Queries>) -> &Queries {
+    queries.as_ref().expect("the first firing prepares the queries")
+}
+
+/// What makes the blocks of a box that has some.
+fn on_device(devices: &Option<OnDevice>) -> &OnDevice {
+    devices.as_ref().expect("there are blocks only where there are devices")
 }
 
 impl Distance {
-    fn new(space: Arc<dyn Space>, picked: Picked, keeps: Keeps) -> Self {
-        let form = Arc::clone(&space).device_form();
-        let devices = form.zip(picked.devices).map(|(DeviceForm::Sqfd(space), (devices, allowed))| {
-            OnDevice::new(space, devices, allowed, keeps)
-        });
-        Self { space, queries: None, scratch: Scratch::default(), devices, left: Left::default() }
+    /// Takes the ranges of an envelope apart: into runs of chunks where a device is to compute them.
+    fn take_ranges(&mut self, envelope: &Envelope, device: bool) -> Result<(), BoxError> {
+        let queries = prepared(&self.queries);
+        for (places, ids) in ranges_of(envelope, queries)? {
+            let runs = if device { on_device(&self.devices).runs(&places, &ids) } else { None };
+            match runs {
+                Some(runs) => self.ranges.extend(runs.into_iter().map(Item::Run)),
+                None => self.ranges.push_back(Item::Ids(Ids::new(queries, places, ids))),
+            }
+        }
+        Ok(())
     }
 }
 
-impl Operator for Distance {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let queries = match &self.queries {
-            Some(queries) => queries,
-            None => self.queries.insert(Queries::of_side(cx, "query", &self.space)?),
+impl DeviceTask for Distance {
+    type Item = Item;
+    type Block = Sent;
+    type Made = Envelope;
+
+    const IS_ORDERED: bool = false;
+
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        self.queries = Some(Queries::of_side(cx, "query", &self.space)?);
+        Ok(())
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Item>>, BoxError> {
+        let piece = |candidates: Envelope| {
+            let weight = [candidates.rows() as u64, 0];
+            Some(Taken::Piece(Item::Rows(candidates), weight))
         };
-        // One a firing, as it computes.
-        let candidates = match self.left.candidates.pop_front() {
-            None => self.left.ranges.next(&**self.space.store(), SLOT_ROWS)?,
-            found => found,
-        };
-        if let Some(candidates) = candidates {
-            let distances = on_slot(cx, &*self.space, queries, &mut self.scratch, &candidates)?;
-            let pushed = cx.push("distances", distances)?;
-            return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
+        if let Some(candidates) = cx.take("candidates") {
+            return Ok(piece(candidates));
         }
-        if let Some(devices) = &mut self.devices {
-            let flow = devices.process(cx, queries, &mut self.left)?;
-            if !self.left.is_empty() {
-                return Ok(Flow::More);
+        loop {
+            match self.ranges.front_mut() {
+                // Parts of chunks, as candidates.
+                Some(Item::Ids(ids)) if device => match ids.next(&**self.space.store(), BLOCK_ROWS)? {
+                    None => drop(self.ranges.pop_front()),
+                    Some(candidates) => return Ok(piece(candidates)),
+                },
+                Some(_) => return Ok(self.ranges.pop_front().map(Taken::Whole)),
+                None => match cx.take("ranges") {
+                    None => return Ok(None),
+                    Some(envelope) => self.take_ranges(&envelope, device)?,
+                },
             }
-            if devices.is_served() || flow == Flow::Done || devices.in_flight() > 0 {
-                return Ok(flow);
-            }
-            // No device is left: from here on as if there had been none.
-            self.devices = None;
         }
-        let Some(candidates) = cx.take("candidates") else {
-            if let Some(envelope) = cx.take("ranges") {
-                for (places, ids) in Ranges::of(&envelope, queries)? {
-                    self.left.ranges.push(places.map(|place| queries.at(place).number).collect(), ids);
+    }
+
+    fn is_ended(&self, cx: &Context<'_>) -> bool {
+        self.ranges.is_empty() && cx.is_ended("candidates") && cx.is_ended("ranges")
+    }
+
+    fn has_items(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    fn block(&mut self, cx: &mut Context<'_>, items: Vec<Item>) -> Result<Sent, BoxError> {
+        let (queries, mut envelopes) = (prepared(&self.queries), Vec::with_capacity(items.len()));
+        let devices = self.devices.as_mut().expect("there are blocks only where there are devices");
+        for item in items {
+            match item {
+                Item::Rows(candidates) => envelopes.push(candidates),
+                Item::Run(run) => return devices.run_block(cx, queries, run),
+                Item::Ids(_) => unreachable!("devices get candidates and whole chunks"),
+            }
+        }
+        devices.rows_block(cx, queries, envelopes)
+    }
+
+    fn home(&self, block: &Sent) -> Option<usize> {
+        block.home()
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>, mut block: Sent) -> Result<Came<Self>, BoxError> {
+        if block.is_missing() {
+            return Ok(Came::Again(block));
+        }
+        Ok(Came::Made(on_device(&self.devices).finish(cx, prepared(&self.queries), block)?))
+    }
+
+    fn failed(&mut self, block: Sent, is_served: bool) -> Came<Self> {
+        match block {
+            Sent::Rows(block) => Came::Left(block.envelopes.into_iter().map(Item::Rows).collect()),
+            Sent::Run(mut block) => {
+                // The device that keeps the chunks failed; any other may compute the block.
+                if block.home.take().is_some() && is_served {
+                    return Came::Again(Sent::Run(block));
                 }
-                return Ok(Flow::More);
+                let ids = Ids::new(prepared(&self.queries), block.queries.clone(), block.ids());
+                Came::Left(vec![Item::Ids(ids)])
             }
-            let is_over = cx.is_ended("candidates") && cx.is_ended("ranges");
-            return Ok(if is_over { Flow::Done } else { Flow::Wait });
+        }
+    }
+
+    fn compute(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: &mut VecDeque<Item>,
+    ) -> Result<Vec<Envelope>, BoxError> {
+        let queries = prepared(&self.queries);
+        let candidates = loop {
+            match left.pop_front() {
+                None => return Ok(Vec::new()),
+                Some(Item::Rows(candidates)) => break candidates,
+                Some(Item::Run((places, chunks))) => {
+                    let ids = on_device(&self.devices).ids(&chunks);
+                    left.push_front(Item::Ids(Ids::new(queries, places, ids)));
+                }
+                Some(Item::Ids(mut ids)) => {
+                    if let Some(candidates) = ids.next(&**self.space.store(), SLOT_ROWS)? {
+                        left.push_front(Item::Ids(ids));
+                        break candidates;
+                    }
+                }
+            }
         };
-        let distances = on_slot(cx, &*self.space, queries, &mut self.scratch, &candidates)?;
-        let pushed = cx.push("distances", distances)?;
-        Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
+        Ok(vec![on_slot(cx, &*self.space, queries, &mut self.scratch, &candidates)?])
+    }
+
+    fn has_room(&self, cx: &Context<'_>) -> bool {
+        cx.has_room("distances")
+    }
+
+    fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
+        cx.push("distances", made)
     }
 }
 

@@ -137,7 +137,7 @@ fn check(
         reason: "the test has picked".to_owned(),
     };
     let mut harness =
-        Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(space), picked, Keeps::default())));
+        Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, Keeps::default())));
     harness.give("query", queries.clone());
     for rows in envelopes {
         harness.give("candidates", testing::candidates(rows));
@@ -200,7 +200,7 @@ fn check_ranges(
         devices: devices.map(|devices| (Arc::clone(devices), all(devices))),
         reason: "the test has picked".to_owned(),
     };
-    let mut harness = Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(space), picked, keeps)));
+    let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, keeps)));
     harness.give("query", queries.clone());
     for rows in given {
         harness.give("ranges", ranges(rows));
@@ -256,7 +256,7 @@ fn ranges_are_what_candidates_would_be() {
     assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &parts), 1003);
     for (row, words) in [((3, 0, 1), "query 3"), ((0, 9000, 1), "9000"), ((0, u64::MAX, 2), "more than")] {
         let picked = Picked { devices: None, reason: String::new() };
-        let operator = Distance::new(testing::any_space(&space), picked, Keeps::default());
+        let operator = stage(testing::any_space(&space), picked, Keeps::default());
         let mut harness = Harness::of(&SQFD, Box::new(operator));
         harness.give("query", side.clone());
         harness.give("ranges", ranges(&[row]));
@@ -502,8 +502,7 @@ fn what_a_device_leaves_out_is_no_answer() {
         let exact: Vec<Vec<f64>> = exact.collect();
         let keeps = Keeps { k, range, objects_min: Some(100) };
         let picked = Picked { devices: Some((Arc::clone(&devices), [0].into())), reason: String::new() };
-        let mut harness =
-            Harness::of(&SQFD, Box::new(Distance::new(testing::any_space(&space), picked, keeps)));
+        let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(&space), picked, keeps)));
         harness.give("query", side.clone());
         for number in 0..2 {
             let rows: Vec<(u32, u64)> = all.iter().map(|id| (number, *id)).collect();
