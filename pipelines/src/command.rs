@@ -27,7 +27,7 @@ mod top;
 mod topology;
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,10 +36,9 @@ use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::signature_store::SignatureStore;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::diagnostic::{self, Diagnostic};
 use crate::given;
 use crate::pipeline::{self, Loaded};
-use crate::run::Exit;
+use crate::terminal::{Exit, print_diagnostics, talk};
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
 #[derive(Debug, Parser)]
@@ -208,17 +207,6 @@ fn read_with_values(
     Ok((loaded, values))
 }
 
-/// Whether colours help on a stream.
-fn coloured(stream: &impl IsTerminal) -> bool {
-    let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
-    stream.is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// Prints diagnostics for people.
-pub(crate) fn print_diagnostics(diagnostics: &[Diagnostic]) {
-    talk(&diagnostic::render(diagnostics, coloured(&io::stderr())));
-}
-
 /// Writes data to standard output. A reader that has gone (`boxwork boxes | head`) is no failure.
 fn data(text: &str) -> Exit {
     let mut out = io::stdout().lock();
@@ -235,11 +223,6 @@ fn data(text: &str) -> Exit {
 /// JSON as data, for people to read too.
 fn data_json(json: &serde_json::Value) -> Exit {
     data(&format!("{json:#}\n"))
-}
-
-/// Writes talk to standard error; where that is closed, nobody listens.
-fn talk(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ mod trace;
 mod report;
 pub mod metrics;
 pub mod top;
-pub mod run;
+pub mod engine;
+pub mod terminal;
 mod command;
 
 pub use command::main_with;

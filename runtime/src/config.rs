@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::feeding::LazyDevices;
-use crate::operator::CALLER;
+use crate::operator::{CALLER, Memory};
 use crate::statistics::ClassLimit;
 use crate::topology::Topology;
 
@@ -37,6 +37,8 @@ pub struct Config {
     /// The devices that its boxes may compute on, opened when one asks for them. A runtime has devices of its own unless it is
     /// given those of another one.
     pub devices: Arc<LazyDevices>,
+    /// What operators remember between requests. A runtime has a memory of its own unless it is given that of another one.
+    pub memory: Memory,
 }
 
 impl Config {
@@ -56,6 +58,7 @@ impl Config {
             trace: false,
             sampler: false,
             devices,
+            memory: Memory::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod simulator;
 mod sync;
+pub mod topology;
 pub mod envelope;
 mod edge;
 pub mod descriptor;
@@ -19,7 +20,6 @@ pub mod harness;
 pub mod plan;
 pub mod prepare;
 pub mod request;
-pub mod topology;
 mod model;
 pub mod statistics;
 mod config;

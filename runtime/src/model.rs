@@ -30,7 +30,6 @@ use self::hints::HintCell;
 use self::reorder::Reorder;
 pub(crate) use self::woken::{Woken, WokenBy};
 use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
-use crate::feeding::LazyDevices;
 use crate::operator::{Bind, Cancellation, Environment, Mode, OperatorSpec, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
@@ -39,7 +38,6 @@ use crate::request::{
     RequestStatistics, Submission,
 };
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, add, now};
-use crate::topology::Topology;
 
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
@@ -159,14 +157,13 @@ impl Model {
         id: RequestId,
         prepared: Arc<Prepared>,
         submission: &Submission,
-        machine: &Topology,
-        devices: &Arc<LazyDevices>,
+        runtime: &Environment,
     ) -> Result<Arc<Self>, PrepareError> {
+        let machine = &*runtime.machine;
         let (started, nodes) = (now(), machine.nodes().len());
         let plan = prepared.plan();
         let cancellation = Cancellation::never().until(submission.deadline);
-        let devices = Arc::clone(devices);
-        let environment = Environment { slots: machine.slots_count(), cancellation, devices };
+        let environment = Environment { cancellation, ..runtime.clone() };
         let arguments = prepared.arguments(&submission.values)?;
         let shape = prepared.shape((machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =

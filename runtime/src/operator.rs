@@ -13,6 +13,7 @@
 //!
 //! This file knows no scheduler: [`Host`] is what a scheduler (or `Harness`, in tests) offers.
 
+mod memory;
 mod bind;
 mod caller;
 mod catalog;
@@ -23,6 +24,7 @@ pub use bind::{Bind, Part};
 pub use caller::{BatchWriter, CALLER, Collected, InputReader, OutputWriter, RequestInput, RequestOutput};
 pub use catalog::Catalog;
 pub use environment::{Cancellation, Environment};
+pub use memory::Memory;
 pub use table::{
     BoxCheck, Check, Hint, Input, Join, Kind, Mode, OperatorSpec, Output, Resource, ResourceSpec, Share,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::feeding::LazyDevices;
 use crate::model::Model;
-use crate::operator::Environment;
+use crate::operator::{Cancellation, Environment};
 use crate::prepare::{PrepareError, Prepared};
 use crate::request::{Outcome, Progress, RequestError, RequestId, RequestStatistics, Submission};
 use crate::scheduler::Scheduler;
@@ -19,7 +19,7 @@ use crate::topology::Topology;
 /// Dropping it cancels what still runs and waits for it.
 pub struct Runtime {
     scheduler: Arc<Scheduler>,
-    devices: Arc<LazyDevices>,
+    environment: Environment,
 }
 
 impl Runtime {
@@ -28,8 +28,14 @@ impl Runtime {
     /// # Errors
     /// When the system refuses a thread.
     pub fn start(config: Config) -> std::io::Result<Self> {
-        let devices = Arc::clone(&config.devices);
-        Ok(Self { scheduler: Scheduler::start(config)?, devices })
+        let environment = Environment {
+            slots: config.topology.slots_count(),
+            cancellation: Cancellation::never(),
+            machine: Arc::new(config.topology.clone()),
+            devices: Arc::clone(&config.devices),
+            memory: config.memory.clone(),
+        };
+        Ok(Self { scheduler: Scheduler::start(config)?, environment })
     }
 
     /// Submits one request of a prepared pipeline.
@@ -38,7 +44,7 @@ impl Runtime {
     /// When its values do not fit, or a box refuses to be made.
     pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
         let id = self.scheduler.next_request();
-        let model = Model::new(id, Arc::clone(prepared), submission, self.topology(), &self.devices)?;
+        let model = Model::new(id, Arc::clone(prepared), submission, &self.environment)?;
         self.scheduler.submit(Arc::clone(&model), submission.deadline);
         Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
     }
@@ -46,8 +52,7 @@ impl Runtime {
     /// What pipelines are prepared with for this runtime. Nobody can stop such a preparation; set
     /// [`Environment::cancellation`] if somebody shall.
     pub fn environment(&self) -> Environment {
-        let devices = Arc::clone(&self.devices);
-        Environment { devices, ..Environment::of_slots(self.topology().slots_count()) }
+        self.environment.clone()
     }
 
     /// The machine that it runs on.
@@ -57,7 +62,7 @@ impl Runtime {
 
     /// The devices that its boxes may compute on.
     pub fn devices(&self) -> &Arc<LazyDevices> {
-        &self.devices
+        &self.environment.devices
     }
 
     /// What the scheduler did so far.

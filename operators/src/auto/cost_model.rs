@@ -19,6 +19,7 @@ pub use devices::OnDevices;
 pub use rates::Rates;
 
 use self::choices::{Asked, Choices};
+use self::rates::RatesBySpace;
 
 use self::sample::{Part, Sample};
 use crate::search::head;
@@ -153,18 +154,23 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
     let Some(first) = probes.first() else {
         return Err(BoxError::new("there is no query to estimate by"));
     };
-    let rates = rates::of_space(&*space, table.pivots(), first.prepared, &never)?;
+    let rates = RatesBySpace::default().of_space(&*space, table.pivots(), first.prepared, &never)?;
     let mut estimate = Estimate::empty(table, search, rates);
     estimate.add(&samples, &bounds, true);
     Ok(estimate)
 }
 
-/// What this process chose.
-static CHOICES: Mutex<Choices> = Mutex::new(Choices::new());
+/// What is remembered from request to request: measured rates and choices. A runtime keeps it
+/// ([`Memory`](boxwork_runtime::operator::Memory)).
+#[derive(Default)]
+pub(crate) struct Remembered {
+    choices: Mutex<Choices>,
+    rates: RatesBySpace,
+}
 
 /// What the requests before chose that asked alike, where they did so alike and this one need not choose.
-pub(crate) fn known(table: &PivotTable, search: Search) -> Option<Option<Bound>> {
-    CHOICES.lock().unwrap_or_else(PoisonError::into_inner).known(asked(table, search))
+pub(crate) fn known(remembered: &Remembered, table: &PivotTable, search: Search) -> Option<Option<Bound>> {
+    remembered.choices.lock().unwrap_or_else(PoisonError::into_inner).known(asked(table, search))
 }
 
 fn asked(table: &PivotTable, search: Search) -> Asked {
@@ -178,6 +184,7 @@ fn asked(table: &PivotTable, search: Search) -> Asked {
 /// as a scan has not paid for the others. The pivots must be in memory for this not to block.
 pub(crate) fn choose(
     cx: &mut Context<'_>,
+    remembered: &Remembered,
     table: &PivotTable,
     search: Search,
     queries: &Queries,
@@ -185,7 +192,7 @@ pub(crate) fn choose(
     let Some(first) = queries.iter().next() else { return Ok(Some(Bound::Simplex)) };
     let space = Arc::clone(table.space());
     let pivots = table.pivots();
-    let rates = rates::of_space(&*space, pivots, &*first.prepared, &|| cx.is_cancelled())?;
+    let rates = remembered.rates.of_space(&*space, pivots, &*first.prepared, &|| cx.is_cancelled())?;
     let mut estimate = Estimate::empty(table, search, rates);
     if estimate.is_small() {
         return Ok(None);
@@ -219,7 +226,7 @@ pub(crate) fn choose(
     }
     estimate.add(&samples, &bounds, false);
     let bound = estimate.choice().way.bound;
-    CHOICES.lock().unwrap_or_else(PoisonError::into_inner).learn(
+    remembered.choices.lock().unwrap_or_else(PoisonError::into_inner).learn(
         asked(table, search),
         bound,
         estimate.is_clear(),

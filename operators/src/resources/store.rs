@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_runtime::topology::Topology;
 use boxwork_stores::object_column::{ObjectColumn, ObjectKind};
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use boxwork_stores::store::{SharedStore, Store};
@@ -114,7 +113,7 @@ fn is_json(path: &Path) -> bool {
 
 fn signatures(store: SignatureStore, bind: &Bind<'_>) -> Arc<dyn Store> {
     match bind.text("placement") {
-        "copy" => Arc::new(store.copied_to(Topology::detect())),
+        "copy" => Arc::new(store.copied_to(bind.machine().clone())),
         _ => Arc::new(store),
     }
 }

@@ -24,7 +24,7 @@ use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, V
 
 use self::bounded::{Bounded, Found, above};
 use self::on_device::{Came, OnDevice, SIZES, Sizes};
-use crate::auto::cost_model::{self, OnDevices, Search};
+use crate::auto::cost_model::{self, OnDevices, Remembered, Search};
 use crate::columns;
 use crate::devices::code_path;
 use crate::resources::space::options;
@@ -171,6 +171,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         }),
         scans,
         slots: bind.slots(),
+        remembered: bind.memory(),
         sizes: SIZES,
         devices: None,
         rest: VecDeque::new(),
@@ -219,6 +220,8 @@ struct LowerBounds {
     computes: Option<OnDevices>,
     /// Slots of the runtime: the more there are, the more counts what one of them does alone.
     slots: usize,
+    /// What the runtime knows of such searches.
+    remembered: Arc<Remembered>,
     sizes: Sizes,
     /// What is under way there.
     devices: Option<OnDevice>,
@@ -290,7 +293,11 @@ impl LowerBounds {
             workers: self.slots,
             devices: self.computes.filter(|_| !cx.is_closed("ranges")),
         };
-        let known = if self.is_auto { cost_model::known(&self.table, search) } else { Some(self.bound) };
+        let known = if self.is_auto {
+            cost_model::known(&self.remembered, &self.table, search)
+        } else {
+            Some(self.bound)
+        };
         let table = &self.table;
         let pivots = table.pivots();
         let store = space.store();
@@ -299,7 +306,7 @@ impl LowerBounds {
         }
         self.bound = match known {
             Some(bound) => bound,
-            None => cost_model::choose(cx, table, search, &queries)?,
+            None => cost_model::choose(cx, &self.remembered, table, search, &queries)?,
         };
         if self.bound.is_some() || search.devices.is_none() {
             self.scans = None;

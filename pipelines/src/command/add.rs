@@ -7,8 +7,8 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::path_value;
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Adds images, or the objects of another store, to a store without making it again
 #[derive(Debug, clap::Args)]
@@ -52,7 +52,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             shipped::ADD
         }
     };
-    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&pipeline.load(), catalog, &values, &arguments.options);
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("{}", super::state_of(&arguments.store));
     }

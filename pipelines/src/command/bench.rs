@@ -9,7 +9,7 @@ use boxwork_runtime::topology::Topology;
 
 use super::{Format, data, data_json, talk};
 use crate::given;
-use crate::run::Exit;
+use crate::terminal::Exit;
 use crate::topology_page;
 
 /// Rounds when nothing else is said.

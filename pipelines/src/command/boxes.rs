@@ -5,7 +5,7 @@ use boxwork_runtime::parameter::nearest;
 
 use super::{Format, data, data_json, talk};
 use crate::catalogue;
-use crate::run::Exit;
+use crate::terminal::Exit;
 
 /// Lists the operators and kinds of resource, or describes one: ports, columns, parameters, an example
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use boxwork_runtime::operator::Catalog;
 use super::{Format, data_json, print_diagnostics, talk};
 use crate::diagnostic::{self, Diagnostic};
 use crate::pipeline;
-use crate::run::Exit;
+use crate::terminal::Exit;
 
 /// Folders within folders that are searched.
 const DEPTH_MAX: usize = 32;

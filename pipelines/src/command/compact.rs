@@ -8,7 +8,7 @@ use boxwork_stores::signature_store::{self, SignatureStore};
 use boxwork_stores::upkeep;
 
 use super::talk;
-use crate::run::{self, Exit, Options};
+use crate::terminal::{Exit, Options, Stop};
 
 /// Writes a changed store as one file again, without what was removed; objects are numbered anew
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,8 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
-    let cancellation = run::cancellation(Some(&arguments.options));
+    let stop = Stop::listen(Some(&arguments.options));
+    let cancellation = stop.cancellation();
     let done = match &arguments.out {
         Some(out) => SignatureStore::open(&arguments.store)
             .and_then(|store| signature_store::copy(&store, out, &|| cancellation.is_cancelled()))
@@ -42,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     };
     done.unwrap_or_else(|error| {
         if error.is_cancelled() {
-            return run::stopped();
+            return stop.report();
         }
         talk(&format!("error: {error}\n"));
         Exit::Failed

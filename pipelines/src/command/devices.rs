@@ -6,7 +6,7 @@ use boxwork_runtime::feeding::{Device, LazyDevices, NoDevices};
 use serde_json::{Value as Json, json};
 
 use super::{Format, data, data_json, talk};
-use crate::run::Exit;
+use crate::terminal::Exit;
 
 /// Shows the OpenCL devices that `device:` may name, and whether each compiles and runs a small program
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,8 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::{Space, device, path_value, whole};
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Tells how well distances tell the classes of a store apart: MAP, precision at 10, intrinsic dimensionality
 ///
@@ -42,5 +42,5 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("most".to_owned(), whole(arguments.most)),
     ]);
     arguments.space.give(&mut values);
-    run::run(&shipped::EVALUATE.load(), catalog, &values, &arguments.options)
+    terminal::run(&shipped::EVALUATE.load(), catalog, &values, &arguments.options)
 }

@@ -9,7 +9,7 @@ use boxwork_runtime::operator::Catalog;
 
 use self::pipelines::Pipelines;
 use super::{print_diagnostics, talk};
-use crate::run::{Exit, listen_for_interrupts};
+use crate::terminal::{Exit, Stop};
 use crate::{given, pipeline};
 
 /// Runs a sweep: pipelines over every combination of values, into a table, plots and a page
@@ -42,7 +42,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         }
     };
     let folder = arguments.sweep.parent().unwrap_or(Path::new("."));
-    let mut pipelines = Pipelines::new(catalog, folder);
+    let stop = Stop::listen(None);
+    let mut pipelines = Pipelines::new(catalog, folder, &stop.cancellation());
     let experiment = match experiment::load(&name, &text, &arguments.settings, &mut pipelines) {
         Ok(experiment) => experiment,
         Err(faults) => {
@@ -58,7 +59,6 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     }
     let named =
         || arguments.sweep.file_stem().map(PathBuf::from).unwrap_or_else(|| PathBuf::from("experiment"));
-    listen_for_interrupts();
     measure(&experiment, &arguments.out.clone().unwrap_or_else(named), &mut pipelines)
 }
 

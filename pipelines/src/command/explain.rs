@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::topology::Topology;
 
 use super::{Format, data, data_json, print_diagnostics, read_with_values, talk};
-use crate::run::Exit;
+use crate::terminal::Exit;
 use crate::{estimate, explain, given};
 
 /// Shows what a pipeline would do: boxes, copies, columns of every edge, limits, what is bound when

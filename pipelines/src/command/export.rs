@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 
 use super::path_value;
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Exports a store's signatures as JSON lines
 #[derive(Debug, clap::Args)]
@@ -27,5 +27,5 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
-    run::run(&shipped::EXPORT.load(), catalog, &values, &arguments.options)
+    terminal::run(&shipped::EXPORT.load(), catalog, &values, &arguments.options)
 }

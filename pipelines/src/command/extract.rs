@@ -7,8 +7,8 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::{device, path_value, whole};
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Extracts the signatures of images (jpeg, png, bmp, gif, tiff, webp) into a store
 #[derive(Debug, clap::Args)]
@@ -109,7 +109,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let exit = run::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
     }

@@ -6,8 +6,8 @@ use boxwork_runtime::operator::Catalog;
 use clap::ValueEnum;
 
 use super::{data, read_with_values, talk};
-use crate::run::Exit;
 use crate::run_report::RunReport;
+use crate::terminal::Exit;
 use crate::{diagnostic, drawing, given};
 
 /// The language of a drawing.

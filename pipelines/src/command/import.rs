@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 
 use super::path_value;
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Imports signatures of any dimension from JSON lines {"name": "...", "centroids": [[...], ...], "weights": [...]}
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("path".to_owned(), path_value(&arguments.file)),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
-    let exit = run::run(&shipped::IMPORT.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&shipped::IMPORT.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok {
         eprintln!("wrote {}", arguments.out.display());
     }

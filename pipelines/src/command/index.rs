@@ -10,8 +10,8 @@ use boxwork_stores::pivot_table::in_threads_until;
 use boxwork_stores::upkeep;
 
 use super::{Space, device, objects, path_value, talk, whole};
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options, Stop};
 
 /// Makes the index of a store, by which searches leave out most distances, or brings it up to a store that has grown
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
-    let exit = run::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
     // A device that was found wrong is a problem, and the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
@@ -67,12 +67,13 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 fn append(arguments: &Arguments) -> Exit {
     let (store, index) = (&arguments.store, &arguments.out);
-    let cancellation = run::cancellation(Some(&arguments.options));
+    let stop = Stop::listen(Some(&arguments.options));
+    let cancellation = stop.cancellation();
     let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
     match upkeep::bring_up(store, index, &mut in_threads_until(slots, &cancelled)) {
         Ok(0) => talk(&format!("{} tells of all objects of {}\n", index.display(), store.display())),
         Ok(count) => talk(&format!("{} tells of {} more\n", index.display(), objects(count))),
-        Err(error) if error.is_cancelled() => return run::stopped(),
+        Err(error) if error.is_cancelled() => return stop.report(),
         Err(error) => {
             talk(&format!("error: {error}\n"));
             return Exit::Failed;

@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Cancellation;
 use boxwork_stores::signature_store::{StoreChange, StoreError};
 
 use super::talk;
-use crate::run::{self, Exit};
+use crate::terminal::{Exit, Stop};
 
 /// Names that a message lists before it only counts.
 const NAMES_LISTED: usize = 5;
@@ -30,7 +30,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
-    let cancellation = run::cancellation(None);
+    let stop = Stop::listen(None);
     let mut names = arguments.objects.clone();
     if let Some(path) = &arguments.names {
         match fs::read_to_string(path) {
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             }
         }
     }
-    match remove(&arguments.store, &names, &cancellation) {
+    match remove(&arguments.store, &names, &stop.cancellation()) {
         Ok(Ok(count)) => {
             let state = super::state_of(&arguments.store);
             talk(&format!("removed {count} object{}; {state}\n", if count == 1 { "" } else { "s" }));
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             ));
             Exit::Failed
         }
-        Err(StoreError::Cancelled { .. }) => run::stopped(),
+        Err(StoreError::Cancelled { .. }) => stop.report(),
         Err(error) => {
             talk(&format!("error: {error}\n"));
             Exit::Failed

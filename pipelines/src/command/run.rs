@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 
-use crate::run::{Exit, Options};
-use crate::{given, pipeline, run};
+use crate::terminal::{self, Exit, Options};
+use crate::{given, pipeline};
 
 /// Runs a pipeline
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         }
     };
     match given::parse_settings(&loaded.declaration, &arguments.settings) {
-        Ok(values) => run::run(&loaded, catalog, &values, &arguments.options),
+        Ok(values) => terminal::run(&loaded, catalog, &values, &arguments.options),
         Err(faults) => {
             for (_, message) in faults {
                 eprintln!("error: {message}");

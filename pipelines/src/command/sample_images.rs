@@ -6,7 +6,7 @@ use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, SampleSet
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::talk;
-use crate::run::Exit;
+use crate::terminal::Exit;
 
 /// Draws a folder of labelled pictures to try retrieval on: the same to the bit for the same seed
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,8 @@
 use boxwork_runtime::operator::Catalog;
 
 use super::data_json;
-use crate::run::Exit;
 use crate::schema;
+use crate::terminal::Exit;
 
 /// Prints the JSON schema of pipelines, for completion and checks in an editor
 ///

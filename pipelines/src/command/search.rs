@@ -9,9 +9,9 @@ use boxwork_runtime::parameter::Value;
 
 use super::{Space, data, data_json, device, path_value, print_diagnostics, talk, whole};
 use crate::pipeline::Loaded;
-use crate::run::{Exit, Options};
 use crate::shipped::Shipped;
-use crate::{estimate, run, shipped};
+use crate::terminal::{self, Exit, Options};
+use crate::{estimate, shipped};
 
 /// The strategies by their names: each is a pipeline.
 const STRATEGIES: [(&str, Shipped); 7] = [
@@ -111,7 +111,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         values.extend(arguments.pivots.as_ref().map(|path| ("pivots".to_owned(), path_value(path))));
         return explain(catalog, &by_index.load(), &values, arguments);
     }
-    let exit = run::run(&pipeline.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&pipeline.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         eprintln!("wrote {}", arguments.out.display());
     }

@@ -7,8 +7,8 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::{path_value, whole};
-use crate::run::{Exit, Options};
-use crate::{run, shipped};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// Makes a store of any size by mixing and moving the signatures of a store, for measurements
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("mix".to_owned(), Value::Number(arguments.mix)),
         ("move".to_owned(), Value::Number(arguments.moved)),
     ]);
-    let exit = run::run(&shipped::SYNTHESIZE.load(), catalog, &values, &arguments.options);
+    let exit = terminal::run(&shipped::SYNTHESIZE.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok {
         eprintln!("wrote {}", arguments.out.display());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{data, talk};
 use crate::metrics::{client, parse_address};
-use crate::run::Exit;
+use crate::terminal::Exit;
 use crate::top::{Reading, table};
 
 /// Shows what a run with --metrics does, second by second

@@ -3,7 +3,7 @@
 use boxwork_runtime::topology::Topology;
 
 use super::{Format, data, data_json, talk};
-use crate::run::Exit;
+use crate::terminal::Exit;
 use crate::topology_page;
 
 /// Shows the machine as the scheduler sees it: nodes, caches, cores, slots and the order of stealing

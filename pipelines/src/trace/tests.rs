@@ -10,8 +10,8 @@ use boxwork_runtime::topology::{Distance, Topology};
 use serde_json::Value as Json;
 
 use super::{Recorded, write};
-use crate::run::{self, Exit, Options};
 use crate::shipped;
+use crate::terminal::{self, Exit, Options};
 
 /// The lines of a trace without those that only name things.
 fn lines(text: &str) -> Vec<Json> {
@@ -243,7 +243,7 @@ fn an_extraction_on_more_slots_than_cores_can_be_drawn() {
     let trace = folder.path().join("trace.json");
     let options = Options { workers: Some(6), trace: Some(trace.clone()), ..Options::default() };
     let catalog = boxwork_operators::catalog();
-    assert_eq!(run::run(&shipped::EXTRACT.load(), &catalog, &values, &options), Exit::Ok);
+    assert_eq!(terminal::run(&shipped::EXTRACT.load(), &catalog, &values, &options), Exit::Ok);
     let text = std::fs::read_to_string(&trace).expect("a trace");
     let arrows = check(&text);
     // Who steals is chance; that files are read detached is not.

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{After, Detacher, Model, Woken};
-use crate::feeding::LazyDevices;
 use crate::inside::{Branch, Lane, Latch};
 use crate::operator::{Cancelled, Catalog, Environment, Outside};
 use crate::parameter::Value;
 use crate::plan::{BoxDeclaration, Declaration, End, Setting};
 use crate::prepare::Prepared;
 use crate::request::{RequestId, Submission};
-use crate::topology::Topology;
 
 /// Slots of the machine that the models are made for.
 const SLOTS: usize = 2;
@@ -82,8 +80,7 @@ pub(crate) fn prepare(declaration: &Declaration, catalog: &Catalog) -> Arc<Prepa
 
 /// A request of a prepared pipeline.
 pub(crate) fn model(prepared: Arc<Prepared>) -> Arc<Model> {
-    let (machine, devices) = (Topology::flat(SLOTS), Arc::new(LazyDevices::none()));
-    Model::new(RequestId(1), prepared, &Submission::default(), &machine, &devices).unwrap()
+    Model::new(RequestId(1), prepared, &Submission::default(), &Environment::of_slots(SLOTS)).unwrap()
 }
 
 /// A setting of this text.

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(doc)]
+use super::Memory;
 use super::{BoxError, Cancellation, Environment, Resource};
 use super::{InputReader, OutputWriter, RequestInput, RequestOutput};
 use crate::feeding::Picked;
 use crate::parameter::{Arguments, DeviceChoice, Value};
+use crate::topology::Topology;
 
 /// Which part of a run a request is: queries beyond [`Plan::queries`](crate::plan::Plan::queries) make more requests,
 /// and sinks restore their order.
@@ -77,6 +80,16 @@ impl Bind<'_> {
     /// others'.
     pub fn slots(&self) -> usize {
         self.environment.slots
+    }
+
+    /// The machine of the runtime.
+    pub fn machine(&self) -> &Topology {
+        &self.environment.machine
+    }
+
+    /// What operators of this runtime remember under a type from request to request: [`Memory::get`].
+    pub fn memory<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.environment.memory.get()
     }
 
     /// Says when to stop loading a resource, sharing or making a box. Ask it in every loop that may take 100 ms.

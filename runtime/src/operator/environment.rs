@@ -1,11 +1,13 @@
-//! What a pipeline is prepared for: the slots that will run it, and a caller who may change their mind.
+//! What a pipeline is prepared for: the runtime that will run it, and a caller who may change their mind.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use super::Cancelled;
+use super::{Cancelled, Memory};
 use crate::feeding::LazyDevices;
 use crate::sync::{AtomicBool, Ordering, now};
+use crate::topology::Topology;
 
 /// The runtime that a pipeline is prepared for, as its resources and boxes see it.
 #[derive(Clone, Debug)]
@@ -14,14 +16,24 @@ pub struct Environment {
     pub slots: usize,
     /// Stops the preparation. Loops that build a resource ask it.
     pub cancellation: Cancellation,
+    /// The machine that the slots are of. Boxes never ask for the one that the process runs on.
+    pub machine: Arc<Topology>,
     /// Devices of the runtime. Boxes never ask for all that the machine has.
     pub devices: Arc<LazyDevices>,
+    /// What operators remember between requests.
+    pub memory: Memory,
 }
 
 impl Environment {
     /// A runtime of so many slots and no device, with a preparation that nobody stops.
     pub fn of_slots(slots: usize) -> Self {
-        Self { slots, cancellation: Cancellation::never(), devices: Arc::new(LazyDevices::none()) }
+        Self {
+            slots,
+            cancellation: Cancellation::never(),
+            machine: Arc::new(Topology::flat(slots)),
+            devices: Arc::new(LazyDevices::none()),
+            memory: Memory::default(),
+        }
     }
 }
 
@@ -31,18 +43,28 @@ impl Environment {
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation {
     asked: Option<Arc<AtomicBool>>,
+    /// A counter, and what it was: the work is to stop once it is anything else.
+    counted: Option<(&'static AtomicU64, u64)>,
     deadline: Option<Instant>,
 }
 
 impl Cancellation {
     /// One that [`Cancellation::cancel`] stops.
     pub fn new() -> Self {
-        Self { asked: Some(Arc::new(AtomicBool::new(false))), deadline: None }
+        Self { asked: Some(Arc::new(AtomicBool::new(false))), ..Self::never() }
     }
 
     /// One that nobody can stop.
     pub const fn never() -> Self {
-        Self { asked: None, deadline: None }
+        Self { asked: None, counted: None, deadline: None }
+    }
+
+    /// This cancellation, which also stops the work once a counter leaves the value that it has now. A signal handler,
+    /// which can take no lock, counts.
+    #[must_use]
+    pub fn or_counted(mut self, counter: &'static AtomicU64) -> Self {
+        self.counted = Some((counter, counter.load(Ordering::Relaxed)));
+        self
     }
 
     /// This cancellation, which also stops the work at a deadline.
@@ -63,9 +85,10 @@ impl Cancellation {
         }
     }
 
-    /// Whether somebody has called [`Cancellation::cancel`].
+    /// Whether somebody has called [`Cancellation::cancel`], or the counter of [`Cancellation::or_counted`] has changed.
     pub fn is_asked(&self) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed))
+        let is_counted = || self.counted.is_some_and(|(counter, was)| counter.load(Ordering::Relaxed) != was);
+        self.asked.as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed)) || is_counted()
     }
 
     /// Whether the work is to stop.
@@ -99,5 +122,15 @@ mod tests {
         cancellation.cancel();
         assert!(clone.is_cancelled() && clone.is_asked());
         assert!(!Cancellation::never().is_cancelled());
+    }
+
+    #[test]
+    fn a_counter_that_changes_stops_the_work() {
+        static COUNTER: AtomicU64 = AtomicU64::new(3);
+        let before = Cancellation::never().or_counted(&COUNTER);
+        assert!(!before.is_asked());
+        COUNTER.store(4, Ordering::Relaxed);
+        assert!(before.is_asked() && before.clone().is_cancelled());
+        assert!(!Cancellation::new().or_counted(&COUNTER).is_asked());
     }
 }

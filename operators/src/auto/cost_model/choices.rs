@@ -25,7 +25,7 @@ pub(super) struct Asked {
     pub(super) on_devices: bool,
 }
 
-/// The choices of a process.
+/// The choices of a runtime.
 #[derive(Default)]
 pub(super) struct Choices(Vec<Kept>);
 
@@ -37,10 +37,6 @@ struct Kept {
 }
 
 impl Choices {
-    pub(super) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
     /// What a request takes without choosing; nothing when it is to choose.
     pub(super) fn known(&mut self, asked: Asked) -> Option<Option<Bound>> {
         let kept = self.0.iter_mut().find(|kept| kept.asked == asked)?;
@@ -83,7 +79,7 @@ mod tests {
 
     #[test]
     fn choices_that_are_alike_are_taken_and_made_again_now_and_then() {
-        let mut choices = Choices::new();
+        let mut choices = Choices::default();
         for _ in 0..ALIKE {
             assert_eq!(choices.known(asked(1)), None);
             choices.learn(asked(1), Some(Bound::Simplex), true);
@@ -107,7 +103,7 @@ mod tests {
 
     #[test]
     fn choices_that_differ_are_made_each_time() {
-        let mut choices = Choices::new();
+        let mut choices = Choices::default();
         for nth in 0..20 {
             assert_eq!(choices.known(asked(1)), None);
             choices.learn(asked(1), (nth % 2 == 0).then_some(Bound::Triangular), true);
@@ -116,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_too_many_are_forgotten() {
-        let mut choices = Choices::new();
+        let mut choices = Choices::default();
         for table in 0..2 * KEPT_MAX as u64 {
             (0..ALIKE).for_each(|_| choices.learn(asked(table), None, true));
         }

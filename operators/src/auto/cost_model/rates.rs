@@ -25,8 +25,9 @@ struct Kept {
     rates: Rates,
 }
 
-/// What was measured in this process: a request on a store that is searched all day measures nothing.
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+/// What was measured, by space: a request on a store that is searched all day measures nothing.
+#[derive(Default)]
+pub(super) struct RatesBySpace(Mutex<Vec<Kept>>);
 
 /// Times of one distance on one core, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,30 +55,33 @@ pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The rates for a query of so many centroids, measured once for each space.
-pub(super) fn of_space(
-    space: &dyn Space,
-    pivots: &[u64],
-    query: &dyn Prepared,
-    interrupt: Interrupt<'_>,
-) -> Result<Rates, BoxError> {
-    let (store, measured, len) = (space.store().number(), space.measure(), query.size());
-    {
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
-            let ratio = len as f64 / kept.len.max(1) as f64;
-            let Rates { scan_ns, picked_ns, exact_ns, .. } = kept.rates;
-            let [scan_ns, picked_ns, exact_ns] = [scan_ns, picked_ns, exact_ns].map(|ns| ns * ratio);
-            return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
+impl RatesBySpace {
+    /// The rates for a query of so many centroids, measured once for each space.
+    pub(super) fn of_space(
+        &self,
+        space: &dyn Space,
+        pivots: &[u64],
+        query: &dyn Prepared,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Rates, BoxError> {
+        let (store, measured, len) = (space.store().number(), space.measure(), query.size());
+        {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(kept) = kept.iter().find(|kept| kept.store == store && kept.measure == measured) {
+                let ratio = len as f64 / kept.len.max(1) as f64;
+                let Rates { scan_ns, picked_ns, exact_ns, .. } = kept.rates;
+                let [scan_ns, picked_ns, exact_ns] = [scan_ns, picked_ns, exact_ns].map(|ns| ns * ratio);
+                return Ok(Rates { scan_ns, picked_ns, exact_ns, pivots: pivots.len() });
+            }
         }
+        let rates = measure(space, pivots, query, interrupt)?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Kept { store, measure: measured, len, rates });
+        Ok(rates)
     }
-    let rates = measure(space, pivots, query, interrupt)?;
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() == KEPT_MAX {
-        kept.remove(0);
-    }
-    kept.push(Kept { store, measure: measured, len, rates });
-    Ok(rates)
 }
 
 /// Measures distances of objects near the pivots, whose batches are in memory.

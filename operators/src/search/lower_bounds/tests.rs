@@ -176,6 +176,7 @@ fn operator(
         scans: None,
         computes: None,
         slots: 2,
+        remembered: Arc::default(),
         sizes,
         devices: None,
         rest: VecDeque::new(),

@@ -10,10 +10,10 @@ use boxwork_lab::experiment::{Call, Failure, Task, Work};
 use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, PER_CLASS_MAX, SampleSet};
 use boxwork_lab::{Figures, Measured, ProcessorTime};
 use boxwork_runtime::feeding::LazyDevices;
-use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::operator::{Cancellation, Catalog, Environment};
 use boxwork_runtime::parameter::{QUERIES_MAX, Value, did_you_mean};
 use boxwork_runtime::plan::ParameterDeclaration;
-use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Runtime};
@@ -24,7 +24,6 @@ use crate::command::path_value;
 use crate::diagnostic::Diagnostic;
 use crate::given::parse_setting;
 use crate::pipeline::{self, Loaded};
-use crate::run::is_interrupted;
 use crate::shipped;
 
 /// How often Ctrl-C is looked for.
@@ -75,16 +74,19 @@ pub(super) struct Pipelines<'a> {
     runtimes: BTreeMap<Option<usize>, Arc<Runtime>>,
     /// All runtimes use these.
     devices: Arc<LazyDevices>,
+    /// Says when to stop.
+    cancellation: Cancellation,
 }
 
 impl<'a> Pipelines<'a> {
-    pub(super) fn new(catalog: &'a Catalog, folder: &Path) -> Self {
+    pub(super) fn new(catalog: &'a Catalog, folder: &Path, cancellation: &Cancellation) -> Self {
         Self {
             catalog,
             folder: folder.to_owned(),
             known: BTreeMap::new(),
             runtimes: BTreeMap::new(),
             devices: Arc::default(),
+            cancellation: cancellation.clone(),
         }
     }
 
@@ -170,7 +172,11 @@ impl<'a> Pipelines<'a> {
                 (None, None) => {}
             }
         }
-        Ok(Arc::new(Prepared::new(&loaded.declaration, self.catalog, &values, &runtime.environment())?))
+        let environment = Environment { cancellation: self.cancellation.clone(), ..runtime.environment() };
+        match Prepared::new(&loaded.declaration, self.catalog, &values, &environment) {
+            Err(PrepareError::Cancelled) => Err(Failure::Interrupted),
+            prepared => Ok(Arc::new(prepared?)),
+        }
     }
 
     /// The requests of a search: each of at most `batch` queries, which are objects of the store.
@@ -186,7 +192,7 @@ impl<'a> Pipelines<'a> {
         if is_oracle {
             let scan = self.prepare(&runtime, &shipped::SEARCH.load(), call, &answers, &[])?;
             for query in queries {
-                run(&runtime, &scan, vec![query.clone()])?;
+                run(&runtime, &scan, vec![query.clone()], &self.cancellation)?;
                 let json: Json = serde_json::from_str(&fs::read_to_string(&answers)?)?;
                 let results = json["queries"][0]["results"].as_array();
                 let farthest = results.and_then(|results| results.last()?["distance"].as_f64());
@@ -202,7 +208,8 @@ impl<'a> Pipelines<'a> {
             let batches = queries.chunks(number(call, BATCH.0, 1));
             requests.extend(batches.map(|names| (Arc::clone(&prepared), names.to_vec())));
         }
-        Ok(Runs { runtime, requests, answers, figures: Of::Search { objects: store.len() as f64 } })
+        let (figures, cancellation) = (Of::Search { objects: store.len() as f64 }, self.cancellation.clone());
+        Ok(Runs { runtime, requests, answers, figures, cancellation })
     }
 }
 
@@ -266,7 +273,8 @@ impl Work for Pipelines<'_> {
         };
         let runtime = self.runtime(workers)?;
         let requests = vec![(self.prepare(&runtime, &loaded, call, &answers, &[])?, Vec::new())];
-        Ok(Box::new(Runs { runtime, requests, answers, figures }))
+        let cancellation = self.cancellation.clone();
+        Ok(Box::new(Runs { runtime, requests, answers, figures, cancellation }))
     }
 }
 
@@ -305,6 +313,7 @@ struct Runs {
     /// The file that the pipeline writes.
     answers: PathBuf,
     figures: Of,
+    cancellation: Cancellation,
 }
 
 /// Whose figures are told.
@@ -332,7 +341,7 @@ impl Measured<Failure> for Runs {
         let mut taken = Taken { processor_ms: Some(0.0), ..Taken::default() };
         for (prepared, queries) in &self.requests {
             let before = ProcessorTime::of_others();
-            let outcome = run(&self.runtime, prepared, queries.clone())?;
+            let outcome = run(&self.runtime, prepared, queries.clone(), &self.cancellation)?;
             let spent = ProcessorTime::of_others().zip(before).map(|(now, before)| now.since(&before));
             taken.seconds += outcome.duration.as_secs_f64();
             taken.processor_ms = taken.processor_ms.zip(spent).map(|(sum, ns)| sum + ns as f64 * 1e-6);
@@ -433,12 +442,17 @@ fn centroids(store: &SignatureStore) -> Result<Vec<usize>, StoreError> {
 }
 
 /// Runs one request to its end, or cancels it when somebody presses Ctrl-C.
-fn run(runtime: &Runtime, prepared: &Arc<Prepared>, queries: Vec<Value>) -> Result<Outcome, Failure> {
+fn run(
+    runtime: &Runtime,
+    prepared: &Arc<Prepared>,
+    queries: Vec<Value>,
+    cancellation: &Cancellation,
+) -> Result<Outcome, Failure> {
     let values = (!queries.is_empty()).then(|| ("queries".to_owned(), Value::List(queries)));
     let values = values.into_iter().collect();
     let request = runtime.submit(prepared, &Submission { values, ..Submission::default() })?;
     let outcome = loop {
-        if is_interrupted() {
+        if cancellation.is_cancelled() {
             request.cancel();
             request.wait();
             return Err(Failure::Interrupted);

@@ -4,11 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
-use super::{Exit, Run};
 use boxwork_stores::signature_store::TemporaryFile;
 
+use super::{Exit, Run};
 use crate::pipeline::Loaded;
 use crate::run_report::RunReport;
 use crate::{metrics, trace};
@@ -33,7 +32,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
 
 impl Run<'_> {
     /// Writes the files that were asked for; without one of them the run has failed.
-    pub(super) fn write_files(&self, loaded: &Loaded, elapsed: Duration, mut exit: Exit) -> Exit {
+    pub(super) fn write_files(&self, loaded: &Loaded, mut exit: Exit) -> Exit {
         let mut told = |what: &str, path: &Path, written: io::Result<()>| {
             if let Err(error) = written {
                 eprintln!("error: the {what} {} cannot be written: {error}", path.display());
@@ -44,23 +43,25 @@ impl Run<'_> {
             told("trace", path, self.write_trace(path));
         }
         if let Some(path) = &self.options.report {
-            told("report", path, self.write_report(path, loaded, elapsed));
+            told("report", path, self.write_report(path, loaded));
         }
         exit
     }
 
     fn write_trace(&self, path: &Path) -> io::Result<()> {
         // All requests are of one plan, and have its edges.
-        let edges = self.ended.first().map_or(&[][..], |outcome| &outcome.edges);
+        let edges = self.ended.outcomes.first().map_or(&[][..], |outcome| &outcome.edges);
         let edges: Vec<String> = edges.iter().map(|edge| format!("{} -> {}", edge.from, edge.to)).collect();
-        let events = self.runtime.take_trace();
-        let recorded = trace::Recorded { events: &events, topology: self.runtime.topology(), edges: &edges };
+        let runtime = self.engine.runtime();
+        let events = runtime.take_trace();
+        let recorded = trace::Recorded { events: &events, topology: runtime.topology(), edges: &edges };
         write_whole(path, |out| trace::write(out, &recorded))
     }
 
-    fn write_report(&self, path: &Path, loaded: &Loaded, elapsed: Duration) -> io::Result<()> {
-        let (scheduler, devices) = (self.runtime.statistics(), self.options.devices.statistics());
-        let report = RunReport::new(loaded.name(), &self.ended, &scheduler, devices, elapsed);
+    fn write_report(&self, path: &Path, loaded: &Loaded) -> io::Result<()> {
+        let (scheduler, devices) = (self.engine.runtime().statistics(), self.options.devices.statistics());
+        let report =
+            RunReport::new(loaded.name(), &self.ended.outcomes, &scheduler, devices, self.ended.elapsed);
         write_whole(path, |out| {
             serde_json::to_writer_pretty(&mut *out, &report)?;
             writeln!(out)

@@ -1,0 +1,360 @@
+//! An engine: the slots, devices, memories and signal handling that pipelines run with, as one value.
+//!
+//! A process may hold several engines with different settings. None of them prints, and a dropped engine leaves no thread
+//! and no signal handler behind. `terminal` runs pipelines for the command and says what there is to say.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::Arc;
+//!
+//! use arrow_array::cast::AsArray;
+//! use arrow_array::types::UInt64Type;
+//! use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+//! use boxwork::engine::Engine;
+//! use boxwork::pipeline;
+//! use boxwork_runtime::operator::{RequestInput, RequestOutput};
+//! use boxwork_runtime::parameter::Value;
+//! use boxwork_runtime::request::Submission;
+//!
+//! const NEAREST: &str = r#"
+//! boxwork: 1
+//! parameters:
+//!   words: {type: path}
+//! resources:
+//!   words: {kind: store, path: "${words}", column: word}
+//!   space: {kind: space, store: words, distance: levenshtein}
+//! boxes:
+//!   query:    {kind: read_arrow, columns: queries}
+//!   scan:     {kind: scan, store: words}
+//!   distance: {kind: distance, space: space}
+//!   top:      {kind: top_k, k: 2, space: space}
+//!   results:  {kind: write_arrow, columns: distances}
+//! edges:
+//!   - query -> scan.queries -> distance.candidates -> top.distances -> results
+//!   - query -> distance.query
+//!   - query -> top.query
+//! "#;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("words.jsonl");
+//! # let words = ["quark", "bark", "park"].map(|word| format!("{{\"word\": \"{word}\"}}\n"));
+//! # std::fs::write(&path, words.concat())?;
+//! # let path = path.to_str().ok_or("a path in UTF-8")?.to_owned();
+//! let engine = Engine::builder().workers(2).start()?;
+//! let pipeline = pipeline::load_text("nearest", NEAREST).map_err(|faults| faults[0].to_string())?;
+//! let values = BTreeMap::from([("words".to_owned(), Value::Text(path))]);
+//! let prepared = engine.prepare(&pipeline, &boxwork_operators::catalog(), &values, None)?;
+//!
+//! let query = RecordBatch::try_from_iter([
+//!     ("query", Arc::new(UInt32Array::from(vec![0])) as ArrayRef),
+//!     ("name", Arc::new(StringArray::from(vec!["mine"]))),
+//!     ("object", Arc::new(StringArray::from(vec!["bar"]))),
+//! ])?;
+//! let (output, found) = RequestOutput::collected();
+//! let submission = Submission {
+//!     inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![query]))]),
+//!     outputs: BTreeMap::from([("results".to_owned(), output)]),
+//!     ..Submission::default()
+//! };
+//! engine.submit(&prepared, &submission)?.wait().result?;
+//! let found = found.take();
+//! assert_eq!(found[0]["id"].as_primitive::<UInt64Type>().values()[..], [1, 2]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod signals;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use boxwork_runtime::feeding::LazyDevices;
+use boxwork_runtime::operator::{Cancellation, Catalog, Environment, Memory, Part};
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::{PrepareError, Prepared};
+use boxwork_runtime::request::{Outcome, RequestError, Submission};
+use boxwork_runtime::statistics::ClassLimit;
+use boxwork_runtime::topology::Topology;
+use boxwork_runtime::{Config, Request, Runtime};
+
+pub(crate) use self::signals::Interrupts;
+use crate::pipeline::Loaded;
+
+/// Requests of one run that are under way at once: one computes while the next begins and the last ends.
+const REQUESTS_IN_FLIGHT: usize = 3;
+/// How often a run reports its progress and looks for a cancellation.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How an engine is set up: [`Engine::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "an engine starts with `start`"]
+pub struct Builder {
+    config: Config,
+    has_signals: bool,
+}
+
+impl Builder {
+    /// The machine: one slot for each of its logical cores. The default is what this process may use.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        let Config { topology, threads_max, .. } = Config::new(topology);
+        (self.config.topology, self.config.threads_max) = (topology, threads_max);
+        self
+    }
+
+    /// Slots to compute on: the first ones of the machine that this process may use.
+    pub fn workers(self, count: usize) -> Self {
+        self.topology(Topology::detect().first(count))
+    }
+
+    /// Whether each worker is pinned to its core. The default is false.
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.config.pin = pin;
+        self
+    }
+
+    /// Whether the engine records what its workers do, for [`Runtime::take_trace`]. The default is false.
+    pub fn trace(mut self, trace: bool) -> Self {
+        self.config.trace = trace;
+        self
+    }
+
+    /// Whether a thread looks for boxes that block without saying so. The default is false.
+    pub fn sampler(mut self, sampler: bool) -> Self {
+        self.config.sampler = sampler;
+        self
+    }
+
+    /// Operations of a blocking class that may be under way at once.
+    pub fn blocking(mut self, class: impl Into<String>, limit: ClassLimit) -> Self {
+        self.config.blocking.insert(class.into(), limit);
+        self
+    }
+
+    /// The devices that boxes may compute on. By default an engine has devices of its own, opened at their first use, as
+    /// the environment says; [`LazyDevices::none`] leaves all work to the processor.
+    pub fn devices(mut self, devices: Arc<LazyDevices>) -> Self {
+        self.config.devices = devices;
+        self
+    }
+
+    /// What operators remember between requests, such as measured rates: that of another engine, or a new one, which is
+    /// the default.
+    pub fn memory(mut self, memory: Memory) -> Self {
+        self.config.memory = memory;
+        self
+    }
+
+    /// Whether the engine listens to Ctrl-C, SIGTERM and SIGHUP as long as it lives. The first signal cancels what it
+    /// prepares and runs, and the engine runs nothing more; the second one ends the process. The default is false: signals
+    /// are the host's.
+    pub fn signals(mut self, has_signals: bool) -> Self {
+        self.has_signals = has_signals;
+        self
+    }
+
+    /// Starts the engine's threads.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn start(self) -> io::Result<Engine> {
+        let interrupts = self.has_signals.then(Interrupts::listen);
+        let cancellation = match &interrupts {
+            Some(interrupts) => interrupts.cancellation().clone(),
+            None => Cancellation::new(),
+        };
+        let runtime = Arc::new(Runtime::start(self.config)?);
+        Ok(Engine { runtime, cancellation, interrupts })
+    }
+}
+
+/// The slots, devices, memories and signal handling that pipelines run with.
+///
+/// Dropping it cancels what still runs, waits for it, and puts signal handlers back. Clone [`Engine::runtime`] to keep the
+/// threads alone.
+pub struct Engine {
+    runtime: Arc<Runtime>,
+    cancellation: Cancellation,
+    interrupts: Option<Interrupts>,
+}
+
+/// What bounds a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Bytes that the edges of a request keep at most; without it the edges' own bounds count.
+    pub memory_bytes: Option<usize>,
+    /// When the run is cancelled.
+    pub deadline: Option<Instant>,
+}
+
+/// What a run reports while it goes on, at least ten times a second.
+pub enum Event<'a> {
+    /// The oldest of its requests that are under way.
+    UnderWay(&'a Request),
+    /// The engine was cancelled, by [`Engine::cancel`] or a signal; the requests have been told to stop.
+    Cancelled,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its requests, in their order, those that failed among them.
+    pub outcomes: Vec<Outcome>,
+    /// Why it ended before all of its requests were done.
+    pub failure: Option<Failure>,
+    /// How long its requests took together.
+    pub elapsed: Duration,
+}
+
+/// Why a run ended before all of its requests were done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A request could not be made.
+    #[error(transparent)]
+    Prepare(PrepareError),
+    /// A request failed.
+    #[error(transparent)]
+    Request(RequestError),
+    /// The engine was cancelled, by [`Engine::cancel`] or a signal.
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+impl Engine {
+    /// An engine with a slot for each logical core that this process may use, devices as the environment says, and no
+    /// signal handling.
+    pub fn builder() -> Builder {
+        Builder { config: Config::new(Topology::detect()), has_signals: false }
+    }
+
+    /// Binds a pipeline's values and loads its resources, once for many requests, until a deadline.
+    ///
+    /// # Errors
+    /// When the values do not fit, the plan has faults, a resource cannot be loaded, or it was cancelled.
+    pub fn prepare(
+        &self,
+        loaded: &Loaded,
+        catalog: &Catalog,
+        values: &BTreeMap<String, Value>,
+        deadline: Option<Instant>,
+    ) -> Result<Arc<Prepared>, PrepareError> {
+        let environment = Environment {
+            cancellation: self.cancellation.clone().until(deadline),
+            ..self.runtime.environment()
+        };
+        Prepared::new(&loaded.declaration, catalog, values, &environment).map(Arc::new)
+    }
+
+    /// Submits one request of a prepared pipeline, which may have envelopes of its caller's for inputs and outputs.
+    ///
+    /// # Errors
+    /// When its values do not fit, or a box refuses to be made.
+    pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
+        self.runtime.submit(prepared, submission)
+    }
+
+    /// Runs a prepared pipeline to its end. More queries than one request answers make several requests, some of which
+    /// are under way at once. `watch` is called on this thread while the run goes on.
+    pub fn run(&self, prepared: &Arc<Prepared>, limits: Limits, watch: &mut dyn FnMut(Event<'_>)) -> Ended {
+        let begun = Instant::now();
+        let mut run = Run { engine: self, prepared, limits, outcomes: Vec::new() };
+        let failure = run.requests(watch);
+        Ended { outcomes: run.outcomes, failure, elapsed: begun.elapsed() }
+    }
+
+    /// Cancels what the engine prepares and runs, now and later.
+    pub fn cancel(&self) {
+        self.cancellation.cancel();
+    }
+
+    /// Whether the engine was cancelled, by [`Engine::cancel`] or a signal.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancellation.is_asked()
+    }
+
+    /// Whether the engine listens to signals.
+    pub fn has_signals(&self) -> bool {
+        self.interrupts.is_some()
+    }
+
+    /// The runtime, for its figures.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+}
+
+struct Run<'a> {
+    engine: &'a Engine,
+    prepared: &'a Arc<Prepared>,
+    limits: Limits,
+    outcomes: Vec<Outcome>,
+}
+
+impl Run<'_> {
+    /// The values of each request: more queries than one request answers make more requests.
+    fn parts(&self) -> Vec<BTreeMap<String, Value>> {
+        let most = self.prepared.plan().queries;
+        let batched = self.prepared.batched().and_then(|name| match self.prepared.values().get(name) {
+            Some(Value::List(values)) if values.len() > most => Some((name, values)),
+            _ => None,
+        });
+        match batched {
+            None => vec![BTreeMap::new()],
+            Some((name, values)) => {
+                let part =
+                    |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
+                values.chunks(most).map(part).collect()
+            }
+        }
+    }
+
+    fn requests(&mut self, watch: &mut dyn FnMut(Event<'_>)) -> Option<Failure> {
+        let parts = self.parts();
+        let count = parts.len();
+        let mut under_way: VecDeque<Request> = VecDeque::new();
+        let mut waiting = parts.into_iter().enumerate();
+        loop {
+            while under_way.len() < REQUESTS_IN_FLIGHT {
+                let Some((idx, values)) = waiting.next() else { break };
+                let Limits { memory_bytes, deadline } = self.limits;
+                let part = Part { idx, count };
+                let submission = Submission { values, part, memory_bytes, deadline, ..Submission::default() };
+                match self.engine.submit(self.prepared, &submission) {
+                    Ok(request) => under_way.push_back(request),
+                    Err(error) => {
+                        self.cancel(&under_way);
+                        return Some(Failure::Prepare(error));
+                    }
+                }
+            }
+            let oldest = under_way.front()?;
+            if self.engine.is_cancelled() {
+                // Before the caller hears of it: it may give a request what that waits for, and the request must not end
+                // well.
+                under_way.iter().for_each(Request::cancel);
+                watch(Event::Cancelled);
+                self.cancel(&under_way);
+                return Some(Failure::Cancelled);
+            }
+            match oldest.wait_timeout(POLL) {
+                None => watch(Event::UnderWay(oldest)),
+                Some(outcome) => {
+                    under_way.pop_front();
+                    let result = outcome.result.clone();
+                    self.outcomes.push(outcome);
+                    if let Err(error) = result {
+                        self.cancel(&under_way);
+                        return Some(Failure::Request(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, requests: &VecDeque<Request>) {
+        requests.iter().for_each(Request::cancel);
+        self.outcomes.extend(requests.iter().map(Request::wait));
+    }
+}
