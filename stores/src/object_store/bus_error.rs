@@ -11,6 +11,9 @@
 //! map, so the slot of *that* map is not being changed. A slot is given back before its map is unmapped, so a slot
 //! never holds an address of another, later map.
 //!
+//! The handler is there as long as a map is watched: the first one installs it, and the last one puts back what was there
+//! before.
+//!
 //! A system that is not Unix has no such signal. Windows does not let a mapped file be cut short.
 
 #[cfg(unix)]
@@ -22,8 +25,8 @@ mod unix {
 
     use std::ffi::c_void;
     use std::io;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-    use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering, fence};
+    use std::sync::{Mutex, PoisonError};
 
     use libc::{c_int, siginfo_t};
     use memmap2::Mmap;
@@ -35,9 +38,18 @@ mod unix {
 
     static SLOTS: [Slot; MAPS_MAX] = [const { Slot::new() }; MAPS_MAX];
     /// Held while a slot is taken or given back; the handler never takes it.
-    static TAKING: Mutex<()> = Mutex::new(());
-    static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+    static TAKING: Mutex<Taken> = Mutex::new(Taken { count: 0, previous: None });
+    /// The handler that this one has replaced, and its flags; written before this one is installed.
+    static PREVIOUS_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+    static PREVIOUS_FLAGS: AtomicI32 = AtomicI32::new(0);
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+    /// The slots that are taken.
+    struct Taken {
+        count: usize,
+        /// What the handler has replaced; nothing where it is not installed.
+        previous: Option<libc::sigaction>,
+    }
 
     /// The addresses of one map; nothing when both are 0.
     struct Slot {
@@ -93,14 +105,17 @@ mod unix {
         /// # Errors
         /// When `MAPS_MAX` maps are watched already, or the system refuses the handler.
         pub(in super::super) fn new(map: Mmap) -> io::Result<Self> {
-            install()?;
-            let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut taken = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             let slot = SLOTS.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0).ok_or_else(|| {
                 io::Error::other(format!(
                     "{MAPS_MAX} files of stores are open, and no more can be: make one file of each store that was \
                      changed often (`boxwork compact`), or close some stores"
                 ))
             })?;
+            if taken.count == 0 {
+                taken.previous = Some(install()?);
+            }
+            taken.count += 1;
             let start = map.as_ptr() as usize;
             slot.set(start, start + map.len());
             Ok(Self { slot, map })
@@ -126,31 +141,45 @@ mod unix {
     impl Drop for Watched {
         fn drop(&mut self) {
             // The map is unmapped after this: nothing else is mapped at its addresses until the slot is empty.
-            let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut taken = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             self.slot.set(0, 0);
+            taken.count -= 1;
+            if taken.count == 0
+                && let Some(previous) = taken.previous.take()
+            {
+                remove(&previous);
+            }
         }
     }
 
-    /// Installs the handler, once.
-    fn install() -> io::Result<()> {
-        static INSTALLED: Mutex<bool> = Mutex::new(false);
-        let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
-        if *installed {
-            return Ok(());
+    fn address() -> libc::sighandler_t {
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_bus_error;
+        handler as libc::sighandler_t
+    }
+
+    /// The action of the signal at present.
+    fn present() -> io::Result<libc::sigaction> {
+        // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
+        let mut present: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: asks for the present action; `present` is valid for the answer.
+        match unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut present) } {
+            0 => Ok(present),
+            _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// Installs the handler, and returns what it replaces.
+    fn install() -> io::Result<libc::sigaction> {
         // SAFETY: sysconf only reads.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         PAGE_BYTES.store(page_bytes.try_into().map_err(|_| io::Error::last_os_error())?, Ordering::Relaxed);
-        // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
-        let (mut previous, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+        let previous = present()?;
         // Known before the handler can run, which passes other signals to it.
-        // SAFETY: asks for the present action; `previous` is valid for the answer.
-        if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut previous) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        PREVIOUS.get_or_init(|| previous);
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_bus_error;
-        action.sa_sigaction = handler as usize;
+        PREVIOUS_HANDLER.store(previous.sa_sigaction, Ordering::SeqCst);
+        PREVIOUS_FLAGS.store(previous.sa_flags, Ordering::SeqCst);
+        // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = address();
         // On the alternate stack where there is one: the previous handler may be the one that reports an overflown
         // stack, and has no other to run on.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -158,8 +187,15 @@ mod unix {
         if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        *installed = true;
-        Ok(())
+        Ok(previous)
+    }
+
+    /// Puts back what the handler has replaced. A handler that another program part has installed since then stays.
+    fn remove(previous: &libc::sigaction) {
+        if present().is_ok_and(|present| present.sa_sigaction == address()) {
+            // SAFETY: `previous` is an action that the system gave.
+            unsafe { libc::sigaction(libc::SIGBUS, previous, std::ptr::null_mut()) };
+        }
     }
 
     /// Runs on the thread that read a lost page, between two of its instructions.
@@ -198,21 +234,24 @@ mod unix {
 
     /// Does what would have been done without this handler.
     fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
-        let Some(previous) = PREVIOUS.get() else { return };
-        match previous.sa_sigaction {
+        let previous = PREVIOUS_HANDLER.load(Ordering::SeqCst);
+        match previous {
             libc::SIG_IGN if !is_fault => {}
             libc::SIG_DFL | libc::SIG_IGN => {
                 // A read that faults is repeated after the return, and faults again under the restored action. A
                 // signal that was sent must be sent again; it is delivered when this handler has returned.
-                // SAFETY: both calls are allowed in a handler; `previous` is an action that the system gave.
+                // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
+                let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+                action.sa_sigaction = previous;
+                // SAFETY: both calls are allowed in a handler; `action` is the default or to ignore the signal.
                 unsafe {
-                    libc::sigaction(signal, previous, std::ptr::null_mut());
+                    libc::sigaction(signal, &raw const action, std::ptr::null_mut());
                     if !is_fault {
                         libc::raise(signal);
                     }
                 }
             }
-            handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            handler if PREVIOUS_FLAGS.load(Ordering::SeqCst) & libc::SA_SIGINFO != 0 => {
                 // SAFETY: the system gave it as a handler with three arguments.
                 let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
                     unsafe { std::mem::transmute(handler) };
@@ -362,6 +401,37 @@ mod tests {
             std::process::exit(0);
         };
         assert_eq!(status.signal(), Some(libc::SIGBUS), "{status}");
+    }
+
+    #[test]
+    fn the_handler_goes_with_the_last_map() {
+        // In a process of its own, since other tests open stores.
+        let Some(status) = in_child("the_handler_goes_with_the_last_map") else {
+            let handler = || {
+                // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
+                let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+                // SAFETY: asks for the present action; `action` is valid for the answer.
+                assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut action) }, 0);
+                action.sa_sigaction
+            };
+            let before = handler();
+            for _ in 0..2 {
+                let (a, b) = (Watched::new(file(4096).1).unwrap(), Watched::new(file(4096).1).unwrap());
+                assert_ne!(handler(), before);
+                drop(a);
+                assert_ne!(handler(), before, "a map is left");
+                drop(b);
+                assert_eq!(handler(), before);
+            }
+            // One that another part of the program has installed stays.
+            let watched = Watched::new(file(4096).1).unwrap();
+            // SAFETY: the signal is ignored; no handler runs.
+            unsafe { libc::signal(libc::SIGBUS, libc::SIG_IGN) };
+            drop(watched);
+            assert_eq!(handler(), libc::SIG_IGN);
+            return;
+        };
+        assert!(status.success(), "{status}");
     }
 
     #[test]
