@@ -187,7 +187,7 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
         refused(&[&["index", "--store", "v.arrow"], &unsound[..]].concat(), 1, &words);
     }
     refused(&["index", "--store", "none.arrow", "--out", "j.arrow"], 3, &["cannot open", "none.arrow"]);
-    refused(&["index", "--store", "i.arrow", "--out", "j.arrow"], 3, &["i.arrow", "no signature store"]);
+    refused(&["index", "--store", "i.arrow", "--out", "j.arrow"], 3, &["i.arrow", "no store"]);
     let swapped = ["search", "--store", "v.arrow", "--query", "a", "--pivots", "v.arrow"];
     refused(&swapped, 3, &["v.arrow", "is no index", "boxwork index"]);
     assert!(!path.join("j.arrow").exists());

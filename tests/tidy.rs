@@ -24,8 +24,6 @@ const LONG_FILES: &[&str] = &[
     "runtime/src/model.rs",
     "runtime/src/model/firing.rs",
     "runtime/tests/feeding.rs",
-    "stores/src/object_column.rs",
-    "stores/src/object_store.rs",
     "tests/index.rs",
     "tests/pipelines.rs",
 ];
@@ -38,7 +36,6 @@ const LONG_FUNCTIONS: &[&str] = &[
     "operators/src/search/distance/block.rs::enqueue",
     "pipelines/src/report.rs::statistics",
     "stores/src/pivot_table/chain.rs::read",
-    "stores/src/object_store/part.rs::read_ends",
     "tests/store_commands.rs::what_cannot_be_done_is_refused_with_the_way_out",
 ];
 

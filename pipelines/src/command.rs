@@ -33,7 +33,7 @@ use std::process::ExitCode;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
-use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::any_kind;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::given;
@@ -168,8 +168,8 @@ fn device(text: &str) -> Result<String, String> {
 /// What a store holds, for people.
 fn state_of(store: &Path) -> String {
     let path = store.display();
-    match SignatureStore::open(store) {
-        Ok(store) => format!("{path} holds {}", objects(store.objects())),
+    match any_kind::open(store, None) {
+        Ok(store) => format!("{path} holds {}", objects(store.objects_count())),
         Err(error) => error.to_string(),
     }
 }

@@ -8,7 +8,7 @@ use boxwork_kernels::sqfd::StoreColumns;
 use boxwork_kernels::sqfd::device::{Layout, Shape};
 use boxwork_runtime::feeding::{Devices, SharedKey};
 
-use super::object_store::{Objects, SignatureStore, StoreError};
+use super::signature_store::{Objects, SignatureStore, StoreError};
 
 /// What a chunk takes on a device, about. Small enough to be brought in on the way, large enough that a kernel over it
 /// takes many times as long as its start.

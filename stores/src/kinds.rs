@@ -1,25 +1,123 @@
-//! The kinds of objects that a column holds, as types: a distance names the kind that it compares.
+//! The kinds of objects, one file each: the columns of their files, their checks, and the forms in which they come.
+//!
+//! A store file, its lock, its changes and its names know no kind: [`ObjectStore`](crate::object_store::ObjectStore) is
+//! generic over this trait. A new kind is a file here and a line in [`KINDS`](crate::any_kind::KINDS).
 
-mod sets;
-mod texts;
+pub(crate) mod lists;
+pub mod signatures;
 mod vectors;
+mod texts;
+mod sets;
 
 use std::fmt::Debug;
 
-use crate::object_column::{Item, ObjectKind};
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Field, Schema};
+use serde_json::Value;
 
 pub use sets::Sets;
+pub use signatures::Signatures;
 pub use texts::Texts;
 pub use vectors::Vectors;
 
-/// A kind of object.
-pub trait Kind: Debug + Send + Sync + 'static {
-    /// The kind as a value.
-    const KIND: ObjectKind;
+/// The key of the number of coordinates or dimensions in a file's metadata.
+pub(crate) const DIMENSIONS_KEY: &str = "boxwork.dimensions";
+/// The column of the objects in the files of every kind but signatures.
+pub const OBJECT: &str = "object";
 
-    /// One object, borrowed.
+/// A kind of object. A value says what all objects of one store have in common, such as the dimension of vectors.
+pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// What the objects are called, in the plural. Files say so in their metadata.
+    const NAME: &'static str;
+    /// The distance by which the objects are compared if none is named.
+    const USUAL_DISTANCE: &'static str;
+    /// The Arrow types that columns of other programs may have; empty if the kind is not read from such columns.
+    const ARROW_TYPES: &'static str;
+    /// The form that the text of a query must have, such as `a list such as [1, 2]`.
+    const TEXT: &'static str;
+
+    /// One object, borrowed, with all that its store holds of it but its name.
     type Item<'a>: Copy;
+    /// The columns of some objects, checked.
+    type Batch: Debug + Send + Sync;
+    /// Objects that become a batch.
+    type Builder: Send;
 
-    /// The object that an item is; nothing where it is of another kind.
-    fn of(item: Item<'_>) -> Option<Self::Item<'_>>;
+    /// The kind of a file with this schema; nothing if the schema is of another kind.
+    fn of_schema(schema: &Schema) -> Option<Self>;
+
+    /// The kind of the first object in a column; nothing if the column is of another kind.
+    fn of_array(objects: &ArrayRef) -> Option<Self>;
+
+    /// The kind of an object in JSON; nothing if the value has the form of another kind.
+    fn of_json(value: &Value) -> Option<Self>;
+
+    /// The JSON value that the text of a query spells; nothing if it spells none.
+    fn json_of_text(text: &str) -> Option<Value> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The columns of a file beside ids and names. The first one holds the objects: a list or a text.
+    fn columns(&self) -> Vec<Field>;
+
+    /// Entries of a file's metadata by which [`Kind::of_schema`] knows the kind again.
+    fn metadata(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// What all objects have in common, in words such as `3 numbers`.
+    fn shape(&self) -> String;
+
+    /// Numbers of a vector; 0 for kinds whose objects differ in length.
+    fn dimensions(&self) -> usize {
+        0
+    }
+
+    /// The Arrow type of an object.
+    fn object_type(&self) -> DataType {
+        self.columns()[0].data_type().clone()
+    }
+
+    /// Checks [columns](Kind::columns). The numbers stay where they are; all that is used as an index is copied first.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    fn batch(&self, columns: &[ArrayRef]) -> Result<Self::Batch, String>;
+
+    /// An object of a batch.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    fn item(batch: &Self::Batch, row: usize) -> Self::Item<'_>;
+
+    /// A builder without objects.
+    fn builder(&self) -> Self::Builder;
+
+    /// Appends an object.
+    ///
+    /// # Errors
+    /// What is wrong with the object, or that the system gives no memory for it. The builder stays as it was.
+    fn push(builder: &mut Self::Builder, item: Self::Item<'_>) -> Result<(), String>;
+
+    /// Appends the object in a row of [columns](Kind::columns), of which all but the first may be missing, or in a row of
+    /// a column of [another program](Kind::ARROW_TYPES).
+    ///
+    /// # Errors
+    /// As [`Kind::push`]; and when the columns are of another type.
+    fn push_row(builder: &mut Self::Builder, columns: &[ArrayRef], row: usize) -> Result<(), String>;
+
+    /// Appends an object in JSON.
+    ///
+    /// # Errors
+    /// As [`Kind::push`]; and when the value has another form.
+    fn push_json(builder: &mut Self::Builder, value: &Value) -> Result<(), String>;
+
+    /// Whether the builder holds so many numbers that they should become a batch, whatever the number of objects.
+    fn is_full(builder: &Self::Builder) -> bool;
+
+    /// The [columns](Kind::columns) of all objects in the builder, which is empty again.
+    fn finish(builder: &mut Self::Builder) -> Vec<ArrayRef>;
+
+    /// Appends the bytes of an object, which tell it from every other object of this length. Returns its length.
+    fn append_bytes(item: Self::Item<'_>, bytes: &mut Vec<u8>) -> usize;
 }

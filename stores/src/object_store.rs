@@ -1,16 +1,19 @@
-//! The signature store: an Arrow IPC file of objects, mapped into memory.
+//! The store of objects of any kind: an Arrow IPC file, mapped into memory.
 //!
 //! An object's id is its row. Opening checks the head and the tail; every batch is checked by its checksums before
-//! its first use, names apart from centroids, so that finding an object by its name reads no centroids. Centroids and
-//! names are not copied: a store costs page cache, a few words for each batch, and 8 bytes an object that was used.
+//! its first use, names apart from the objects' numbers, so that finding an object by its name reads no numbers. Numbers
+//! and names are not copied: a store costs page cache, a few words for each batch, and 8 bytes an object that was used.
+//! Texts alone are decoded into memory.
 //!
 //! A file may be cut short or overwritten under an open store. So what is mapped is lent to a closure alone, by
-//! [`SignatureStore::read`], which asks whether the file is still the one that was opened *before* it gives the
+//! [`ObjectStore::read`], which asks whether the file is still the one that was opened *before* it gives the
 //! closure's result; nothing that the map holds can be kept beyond it. A store whose file was changed answers no more.
+//!
+//! Objects that come from another program's file are in memory ([`Rows`]), and otherwise a store like any other.
 
-mod error;
 mod layout;
 mod temporary;
+mod columns;
 mod manifest;
 mod removed;
 mod orphans;
@@ -19,27 +22,28 @@ mod writer;
 #[cfg(not(miri))]
 mod bus_error;
 mod map;
-mod batch;
 mod part;
+mod files;
 mod objects;
+mod as_store;
+mod rows;
 mod change;
 mod compact;
 
-pub use batch::StoreBatch;
 pub use change::{PendingChange, StoreChange};
-pub use compact::{Compaction, copy};
-pub use error::StoreError;
-pub use error::way_out;
+pub use compact::Compaction;
+pub(crate) use compact::copied;
+pub use files::Files;
 pub(crate) use lock::StoreLock;
 pub use objects::Objects;
+pub use rows::Rows;
 pub use temporary::TemporaryFile;
 pub(crate) use temporary::{real_path, remove_leftovers};
 pub use writer::{StoreInfo, StoreWriter};
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::StringArray;
@@ -47,23 +51,17 @@ use arrow_buffer::Buffer;
 use boxwork_kernels::memory::room;
 use boxwork_runtime::topology::Topology;
 
-use manifest::{Manifest, PartKind};
-use part::Part;
-use removed::Removed;
-
-use super::limits::allow_many_files;
+use super::kinds::Kind;
 use super::new_number;
+use super::store::Store;
+use super::store_error::StoreError;
 
 /// The objects of a store, by id and by name.
-pub struct SignatureStore {
-    path: PathBuf,
-    /// The file, or where it was changed the base and what was added to it, in the order of the ids.
-    parts: Vec<Arc<Part>>,
-    batches: Vec<Batch>,
+pub struct ObjectStore<K: Kind> {
+    files: Files,
+    kind: K,
+    batches: Vec<Batch<K>>,
     len: u64,
-    removed: Removed,
-    /// The fingerprints that the store had, from the base's to its own, and the ids that there were.
-    history: Vec<(String, u64)>,
     number: u64,
     by_name: OnceLock<Vec<(u64, u64)>>,
     /// The machine that batches are copied to the nodes of.
@@ -71,108 +69,52 @@ pub struct SignatureStore {
 }
 
 /// A batch of a part, and what has been checked of it.
-struct Batch {
+struct Batch<K: Kind> {
     part: usize,
     /// Its place in the part.
     idx: usize,
     first: u64,
     rows: u64,
     names: OnceLock<StringArray>,
-    whole: OnceLock<StoreBatch>,
+    whole: OnceLock<K::Batch>,
 }
 
-impl SignatureStore {
+impl<K: Kind> ObjectStore<K> {
     /// Opens a store: checks its head and tail, and maps the rest. One that was changed is opened with all its parts,
     /// as it is at one moment.
     ///
     /// # Errors
-    /// When the file cannot be read, is no store, is cut short, damaged, or of another version.
+    /// When the file cannot be read, is no store of this kind, is cut short, damaged, or of another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref();
-        let mut before: Option<Manifest> = None;
-        loop {
-            let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
-            let file = File::open(path).map_err(io)?;
-            if !file.metadata().map_err(io)?.is_file() {
-                let reason = "it is no regular file".to_owned();
-                return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
-            }
-            let Some(manifest) = Manifest::of_file(path, &file)? else {
-                let part = Part::of_file(path, file)?;
-                let history = vec![(part.fingerprint.clone(), part.len)];
-                return Ok(Self::of_parts(path, vec![Arc::new(part)], Removed::default(), history));
-            };
-            match Self::of_manifest(path, &manifest, &[]) {
-                // A part may be missing since the store was compacted at this moment: what it is now is read then.
-                Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
-                Err(_) => before = Some(manifest),
-                opened => return opened,
-            }
-        }
+        Self::of_files(Files::open(path.as_ref())?)
     }
 
-    /// The store that a record of changes describes, whether it is in force or not. Parts that are `open` already, each
-    /// in its place, are shared: an open part may take a map and a file.
-    fn of_manifest(path: &Path, manifest: &Manifest, open: &[Arc<Part>]) -> Result<Self, StoreError> {
-        /// Parts of a store that no usual limit of open files stands in the way of.
-        const PARTS_FEW: usize = 256;
-        let (mut parts, mut removed): (Vec<Arc<Part>>, _) = (Vec::new(), Removed::default());
-        let mut rows = 0;
-        if manifest.lines().len() > PARTS_FEW {
-            allow_many_files();
-        }
-        // Parts lie beside the store, not beside a link to it.
-        let beside = real_path(path);
-        for line in manifest.lines() {
-            let file = beside.with_file_name(&line.file);
-            let (fingerprint, count) = match line.kind {
-                PartKind::Removed => {
-                    let (fingerprint, ids) = removed::read(&file)?;
-                    let count = ids.len() as u64;
-                    if !removed.add(ids, rows) {
-                        return Err(StoreError::Damaged {
-                            path: file,
-                            place: "its numbers".to_owned(),
-                            reason: "they are not those of objects that were there".to_owned(),
-                        });
-                    }
-                    (fingerprint, count)
-                }
-                PartKind::Base | PartKind::Added => {
-                    let open = open.get(parts.len()).filter(|part| part.fingerprint == line.fingerprint);
-                    let part = match open {
-                        Some(part) => Arc::clone(part),
-                        None => Arc::new(Part::open(&file)?),
-                    };
-                    if let Some(first) = parts.first()
-                        && first.coordinates != part.coordinates
-                    {
-                        let (found, wanted) = (part.coordinates.clone(), first.coordinates.clone());
-                        return Err(StoreError::Coordinates { path: file, found, wanted });
-                    }
-                    let found = (part.fingerprint.clone(), part.len);
-                    rows += part.len;
-                    parts.push(part);
-                    found
-                }
-            };
-            if (fingerprint.as_str(), count) != (line.fingerprint.as_str(), line.count) {
-                return Err(StoreError::OtherPart { path: file, store: path.to_owned() });
-            }
-        }
-        if removed.len() == rows {
-            return Err(StoreError::Damaged {
-                path: path.to_owned(),
-                place: "its record of changes".to_owned(),
-                reason: "no object is left".to_owned(),
-            });
-        }
-        Ok(Self::of_parts(path, parts, removed, manifest.history()))
+    /// The store as one of this kind, where it is one.
+    pub fn of(store: &Arc<dyn Store>) -> Option<Arc<Self>> {
+        let any: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Store>::clone(store);
+        any.downcast().ok()
     }
 
-    fn of_parts(path: &Path, parts: Vec<Arc<Part>>, removed: Removed, history: Vec<(String, u64)>) -> Self {
+    /// The store in these files.
+    ///
+    /// # Errors
+    /// When they hold objects of another kind, or of different dimensions or coordinates.
+    pub(crate) fn of_files(files: Files) -> Result<Self, StoreError> {
+        let mut kind: Option<K> = None;
+        for part in &files.parts {
+            let of_part = Self::kind_of(part)?;
+            match &kind {
+                Some(first) if *first != of_part => {
+                    let (path, found, wanted) = (part.path.clone(), of_part.shape(), first.shape());
+                    return Err(StoreError::OtherShape { path, kind: K::NAME, found, wanted });
+                }
+                _ => kind = Some(of_part),
+            }
+        }
+        let path = &files.path;
+        let kind = kind.ok_or_else(|| StoreError::Empty { path: path.clone() })?;
         let (mut batches, mut first) = (Vec::new(), 0);
-        for (part, opened) in parts.iter().enumerate() {
+        for (part, opened) in files.parts.iter().enumerate() {
             for (idx, batch) in opened.batches.iter().enumerate() {
                 let rows = batch.entry.rows as u64;
                 let (names, whole) = (OnceLock::new(), OnceLock::new());
@@ -180,17 +122,24 @@ impl SignatureStore {
                 first += rows;
             }
         }
-        Self {
-            path: path.to_owned(),
-            parts,
-            batches,
-            len: first,
-            removed,
-            history,
-            number: new_number(),
-            by_name: OnceLock::new(),
-            machine: None,
+        let (number, by_name) = (new_number(), OnceLock::new());
+        Ok(Self { files, kind, batches, len: first, number, by_name, machine: None })
+    }
+
+    fn kind_of(part: &part::Part) -> Result<K, StoreError> {
+        let path = &part.path;
+        if part.kind != K::NAME {
+            let (path, found, wanted) = (path.clone(), part.kind.clone(), K::NAME);
+            return Err(StoreError::OtherKind { path, found, wanted });
         }
+        let kind = K::of_schema(&part.schema);
+        let kind =
+            kind.filter(|kind| part.schema.fields() == layout::schema(kind, Default::default()).fields());
+        kind.ok_or_else(|| StoreError::NotAStore {
+            path: path.clone(),
+            reason: format!("its columns are not those of {}", K::NAME),
+            is_foreign: false,
+        })
     }
 
     /// The same with each batch copied, when it is first used, to a node of a machine: the first batches to the first
@@ -213,11 +162,11 @@ impl SignatureStore {
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.files.path
     }
 
     /// Number of ids, at least 1: objects are numbered below it. As many objects as that only where none was removed:
-    /// see [`SignatureStore::objects`].
+    /// see [`ObjectStore::objects`].
     #[expect(clippy::len_without_is_empty, reason = "a store is never empty")]
     pub fn len(&self) -> u64 {
         self.len
@@ -225,13 +174,13 @@ impl SignatureStore {
 
     /// Number of objects, at least 1.
     pub fn objects(&self) -> u64 {
-        self.len - self.removed.len()
+        self.len - self.files.removed.len()
     }
 
     /// Whether there is an object of an id: not so when it was removed.
     #[inline]
     pub fn has(&self, id: u64) -> bool {
-        id < self.len && !self.removed.contains(id)
+        id < self.len && !self.files.removed.contains(id)
     }
 
     /// The id of the `nth` object, counted from 0 without those that were removed.
@@ -240,18 +189,18 @@ impl SignatureStore {
     /// When there are no more than `nth` objects.
     pub fn nth(&self, nth: u64) -> u64 {
         assert!(nth < self.objects(), "object {nth} of {}", self.objects());
-        self.removed.nth_kept(nth)
+        self.files.removed.nth_kept(nth)
     }
 
-    /// How many objects come before an id: what [`SignatureStore::nth`] is given for it.
+    /// How many objects come before an id: what [`ObjectStore::nth`] is given for it.
     pub fn rank(&self, id: u64) -> u64 {
-        id - self.removed.before(id)
+        id - self.files.removed.before(id)
     }
 
     /// The ids of a range that there are objects of.
     pub fn among(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
-        let has_all = self.removed.is_empty();
-        ids.filter(move |id| has_all || !self.removed.contains(*id))
+        let has_all = self.files.removed.is_empty();
+        ids.filter(move |id| has_all || !self.files.removed.contains(*id))
     }
 
     /// How many objects of a range of ids there are.
@@ -259,56 +208,52 @@ impl SignatureStore {
         self.rank(ids.end) - self.rank(ids.start)
     }
 
-    /// Number of coordinates of a centroid.
-    pub fn dimensions(&self) -> usize {
-        self.coordinates().len()
+    /// What all objects have in common.
+    pub fn kind(&self) -> &K {
+        &self.kind
     }
 
-    /// Names of the coordinates, in their order.
-    pub fn coordinates(&self) -> &[String] {
-        &self.parts[0].coordinates
+    /// Refuses objects of another dimension or of other coordinates than the store's.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn check_kind(&self, wanted: &K) -> Result<(), StoreError> {
+        if self.kind == *wanted {
+            return Ok(());
+        }
+        let (path, found, wanted) = (self.files.path.clone(), self.kind.shape(), wanted.shape());
+        Err(StoreError::OtherShape { path, kind: K::NAME, found, wanted })
     }
 
     /// The parameters of the extraction, as JSON, where they are known.
     pub fn parameters(&self) -> Option<&str> {
-        self.parts[0].info.parameters.as_deref()
+        self.info()?.parameters.as_deref()
     }
 
     /// The folder that the names are paths in, where there are images.
     pub fn source(&self) -> Option<&Path> {
-        self.parts[0].info.source.as_deref()
+        self.info()?.source.as_deref()
+    }
+
+    fn info(&self) -> Option<&StoreInfo> {
+        self.files.parts.first().map(|part| &part.info)
     }
 
     /// A text that another content does not have: an index keeps it to know its store again.
     pub fn fingerprint(&self) -> &str {
-        &self.history[self.history.len() - 1].0
+        self.files.fingerprint()
     }
 
     /// How many ids the store had when its fingerprint was this one; nothing when it never was, as far as the store
     /// knows: what came before it was compacted is forgotten.
     pub fn ids_at(&self, fingerprint: &str) -> Option<u64> {
         // The latest first: that is what is asked for.
-        self.history.iter().rev().find(|(known, _)| known == fingerprint).map(|(_, ids)| *ids)
+        self.files.history.iter().rev().find(|(known, _)| known == fingerprint).map(|(_, ids)| *ids)
     }
 
     /// Whether objects were added or removed since the store was made or compacted.
     pub fn is_changed(&self) -> bool {
-        self.history.len() > 1
-    }
-
-    /// Refuses signatures of other coordinates than the store's.
-    ///
-    /// # Errors
-    /// Names both.
-    pub fn check_coordinates<S: AsRef<str>>(&self, wanted: &[S]) -> Result<(), StoreError> {
-        if self.coordinates().iter().map(String::as_str).eq(wanted.iter().map(AsRef::as_ref)) {
-            return Ok(());
-        }
-        Err(StoreError::Coordinates {
-            path: self.path.clone(),
-            found: self.coordinates().to_vec(),
-            wanted: wanted.iter().map(|name| name.as_ref().to_owned()).collect(),
-        })
+        self.files.history.len() > 1
     }
 
     /// Number of batches.
@@ -325,13 +270,14 @@ impl SignatureStore {
         batch.first..batch.first + batch.rows
     }
 
-    /// How many bytes a batch has in the file.
+    /// How many bytes a batch has in the file; 0 where the objects come from no store file.
     ///
     /// # Panics
     /// When there is no such batch.
     pub fn batch_bytes(&self, batch: usize) -> usize {
         let batch = &self.batches[batch];
-        part::block_bytes(&self.parts[batch.part].batches[batch.idx].block)
+        let part = self.files.parts.get(batch.part);
+        part.map_or(0, |part| part::block_bytes(&part.batches[batch.idx].block))
     }
 
     /// A number that no other open store of this process has, or had.
@@ -345,7 +291,7 @@ impl SignatureStore {
     /// When there is no such object.
     pub fn locate(&self, id: u64) -> Result<(usize, usize), StoreError> {
         if id >= self.len {
-            return Err(StoreError::NoObject { path: self.path.clone(), id, count: self.len });
+            return Err(StoreError::NoObject { path: self.files.path.clone(), id, count: self.len });
         }
         let batch = self.batches.partition_point(|batch| batch.first <= id) - 1;
         Ok((batch, (id - self.batches[batch].first) as usize))
@@ -359,18 +305,18 @@ impl SignatureStore {
     /// The closure's; and when the file was cut short or overwritten since it was opened, whatever the closure found.
     pub fn read<R, E: From<StoreError>>(
         &self,
-        f: impl for<'a> FnOnce(Objects<'a>) -> Result<R, E>,
+        f: impl for<'a> FnOnce(Objects<'a, K>) -> Result<R, E>,
     ) -> Result<R, E> {
         let result = f(Objects::new(self));
         match self.is_whole() {
             true => result,
-            false => Err(StoreError::Changed { path: self.path.clone() }.into()),
+            false => Err(StoreError::Changed { path: self.files.path.clone() }.into()),
         }
     }
 
     /// Whether the file is still the one that was opened. Once false, it stays so.
     pub fn is_whole(&self) -> bool {
-        self.parts.iter().all(|part| part.map.is_whole())
+        self.files.are_whole()
     }
 
     /// Whether a batch was used already, so that a further use blocks on nothing.
@@ -384,12 +330,12 @@ impl SignatureStore {
     /// Reads and checks the batches of these objects; blocks on the disk, so boxes call it `detached`.
     ///
     /// # Errors
-    /// When a batch is damaged or there is no such object, and as [`SignatureStore::read`].
+    /// When a batch is damaged or there is no such object, and as [`ObjectStore::read`].
     pub fn bring_in(&self, ids: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
         self.read(|objects| ids.into_iter().try_for_each(|id| objects.batch(self.locate(id)?.0).map(drop)))
     }
 
-    /// Whether [`SignatureStore::bring_in`] has nothing to do for these objects.
+    /// Whether [`ObjectStore::bring_in`] has nothing to do for these objects.
     pub fn is_in(&self, ids: impl IntoIterator<Item = u64>) -> bool {
         ids.into_iter().all(|id| self.locate(id).is_ok_and(|(batch, _)| self.is_checked(batch)))
     }
@@ -397,7 +343,7 @@ impl SignatureStore {
     /// Checks every batch.
     ///
     /// # Errors
-    /// When one is damaged, and as [`SignatureStore::read`].
+    /// When one is damaged, and as [`ObjectStore::read`].
     pub fn verify(&self) -> Result<(), StoreError> {
         self.read(|objects| (0..self.batches()).try_for_each(|batch| objects.batch(batch).map(drop)))
     }
@@ -405,7 +351,7 @@ impl SignatureStore {
     /// The name of an object.
     ///
     /// # Errors
-    /// When there is no such object, its batch is damaged, and as [`SignatureStore::read`].
+    /// When there is no such object, its batch is damaged, and as [`ObjectStore::read`].
     pub fn name(&self, id: u64) -> Result<String, StoreError> {
         self.read(|objects| objects.name(id).map(str::to_owned))
     }
@@ -413,7 +359,7 @@ impl SignatureStore {
     /// The object of a name; the first search reads all names.
     ///
     /// # Errors
-    /// When a batch is damaged, and as [`SignatureStore::read`].
+    /// When a batch is damaged, and as [`ObjectStore::read`].
     pub fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
         self.read(|objects| {
             let by_name = match self.by_name.get() {
@@ -444,7 +390,7 @@ impl SignatureStore {
     }
 
     #[inline]
-    fn batch(&self, batch: usize) -> Result<&StoreBatch, StoreError> {
+    fn batch(&self, batch: usize) -> Result<&K::Batch, StoreError> {
         match self.batches[batch].whole.get() {
             Some(whole) => Ok(whole),
             None => self.check_whole(batch),
@@ -460,38 +406,35 @@ impl SignatureStore {
 
     fn check_names(&self, idx: usize) -> Result<&StringArray, StoreError> {
         let batch = &self.batches[idx];
-        let names = self.parts[batch.part].names(batch.idx)?;
+        let names = self.files.parts[batch.part].names(batch.idx)?;
         Ok(batch.names.get_or_init(|| names))
     }
 
     // Apart from `batch`, which every distance passes through. Two threads may both check; one result is kept.
     #[cold]
-    fn check_whole(&self, idx: usize) -> Result<&StoreBatch, StoreError> {
+    fn check_whole(&self, idx: usize) -> Result<&K::Batch, StoreError> {
         let batch = &self.batches[idx];
-        let whole = self.parts[batch.part].whole(batch.idx, &self.placed(idx)?)?;
+        let whole = self.files.parts[batch.part].whole(&self.kind, batch.idx, &self.placed(idx)?)?;
         Ok(batch.whole.get_or_init(|| whole))
     }
 
     /// A batch's bytes where they are to be used: copied to its node, or mapped.
     fn placed(&self, idx: usize) -> Result<Buffer, StoreError> {
         let batch = &self.batches[idx];
-        let block = self.parts[batch.part].block(batch.idx);
+        let block = self.files.parts[batch.part].block(batch.idx);
         let (Some(machine), Some(node)) = (&self.machine, self.node(idx)) else { return Ok(block) };
         let copied = machine.copy_to(node, &block);
-        let io = |source| StoreError::Io { path: self.path.clone(), action: "copy into memory", source };
+        let io =
+            |source| StoreError::Io { path: self.files.path.clone(), action: "copy into memory", source };
         copied.map(map::of_node).map_err(io)
-    }
-
-    fn damaged(&self, idx: usize, reason: String) -> StoreError {
-        let batch = &self.batches[idx];
-        self.parts[batch.part].damaged(batch.idx, reason)
     }
 }
 
-impl std::fmt::Debug for SignatureStore {
+impl<K: Kind> std::fmt::Debug for ObjectStore<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SignatureStore")
-            .field("path", &self.path)
+        f.debug_struct("ObjectStore")
+            .field("path", &self.files.path)
+            .field("kind", &self.kind)
             .field("len", &self.len)
             .finish_non_exhaustive()
     }

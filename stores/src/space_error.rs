@@ -2,7 +2,7 @@
 
 use boxwork_kernels::interrupt::Interrupted;
 
-use crate::object_store::StoreError;
+use crate::store_error::StoreError;
 
 /// Why a space cannot prepare a query or compute a distance.
 #[derive(Debug, thiserror::Error)]

@@ -20,8 +20,8 @@ use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, 
 
 use super::chunks::Chunks;
 use super::new_number;
-use super::object_store::{Objects, SignatureStore, StoreError, TemporaryFile};
 use super::signature::CENTROIDS_MAX;
+use super::signature_store::{Objects, SignatureStore, StoreError, TemporaryFile};
 use super::store::Store;
 
 /// A measure over the objects of a store.
@@ -327,7 +327,7 @@ mod tests {
     use boxwork_kernels::sqfd::Columns;
 
     use super::*;
-    use crate::object_store::{StoreInfo, StoreWriter};
+    use crate::signature_store::{StoreInfo, StoreWriter};
 
     /// Objects on a line, 0.25 apart.
     fn store(path: &Path, objects: usize) -> Arc<SignatureStore> {

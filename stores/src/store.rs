@@ -4,8 +4,6 @@
 //! and checked once, by [`Store::bring_in`]. What is read from a mapped file counts only when [`Store::confirm`] has
 //! found the file unchanged afterwards.
 
-mod signatures;
-
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -17,7 +15,7 @@ use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType};
 
-use crate::object_store::{SignatureStore, StoreError};
+use crate::store_error::StoreError;
 
 /// Objects of one kind.
 pub trait Store: Any + Debug + Send + Sync {
@@ -34,6 +32,12 @@ pub trait Store: Any + Debug + Send + Sync {
     fn ids_at(&self, fingerprint: &str) -> Option<u64> {
         (fingerprint == self.fingerprint()).then(|| self.ids_count())
     }
+
+    /// What the objects are called, in the plural, such as `vectors`.
+    fn kind(&self) -> &'static str;
+
+    /// The name of the distance by which the objects are compared if none is named.
+    fn usual_distance(&self) -> &'static str;
 
     /// The Arrow type of an object.
     fn object_type(&self) -> DataType;
@@ -135,6 +139,14 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When there is no such object, or its batch is damaged.
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError>;
 
+    /// The same with all columns that the store's kind has beside ids and names; objects come first.
+    ///
+    /// # Errors
+    /// As [`Store::objects`].
+    fn columns(&self, ids: &[u64]) -> Result<Vec<ArrayRef>, StoreError> {
+        Ok(vec![self.objects(ids)?])
+    }
+
     /// The object that a text spells, as an array of one, where objects of this kind can be written so.
     ///
     /// # Errors
@@ -143,13 +155,13 @@ pub trait Store: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The folder that the names are paths in, where the objects are images.
-    fn source(&self) -> Option<&Path> {
+    /// The parameters of the extraction, as JSON, where the objects were extracted and these are known.
+    fn parameters(&self) -> Option<&str> {
         None
     }
 
-    /// The store as one of signatures, where it is one.
-    fn as_signatures(self: Arc<Self>) -> Option<Arc<SignatureStore>> {
+    /// The folder that the names are paths in, where the objects are images.
+    fn source(&self) -> Option<&Path> {
         None
     }
 }

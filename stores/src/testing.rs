@@ -8,9 +8,9 @@ use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array}
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_runtime::envelope::Envelope;
 
-use crate::object_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
 use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter};
 use crate::signature::{SignatureBuilder, SignatureColumns};
+use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
 use crate::space::{SharedSpace, Space};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::SharedStore;

@@ -7,11 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::object_store::{Compaction, PendingChange, SignatureStore, StoreError, StoreLock};
+use super::any_kind;
+use super::object_store::{Compaction, PendingChange, StoreLock};
 use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
 use super::space::Space;
 use super::spaces;
 use super::store::Store;
+use super::store_error::StoreError;
 
 /// What became of a compacted store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,13 +51,13 @@ pub fn bring_up(store: &Path, index: &Path, side_by_side: &mut SideBySide<'_>) -
     let path = std::fs::canonicalize(store);
     let io = |source| StoreError::Io { path: store.to_owned(), action: "open", source };
     let _lock = StoreLock::take(&path.map_err(io)?, store)?;
-    let store = Arc::new(SignatureStore::open(store)?);
+    let store = any_kind::open(store, None)?;
     settle(index, &*store)?;
     append(&store, index, side_by_side)
 }
 
 fn append(
-    store: &Arc<SignatureStore>,
+    store: &Arc<dyn Store>,
     index: &Path,
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<u64, IndexError> {
@@ -63,9 +65,8 @@ fn append(
 }
 
 /// The space over a store that an index was made for.
-fn space_of(index: &Path, store: &Arc<SignatureStore>) -> Result<Arc<dyn Space>, IndexError> {
-    let store: Arc<dyn Store> = Arc::<SignatureStore>::clone(store);
-    Ok(spaces::open(&PivotTable::measure_of(index)?, store)?)
+fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, IndexError> {
+    Ok(spaces::open(&PivotTable::measure_of(index)?, Arc::clone(store))?)
 }
 
 /// Makes one file of a changed store again, and its indexes' rows those of its objects. `cancelled` says when to stop,
@@ -80,7 +81,7 @@ pub fn compact(
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Compacted, IndexError> {
-    let compaction = Compaction::write(store, cancelled)?;
+    let compaction = any_kind::compaction(store, cancelled)?;
     let before = Arc::clone(compaction.store());
     let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
     let remade = remade.inspect_err(|_| {
@@ -89,11 +90,13 @@ pub fn compact(
             let _ = settle(index, &*before);
         }
     })?;
-    let (after, _lock) = compaction.commit()?;
+    let after = Arc::clone(compaction.compacted());
+    let _lock = compaction.commit()?;
     for index in indexes {
-        settle(index, &after)?;
+        settle(index, &*after)?;
     }
-    Ok(Compacted { objects: after.objects(), forgotten: before.len() - after.len(), remade })
+    let forgotten = before.ids_count() - after.ids_count();
+    Ok(Compacted { objects: after.objects_count(), forgotten, remade })
 }
 
 /// Writes the indexes of a store as it will be, and returns those that were made again.
@@ -103,12 +106,12 @@ fn write_indexes(
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<PathBuf>, IndexError> {
-    let (before, after) = (compaction.store(), Arc::new(compaction.compacted()?));
+    let (before, after) = (compaction.store(), compaction.compacted());
     let mut remade = Vec::new();
     for index in indexes {
         settle(index, &**before)?;
         let table = PivotTable::open(index, space_of(index, before)?)?;
-        let space = space_of(index, &after)?;
+        let space = space_of(index, after)?;
         if table.write_compacted(index, &space, side_by_side, cancelled)? {
             remade.push(index.clone());
         }

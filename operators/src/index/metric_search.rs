@@ -188,7 +188,8 @@ pub(crate) mod tests {
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::operator::{Cancellation, Environment, OperatorSpec};
     use boxwork_runtime::parameter::Value;
-    use boxwork_stores::object_column::{ObjectColumn, ObjectKind};
+    use boxwork_stores::any_kind::named;
+    use boxwork_stores::object_column;
     use boxwork_stores::signature_store::SignatureStore;
     use boxwork_stores::space::SharedSpace;
     use boxwork_stores::spaces::{DistanceOptions, open};
@@ -223,16 +224,16 @@ pub(crate) mod tests {
         });
         let mut spaces = Vec::new();
         for (path, distances, kind) in [
-            (vectors, &["l1", "l2", "linf", "lp"][..], ObjectKind::Vectors),
-            (texts, &["levenshtein"], ObjectKind::Texts),
-            (sets, &["jaccard"], ObjectKind::Sets),
+            (vectors, &["l1", "l2", "linf", "lp"][..], "vectors"),
+            (texts, &["levenshtein"], "texts"),
+            (sets, &["jaccard"], "sets"),
         ] {
-            let column = Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap());
+            let column = object_column::open(&path, "object", "name", Some(named(kind).unwrap())).unwrap();
             for distance in distances {
                 for root in [false, true] {
                     let p = (*distance == "lp").then_some(3.0);
                     let options = DistanceOptions { p, root, ..DistanceOptions::named(distance) };
-                    spaces.push(open(&options, Arc::<ObjectColumn>::clone(&column)).unwrap());
+                    spaces.push(open(&options, Arc::clone(&column)).unwrap());
                 }
             }
         }

@@ -11,6 +11,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::images::extract::PARAMETERS_NOTE;
+use boxwork_stores::kinds::Signatures;
 use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
 use boxwork_stores::signature_store::{StoreError, StoreInfo, StoreWriter};
 
@@ -98,7 +99,7 @@ impl WriteStore {
             .ok_or_else(|| SignatureError::Type(signatures.data_type().to_string()))?;
         let writer = match &mut self.writer {
             Some(writer) => {
-                writer.check_coordinates(&coordinates)?;
+                writer.check_kind(&Signatures::new(&coordinates)?)?;
                 writer
             }
             None => {
@@ -193,7 +194,7 @@ mod tests {
         drop(cancelled);
         assert_eq!(left(), 0);
         for (envelopes, reason) in [
-            (vec![], "no signatures for"),
+            (vec![], "no objects for"),
             (vec![envelope("x", &["a", "a"])], "named `a`"),
             (vec![envelope("x", &["a"]), envelope("y", &["b"])], "where [\"x\"] is wanted"),
         ] {

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::object_column::{ObjectColumn, ObjectKind};
+use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_runtime::topology::Topology;
+use boxwork_stores::any_kind::{self, AnyKind};
+use boxwork_stores::object_column;
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use boxwork_stores::store::{SharedStore, Store};
 
@@ -26,7 +28,7 @@ const PLACEMENT: Parameter = Parameter::new(
 /// Objects of any kind, opened once and shared by requests as [`SharedStore`].
 pub(crate) static STORE: ResourceSpec = ResourceSpec {
     name: "store",
-    about: "Objects of any kind: signatures that `boxwork extract` made, or a column of vectors, texts or sets.",
+    about: "Objects of any kind: signatures that `boxwork extract` made, or a store or a column of vectors, texts or sets.",
     parameters: &[
         PATH,
         Parameter::new(
@@ -43,15 +45,15 @@ pub(crate) static STORE: ResourceSpec = ResourceSpec {
         ),
         Parameter::new(
             "holds",
-            ParameterType::Choice(&["auto", "vectors", "texts", "sets"]),
+            ParameterType::Text,
             Default::Text("auto"),
-            "what the objects are; auto takes lists of numbers in JSON for vectors",
+            "the kind of the objects, such as vectors, texts or sets; auto takes lists of numbers in JSON for vectors",
         ),
         PLACEMENT,
     ],
     example: "objects: {kind: store, path: words.jsonl, column: word}",
     provides: Some("store"),
-    check: None,
+    check: Some(check),
     load,
 };
 
@@ -63,28 +65,35 @@ pub(crate) static SIGNATURE_STORE: ResourceSpec = ResourceSpec {
     example: "signatures: {kind: signature_store, path: photos.signatures.arrow}",
     provides: Some("store"),
     check: None,
-    load: |bind| Ok(shared(signatures(SignatureStore::open(bind.path("path"))?, bind))),
+    load: |bind| {
+        let store = SignatureStore::open(bind.path("path"))?;
+        Ok(shared(match machine(bind) {
+            Some(machine) => Arc::new(store.copied_to(machine)),
+            None => Arc::new(store),
+        }))
+    },
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    let kind = match bind.text("holds") {
-        "vectors" => Some(ObjectKind::Vectors),
-        "texts" => Some(ObjectKind::Texts),
-        "sets" => Some(ObjectKind::Sets),
-        _ => None,
-    };
-    let store = open(&bind.path("path"), bind.text("column"), bind.text("name"), kind)?;
-    Ok(match store.clone().as_signatures() {
-        Some(_) if bind.text("placement") == "copy" => {
-            let store = SignatureStore::open(bind.path("path"))?;
-            shared(signatures(store, bind))
-        }
-        _ => shared(store),
-    })
+    let kind = kind_of(bind.text("holds")).map_err(BoxError::new)?;
+    Ok(shared(open(&bind.path("path"), bind.text("column"), bind.text("name"), kind, machine(bind))?))
+}
+
+/// The kind of objects that `holds` names; nothing for `auto`.
+fn kind_of(holds: &str) -> Result<Option<&'static dyn AnyKind>, String> {
+    if holds == "auto" { Ok(None) } else { any_kind::named(holds).map(Some) }
+}
+
+fn check(arguments: &Arguments) -> Result<(), String> {
+    match arguments.get("holds") {
+        Some(Value::Text(holds)) => kind_of(holds).map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Opens the objects of a file: a store that Boxwork made, or a column of an Arrow IPC file or of JSON lines. `column`,
-/// `name` and `kind` are of a file that Boxwork did not make. Blocks on the disk.
+/// `name` and `kind` are of a file that Boxwork did not make; `machine` is the one whose nodes take a copy of a store,
+/// where one is wanted. Blocks on the disk.
 ///
 /// # Errors
 /// When the file cannot be read, or holds an object that is none.
@@ -92,30 +101,23 @@ pub fn open(
     path: &Path,
     column: &str,
     name: &str,
-    kind: Option<ObjectKind>,
+    kind: Option<&'static dyn AnyKind>,
+    machine: Option<Topology>,
 ) -> Result<Arc<dyn Store>, BoxError> {
-    if is_json(path) {
-        return Ok(Arc::new(ObjectColumn::open(path, column, name, kind)?));
+    if object_column::is_json(path) {
+        return object_column::open(path, column, name, kind);
     }
-    match SignatureStore::open(path) {
-        Ok(store) => Ok(Arc::new(store)),
+    match any_kind::open(path, machine) {
+        Ok(store) => Ok(store),
         // Another program's Arrow file.
-        Err(StoreError::NotAStore { is_foreign: true, .. }) => {
-            Ok(Arc::new(ObjectColumn::open(path, column, name, kind)?))
-        }
+        Err(StoreError::NotAStore { is_foreign: true, .. }) => object_column::open(path, column, name, kind),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_json(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ["jsonl", "ndjson", "json"].iter().any(|known| ending == *known))
-}
-
-fn signatures(store: SignatureStore, bind: &Bind<'_>) -> Arc<dyn Store> {
-    match bind.text("placement") {
-        "copy" => Arc::new(store.copied_to(bind.machine().clone())),
-        _ => Arc::new(store),
-    }
+/// The machine whose nodes take a copy of a store, where `placement` says so.
+fn machine(bind: &Bind<'_>) -> Option<Topology> {
+    (bind.text("placement") == "copy").then(|| bind.machine().clone())
 }
 
 fn shared(store: Arc<dyn Store>) -> Resource {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use boxwork_runtime::operator::Cancellation;
+use boxwork_stores::any_kind;
 use boxwork_stores::pivot_table::{IndexError, in_threads_until};
-use boxwork_stores::signature_store::{self, SignatureStore};
 use boxwork_stores::upkeep;
 
 use super::talk;
@@ -31,8 +31,8 @@ pub fn run(arguments: &Arguments) -> Exit {
     let stop = Stop::listen(Some(&arguments.options));
     let cancellation = stop.cancellation();
     let done = match &arguments.out {
-        Some(out) => SignatureStore::open(&arguments.store)
-            .and_then(|store| signature_store::copy(&store, out, &|| cancellation.is_cancelled()))
+        Some(out) => any_kind::open(&arguments.store, None)
+            .and_then(|store| any_kind::copy(&store, out, &|| cancellation.is_cancelled()))
             .map(|objects| {
                 let objects = super::objects(objects);
                 talk(&format!("wrote {} with {objects}\n", out.display()));

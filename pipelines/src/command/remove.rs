@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use boxwork_runtime::operator::Cancellation;
-use boxwork_stores::signature_store::{StoreChange, StoreError};
+use boxwork_stores::any_kind;
+use boxwork_stores::store_error::StoreError;
 
 use super::talk;
 use crate::terminal::{Exit, Stop};
@@ -75,7 +76,7 @@ fn remove(
     cancellation: &Cancellation,
 ) -> Result<Result<u64, Vec<String>>, StoreError> {
     let go_on = || cancellation.check().map_err(|_| StoreError::Cancelled { path: store.to_owned() });
-    let mut change = StoreChange::begin(store)?;
+    let mut change = any_kind::change(store)?;
     let mut missing = Vec::new();
     for name in names {
         go_on()?;

@@ -12,25 +12,27 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use boxwork_kernels::sqfd::SignatureRef;
+use arrow_array::ArrayRef;
 
 use super::lock::StoreLock;
 use super::manifest::{CHANGES_MAX, Line, Manifest, PartKind, is_beside};
 use super::temporary::{TemporaryFile, folder_of};
-use super::{SignatureStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
+use super::{Files, ObjectStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
+use crate::kinds::Kind;
 use crate::steps::step;
+use crate::store::Store;
 
 /// A change under way; it holds the store's lock.
-pub struct StoreChange {
+pub struct StoreChange<K: Kind> {
     /// The name that the user gave, for messages.
     given: PathBuf,
     // Before the lock: dropped first.
     parts: NewParts,
-    store: Arc<SignatureStore>,
+    store: Arc<ObjectStore<K>>,
     manifest: Manifest,
     /// Where the store file must be found once a record stands under its name.
     base: Option<PathBuf>,
-    writer: Option<StoreWriter>,
+    writer: Option<StoreWriter<K>>,
     removed: BTreeSet<u64>,
     lock: StoreLock,
 }
@@ -52,11 +54,11 @@ impl Drop for NewParts {
     }
 }
 
-impl StoreChange {
+impl<K: Kind> StoreChange<K> {
     /// Starts a change of a store.
     ///
     /// # Errors
-    /// When another process changes the store, it was changed too often, and as [`SignatureStore::open`].
+    /// When another process changes the store, it was changed too often, and as [`ObjectStore::open`].
     pub fn begin(given: impl AsRef<Path>) -> Result<Self, StoreError> {
         let given = given.as_ref();
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
@@ -67,7 +69,7 @@ impl StoreChange {
             return Err(StoreError::Metadata { path: given.to_owned(), reason });
         }
         let lock = StoreLock::take(&path, given)?;
-        let store = SignatureStore::open(given)?;
+        let store = ObjectStore::open(given)?;
         let file = File::open(&path).map_err(io("open"))?;
         let (manifest, base) = match Manifest::of_file(&path, &file)? {
             Some(manifest) => (manifest, None),
@@ -89,40 +91,45 @@ impl StoreChange {
     }
 
     /// The store as it is before the change.
-    pub fn store(&self) -> &Arc<SignatureStore> {
+    pub fn store(&self) -> &Arc<ObjectStore<K>> {
         &self.store
     }
 
     /// Adds an object. It may have the name of one that is removed by the same change.
     ///
     /// # Errors
-    /// When the signature is not sound, an object of that name is there, or the file cannot be written.
+    /// When the object is not sound, an object of that name is there, or the file cannot be written.
     ///
     /// # Panics
-    /// When the signature has another number of coordinates than the store.
-    pub fn push(
+    /// When a signature has another number of coordinates than the store.
+    pub fn push_item(&mut self, name: &str, item: K::Item<'_>) -> Result<(), StoreError> {
+        self.writer_for(name)?.push_item(name, item)
+    }
+
+    /// Adds the object in a row of [columns](Kind::columns); otherwise as [`StoreChange::push_item`].
+    pub(crate) fn push_row(
         &mut self,
         name: &str,
-        signature: SignatureRef<'_>,
-        width: u32,
-        height: u32,
+        columns: &[ArrayRef],
+        row: usize,
     ) -> Result<(), StoreError> {
+        self.writer_for(name)?.push_row(name, columns, row)
+    }
+
+    /// The writer of what is added, if an object of that name may be.
+    fn writer_for(&mut self, name: &str) -> Result<&mut StoreWriter<K>, StoreError> {
         if self.store.find(name)?.is_some_and(|id| !self.removed.contains(&id)) {
             return Err(StoreError::AlreadyThere { path: self.given.clone(), name: name.to_owned() });
         }
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            None => {
-                let info = StoreInfo {
-                    parameters: self.store.parameters().map(str::to_owned),
-                    source: self.store.source().map(Path::to_owned),
-                };
-                let coordinates = self.store.coordinates();
-                let writer = StoreWriter::create_part(&self.given, &self.parts.path, coordinates, &info);
-                self.writer.insert(writer?)
-            }
-        };
-        writer.push(name, signature, width, height)
+        if self.writer.is_none() {
+            let info = StoreInfo {
+                parameters: self.store.parameters().map(str::to_owned),
+                source: self.store.source().map(Path::to_owned),
+            };
+            let (path, kind) = (&self.parts.path, self.store.kind());
+            self.writer = Some(StoreWriter::of_part(&self.given, path, kind, &info)?);
+        }
+        Ok(self.writer.as_mut().expect("it was just made"))
     }
 
     /// Number of objects added so far.
@@ -145,7 +152,7 @@ impl StoreChange {
     /// Removes the object of a name. Returns false if there is none, or this change has removed it already.
     ///
     /// # Errors
-    /// As [`SignatureStore::find`].
+    /// As [`ObjectStore::find`].
     pub fn remove_named(&mut self, name: &str) -> Result<bool, StoreError> {
         Ok(self.store.find(name)?.is_some_and(|id| self.removed.insert(id)))
     }
@@ -199,7 +206,8 @@ impl StoreChange {
             link(&self.parts.path, base).map_err(io)?;
             step("base linked");
         }
-        let store = SignatureStore::of_manifest(&self.given, &self.manifest, &self.store.parts)?;
+        let files = Files::of_manifest(&self.given, &self.manifest, &self.store.files.parts)?;
+        let store = ObjectStore::<K>::of_files(files)?;
         let Self { given, parts, manifest, lock, .. } = self;
         Ok(PendingChange { given, parts, store: Arc::new(store), manifest, added, removed, lock })
     }
@@ -217,7 +225,7 @@ impl StoreChange {
 pub struct PendingChange {
     given: PathBuf,
     parts: NewParts,
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
     manifest: Manifest,
     added: u64,
     removed: u64,
@@ -226,7 +234,7 @@ pub struct PendingChange {
 
 impl PendingChange {
     /// The store as it will be.
-    pub fn store(&self) -> &Arc<SignatureStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 

@@ -1,9 +1,9 @@
-//! What is where in a `*.signatures.arrow` file, and which checksum covers it.
+//! What is where in a store file, and which checksum covers it.
 //!
 //! ```text
 //! head    magic, schema message                                      checksum `head`
-//! batch   message header, id, name, offsets of the signatures        checksum `front`   } one pair
-//!         centroids, width, height                                   checksum `rest`    } a batch
+//! batch   message header, id, name, offsets of the objects           checksum `front`   } one pair
+//!         their numbers or letters, and what else a kind has         checksum `rest`    } a batch
 //! tail    end of stream, footer, footer length, magic                checksum `tail`
 //! ```
 //!
@@ -12,25 +12,20 @@
 
 use std::fmt::Write;
 
-use arrow_schema::{DataType, Field, Metadata, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Metadata, Schema};
 
-use super::super::arrow_file::DIGITS;
-pub(super) use super::super::arrow_file::{
+use crate::arrow_file::DIGITS;
+pub(super) use crate::arrow_file::{
     ALIGNMENT_MIN_BYTES, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header, tail_checksum,
     tail_digits,
 };
-use super::super::signature::signature_type;
+use crate::kinds::Kind;
+pub(super) use crate::store_error::LAYOUT_VERSION as VERSION;
 
-/// The version of the layout; a file of another is refused.
-pub(super) const VERSION: &str = "1";
-/// The value of [`FORMAT_KEY`].
-pub(super) const FORMAT: &str = "signatures";
-/// The key in the schema's metadata that says what the file is.
+/// The key in the schema's metadata that says the kind of the objects.
 pub(super) const FORMAT_KEY: &str = "boxwork.format";
 /// The key of the layout's version.
 pub(super) const VERSION_KEY: &str = "boxwork.version";
-/// The key of the number of coordinates.
-pub(super) const DIMENSIONS_KEY: &str = "boxwork.dimensions";
 /// The key of the extraction's parameters, as JSON.
 pub(super) const PARAMETERS_KEY: &str = "boxwork.parameters";
 /// The key of the folder that the images lie in.
@@ -49,7 +44,7 @@ pub(super) struct BatchEntry {
     pub(super) front_bytes: usize,
     /// Checksum of the header, ids, names and offsets.
     pub(super) front: u32,
-    /// Checksum of the centroids and sizes.
+    /// Checksum of the other bytes.
     pub(super) rest: u32,
 }
 
@@ -79,32 +74,54 @@ pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<BatchEntry>)> {
     Some((head, parts.map(entry).collect::<Option<_>>()?))
 }
 
-/// The columns of a store.
-pub(super) fn schema<S: AsRef<str>>(coordinates: &[S], metadata: Metadata) -> Schema {
-    Schema::new(vec![
-        Field::new("id", DataType::UInt64, false),
-        Field::new("name", DataType::Utf8, false),
-        Field::new("signature", signature_type(coordinates), false),
-        Field::new("width", DataType::UInt32, false),
-        Field::new("height", DataType::UInt32, false),
-    ])
-    .with_metadata(metadata)
+/// The columns of a store of a kind.
+pub(super) fn schema<K: Kind>(kind: &K, metadata: Metadata) -> Schema {
+    let mut fields = front_columns().to_vec();
+    fields.extend(kind.columns().into_iter().map(FieldRef::new));
+    Schema::new(fields).with_metadata(metadata)
 }
 
-/// Whether a buffer of a batch holds numbers: `id`, the offsets of `name` and `signature`, and from the centroids on
-/// the second of each pair, which are a column's validity and values.
-fn holds_numbers(buffer: usize) -> bool {
-    matches!(buffer, 1 | 3 | 6) || (buffer > BUFFERS_BEFORE_CENTROIDS && buffer % 2 == 1)
+/// The columns that every store has.
+fn front_columns() -> [FieldRef; 2] {
+    [Field::new("id", DataType::UInt64, false), Field::new("name", DataType::Utf8, false)].map(FieldRef::new)
 }
 
-/// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of `signature`.
-const BUFFERS_BEFORE_CENTROIDS: usize = 7;
+/// For each buffer of a batch with this schema, whether it holds numbers; nothing if the first columns are not ids and
+/// names, or a column is of a type that no kind has. The other buffers hold texts or say what is null.
+pub(super) fn numbers(schema: &Schema) -> Option<Vec<bool>> {
+    if *schema.fields().get(..2)? != front_columns() {
+        return None;
+    }
+    let mut numbers = Vec::new();
+    schema.fields().iter().try_for_each(|field| add_buffers(field.data_type(), &mut numbers))?;
+    Some(numbers)
+}
 
-/// How many bytes of a block, its header included, come before the centroids; nothing when the header is not that
-/// of a batch whose buffers lie inside the block as numbers must.
+fn add_buffers(kind: &DataType, numbers: &mut Vec<bool>) -> Option<()> {
+    numbers.push(false);
+    match kind {
+        DataType::Float32 | DataType::UInt32 | DataType::UInt64 => numbers.push(true),
+        DataType::Utf8 => numbers.extend([true, false]),
+        DataType::List(item) => {
+            numbers.push(true);
+            add_buffers(item.data_type(), numbers)?;
+        }
+        DataType::Struct(fields) => {
+            fields.iter().try_for_each(|field| add_buffers(field.data_type(), numbers))?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of the objects.
+const BUFFERS_IN_FRONT: usize = 7;
+
+/// How many bytes of a block, its header included, come before the objects' numbers or letters; nothing when the header
+/// is not that of a batch whose buffers lie inside the block as [numbers](numbers()) must.
 ///
 /// Arrow's reader panics on numbers that are cut or not aligned, so this is checked before it reads them.
-pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
+pub(super) fn front_bytes(numbers: &[bool], header: &[u8], body_bytes: usize) -> Option<usize> {
     let batch = read_header(header)?;
     if batch.compression().is_some() || !header.len().is_multiple_of(ALIGNMENT_MIN_BYTES) {
         return None;
@@ -121,15 +138,15 @@ pub(super) fn front_bytes(header: &[u8], body_bytes: usize) -> Option<usize> {
     for idx in 0..buffers.len() {
         let buffer = buffers.get(idx);
         inside(buffer.offset(), buffer.length())?;
-        let is_cut = holds_numbers(idx) && buffer.length() % size_of::<f32>() as i64 != 0;
+        let is_cut = *numbers.get(idx)? && buffer.length() % size_of::<f32>() as i64 != 0;
         if is_cut || buffer.offset() % ALIGNMENT_MIN_BYTES as i64 != 0 {
             return None;
         }
     }
-    if buffers.len() <= BUFFERS_BEFORE_CENTROIDS {
+    if buffers.len() <= BUFFERS_IN_FRONT {
         return None;
     }
-    Some(header.len() + buffers.get(BUFFERS_BEFORE_CENTROIDS).offset() as usize)
+    Some(header.len() + buffers.get(BUFFERS_IN_FRONT).offset() as usize)
 }
 
 #[cfg(test)]

@@ -22,8 +22,7 @@ use super::StoreError;
 pub(super) const MAGIC: &str = "boxwork changes ";
 /// The version of the layout; a file of another is refused.
 const VERSION: &str = "1";
-/// Changes that a record holds. A store of so many must be compacted before the next.
-pub(super) const CHANGES_MAX: usize = 1000;
+pub(super) use crate::store_error::CHANGES_MAX;
 /// Bytes of a record: a name has at most 255 of them, and the rest of a line fewer.
 pub(super) const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
 

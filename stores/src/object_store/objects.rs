@@ -3,27 +3,35 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use boxwork_kernels::sqfd::SignatureRef;
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow_schema::Schema;
 
-use super::batch::copied;
-use super::{SignatureStore, StoreBatch, StoreError};
+use super::{ObjectStore, StoreError, layout};
+use crate::kinds::Kind;
 
-/// The objects of a store, within a [`SignatureStore::read`].
+/// The objects of a store, within an [`ObjectStore::read`].
 ///
 /// All of it borrows the map, so that a reader's closure can return only copies.
-#[derive(Clone, Copy, Debug)]
-pub struct Objects<'a> {
-    store: &'a SignatureStore,
+#[derive(Debug)]
+pub struct Objects<'a, K: Kind> {
+    store: &'a ObjectStore<K>,
 }
 
-impl<'a> Objects<'a> {
-    pub(crate) fn new(store: &'a SignatureStore) -> Self {
+impl<K: Kind> Clone for Objects<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kind> Copy for Objects<'_, K> {}
+
+impl<'a, K: Kind> Objects<'a, K> {
+    pub(crate) fn new(store: &'a ObjectStore<K>) -> Self {
         Self { store }
     }
 
     /// The store.
-    pub fn store(self) -> &'a SignatureStore {
+    pub fn store(self) -> &'a ObjectStore<K> {
         self.store
     }
 
@@ -35,38 +43,30 @@ impl<'a> Objects<'a> {
     /// # Panics
     /// When there is no such batch.
     #[inline]
-    pub fn batch(self, batch: usize) -> Result<&'a StoreBatch, StoreError> {
+    pub fn batch(self, batch: usize) -> Result<&'a K::Batch, StoreError> {
         self.store.batch(batch)
     }
 
-    /// The signature of an object.
+    /// An object.
     ///
     /// # Errors
     /// When there is no such object, or its batch is damaged.
-    pub fn signature(self, id: u64) -> Result<SignatureRef<'a>, StoreError> {
+    #[inline]
+    pub fn item(self, id: u64) -> Result<K::Item<'a>, StoreError> {
         let (batch, row) = self.store.locate(id)?;
-        Ok(self.batch(batch)?.columns().signature(row))
-    }
-
-    /// Width and height of an object's image in pixels, 0 where there is none.
-    ///
-    /// # Errors
-    /// As [`Objects::signature`].
-    pub fn size(self, id: u64) -> Result<(u32, u32), StoreError> {
-        let (batch, row) = self.store.locate(id)?;
-        Ok(self.batch(batch)?.size(row))
+        Ok(K::item(self.batch(batch)?, row))
     }
 
     /// The name of an object.
     ///
     /// # Errors
-    /// As [`Objects::signature`].
+    /// As [`Objects::item`].
     pub fn name(self, id: u64) -> Result<&'a str, StoreError> {
         let (batch, row) = self.store.locate(id)?;
         Ok(self.store.names(batch)?.value(row))
     }
 
-    /// The names of a batch's objects; checked at their first use, without the centroids.
+    /// The names of a batch's objects; checked at their first use, without the objects.
     ///
     /// # Errors
     /// When they are damaged.
@@ -78,7 +78,7 @@ impl<'a> Objects<'a> {
         Ok((0..names.len()).map(|row| names.value(row)))
     }
 
-    /// The columns name, signature, width and height of some rows of a batch, copied, those of removed objects too.
+    /// The names and the columns of some rows of a batch, copied, those of removed objects too.
     ///
     /// # Errors
     /// When the batch is damaged.
@@ -86,10 +86,30 @@ impl<'a> Objects<'a> {
     /// # Panics
     /// When there is no such batch or row.
     pub fn copied(self, batch: usize, rows: Range<usize>) -> Result<RecordBatch, StoreError> {
-        let damaged = |error: arrow_schema::ArrowError| self.store.damaged(batch, error.to_string());
-        let mut columns: Vec<ArrayRef> = vec![copied(self.store.names(batch)?, &rows).map_err(damaged)?];
-        columns.extend(self.batch(batch)?.copied(&rows).map_err(damaged)?);
-        let schema = self.store.parts[0].schema.project(&[1, 2, 3, 4]).map_err(damaged)?;
-        RecordBatch::try_new(Arc::new(schema), columns).map_err(damaged)
+        let first = self.store.ids(batch).start;
+        let names = self.store.names(batch)?;
+        let names = StringArray::from_iter_values(rows.clone().map(|row| names.value(row)));
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(names)];
+        columns.extend(self.columns(rows.map(|row| first + row as u64))?);
+        let fields = layout::schema(&self.store.kind, Default::default()).fields;
+        let schema = Arc::new(Schema::new(fields.iter().skip(1).map(Arc::clone).collect::<Vec<_>>()));
+        let damaged = |error: arrow_schema::ArrowError| self.damaged(error.to_string());
+        RecordBatch::try_new(schema, columns).map_err(damaged)
+    }
+
+    /// The [columns](Kind::columns) of some objects, copied.
+    ///
+    /// # Errors
+    /// As [`Objects::item`]; and when the system gives no memory for them.
+    pub fn columns(self, ids: impl IntoIterator<Item = u64>) -> Result<Vec<ArrayRef>, StoreError> {
+        let mut builder = self.store.kind.builder();
+        for id in ids {
+            K::push(&mut builder, self.item(id)?).map_err(|reason| self.damaged(reason))?;
+        }
+        Ok(K::finish(&mut builder))
+    }
+
+    fn damaged(self, reason: String) -> StoreError {
+        StoreError::Damaged { path: self.store.path().to_owned(), place: "an object".to_owned(), reason }
     }
 }

@@ -1,4 +1,4 @@
-//! One store file: the whole of a store that was never changed, or a part of a changed one.
+//! One store file, of objects of any kind: the whole of a store that was never changed, or a part of a changed one.
 //!
 //! Opening checks the head and the tail; each batch is checked by its checksums when it is read.
 
@@ -11,14 +11,14 @@ use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
-use arrow_ipc::{Block, MetadataVersion};
+use arrow_ipc::{Block, Footer, MetadataVersion};
 use arrow_schema::SchemaRef;
 
-use super::super::signature::coordinate_names;
-use super::batch::{self, StoreBatch};
+use super::columns;
 use super::layout::{self, BatchEntry};
 use super::map::Map;
 use super::{StoreError, StoreInfo};
+use crate::kinds::Kind;
 
 /// Added parts that are smaller than this are read into memory: a store may have many of them, and each would take a map
 /// and an open file.
@@ -29,7 +29,10 @@ pub(super) struct Part {
     pub(super) path: PathBuf,
     pub(super) map: Arc<Map>,
     pub(super) schema: SchemaRef,
-    pub(super) coordinates: Vec<String>,
+    /// The name of the kind of its objects, as the file says it.
+    pub(super) kind: String,
+    /// Which buffers of a batch hold numbers.
+    numbers: Vec<bool>,
     pub(super) info: StoreInfo,
     pub(super) fingerprint: String,
     pub(super) batches: Vec<PartBatch>,
@@ -117,28 +120,15 @@ impl Part {
         let schema = footer.schema().ok_or_else(|| not("it has no schema"))?;
         let schema = try_fb_to_schema(schema).map_err(|error| damaged("its schema", error.to_string()))?;
         let said = |key: &str| schema.metadata().get(key).cloned();
-        if said(layout::FORMAT_KEY).as_deref() != Some(layout::FORMAT) {
-            return Err(not("its metadata does not say `boxwork.format = signatures`"));
-        }
+        let kind = said(layout::FORMAT_KEY).ok_or_else(|| not("its metadata does not say what it holds"))?;
         match said(layout::VERSION_KEY).unwrap_or_default() {
             version if version == layout::VERSION => {}
             found => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
-        let coordinates =
-            schema.field_with_name("signature").ok().and_then(|f| coordinate_names(f.data_type()));
-        let coordinates = coordinates.ok_or_else(|| not("it has no column of signatures"))?;
-        if schema.fields() != layout::schema(&coordinates, Default::default()).fields() {
-            return Err(not("its columns are not id, name, signature, width and height"));
-        }
+        let numbers = layout::numbers(&schema)
+            .ok_or_else(|| not(&format!("its columns are not id, name and those of {kind}")))?;
 
-        let checksums = footer.custom_metadata().and_then(|metadata| {
-            (0..metadata.len())
-                .map(|idx| metadata.get(idx))
-                .find(|entry| entry.key() == Some(layout::CHECKSUMS_KEY))
-                .and_then(|entry| entry.value())
-        });
-        let (head, entries) = checksums
-            .and_then(layout::read_checksums)
+        let (head, entries) = checksums(&footer)
             .ok_or_else(|| damaged("its footer", "the checksums cannot be read".to_owned()))?;
         let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
         let (batches, head_end, len) = lay_out(&blocks, &entries, tail_start)
@@ -153,7 +143,8 @@ impl Part {
         Ok(Self {
             path: path.to_owned(),
             schema: SchemaRef::new(schema),
-            coordinates,
+            kind,
+            numbers,
             info,
             // The tail holds all other checksums.
             fingerprint: format!("{:x}-{checksum}", bytes.len()),
@@ -170,13 +161,11 @@ impl Part {
 
     /// Decodes and checks the names of a batch.
     pub(super) fn names(&self, idx: usize) -> Result<StringArray, StoreError> {
-        /// The columns id and name.
-        const FRONT: [usize; 2] = [0, 1];
         let (batch, block) = (&self.batches[idx], self.block(idx));
         let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
         let damaged = |reason| self.damaged(idx, reason);
-        batch::check_ids(&table, batch.first).map_err(damaged)?;
-        let names = batch::typed(&table, "name").and_then(batch::own_names).map_err(damaged)?;
+        columns::check_ids(&table, batch.first).map_err(damaged)?;
+        let names = columns::own_names(&table).map_err(damaged)?;
         if names.len() != batch.entry.rows {
             return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
         }
@@ -184,7 +173,12 @@ impl Part {
     }
 
     /// Decodes and checks all of a batch, whose bytes are these: its own, or a copy.
-    pub(super) fn whole(&self, idx: usize, block: &Buffer) -> Result<StoreBatch, StoreError> {
+    pub(super) fn whole<K: Kind>(
+        &self,
+        kind: &K,
+        idx: usize,
+        block: &Buffer,
+    ) -> Result<K::Batch, StoreError> {
         let batch = &self.batches[idx];
         let header = self.check_front(block, idx)?;
         if crc32fast::hash(&block[batch.entry.front_bytes..]) != batch.entry.rest {
@@ -194,10 +188,12 @@ impl Part {
         if table.num_rows() != batch.entry.rows {
             return Err(self.damaged(idx, "it has another number of rows than the footer says".to_owned()));
         }
-        StoreBatch::new(&table, batch.first).map_err(|reason| self.damaged(idx, reason))
+        let damaged = |reason| self.damaged(idx, reason);
+        columns::check_ids(&table, batch.first).map_err(damaged)?;
+        kind.batch(&table.columns()[FRONT.len()..]).map_err(damaged)
     }
 
-    /// Checks what comes before the centroids, and returns the header. It is a copy: the header leads the reader of the
+    /// Checks what comes before the objects, and returns the header. It is a copy: the header leads the reader of the
     /// batch, so it must not change once its checksum was compared.
     fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
         let batch = &self.batches[idx];
@@ -208,8 +204,10 @@ impl Part {
         if front.finalize() != batch.entry.front {
             return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
         }
-        if layout::front_bytes(&header, block.len() - header.len()) != Some(batch.entry.front_bytes) {
-            return Err(self.damaged(idx, "its header is not that of a batch of signatures".to_owned()));
+        if layout::front_bytes(&self.numbers, &header, block.len() - header.len())
+            != Some(batch.entry.front_bytes)
+        {
+            return Err(self.damaged(idx, format!("its header is not that of a batch of {}", self.kind)));
         }
         Ok(header)
     }
@@ -244,7 +242,17 @@ impl Part {
     }
 }
 
+/// The columns id and name.
+const FRONT: [usize; 2] = [0, 1];
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
+
+/// The checksum of the head and those of the batches; nothing if the footer has none.
+fn checksums(footer: &Footer<'_>) -> Option<(u32, Vec<BatchEntry>)> {
+    let metadata = footer.custom_metadata()?;
+    let mut entries = (0..metadata.len()).map(|idx| metadata.get(idx));
+    let entry = entries.find(|entry| entry.key() == Some(layout::CHECKSUMS_KEY))?;
+    layout::read_checksums(entry.value()?)
+}
 
 /// The batches, where the first begins, and the number of objects. Returns nothing unless the blocks fill the file from
 /// the head to the tail without a gap and each has its entry.

@@ -1,6 +1,6 @@
 //! Stores written, opened, searched and damaged.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -10,10 +10,13 @@ use arrow_ipc::reader::FileReader;
 use proptest::prelude::*;
 
 use super::layout::BatchEntry;
+use super::manifest::Manifest;
 use super::part::lay_out;
 use super::*;
+use crate::kinds::Signatures;
 use crate::signature::SignatureBuilder;
 use crate::signature::SignatureColumns;
+use crate::signature_store::{SignatureStore, StoreChange, StoreWriter};
 
 const COORDINATES: [&str; 2] = ["x", "y"];
 
@@ -130,7 +133,7 @@ fn centroids_and_names_stay_in_the_map() {
     let path = folder.path().join("s");
     write(&path, 100);
     let store = SignatureStore::open(&path).unwrap();
-    let map = store.parts[0].map.bytes().as_ptr_range();
+    let map = store.files.parts[0].map.bytes().as_ptr_range();
     store
         .read(|objects| {
             let signature = objects.signature(42)?;
@@ -250,7 +253,7 @@ fn what_is_no_store_is_refused_with_the_reason() {
         let message = refusal(&path);
         assert!(message.contains(reason), "{message}");
     }
-    let schema = layout::schema(&COORDINATES, Default::default());
+    let schema = layout::schema(&Signatures::new(&COORDINATES).unwrap(), Default::default());
     arrow_ipc::writer::FileWriter::try_new(File::create(&path).unwrap(), &schema).unwrap().finish().unwrap();
     assert!(refusal(&path).contains("no checksum of Boxwork's"));
 }
@@ -399,10 +402,11 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
     let path = folder.path().join("s");
     write(&path, 4);
     let store = SignatureStore::open(&path).unwrap();
-    let (block, batch) = (store.parts[0].block(0), &store.parts[0].batches[0]);
+    let (block, batch) = (store.files.parts[0].block(0), &store.files.parts[0].batches[0]);
     let header_bytes = batch.block.metaDataLength() as usize;
+    let numbers_of = layout::numbers(&store.files.parts[0].schema).unwrap();
     assert_eq!(
-        layout::front_bytes(&block[..header_bytes], block.len() - header_bytes),
+        layout::front_bytes(&numbers_of, &block[..header_bytes], block.len() - header_bytes),
         Some(batch.entry.front_bytes)
     );
 
@@ -414,7 +418,7 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
         let at = part.as_ptr().addr() - block.as_ptr().addr() + 8 * number_idx;
         let mut bytes = block.to_vec();
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-        layout::front_bytes(&bytes[..header_bytes], bytes.len() - header_bytes)
+        layout::front_bytes(&numbers_of, &bytes[..header_bytes], bytes.len() - header_bytes)
     };
     // Each buffer is its offset and its length, each node its length and its number of nulls.
     for numbers in [1, 3, 6, 9, 11, 13, 15, 17] {
@@ -458,7 +462,7 @@ fn a_store_of_many_large_additions_takes_as_many_as_promised() {
     fs::write(&path, manifest.text()).unwrap();
 
     let store = SignatureStore::open(&path).unwrap();
-    assert_eq!(store.parts.len(), manifest::CHANGES_MAX);
+    assert_eq!(store.files.parts.len(), manifest::CHANGES_MAX);
     add("the last", 1).unwrap();
     drop(store);
     assert_eq!(SignatureStore::open(&path).unwrap().len(), manifest::CHANGES_MAX as u64 + 1);

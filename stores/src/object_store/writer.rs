@@ -1,6 +1,6 @@
 //! Writes a store, batch by batch.
 //!
-//! Every object is checked and its weights normalised on the way in. Nothing stands under the store's name until
+//! Every object is checked on the way in, and brought into its usual form: the weights of signatures are normalised. Nothing stands under the store's name until
 //! [`StoreWriter::finish`] has put all of it on disk; a writer that is dropped leaves nothing.
 
 use std::collections::HashSet;
@@ -9,30 +9,25 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{ArrowError, Metadata};
-use boxwork_kernels::sqfd::SignatureRef;
 use boxwork_runtime::envelope::ENVELOPE_ROWS_MAX;
 
-use super::error::StoreError;
+use super::StoreError;
 use super::layout::{self, BatchEntry};
 use super::lock::StoreLock;
 use super::temporary::TemporaryFile;
-use crate::signature::{CENTROIDS_MAX, SignatureBuilder};
+use crate::kinds::Kind;
 use crate::steps::step;
 
 /// Rows of a batch: about 10 MiB at 75 centroids a signature, so that a first use has little to check.
-const BATCH_ROWS: usize = 4096;
-/// Centroids after which a batch is full, whatever its rows: 32 MiB at seven coordinates.
-const BATCH_CENTROIDS: usize = 1 << 20;
+pub(super) const BATCH_ROWS: usize = 4096;
 /// Every buffer begins at a multiple of this in the file, and so in memory.
 const ALIGNMENT_BYTES: usize = 64;
 
 const _: () = assert!(BATCH_ROWS <= ENVELOPE_ROWS_MAX);
-// A signature joins a batch that is not full, so a batch may hold both; their sum stays an `i32` offset.
-const _: () = assert!(BATCH_CENTROIDS + CENTROIDS_MAX <= i32::MAX as usize);
 
 /// What a store's metadata holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +39,7 @@ pub struct StoreInfo {
 }
 
 /// A store under way.
-pub struct StoreWriter {
+pub struct StoreWriter<K: Kind> {
     path: PathBuf,
     file: TemporaryFile,
     // Its sink holds one piece of the file at a time: the checksum is taken before the piece goes to the file.
@@ -55,36 +50,28 @@ pub struct StoreWriter {
     // Two hashes stand for a name, which may be long. Two names have the same hashes by chance once in 2^128 pairs.
     names_seen: HashSet<[u64; 2]>,
     names: Vec<String>,
-    signatures: SignatureBuilder,
-    sizes: Vec<(u32, u32)>,
+    kind: K,
+    builder: K::Builder,
+    /// Which buffers of a batch hold numbers.
+    numbers: Vec<bool>,
     written: u64,
     /// Bytes of the file so far.
     bytes: u64,
 }
 
-impl StoreWriter {
-    /// Starts a store that will be named `path`, of signatures with these coordinates.
+impl<K: Kind> StoreWriter<K> {
+    /// Starts a store of a kind that will be named `path`.
     ///
     /// # Errors
-    /// When the folder cannot be written to, or the coordinates are none or too many.
-    pub fn create<S: AsRef<str>>(
-        path: &Path,
-        coordinates: &[S],
-        info: &StoreInfo,
-    ) -> Result<Self, StoreError> {
-        Self::create_part(path, path, coordinates, info)
+    /// When the folder cannot be written to.
+    pub fn of(path: &Path, kind: &K, info: &StoreInfo) -> Result<Self, StoreError> {
+        Self::of_part(path, path, kind, info)
     }
 
-    /// As [`StoreWriter::create`], for a part of the store `file`, whose temporary file is named after the store.
+    /// As [`StoreWriter::of`], for a part of the store `file`, whose temporary file is named after the store.
     /// Messages name the store `path`.
-    pub(super) fn create_part<S: AsRef<str>>(
-        path: &Path,
-        file: &Path,
-        coordinates: &[S],
-        info: &StoreInfo,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn of_part(path: &Path, file: &Path, kind: &K, info: &StoreInfo) -> Result<Self, StoreError> {
         let refuse = |reason: String| StoreError::Metadata { path: path.to_owned(), reason };
-        let signatures = SignatureBuilder::new(coordinates).map_err(|error| refuse(error.to_string()))?;
         let mut metadata = Metadata::default();
         let mut note = |key: &str, value: String| match value.contains(layout::MARKER) {
             true => Err(refuse(format!("its {key} contains `{}`, which marks a checksum", layout::MARKER))),
@@ -93,9 +80,9 @@ impl StoreWriter {
                 Ok(())
             }
         };
-        note(layout::FORMAT_KEY, layout::FORMAT.to_owned())?;
+        note(layout::FORMAT_KEY, K::NAME.to_owned())?;
         note(layout::VERSION_KEY, layout::VERSION.to_owned())?;
-        note(layout::DIMENSIONS_KEY, coordinates.len().to_string())?;
+        kind.metadata().into_iter().try_for_each(|(key, value)| note(key, value))?;
         note(layout::CREATOR_KEY, concat!("boxwork ", env!("CARGO_PKG_VERSION")).to_owned())?;
         if let Some(parameters) = &info.parameters {
             note(layout::PARAMETERS_KEY, parameters.clone())?;
@@ -103,10 +90,11 @@ impl StoreWriter {
         if let Some(source) = &info.source {
             note(layout::SOURCE_KEY, source.to_string_lossy().into_owned())?;
         }
-        if coordinates.iter().any(|name| name.as_ref().contains(layout::MARKER)) {
-            return Err(refuse(format!("a coordinate's name contains `{}`", layout::MARKER)));
+        // Names of coordinates, among others.
+        if kind.shape().contains(layout::MARKER) {
+            return Err(refuse(format!("a name in its columns contains `{}`", layout::MARKER)));
         }
-        let schema = layout::schema(coordinates, metadata);
+        let schema = layout::schema(kind, metadata);
         let options =
             IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
         let mut arrow =
@@ -126,8 +114,9 @@ impl StoreWriter {
             hashers: [RandomState::new(), RandomState::new()],
             names_seen: HashSet::new(),
             names: Vec::new(),
-            signatures,
-            sizes: Vec::new(),
+            kind: kind.clone(),
+            builder: kind.builder(),
+            numbers: layout::numbers(&schema).expect("each kind has columns of known types"),
             written: 0,
             bytes: 0,
         };
@@ -145,42 +134,61 @@ impl StoreWriter {
         self.len() == 0
     }
 
-    /// Refuses signatures of other coordinates than the store's.
+    /// The name that the store will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What all objects have in common.
+    pub fn kind(&self) -> &K {
+        &self.kind
+    }
+
+    /// Refuses objects of another dimension or of other coordinates than the store's.
     ///
     /// # Errors
     /// Names both.
-    pub fn check_coordinates<S: AsRef<str>>(&self, found: &[S]) -> Result<(), StoreError> {
-        let (wanted, found) =
-            (self.signatures.coordinates(), found.iter().map(|name| name.as_ref().to_owned()));
-        let found: Vec<String> = found.collect();
-        if wanted == found {
+    pub fn check_kind(&self, found: &K) -> Result<(), StoreError> {
+        if self.kind == *found {
             return Ok(());
         }
-        Err(StoreError::OtherSignatures { path: self.path.clone(), found, wanted })
+        let (path, found, wanted) = (self.path.clone(), found.shape(), self.kind.shape());
+        Err(StoreError::OtherObjects { path, kind: K::NAME, found, wanted })
     }
 
-    /// Appends an object; its id is its place. A size of 0 x 0 says that there is no image.
+    /// Appends an object; its id is its place.
     ///
     /// # Errors
-    /// When the signature is not sound, the name is there already, or the file cannot be written.
+    /// When the object is not sound, the name is there already, or the file cannot be written.
     ///
     /// # Panics
-    /// When the signature has another number of coordinates than the store.
-    pub fn push(
+    /// When a signature has another number of coordinates than the store.
+    pub fn push_item(&mut self, name: &str, item: K::Item<'_>) -> Result<(), StoreError> {
+        self.push_with(name, |builder| K::push(builder, item))
+    }
+
+    /// Appends the object in a row of [columns](Kind::columns); otherwise as [`StoreWriter::push_item`].
+    pub(crate) fn push_row(
         &mut self,
         name: &str,
-        signature: SignatureRef<'_>,
-        width: u32,
-        height: u32,
+        columns: &[ArrayRef],
+        row: usize,
+    ) -> Result<(), StoreError> {
+        self.push_with(name, |builder| K::push_row(builder, columns, row))
+    }
+
+    fn push_with(
+        &mut self,
+        name: &str,
+        push: impl FnOnce(&mut K::Builder) -> Result<(), String>,
     ) -> Result<(), StoreError> {
         if !self.names_seen.insert([0, 1].map(|idx: usize| self.hashers[idx].hash_one(name))) {
             return Err(StoreError::DuplicateName { path: self.path.clone(), name: name.to_owned() });
         }
-        let refused = |source| StoreError::Object { path: self.path.clone(), name: name.to_owned(), source };
-        self.signatures.push_signature(signature).map_err(refused)?;
+        let refused = |reason| StoreError::Object { path: self.path.clone(), name: name.to_owned(), reason };
+        push(&mut self.builder).map_err(refused)?;
         self.names.push(name.to_owned());
-        self.sizes.push((width, height));
-        if self.names.len() == BATCH_ROWS || self.signatures.centroids() >= BATCH_CENTROIDS {
+        if self.names.len() == BATCH_ROWS || K::is_full(&self.builder) {
             self.write_batch()?;
         }
         Ok(())
@@ -227,14 +235,11 @@ impl StoreWriter {
             return Ok(());
         }
         let first = self.written;
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(UInt64Array::from_iter_values(first..first + rows as u64)),
             Arc::new(StringArray::from_iter_values(self.names.drain(..))),
-            Arc::new(self.signatures.finish()),
-            Arc::new(UInt32Array::from_iter_values(self.sizes.iter().map(|size| size.0))),
-            Arc::new(UInt32Array::from_iter_values(self.sizes.iter().map(|size| size.1))),
         ];
-        self.sizes.clear();
+        columns.extend(K::finish(&mut self.builder));
         let batch =
             RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
         self.arrow.write(&batch).map_err(encoding(&self.path))?;
@@ -242,7 +247,8 @@ impl StoreWriter {
         // The first eight bytes, a continuation marker and the header's length, are not counted in that length.
         let header_bytes = 8 + u32::from_le_bytes([block[4], block[5], block[6], block[7]]) as usize;
         let (header, body) = block.split_at(header_bytes);
-        let front_bytes = layout::front_bytes(header, body.len()).expect("the header of a batch just made");
+        let front_bytes =
+            layout::front_bytes(&self.numbers, header, body.len()).expect("the header of a batch just made");
         let (front, rest) = block.split_at(front_bytes);
         let (front, rest) = (crc32fast::hash(front), crc32fast::hash(rest));
         self.batches.push(BatchEntry { rows, front_bytes, front, rest });

@@ -7,7 +7,7 @@ use boxwork_kernels::lower_bound::BoundError;
 use boxwork_kernels::memory::MemoryRefused;
 use boxwork_kernels::metric_index::MetricIndexError;
 
-use super::super::object_store::{StoreError, way_out};
+use super::super::signature_store::{StoreError, way_out};
 use super::super::space::SpaceError;
 
 /// Why an index cannot be made, read or used.

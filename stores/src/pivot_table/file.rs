@@ -9,7 +9,7 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{ArrowError, Schema};
 
-use super::super::object_store::TemporaryFile;
+use super::super::signature_store::TemporaryFile;
 use super::super::steps::step;
 use super::error::IndexError;
 use super::{Extremes, layout};

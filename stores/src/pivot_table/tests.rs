@@ -8,8 +8,9 @@ use boxwork_kernels::lower_bound::{BoundEvaluator, Bounds};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 
 use super::*;
-use crate::object_column::{ObjectColumn, ObjectKind};
-use crate::object_store::SignatureStore;
+use crate::any_kind::named;
+use crate::object_column;
+use crate::signature_store::SignatureStore;
 use crate::spaces::{self, DistanceOptions};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::Store;
@@ -130,7 +131,7 @@ fn an_index_of_something_else_is_refused_with_the_way_out() {
     refused(&store, &space, &["is no index", "make one with `boxwork index`"]);
     refused(&folder.path().join("none"), &space, &["cannot open", "none"]);
     let error = SignatureStore::open(&path).unwrap_err().to_string();
-    assert!(error.contains("is no signature store"), "{error}");
+    assert!(error.contains("is no store"), "{error}");
 
     // Another version, with its checksum put right.
     let mut bytes = fs::read(&path).unwrap();
@@ -185,16 +186,16 @@ fn distances_of_no_point_are_told() {
 }
 
 /// A column of 700 objects.
-fn column(folder: &Path, kind: ObjectKind, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
-    let path = folder.join(format!("{}.jsonl", kind.name()));
+fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
+    let path = folder.join(format!("{kind}.jsonl"));
     let lines = (0..700).map(|id| format!("{{\"object\": {}}}\n", line(id)));
     fs::write(&path, lines.collect::<String>()).unwrap();
-    Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap())
+    object_column::open(&path, "object", "name", Some(named(kind).unwrap())).unwrap()
 }
 
 /// Vectors whose numbers are as many times those from 0 to 10.
 fn vectors(folder: &Path, scale: f64) -> Arc<dyn Store> {
-    column(folder, ObjectKind::Vectors, &|i| {
+    column(folder, "vectors", &|i| {
         let number = |j: u64| scale * ((i * 7919 + j * 104_729) * 2_654_435_761 % 1009) as f64 / 100.0;
         format!("[{:e}, {:e}, {:e}]", number(0), number(1), number(2))
     })
@@ -203,11 +204,11 @@ fn vectors(folder: &Path, scale: f64) -> Arc<dyn Store> {
 #[test]
 fn tables_of_every_space_bound_its_distances_in_memory_and_on_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let texts = column(folder.path(), ObjectKind::Texts, &|i| {
+    let texts = column(folder.path(), "texts", &|i| {
         let letters = (0..2 + i % 13).map(|j| ['a', 'b', 'é', 'd'][((i * 31 + j * 17) % 11 % 4) as usize]);
         format!("\"{}\"", letters.collect::<String>())
     });
-    let sets = column(folder.path(), ObjectKind::Sets, &|i| {
+    let sets = column(folder.path(), "sets", &|i| {
         let elements = (0..i % 9).map(|j| ((i * 5 + j * j * 3) % 23).to_string());
         format!("[{}]", elements.collect::<Vec<_>>().join(", "))
     });
@@ -308,7 +309,7 @@ fn an_object_too_far_from_the_pivots_is_refused() {
 #[test]
 fn a_table_in_memory_is_of_what_is_asked_for_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let same = column(folder.path(), ObjectKind::Texts, &|_| "\"a\"".to_owned());
+    let same = column(folder.path(), "texts", &|_| "\"a\"".to_owned());
     let space = spaces::open(&DistanceOptions::default(), same).unwrap();
     let table = PivotTable::of_space(Arc::clone(&space), 9, 1, &|| false).unwrap();
     assert_eq!((table.pivots().len(), table.unit(), table.len()), (1, 1.0, 700));

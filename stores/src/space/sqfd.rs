@@ -13,7 +13,7 @@ use boxwork_kernels::sqfd::{Evaluator, distance_error, reference};
 use super::{
     DeviceForm, Extent, ObjectDistance, PairDistance, Prepared, QueryForm, Scratch, Space, SpaceError,
 };
-use crate::object_store::{Objects, StoreError};
+use crate::signature_store::{Objects, StoreError};
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
 use crate::store::Store;
 

@@ -1,22 +1,24 @@
-//! A distance over a column of vectors, texts or sets. Its fast distances are its exact ones.
+//! A distance over a store of vectors, texts, sets or another kind, computed in f64 pair by pair. Its fast distances are
+//! its exact ones.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef};
 use boxwork_kernels::distance::{DistanceError, Properties, Slack};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 
 use super::{Constants, Distance, DistanceOptions};
+use crate::any_kind::KINDS;
 use crate::kinds::Kind;
 use crate::new_number;
-use crate::object_column::{ObjectColumn, ObjectKind, OwnedItem};
-use crate::object_store::StoreError;
+use crate::object_store::{ObjectStore, Objects};
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
+use crate::store_error::StoreError;
 
-/// A distance of two objects of a column.
+/// A distance of two objects of one kind.
 pub trait ColumnDistance: Debug + Send + Sync + 'static {
     /// What it compares.
     type Kind: Kind;
@@ -42,7 +44,7 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
     fn between(&self, a: <Self::Kind as Kind>::Item<'_>, b: <Self::Kind as Kind>::Item<'_>) -> f64;
 }
 
-/// A named distance of columns.
+/// A named distance.
 #[derive(Debug)]
 pub struct ColumnDistanceSpec<D> {
     /// The name.
@@ -59,7 +61,7 @@ impl<D: ColumnDistance> Distance for ColumnDistanceSpec<D> {
     }
 
     fn of(&self) -> &'static str {
-        D::Kind::KIND.name()
+        D::Kind::NAME
     }
 
     fn constants(&self) -> Constants {
@@ -81,12 +83,12 @@ impl<D: ColumnDistance> Distance for ColumnDistanceSpec<D> {
     }
 }
 
-/// A distance over a column.
+/// A distance over a store of one kind.
 #[derive(Debug)]
-pub struct ColumnSpace<D> {
+pub struct ColumnSpace<D: ColumnDistance> {
     distance: D,
     measure: String,
-    column: Arc<ObjectColumn>,
+    objects: Arc<ObjectStore<D::Kind>>,
     /// The same, as others see it.
     store: Arc<dyn Store>,
     number: u64,
@@ -98,48 +100,38 @@ impl<D: ColumnDistance> ColumnSpace<D> {
     /// # Errors
     /// When the store holds objects of another kind.
     pub fn new(distance: D, measure: String, store: Arc<dyn Store>) -> Result<Self, SpaceError> {
-        let (name, wanted) = (distance.properties().name, D::Kind::KIND);
-        let refused = |found: &str| {
-            let hint = if wanted == ObjectKind::Sets { ": say `holds: sets` of the column" } else { "" };
+        let objects = ObjectStore::of(&store).ok_or_else(|| {
+            let (name, wanted, found) = (distance.properties().name, D::Kind::NAME, store.kind());
+            let path = store.path().display();
             SpaceError::Query(format!(
-                "{name} is a distance of {}, and `{}` holds {found}{hint}",
-                wanted.name(),
-                store.path().display()
+                "{name} is a distance of {wanted}, and `{path}` holds {found}: where both have the same form in that \
+                 file, say `holds: {wanted}` of the store"
             ))
-        };
-        let column = ObjectColumn::of(&store).ok_or_else(|| refused("signatures"))?;
-        if column.kind() != wanted {
-            return Err(refused(column.kind().name()));
-        }
-        Ok(Self { distance, measure, column, store, number: new_number() })
+        })?;
+        Ok(Self { distance, measure, objects, store, number: new_number() })
     }
 
-    fn item(&self, id: u64) -> Result<<D::Kind as Kind>::Item<'_>, StoreError> {
-        self.column.locate(id)?;
-        Ok(D::Kind::of(self.column.item(id)).expect("the kind was compared when the space was made"))
+    fn between(&self, objects: Objects<'_, D::Kind>, a: u64, b: u64) -> Result<f64, StoreError> {
+        Ok(self.distance.between(objects.item(a)?, objects.item(b)?))
     }
 
-    fn distance(&self, a: u64, b: u64) -> Result<f64, StoreError> {
-        Ok(self.distance.between(self.item(a)?, self.item(b)?))
-    }
-
-    /// Whether an object that stands alone has distances to those of the column.
-    fn check(&self, item: &OwnedItem) -> Result<(), SpaceError> {
-        let path = self.column.path().display();
-        if item.kind() != D::Kind::KIND {
-            let kind = D::Kind::KIND.name();
-            return Err(SpaceError::Query(format!("the objects of `{path}` are {kind}")));
+    /// The one object of an array, as far as it has distances to those of the store.
+    fn object(&self, object: &ArrayRef) -> Result<<D::Kind as Kind>::Batch, SpaceError> {
+        let path = self.objects.path().display();
+        let kind = D::Kind::of_array(object).ok_or_else(|| {
+            SpaceError::Query(match KINDS.iter().any(|kind| kind.rows_of_array(object).is_some()) {
+                true => format!("the objects of `{path}` are {}", D::Kind::NAME),
+                false => format!("it is {}, which is no object of a store", object.data_type()),
+            })
+        })?;
+        let wanted = self.objects.kind();
+        if kind != *wanted {
+            let (found, wanted) = (kind.shape(), wanted.shape());
+            return Err(SpaceError::Query(format!(
+                "it has {found}, and the objects of `{path}` have {wanted}"
+            )));
         }
-        match item {
-            OwnedItem::Vector(vector) if vector.len() != self.column.dimensions() => {
-                Err(SpaceError::Query(format!(
-                    "it has {} numbers, and the objects of `{path}` have {}",
-                    vector.len(),
-                    self.column.dimensions()
-                )))
-            }
-            _ => Ok(()),
-        }
+        wanted.batch(std::slice::from_ref(object)).map_err(SpaceError::Query)
     }
 }
 
@@ -161,7 +153,7 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
     }
 
     fn slack(&self) -> Slack {
-        self.distance.slack(self.column.dimensions())
+        self.distance.slack(self.objects.kind().dimensions())
     }
 
     fn prepare_until(
@@ -170,12 +162,9 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         row: usize,
         _interrupt: Interrupt<'_>,
     ) -> Result<Arc<dyn Prepared>, SpaceError> {
-        let item = OwnedItem::of_array(objects, row).ok_or_else(|| {
-            SpaceError::Query(format!("it is {}, which is no object of a column", objects.data_type()))
-        })?;
-        self.check(&item)?;
-        let object = D::Kind::of(item.item()).expect("the kind was just compared");
-        let query = self.distance.query(object).map_err(|error| SpaceError::Query(error.to_string()))?;
+        let batch = self.object(&objects.slice(row, 1))?;
+        let query = self.distance.query(D::Kind::item(&batch, 0));
+        let query = query.map_err(|error| SpaceError::Query(error.to_string()))?;
         Ok(Arc::new(ColumnQuery { space: self, query }))
     }
 
@@ -186,22 +175,26 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
         assert_eq!(pairs.len(), out.len(), "a distance a pair");
-        for ([a, b], out) in pairs.iter().zip(out) {
-            ask(interrupt)?;
-            *out = self.distance(*a, *b)?;
-        }
-        Ok(())
+        self.objects.read(|objects| {
+            pairs.iter().zip(out).try_for_each(|([a, b], out)| {
+                ask(interrupt)?;
+                *out = self.between(objects, *a, *b)?;
+                Ok(())
+            })
+        })
     }
 
     fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
-        let failed = RefCell::new(None);
-        f(&|a, b| {
-            ask(interrupt).and_then(|()| self.distance(a, b)).unwrap_or_else(|error| {
-                *failed.borrow_mut() = Some(error);
-                f64::NAN
-            })
-        });
-        failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+        self.objects.read(|objects| {
+            let failed = RefCell::new(None);
+            f(&|a, b| {
+                ask(interrupt).and_then(|()| self.between(objects, a, b)).unwrap_or_else(|error| {
+                    *failed.borrow_mut() = Some(error);
+                    f64::NAN
+                })
+            });
+            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+        })
     }
 }
 
@@ -210,7 +203,7 @@ fn ask(interrupt: Interrupt<'_>) -> Result<(), StoreError> {
     if interrupt() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-/// An object that is compared with many of a column.
+/// An object that is compared with many of a store.
 #[derive(Debug)]
 struct ColumnQuery<D: ColumnDistance> {
     space: Arc<ColumnSpace<D>>,
@@ -218,8 +211,8 @@ struct ColumnQuery<D: ColumnDistance> {
 }
 
 impl<D: ColumnDistance> ColumnQuery<D> {
-    fn to(&self, id: u64) -> Result<f64, StoreError> {
-        Ok(self.space.distance.to(&self.query, self.space.item(id)?))
+    fn to(&self, objects: Objects<'_, D::Kind>, id: u64) -> Result<f64, StoreError> {
+        Ok(self.space.distance.to(&self.query, objects.item(id)?))
     }
 }
 
@@ -231,16 +224,18 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        self.exact_until(ids, out, interrupt)
+        assert_eq!(ids.len(), out.len(), "a distance an object");
+        // Without a look at the file: distances count once the store has confirmed that it is whole.
+        let objects = Objects::new(&self.space.objects);
+        for (id, out) in ids.iter().zip(out) {
+            ask(interrupt)?;
+            *out = self.to(objects, *id)?;
+        }
+        Ok(())
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance an object");
-        for (id, out) in ids.iter().zip(out) {
-            ask(interrupt)?;
-            *out = self.to(*id)?;
-        }
-        Ok(())
+        self.space.objects.read(|_| self.fast_until(&mut Scratch::default(), ids, out, interrupt))
     }
 
     fn is_exact(&self) -> bool {
@@ -252,14 +247,16 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         interrupt: Interrupt<'_>,
         f: &mut dyn FnMut(&mut ObjectDistance<'_>),
     ) -> Result<(), SpaceError> {
-        let mut failed = None;
-        f(&mut |id| {
-            ask(interrupt).and_then(|()| self.to(id)).unwrap_or_else(|error| {
-                failed = Some(error);
-                f64::NAN
-            })
-        });
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        self.space.objects.read(|objects| {
+            let mut failed = None;
+            f(&mut |id| {
+                ask(interrupt).and_then(|()| self.to(objects, id)).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    f64::NAN
+                })
+            });
+            failed.map_or(Ok(()), |error| Err(error.into()))
+        })
     }
 
     fn slack(&self) -> Slack {

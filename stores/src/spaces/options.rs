@@ -7,7 +7,6 @@ use boxwork_kernels::distance::{Lp, Properties};
 use boxwork_kernels::similarity::{Measure, MeasureError};
 
 use super::{Constants, named};
-use crate::object_column::{ObjectColumn, ObjectKind};
 use crate::store::Store;
 
 /// A distance and its constants. A constant counts for the distances that have it.
@@ -72,12 +71,7 @@ impl DistanceOptions {
         if self.distance != AUTO {
             return self.clone();
         }
-        let usual = match ObjectColumn::of(store).map(|column| column.kind()) {
-            None => "sqfd",
-            Some(ObjectKind::Vectors) => "l2",
-            Some(ObjectKind::Texts) => "levenshtein",
-            Some(ObjectKind::Sets) => "jaccard",
-        };
+        let usual = store.usual_distance();
         Self { distance: usual.to_owned(), ..self.clone() }
     }
 

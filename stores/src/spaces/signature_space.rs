@@ -12,8 +12,8 @@ use boxwork_kernels::sqfd::SignatureRef;
 
 use super::{Constants, Distance, DistanceOptions};
 use crate::new_number;
-use crate::object_store::{Objects, SignatureStore, StoreError};
 use crate::signature::{SignatureColumns, coordinate_names};
+use crate::signature_store::{Objects, SignatureStore, StoreError};
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
 

@@ -9,16 +9,19 @@ use boxwork_kernels::interrupt::never;
 use boxwork_kernels::sqfd::{SignatureRef, reference};
 
 use super::*;
-use crate::object_column::{Item, ObjectColumn, ObjectKind};
-use crate::object_store::{SignatureStore, StoreError};
+use crate::any_kind::named as kind_named;
+use crate::kinds::{Kind, Sets, Texts, Vectors};
+use crate::object_column;
+use crate::object_store::ObjectStore;
+use crate::signature_store::{SignatureStore, StoreError};
 use crate::space::Scratch;
 use crate::testing;
 
-fn column(folder: &Path, kind: ObjectKind, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
-    let path = folder.join(format!("{}.jsonl", kind.name()));
+fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
+    let path = folder.join(format!("{}.jsonl", kind));
     let lines = (0..5000).map(|id| format!("{{\"object\": {}}}\n", line(id)));
     fs::write(&path, lines.collect::<String>()).unwrap();
-    Arc::new(ObjectColumn::open(&path, "object", "name", Some(kind)).unwrap())
+    object_column::open(&path, "object", "name", Some(kind_named(kind).unwrap())).unwrap()
 }
 
 fn number(i: u64, j: u64) -> f64 {
@@ -26,20 +29,18 @@ fn number(i: u64, j: u64) -> f64 {
 }
 
 fn vectors(folder: &Path) -> Arc<dyn Store> {
-    column(folder, ObjectKind::Vectors, &|i| {
-        format!("[{}, {}, {}]", number(i, 0), number(i, 1), number(i, 2))
-    })
+    column(folder, "vectors", &|i| format!("[{}, {}, {}]", number(i, 0), number(i, 1), number(i, 2)))
 }
 
 fn texts(folder: &Path) -> Arc<dyn Store> {
-    column(folder, ObjectKind::Texts, &|i| {
+    column(folder, "texts", &|i| {
         let letters = (0..i % 11).map(|j| ['a', 'b', 'é'][((i * 31 + j * 17) % 7 % 3) as usize]);
         format!("\"{}\"", letters.collect::<String>())
     })
 }
 
 fn sets(folder: &Path) -> Arc<dyn Store> {
-    column(folder, ObjectKind::Sets, &|i| {
+    column(folder, "sets", &|i| {
         let elements = (0..i % 9).map(|j| ((i * 5 + j * j * 3) % 23).to_string());
         format!("[{}]", elements.collect::<Vec<_>>().join(", "))
     })
@@ -95,28 +96,28 @@ fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(
     }
 }
 
+/// A distance as a function of ids.
+fn of<K: Kind>(
+    store: &Arc<dyn Store>,
+    distance: impl Fn(K::Item<'_>, K::Item<'_>) -> f64,
+) -> impl Fn(u64, u64) -> f64 {
+    let store = ObjectStore::<K>::of(store).unwrap();
+    move |a, b| {
+        let found = store.read::<_, StoreError>(|objects| Ok(distance(objects.item(a)?, objects.item(b)?)));
+        found.unwrap()
+    }
+}
+
 #[test]
 fn columns_say_the_distances_of_the_definition() {
     let folder = tempfile::tempdir().unwrap();
     let (vectors, texts, sets) = (vectors(folder.path()), texts(folder.path()), sets(folder.path()));
-    let of = |store: &Arc<dyn Store>| ObjectColumn::of(store).unwrap();
-    let column = of(&vectors);
     for (name, lp) in [("l1", Lp::L1), ("l2", Lp::L2), ("linf", Lp::LINF), ("lp", Lp::new(3.0).unwrap())] {
-        check(&options(name, "l2"), &vectors, &|a, b| match (column.item(a), column.item(b)) {
-            (Item::Vector(a), Item::Vector(b)) => lp.distance(a, b),
-            other => panic!("{other:?}"),
-        });
+        check(&options(name, "l2"), &vectors, &of::<Vectors>(&vectors, |a, b| lp.distance(a, b)));
     }
-    let column = of(&texts);
-    check(&options("levenshtein", "l2"), &texts, &|a, b| match (column.item(a), column.item(b)) {
-        (Item::Text(a), Item::Text(b)) => Levenshtein.distance(a, b),
-        other => panic!("{other:?}"),
-    });
-    let column = of(&sets);
-    check(&options("jaccard", "l2"), &sets, &|a, b| match (column.item(a), column.item(b)) {
-        (Item::Set(a), Item::Set(b)) => Jaccard.distance(a, b),
-        other => panic!("{other:?}"),
-    });
+    let levenshtein = of::<Texts>(&texts, |a, b| Levenshtein.distance(a, b));
+    check(&options("levenshtein", "l2"), &texts, &levenshtein);
+    check(&options("jaccard", "l2"), &sets, &of::<Sets>(&sets, |a, b| Jaccard.distance(a, b)));
 }
 
 #[test]
@@ -242,8 +243,8 @@ fn columns_are_stores_of_batches() {
     for (from, to) in [("[0, ", "[0.5, "), ("{\"object\": [0", "{\"name\": \"x\", \"object\": [0")] {
         assert!(text.contains(from), "{}", &text[..80]);
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
-        let other = ObjectColumn::open(&path, "object", "name", None).unwrap();
-        assert_ne!(Store::fingerprint(&other), store.fingerprint());
+        let other = object_column::open(&path, "object", "name", None).unwrap();
+        assert_ne!(other.fingerprint(), store.fingerprint());
     }
 }
 

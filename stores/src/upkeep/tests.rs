@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use boxwork_kernels::sqfd::Columns;
 
 use super::*;
-use crate::object_store::{self, StoreChange, StoreInfo, StoreWriter};
+use crate::any_kind;
 use crate::pivot_table::{in_threads, in_threads_until};
+use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
 use crate::steps;
 use crate::testing;
 
@@ -342,13 +343,13 @@ fn a_compaction_that_is_interrupted_leaves_the_old_store_and_a_clean_folder() {
 fn a_copy_that_is_interrupted_leaves_the_file_that_was_there() {
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path(), &["remove"]);
-    let (store, out) = (SignatureStore::open(folder.path().join(STORE)).unwrap(), folder.path().join("out"));
+    let (store, out) = (any_kind::open(&folder.path().join(STORE), None).unwrap(), folder.path().join("out"));
     fs::write(&out, "old").unwrap();
     let files_before = files(folder.path());
     let asked = AtomicUsize::new(0);
     let cancelled = || asked.fetch_add(1, Ordering::Relaxed) == 20;
-    let error = object_store::copy(&store, &out, &cancelled).unwrap_err();
+    let error = any_kind::copy(&store, &out, &cancelled).unwrap_err();
     assert!(matches!(error, StoreError::Cancelled { .. }), "{error}");
     assert_eq!((files(folder.path()), fs::read(&out).unwrap()), (files_before, b"old".to_vec()));
-    assert_eq!(object_store::copy(&store, &out, &|| false).unwrap(), 37);
+    assert_eq!(any_kind::copy(&store, &out, &|| false).unwrap(), 37);
 }

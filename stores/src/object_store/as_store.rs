@@ -1,17 +1,16 @@
-//! A store of signatures as a [`Store`].
+//! A store of objects of any kind as a [`Store`].
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use super::Store;
-use crate::object_store::{SignatureStore, StoreError};
-use crate::signature::{SignatureBuilder, SignatureError, signature_type};
+use super::{ObjectStore, StoreError};
+use crate::kinds::Kind;
+use crate::store::Store;
 
-impl Store for SignatureStore {
+impl<K: Kind> Store for ObjectStore<K> {
     fn path(&self) -> &Path {
         self.path()
     }
@@ -28,8 +27,16 @@ impl Store for SignatureStore {
         self.ids_at(fingerprint)
     }
 
+    fn kind(&self) -> &'static str {
+        K::NAME
+    }
+
+    fn usual_distance(&self) -> &'static str {
+        K::USUAL_DISTANCE
+    }
+
     fn object_type(&self) -> DataType {
-        signature_type(self.coordinates())
+        self.kind.object_type()
     }
 
     fn ids_count(&self) -> u64 {
@@ -37,7 +44,7 @@ impl Store for SignatureStore {
     }
 
     fn objects_count(&self) -> u64 {
-        SignatureStore::objects(self)
+        ObjectStore::objects(self)
     }
 
     fn has(&self, id: u64) -> bool {
@@ -103,23 +110,30 @@ impl Store for SignatureStore {
     }
 
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError> {
-        let refused = |source: SignatureError| StoreError::Damaged {
-            path: self.path().to_owned(),
-            place: "a signature".to_owned(),
-            reason: source.to_string(),
-        };
-        let mut builder = SignatureBuilder::new(self.coordinates()).map_err(refused)?;
-        self.read(|objects| {
-            ids.iter().try_for_each(|id| builder.push_signature(objects.signature(*id)?).map_err(refused))
-        })?;
-        Ok(Arc::new(builder.finish()))
+        self.read(|objects| Ok(objects.columns(ids.iter().copied())?.swap_remove(0)))
+    }
+
+    fn columns(&self, ids: &[u64]) -> Result<Vec<ArrayRef>, StoreError> {
+        self.read(|objects| objects.columns(ids.iter().copied()))
+    }
+
+    fn parse(&self, text: &str) -> Result<Option<ArrayRef>, String> {
+        if K::ARROW_TYPES.is_empty() {
+            return Ok(None);
+        }
+        let form = || K::TEXT.to_owned();
+        let value = K::json_of_text(text).ok_or_else(form)?;
+        // The text's own dimension: a query of another one than the store's is refused where distances are computed.
+        let mut builder = K::of_json(&value).ok_or_else(form)?.builder();
+        K::push_json(&mut builder, &value)?;
+        Ok(Some(K::finish(&mut builder).swap_remove(0)))
+    }
+
+    fn parameters(&self) -> Option<&str> {
+        self.parameters()
     }
 
     fn source(&self) -> Option<&Path> {
         self.source()
-    }
-
-    fn as_signatures(self: Arc<Self>) -> Option<Arc<SignatureStore>> {
-        Some(self)
     }
 }

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use boxwork_kernels::interrupt::Interrupted;
 use boxwork_kernels::memory::MemoryRefused;
 
-use super::super::signature::SignatureError;
+/// The version of the layout of store files; a file of another version is refused.
+pub(crate) const LAYOUT_VERSION: &str = "1";
+/// Changes that a record of changes holds. A store of so many must be compacted before the next.
+pub(crate) const CHANGES_MAX: usize = 1000;
 
 /// Why a store cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +26,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file is something else.
-    #[error("`{}` is no signature store: {reason}; make one with `boxwork extract` or `boxwork import`", path.display())]
+    #[error("`{}` is no store: {reason}; make one with `boxwork extract` or `boxwork import`", path.display())]
     NotAStore {
         /// The file.
         path: PathBuf,
@@ -45,7 +48,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file is of another version of the layout.
-    #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork extract`", path.display(), super::layout::VERSION)]
+    #[error("`{}` has version {found} of the layout and this program reads version {}: make it again with `boxwork extract`", path.display(), LAYOUT_VERSION)]
     Version {
         /// The file.
         path: PathBuf,
@@ -62,25 +65,39 @@ pub enum StoreError {
         /// What does not fit.
         reason: String,
     },
-    /// The signatures have other coordinates than are wanted.
-    #[error("`{}` holds signatures of {found:?}, where {wanted:?} is wanted: use stores made with the same extraction", path.display())]
-    Coordinates {
+    /// The store holds objects of another kind.
+    #[error("`{}` holds {found}, where {wanted} are wanted", path.display())]
+    OtherKind {
         /// The file.
         path: PathBuf,
-        /// Its coordinates.
-        found: Vec<String>,
-        /// Those wanted.
-        wanted: Vec<String>,
+        /// Its kind of objects.
+        found: String,
+        /// The kind wanted.
+        wanted: &'static str,
     },
-    /// Signatures that are added have other coordinates than those of the store.
-    #[error("signatures of {found:?} came for `{}`, where {wanted:?} is wanted: all objects of a store have the same coordinates", path.display())]
-    OtherSignatures {
+    /// The objects of a store are of its kind, but have another dimension or other coordinates than are wanted.
+    #[error("`{}` holds {kind} of {found}, where {wanted} is wanted: use stores made with the same extraction", path.display())]
+    OtherShape {
         /// The file.
         path: PathBuf,
-        /// The coordinates that came.
-        found: Vec<String>,
+        /// The kind of its objects.
+        kind: &'static str,
+        /// The dimension or the coordinates of its objects.
+        found: String,
+        /// Those wanted.
+        wanted: String,
+    },
+    /// Objects that are added have another dimension or other coordinates than those of the store.
+    #[error("{kind} of {found} came for `{}`, where {wanted} is wanted: all objects of a store have the same", path.display())]
+    OtherObjects {
+        /// The file.
+        path: PathBuf,
+        /// The kind of the objects.
+        kind: &'static str,
+        /// The dimension or the coordinates that came.
+        found: String,
         /// Those of the objects before.
-        wanted: Vec<String>,
+        wanted: String,
     },
     /// There is no object of that number.
     #[error("`{}` has no object {id}: it holds {count}, numbered from 0", path.display())]
@@ -93,20 +110,20 @@ pub enum StoreError {
         count: u64,
     },
     /// There is nothing to write.
-    #[error("no signatures for `{}`, which was not written: a store holds at least one object", path.display())]
+    #[error("no objects for `{}`, which was not written: a store holds at least one object", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// An object cannot go into the store.
-    #[error("`{name}` cannot go into `{}`: {source}", path.display())]
+    #[error("`{name}` cannot go into `{}`: {reason}", path.display())]
     Object {
         /// The file.
         path: PathBuf,
         /// The object's name.
         name: String,
-        /// What is wrong with its signature.
-        source: SignatureError,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A part of a changed store is not the one that its record names.
     #[error("`{}` is not the part of `{}` that its record of changes names: copy the store again, with all files that its record names", path.display(), store.display())]
@@ -143,7 +160,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The record of changes is full.
-    #[error("`{}` was changed {} times since it was compacted, and takes no more changes: run `boxwork compact --store {0}` first", path.display(), super::manifest::CHANGES_MAX)]
+    #[error("`{}` was changed {} times since it was compacted, and takes no more changes: run `boxwork compact --store {0}` first", path.display(), CHANGES_MAX)]
     TooManyChanges {
         /// The store.
         path: PathBuf,

@@ -1,0 +1,124 @@
+//! The files of a store: one file, or the parts that a record of changes names. Objects of any kind are in them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::StoreError;
+use super::manifest::{Manifest, PartKind};
+use super::part::Part;
+use super::removed::{self, Removed};
+use super::temporary::real_path;
+use crate::limits::allow_many_files;
+
+/// The opened files of a store, at one moment. Objects that were read from another program's file have no files here.
+pub struct Files {
+    pub(super) path: PathBuf,
+    /// The file, or where it was changed the base and what was added to it, in the order of the ids.
+    pub(super) parts: Vec<Arc<Part>>,
+    pub(super) removed: Removed,
+    /// The fingerprints that the store had, from the base's to its own, and the ids that there were.
+    pub(super) history: Vec<(String, u64)>,
+}
+
+impl Files {
+    /// Opens the files: checks the head and the tail of each, and maps the rest.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is no store, is cut short, damaged, or of another version.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut before: Option<Manifest> = None;
+        loop {
+            let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
+            let file = File::open(path).map_err(io)?;
+            if !file.metadata().map_err(io)?.is_file() {
+                let reason = "it is no regular file".to_owned();
+                return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
+            }
+            let Some(manifest) = Manifest::of_file(path, &file)? else {
+                let part = Part::of_file(path, file)?;
+                let history = vec![(part.fingerprint.clone(), part.len)];
+                let (path, parts, removed) = (path.to_owned(), vec![Arc::new(part)], Removed::default());
+                return Ok(Self { path, parts, removed, history });
+            };
+            match Self::of_manifest(path, &manifest, &[]) {
+                // A part may be missing since the store was compacted at this moment: what it is now is read then.
+                Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
+                Err(_) => before = Some(manifest),
+                opened => return opened,
+            }
+        }
+    }
+
+    /// The files that a record of changes describes, whether it is in force or not. Parts that are `open` already, each
+    /// in its place, are shared: an open part may take a map and a file.
+    pub(super) fn of_manifest(
+        path: &Path,
+        manifest: &Manifest,
+        open: &[Arc<Part>],
+    ) -> Result<Self, StoreError> {
+        /// Parts of a store that no usual limit of open files stands in the way of.
+        const PARTS_FEW: usize = 256;
+        let (mut parts, mut removed): (Vec<Arc<Part>>, _) = (Vec::new(), Removed::default());
+        let mut rows = 0;
+        if manifest.lines().len() > PARTS_FEW {
+            allow_many_files();
+        }
+        // Parts lie beside the store, not beside a link to it.
+        let beside = real_path(path);
+        for line in manifest.lines() {
+            let file = beside.with_file_name(&line.file);
+            let (fingerprint, count) = match line.kind {
+                PartKind::Removed => {
+                    let (fingerprint, ids) = removed::read(&file)?;
+                    let count = ids.len() as u64;
+                    if !removed.add(ids, rows) {
+                        return Err(StoreError::Damaged {
+                            path: file,
+                            place: "its numbers".to_owned(),
+                            reason: "they are not those of objects that were there".to_owned(),
+                        });
+                    }
+                    (fingerprint, count)
+                }
+                PartKind::Base | PartKind::Added => {
+                    let open = open.get(parts.len()).filter(|part| part.fingerprint == line.fingerprint);
+                    let part = match open {
+                        Some(part) => Arc::clone(part),
+                        None => Arc::new(Part::open(&file)?),
+                    };
+                    let found = (part.fingerprint.clone(), part.len);
+                    rows += part.len;
+                    parts.push(part);
+                    found
+                }
+            };
+            if (fingerprint.as_str(), count) != (line.fingerprint.as_str(), line.count) {
+                return Err(StoreError::OtherPart { path: file, store: path.to_owned() });
+            }
+        }
+        if removed.len() == rows {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                place: "its record of changes".to_owned(),
+                reason: "no object is left".to_owned(),
+            });
+        }
+        Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history() })
+    }
+
+    /// The name of the kind of objects that the files say that they hold.
+    pub(crate) fn kind(&self) -> &str {
+        self.parts.first().map_or("", |part| &part.kind)
+    }
+
+    /// Whether the files are still the ones that were opened. Once false, it stays so.
+    pub(super) fn are_whole(&self) -> bool {
+        self.parts.iter().all(|part| part.map.is_whole())
+    }
+
+    /// The fingerprint of the objects as they are now.
+    pub(super) fn fingerprint(&self) -> &str {
+        &self.history[self.history.len() - 1].0
+    }
+}

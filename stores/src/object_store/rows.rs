@@ -1,0 +1,153 @@
+//! Objects that come one after the other and stay in memory: the batches of a store, or the columns of envelopes.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use arrow_array::{Array, ArrayRef, StringArray};
+use boxwork_runtime::operator::BoxError;
+
+use super::files::Files;
+use super::removed::Removed;
+use super::writer::BATCH_ROWS;
+use super::{Batch, ObjectStore};
+use crate::kinds::Kind;
+use crate::kinds::lists::ListsBuilder;
+use crate::new_number;
+
+/// Objects of one kind with their names, under way.
+///
+/// Lists in here ask for their memory, so that a file that holds more is refused, and the process goes on.
+pub struct Rows<K: Kind> {
+    kind: K,
+    builder: K::Builder,
+    names: ListsBuilder<u8>,
+    rows: usize,
+    batches: Vec<Batch<K>>,
+    len: u64,
+    checksum: Checksum,
+}
+
+/// The checksums of all names, of all numbers and of the places where objects end.
+struct Checksum {
+    names: crc32fast::Hasher,
+    numbers: crc32fast::Hasher,
+    ends: crc32fast::Hasher,
+    end: u64,
+}
+
+impl<K: Kind> Rows<K> {
+    /// No objects yet.
+    pub fn new(kind: K) -> Self {
+        let checksum = Checksum {
+            names: crc32fast::Hasher::new(),
+            numbers: crc32fast::Hasher::new(),
+            ends: crc32fast::Hasher::new(),
+            end: 0,
+        };
+        let (builder, names) = (kind.builder(), ListsBuilder::new());
+        Self { kind, builder, names, rows: 0, batches: Vec::new(), len: 0, checksum }
+    }
+
+    /// Number of objects so far, without those that were taken.
+    pub fn len(&self) -> u64 {
+        self.len + self.rows as u64
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends an object that `push` adds to the builder.
+    ///
+    /// # Errors
+    /// What `push` finds wrong with it.
+    pub fn push(
+        &mut self,
+        name: &str,
+        push: impl FnOnce(&mut K::Builder) -> Result<(), String>,
+    ) -> Result<(), String> {
+        push(&mut self.builder)?;
+        self.names.push(name.as_bytes())?;
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Whether so many objects have come that they should be [taken](Rows::take).
+    pub fn is_full(&self, rows: usize) -> bool {
+        self.rows >= rows || K::is_full(&self.builder)
+    }
+
+    /// The names and columns of the objects so far, which are forgotten here.
+    pub fn take(&mut self) -> (StringArray, Vec<ArrayRef>) {
+        self.rows = 0;
+        (self.names.finish_texts(), K::finish(&mut self.builder))
+    }
+
+    /// Keeps the objects so far as a batch once they are as many as a batch holds.
+    ///
+    /// # Errors
+    /// When the system gives no memory for them.
+    pub fn keep(&mut self) -> Result<(), String> {
+        if self.is_full(BATCH_ROWS) { self.keep_all() } else { Ok(()) }
+    }
+
+    fn keep_all(&mut self) -> Result<(), String> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let (names, columns) = self.take();
+        let whole = self.kind.batch(&columns)?;
+        let rows = names.len();
+        self.checksum.add::<K>(&names, &whole, rows);
+        let (idx, first) = (self.batches.len(), self.len);
+        let (names, whole) = (OnceLock::from(names), OnceLock::from(whole));
+        self.batches.push(Batch { part: 0, idx, first, rows: rows as u64, names, whole });
+        self.len += rows as u64;
+        Ok(())
+    }
+
+    /// The store of all objects, of which there must be one. It is named after the file that they came from.
+    ///
+    /// # Errors
+    /// When there is no object, or no memory.
+    pub fn finish(mut self, path: &Path) -> Result<ObjectStore<K>, BoxError> {
+        let refused = |reason: &str| BoxError::new(format!("`{}` {reason}", path.display()));
+        self.keep_all().map_err(|reason| refused(&reason))?;
+        if self.is_empty() {
+            return Err(refused("holds no objects"));
+        }
+        let Self { kind, batches, len, checksum, .. } = self;
+        let fingerprint = format!("{}-{len:x}-{:08x}", K::NAME, checksum.finish());
+        let files = Files {
+            path: path.to_owned(),
+            parts: Vec::new(),
+            removed: Removed::default(),
+            history: vec![(fingerprint, len)],
+        };
+        let (number, by_name) = (new_number(), OnceLock::new());
+        Ok(ObjectStore { files, kind, batches, len, number, by_name, machine: None })
+    }
+}
+
+impl Checksum {
+    fn add<K: Kind>(&mut self, names: &StringArray, batch: &K::Batch, rows: usize) {
+        let mut bytes = Vec::new();
+        for row in 0..rows {
+            let name = names.value(row);
+            self.names.update(&(name.len() as u64).to_le_bytes());
+            self.names.update(name.as_bytes());
+            bytes.clear();
+            self.end += K::append_bytes(K::item(batch, row), &mut bytes) as u64;
+            self.numbers.update(&bytes);
+            self.ends.update(&self.end.to_le_bytes());
+        }
+    }
+
+    /// The checksum of all three after each other.
+    fn finish(mut self) -> u32 {
+        self.names.combine(&self.numbers);
+        self.names.combine(&self.ends);
+        self.names.finalize()
+    }
+}
