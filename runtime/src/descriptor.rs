@@ -87,7 +87,19 @@ pub struct Descriptor {
 impl Descriptor {
     /// A descriptor of these columns, in this order.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
-        Self { columns: columns.into_iter().collect() }
+        let columns: Vec<Column> = columns.into_iter().collect();
+        debug_assert!(
+            columns
+                .iter()
+                .enumerate()
+                .all(|(place, column)| { columns[..place].iter().all(|before| before.name != column.name) }),
+            "two columns of a descriptor bear one name: only the first could be read"
+        );
+        debug_assert!(
+            columns.iter().all(|column| !column.name.is_empty()),
+            "a column of a descriptor has no name: no box could ask for it"
+        );
+        Self { columns }
     }
 
     /// The columns in order.

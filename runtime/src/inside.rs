@@ -135,6 +135,10 @@ impl<'a> Inside<'a> {
         }
         // Whole chunks on both sides.
         let middle = range.start + range.len().div_ceil(chunk) / 2 * chunk;
+        debug_assert!(
+            range.start < middle && middle < range.end,
+            "a half of a range is empty: it would be halved for ever"
+        );
         let (left, right) = (range.start..middle, middle..range.end);
         self.join(|inside| inside.halves(left, chunk, f), |inside| inside.halves(right, chunk, f));
     }
@@ -153,6 +157,10 @@ impl<'a> Inside<'a> {
             return;
         }
         let middle = items.len().div_ceil(chunk) / 2 * chunk;
+        debug_assert!(
+            0 < middle && middle < items.len(),
+            "a half of a slice is empty: it would be halved for ever"
+        );
         let (left, right) = items.split_at_mut(middle);
         self.join(
             |inside| inside.slices(first, left, chunk, f),

@@ -45,6 +45,7 @@ impl Outside {
 
     /// The same, of a scheduler that lends slots.
     pub(crate) fn lent_by(mut self, lender: Arc<dyn Lend>) -> Self {
+        debug_assert!(self.lender.is_none(), "two schedulers lend slots to one thing outside");
         self.lender = Some(lender);
         self
     }

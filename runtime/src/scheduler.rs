@@ -33,7 +33,7 @@ use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
 use crate::config::Config;
 use crate::inside::Branch;
-use crate::model::{After, Model, Woken, WokenBy};
+use crate::model::{After, HOMELESS, Model, Woken, WokenBy};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::statistics::{
     CLASS_LIMIT_AUTO_MAX, ClassLimit, ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent,
@@ -103,6 +103,15 @@ impl Scheduler {
     /// When a thread cannot be started.
     pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
         let (crew, slots) = Crew::new(config.topology, config.threads_max);
+        debug_assert!(!slots.is_empty(), "a scheduler without a slot would run nothing");
+        debug_assert!(
+            slots.iter().enumerate().all(|(place, slot)| slot.idx == place),
+            "a slot's number is not its place: its counters would be another slot's"
+        );
+        debug_assert!(
+            slots.iter().all(|slot| slot.node < crew.topology.nodes().len()),
+            "a slot is on a node that the machine does not have"
+        );
         let shared = slots.iter().map(|slot| SlotShared {
             stealer: slot.deque.stealer(),
             branches: slot.branches.stealer(),
@@ -155,6 +164,11 @@ impl Scheduler {
 
     /// Takes a new request in. It holds its submission's token.
     pub(crate) fn submit(self: &Arc<Self>, model: Arc<Model>, deadline: Option<Instant>) {
+        debug_assert_eq!(
+            model.home.load(Ordering::Relaxed),
+            HOMELESS,
+            "a request that has a home was submitted once more"
+        );
         self.register.enter(&model);
         if let Some(deadline) = deadline
             && let Err(error) = self.deadlines.add(self, deadline, &model)
@@ -175,6 +189,7 @@ impl Scheduler {
 
     /// Sends a stopping request's waiters away from the blocking classes; their tasks are planned, to drain.
     fn drain_waiters(&self, model: &Arc<Model>) {
+        debug_assert!(model.is_stopping(), "the waiters of a request that goes on were sent away");
         let classes: Vec<_> = self.classes.lock().values().cloned().collect();
         for class in classes {
             for task in class.cancel(model.id()) {
@@ -202,6 +217,10 @@ impl Scheduler {
             if self.traced {
                 task.model.end_permit_wait(task.cell);
             }
+            debug_assert!(
+                !task.model.permit(task.cell).load(Ordering::Relaxed),
+                "a task that has a permit got another one, which would never come back"
+            );
             task.model.permit(task.cell).store(true, Ordering::Release);
             self.plan_regular(task);
             self.take_permits_back(class);
@@ -226,6 +245,10 @@ impl Scheduler {
     #[inline]
     fn plan_after(&self, slot: &mut Slot, task: Task, after: After, woken: &mut Woken) {
         let Task { model, cell } = task;
+        debug_assert!(
+            slot.next.is_none(),
+            "a firing ended on a slot that had its next task already: it is lost"
+        );
         let tasks = woken.len() + usize::from(after != After::Ended);
         if tasks == 0 {
             self.release(&model);
@@ -313,6 +336,10 @@ impl Scheduler {
 
     /// Starts a thread that holds a slot from the start. It is counted already.
     fn spawn(self: &Arc<Self>, slot: Slot) -> Result<(), (std::io::Error, Slot)> {
+        debug_assert!(
+            slot.next.is_none() && !slot.searching,
+            "a slot that has a next task or searches was given to a new thread"
+        );
         let seat = Arc::new(Mailbox::new());
         let number = self.thread_numbers.fetch_add(1, Ordering::Relaxed);
         interleave();

@@ -37,6 +37,10 @@ pub(crate) fn relax() {
 /// Adds to a counter that one thread at a time writes: no locked instruction is needed.
 #[inline]
 pub(crate) fn add(counter: &Counter, amount: u64) {
+    debug_assert!(
+        counter.load(Ordering::Relaxed).checked_add(amount).is_some(),
+        "a counter ran over: it would tell of less than before"
+    );
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 

@@ -117,6 +117,7 @@ where
     /// It was popped by the caller, who calls this once.
     #[inline]
     pub(super) unsafe fn work(&self) -> F {
+        debug_assert!(!self.latch.is_set(), "the closure of a branch is taken that has run already");
         // SAFETY: no other thread can reach it, and it is read once.
         self.work.with(|work| unsafe { ManuallyDrop::into_inner(work.read()) })
     }
@@ -126,6 +127,7 @@ where
     /// # Safety
     /// Its latch is set, and the caller calls this once.
     pub(super) unsafe fn result(&self) -> Ended<R> {
+        debug_assert!(self.latch.is_set(), "the result of a branch is read before the branch has ended");
         // SAFETY: the thread that ran it has written the result and touches it no more.
         self.result.with(|result| unsafe { (*result).assume_init_read() })
     }
@@ -167,6 +169,7 @@ impl Latch {
 
     /// What is waited for begins, on a slot if the lane has one. Release: its deque had nothing of other joins in it.
     pub(crate) fn begin(&self, slot: Option<usize>) {
+        debug_assert_eq!(self.slot.load(Ordering::Relaxed), NOBODY, "a branch was begun by two slots");
         self.slot.store(slot.unwrap_or(NOBODY), Ordering::Release);
     }
 
@@ -181,6 +184,11 @@ impl Latch {
         let held = self.state.compare_exchange(ptr::null_mut(), HELD, Ordering::AcqRel, Ordering::Acquire);
         held.ok()?;
         let result = f();
+        debug_assert_eq!(
+            self.state.load(Ordering::Relaxed),
+            HELD,
+            "a latch changed while it was held up: its maker may be gone"
+        );
         self.state.store(ptr::null_mut(), Ordering::Release);
         Some(result)
     }
@@ -200,6 +208,7 @@ impl Latch {
         if exchanged.is_ok() {
             seat.take();
         } else {
+            debug_assert!(self.is_set(), "two threads wait for one latch: one of them is never told");
             // SAFETY: nobody has seen it.
             drop(unsafe { Arc::from_raw(theirs) });
         }
@@ -211,6 +220,7 @@ impl Latch {
         while let Err(now) =
             self.state.compare_exchange_weak(before, SET, Ordering::AcqRel, Ordering::Acquire)
         {
+            debug_assert_ne!(now, SET, "a latch was set twice: whoever waited may be gone");
             if now == HELD {
                 relax();
             }

@@ -55,7 +55,11 @@ impl<'s> Scope<'s> {
             return work(self, inside);
         }
         // Relaxed: the branch reaches others through a deque, and the caller's own count keeps this above zero.
-        self.open.fetch_add(1, Ordering::Relaxed);
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(
+            before > 0,
+            "a branch is spawned into a scope that has ended: what it borrows may be gone"
+        );
         let header = Header::new(run_there::<F>, self.family());
         let branch = NonNull::from(Box::leak(Box::new(OnHeap { header, work, scope: self })));
         inside.push(Branch::new(branch.cast()));
@@ -73,9 +77,16 @@ impl<'s> Scope<'s> {
                 unsafe { branch.run(&mut **lane) };
             }
         }
-        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+        let open = self.open.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(open > 0, "a scope was finished twice");
+        debug_assert!(
+            open == 1 || inside.lane.is_some(),
+            "a branch of a scope is open where none was pushed"
+        );
+        if open != 1 {
             inside.wait(&self.latch);
         }
+        debug_assert_eq!(self.open.load(Ordering::Relaxed), 0, "a scope ends while a branch of it is open");
     }
 
     pub(super) fn panic(&self) -> Option<Box<dyn Any + Send>> {
@@ -98,7 +109,9 @@ where
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(scope, &mut inside))) {
         scope.panic.lock().get_or_insert(panic);
     }
-    if scope.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+    let open = scope.open.fetch_sub(1, Ordering::AcqRel);
+    debug_assert!(open > 0, "a branch ended that its scope did not count");
+    if open == 1 {
         scope.latch.set();
     }
 }

@@ -161,6 +161,7 @@ impl<T> Class<T> {
         let now_ns = self.now_ns();
         let admitted = {
             let mut state = self.state.lock();
+            debug_assert!(state.in_flight > 0, "a permit came back that was not out");
             state.in_flight -= 1;
             if let Used::For(time) = used
                 && time >= UNUSED
@@ -204,6 +205,14 @@ impl<T> Class<T> {
     pub(crate) fn statistics(&self) -> ClassStatistics {
         let state = self.state.lock();
         let waiting = state.holding.len() + state.waiters.len();
+        debug_assert!(
+            state.in_flight as u64 <= state.statistics.operations,
+            "more operations are under way than have begun"
+        );
+        debug_assert!(
+            state.in_flight <= state.statistics.in_flight_high,
+            "more operations are under way than were at most"
+        );
         let (limit, in_flight) = (state.limit, state.in_flight);
         ClassStatistics { limit, in_flight, waiting, ..state.statistics.clone() }
     }
@@ -214,6 +223,10 @@ impl<T> State<T> {
         if self.in_flight >= self.limit {
             return false;
         }
+        debug_assert!(
+            self.holding.is_empty() && self.waiters.is_empty(),
+            "a permit is free while somebody waits for one: the newcomer would overtake"
+        );
         self.take();
         if let Some(auto) = &mut self.auto {
             auto.begin(now_ns, self.in_flight);
@@ -234,6 +247,7 @@ impl<T> State<T> {
         if let Some(auto) = &mut self.auto {
             auto.end(now_ns, self.in_flight, waiting);
             self.limit = auto.limit();
+            debug_assert!(self.limit > 0, "a class without a permit: its waiters would wait for ever");
         }
     }
 
@@ -281,7 +295,11 @@ impl<T> AttachQueue<T> {
 
     pub(crate) fn push(&mut self, request: RequestId, waiter: T) {
         self.arrivals += 1;
-        self.waiters.insert((request, self.arrivals), waiter);
+        let before = self.waiters.insert((request, self.arrivals), waiter);
+        debug_assert!(
+            before.is_none(),
+            "a thread took the place of another in the queue of those that attach"
+        );
     }
 
     /// Removes the waiter that fits. False when there is none.
@@ -290,7 +308,6 @@ impl<T> AttachQueue<T> {
         key.is_some_and(|key| self.waiters.remove(&key).is_some())
     }
 
-    #[cfg(all(test, loom))]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }

@@ -64,6 +64,13 @@ impl Crew {
             rests: (0..count).map(|_| Rests::default()).collect(),
             topology,
         };
+        debug_assert!(
+            crew.others
+                .iter()
+                .enumerate()
+                .all(|(node, others)| { others.len() + 1 == crew.nodes.len() && !others.contains(&node) }),
+            "a node's list of the other nodes leaves one out or names itself: work there would wake nobody"
+        );
         (crew, slots)
     }
 
@@ -98,13 +105,20 @@ impl Crew {
 
     /// A slot begins to rest. The caller has the pool's lock.
     fn begin_rest(&self, slot: usize) {
+        debug_assert_eq!(
+            self.rests[slot].since.load(Ordering::Relaxed),
+            0,
+            "a slot began to rest that rests already"
+        );
         self.rests[slot].since.store(self.now_ns(), Ordering::Relaxed);
     }
 
     /// A slot leaves its rest of this many nanoseconds. The caller has the pool's lock.
     fn end_rest(&self, slot: usize) -> u64 {
         let rests = &self.rests[slot];
-        let present = self.now_ns().saturating_sub(rests.since.swap(0, Ordering::Relaxed));
+        let since = rests.since.swap(0, Ordering::Relaxed);
+        debug_assert_ne!(since, 0, "a slot left a rest that it had not begun");
+        let present = self.now_ns().saturating_sub(since);
         rests.ended.fetch_add(present, Ordering::Relaxed);
         present
     }
@@ -115,7 +129,9 @@ impl Crew {
 
     /// Whether all slots rest.
     pub(crate) fn all_rest(&self) -> bool {
-        self.pool.lock().resting_count() == self.wakes.len()
+        let resting = self.pool.lock().resting_count();
+        debug_assert!(resting <= self.wakes.len(), "more slots rest than there are");
+        resting == self.wakes.len()
     }
 
     /// Threads that there are.
@@ -130,7 +146,9 @@ impl Crew {
 
     /// A thread that was counted could not be started.
     pub(crate) fn drop_thread(&self) {
-        self.pool.lock().threads -= 1;
+        let threads = &mut self.pool.lock().threads;
+        debug_assert!(*threads > 0, "a thread was taken off the count that was not on it");
+        *threads -= 1;
     }
 
     /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
@@ -272,6 +290,7 @@ impl Crew {
 
     fn pass(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
         let Some(held) = slot else { return };
+        debug_assert!(held.idx < self.wakes.len(), "a slot is handed on that the machine does not have");
         held.shelve();
         self.end_search(held, any_work);
         // Somebody else may have served the last one: the slot leaves its place only with a receiver.
@@ -283,6 +302,7 @@ impl Crew {
 
     /// Gives the slot of a thread that goes to block to another one.
     pub(crate) fn give_away(&self, slot: Slot, any_work: impl Fn() -> bool) -> GivenAway {
+        slot.check_to_hand_on();
         let (idx, node) = (slot.idx, slot.node);
         let mut pool = self.pool.lock();
         if pool.is_exiting() {
@@ -325,6 +345,7 @@ impl Crew {
         let (idx, node) = old;
         let mut pool = self.pool.lock();
         if let Some(slot) = pool.take_unseated() {
+            slot.check_to_hand_on();
             return Some(slot);
         }
         let rank = |slot: &Slot| Some(usize::from(slot.node != node) * 2 + usize::from(slot.idx != idx));
@@ -342,7 +363,8 @@ impl Crew {
     pub(crate) fn recall(&self, own: &Seat) -> bool {
         let recalled = self.pool.lock().recall(own);
         if recalled {
-            self.attaching.fetch_sub(1, Ordering::AcqRel);
+            let before = self.attaching.fetch_sub(1, Ordering::AcqRel);
+            debug_assert!(before > 0, "a thread was recalled that was not counted as waiting to attach");
         }
         recalled
     }
@@ -389,6 +411,7 @@ impl Crew {
     /// for others.
     fn hand_over(&self, receiver: &Seat, slot: Slot) {
         let (idx, node, left) = (slot.idx, slot.node, slot.has_left());
+        slot.check_to_hand_on();
         let message = Message::Slot(slot);
         self.count_attached(&message);
         receiver.put(message);
@@ -399,7 +422,8 @@ impl Crew {
 
     fn count_attached(&self, message: &Message) {
         if let Message::Slot(_) = message {
-            self.attaching.fetch_sub(1, Ordering::AcqRel);
+            let before = self.attaching.fetch_sub(1, Ordering::AcqRel);
+            debug_assert!(before > 0, "a thread got a slot that was not counted as waiting to attach");
         }
     }
 

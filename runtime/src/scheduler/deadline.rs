@@ -26,6 +26,18 @@ struct State {
     thread: Option<Thread>,
 }
 
+impl State {
+    /// Both lists tell of the same deadlines.
+    #[inline]
+    fn check(&self) {
+        debug_assert_eq!(
+            self.pending.len(),
+            self.models.len(),
+            "the list of deadlines and that of their requests differ"
+        );
+    }
+}
+
 impl Deadlines {
     pub(super) fn new() -> Self {
         Self { state: Arc::new((Mutex::new(State::default()), Condvar::new())), used: AtomicBool::new(false) }
@@ -44,14 +56,21 @@ impl Deadlines {
         // Before the request is seen by those who end it.
         self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.0.lock();
+        debug_assert!(
+            !state.stopped,
+            "a deadline was listed after the end: its thread would never be joined"
+        );
         if state.thread.is_none() {
             // Weak: the scheduler joins this thread when it shuts down, and must not be kept alive by it.
             let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.state));
             let name = "boxwork-deadlines".to_owned();
             state.thread = Some(Thread::spawn(name, move || watch(&shared, &scheduler))?);
         }
-        state.pending.insert((deadline, model.id()));
-        state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
+        let is_new = state.pending.insert((deadline, model.id()));
+        debug_assert!(is_new, "the deadline of a request was listed twice");
+        let before = state.models.insert(model.id(), (deadline, Arc::downgrade(model)));
+        debug_assert!(before.is_none(), "a request has two deadlines: the first would never leave its list");
+        state.check();
         self.state.1.notify_one();
         Ok(())
     }
@@ -63,7 +82,9 @@ impl Deadlines {
         }
         let mut state = self.state.0.lock();
         if let Some((deadline, _)) = state.models.remove(&request) {
-            state.pending.remove(&(deadline, request));
+            let was_listed = state.pending.remove(&(deadline, request));
+            debug_assert!(was_listed, "a request had a deadline that no thread watched");
+            state.check();
         }
     }
 
@@ -95,7 +116,14 @@ fn watch((shared, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler
             }
             Some(due) => {
                 state.pending.remove(&due);
-                let model = state.models.remove(&due.1).and_then(|(_, model)| model.upgrade());
+                let of_request = state.models.remove(&due.1);
+                debug_assert!(of_request.is_some(), "a deadline was watched that no request has");
+                state.check();
+                let model = of_request.and_then(|(_, model)| model.upgrade());
+                debug_assert!(
+                    model.as_ref().is_none_or(|model| model.id() == due.1),
+                    "a deadline was kept under the number of another request"
+                );
                 // Cancelling takes other locks, and the model's last owner drops what people wrote: new deadlines
                 // must not wait for that.
                 drop(state);

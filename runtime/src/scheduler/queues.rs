@@ -53,11 +53,26 @@ impl RequestQueues {
         }
         let Queues { by_age, spare } = &mut *self.queues.lock();
         let place = by_age.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|place| {
-            by_age.insert(place, (id, spare.pop().unwrap_or_default()));
+            let emptied = spare.pop().unwrap_or_default();
+            debug_assert!(emptied.is_empty(), "a queue that was kept as spare holds a task: it is lost");
+            by_age.insert(place, (id, emptied));
             place
         });
         self.count.fetch_add(tasks.len(), Ordering::SeqCst);
         by_age[place].1.extend(tasks);
+        debug_assert!(
+            by_age[place].1.back().is_some_and(|task| task.model.id() == id),
+            "a task stands in the queue of another request"
+        );
+        debug_assert!(
+            place == 0 || by_age[place - 1].0 < id,
+            "a younger request stands before an older one in its node's queues"
+        );
+        debug_assert!(
+            by_age.get(place + 1).is_none_or(|(next, _)| *next > id),
+            "an older request stands behind a younger one in its node's queues"
+        );
+        self.check(by_age);
     }
 
     /// The first task of the oldest request.
@@ -83,6 +98,7 @@ impl RequestQueues {
         let Queues { by_age, spare } = &mut *self.queues.lock();
         let (_, oldest) = by_age.front_mut()?;
         let task = oldest.pop_front();
+        debug_assert!(task.is_some(), "a request is listed in its node's queues and has no task there");
         let others = oldest.iter().take(more).take_while(|task| fits(task)).count();
         oldest.drain(..others).rev().for_each(push);
         if oldest.is_empty()
@@ -93,8 +109,10 @@ impl RequestQueues {
         }
         if task.is_some() {
             // After the others stand in the deque: whoever looks here and then there sees them.
-            self.count.fetch_sub(1 + others, Ordering::SeqCst);
+            let before = self.count.fetch_sub(1 + others, Ordering::SeqCst);
+            debug_assert!(before > others, "more tasks left a node's queues than came");
         }
+        self.check(by_age);
         task
     }
 
@@ -108,10 +126,27 @@ impl RequestQueues {
             return None;
         }
         let (_, tasks) = by_age.pop_back()?;
-        self.count.fetch_sub(tasks.len(), Ordering::SeqCst);
+        let before = self.count.fetch_sub(tasks.len(), Ordering::SeqCst);
+        debug_assert!(before > tasks.len(), "an older request was left in the queues without a task");
+        self.check(by_age);
         Some(tasks)
     }
 
+    /// The count is that of the tasks, and no listed request is without one. The caller has the lock, under which both
+    /// change; long queues are believed.
+    #[inline]
+    fn check(&self, by_age: &VecDeque<(RequestId, VecDeque<Task>)>) {
+        debug_assert!(
+            by_age.len() > SPARE_MAX
+                || self.count.load(Ordering::Relaxed)
+                    == by_age.iter().map(|(_, tasks)| tasks.len()).sum::<usize>(),
+            "the count of a node's queues is not that of their tasks: an idle look would be wrong"
+        );
+        debug_assert!(
+            by_age.front().is_none_or(|(_, tasks)| !tasks.is_empty()),
+            "the oldest request listed in a node's queues has no task there"
+        );
+    }
     /// Whether a task that waits here fits; the oldest are asked first.
     pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
         self.queues.lock().by_age.iter().flat_map(|(_, tasks)| tasks).any(fits)
@@ -150,7 +185,16 @@ impl GlobalQueue {
         } else {
             requests.insert(place, model);
         }
+        debug_assert!(
+            place == 0 || requests[place - 1].id() < requests[place].id(),
+            "two new requests bear one number"
+        );
         self.count.fetch_add(1, Ordering::SeqCst);
+        debug_assert_eq!(
+            self.count.load(Ordering::Relaxed),
+            requests.len(),
+            "the count of new requests is not that of their queue"
+        );
     }
 
     /// The oldest, and up to `most` in all: those that follow and fit come in their order, as far as there are places.
@@ -160,6 +204,10 @@ impl GlobalQueue {
         fits: impl Fn(&Model) -> bool,
         others: &mut [Option<Arc<Model>>],
     ) -> Option<Arc<Model>> {
+        debug_assert!(
+            others.iter().all(Option::is_none),
+            "a place for a request is taken: that one would be lost"
+        );
         if self.is_empty() {
             return None;
         }
@@ -170,7 +218,12 @@ impl GlobalQueue {
         for (place, model) in others.iter_mut().zip(requests.drain(..more)) {
             *place = Some(model);
         }
-        self.count.fetch_sub(1 + more, Ordering::SeqCst);
+        let before = self.count.fetch_sub(1 + more, Ordering::SeqCst);
+        debug_assert_eq!(
+            before,
+            requests.len() + 1 + more,
+            "the count of new requests is not that of their queue"
+        );
         Some(model)
     }
 

@@ -19,12 +19,14 @@ impl Register {
 
     /// Enters a request.
     pub(super) fn enter(&self, model: &Arc<Model>) {
-        self.requests.lock().insert(model.id(), Arc::downgrade(model));
+        let before = self.requests.lock().insert(model.id(), Arc::downgrade(model));
+        debug_assert!(before.is_none(), "two requests bear one number: the first cannot be found any more");
     }
 
     /// A request has ended.
     pub(super) fn leave(&self, request: RequestId) {
-        self.requests.lock().remove(&request);
+        let left = self.requests.lock().remove(&request);
+        debug_assert!(left.is_some(), "a request left the register that was not in it, or left it twice");
     }
 
     /// Requests that there are.

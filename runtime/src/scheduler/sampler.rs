@@ -55,6 +55,7 @@ impl Sampler {
         if !thread_times::are_told() {
             return;
         }
+        debug_assert!(self.thread.lock().is_none(), "two samplers watch one scheduler: all is counted twice");
         // Weak: the scheduler joins this thread when it shuts down.
         let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("boxwork-sampler".to_owned());
@@ -109,6 +110,10 @@ fn watch(shared: &Shared, scheduler: &Weak<Scheduler>) {
 /// Looks at each thread once.
 fn sample(shared: &Shared, scheduler: &Scheduler, sights: &mut Vec<Sight>) {
     let desks: Vec<Arc<Desk>> = shared.desks.lock().clone();
+    debug_assert!(
+        sights.len() <= desks.len(),
+        "a desk has left: what was seen of it counts for the next one"
+    );
     sights.resize_with(desks.len(), Sight::default);
     for (desk, sight) in desks.iter().zip(sights) {
         if let Some(off) = sight.look(desk) {
@@ -159,6 +164,7 @@ impl Sight {
         if whole < OFF_CPU_MIN || more.is_zero() {
             return None;
         }
+        debug_assert!(self.counted < whole, "time off the CPU is counted twice");
         self.counted = whole;
         Some(OffCpu { told: told?, more, whole })
     }

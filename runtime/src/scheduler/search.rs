@@ -41,6 +41,10 @@ impl Scheduler {
         }
         slot.shelve();
         let found = self.look(slot, fair, woken)?;
+        debug_assert!(
+            slot.next.is_none(),
+            "a slot that has found a task has a next one besides: it would be lost"
+        );
         self.crew.found(slot, || self.any_work(), |node| self.queues[node].len());
         Some(found)
     }
@@ -96,6 +100,7 @@ impl Scheduler {
                 && let Some(mut tasks) = self.queues[*other].give_request(Model::may_move)
             {
                 let first = tasks.pop_front()?;
+                debug_assert_ne!(*other, slot.node, "a node takes a request from itself");
                 first.model.move_home(slot.node);
                 count(&counters.moved);
                 for task in tasks {
@@ -129,6 +134,10 @@ impl Scheduler {
                     continue;
                 }
                 let from = &self.slots[victim];
+                debug_assert_ne!(
+                    victim, slot.idx,
+                    "a slot steals from itself: the task that it keeps for later"
+                );
                 let branch = || steal_from(&from.branches).map(Found::Branch);
                 let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
                     continue;
@@ -158,6 +167,11 @@ impl Scheduler {
         // Where many wait they are taken several at once, if each is one task: the first of these comes out first.
         let mut pushed = 0;
         for model in others.into_iter().rev().flatten() {
+            debug_assert_eq!(
+                model.home.load(Ordering::Relaxed),
+                HOMELESS,
+                "a new request has a home already"
+            );
             model.home.store(slot.node, Ordering::Relaxed);
             model.start(woken);
             let Some(cell) = woken.take_only() else { unreachable!("a request of one box has one task") };
@@ -167,7 +181,12 @@ impl Scheduler {
         if pushed > 0 {
             self.crew.publish_one_of(pushed, slot.node, Some(slot.idx));
         }
-        debug_assert_eq!(model.home.load(Ordering::Relaxed), HOMELESS);
+        debug_assert_eq!(
+            model.home.load(Ordering::Relaxed),
+            HOMELESS,
+            "the oldest new request has a home already"
+        );
+        debug_assert!(woken.is_empty(), "boxes of another request were woken and not planned");
         model.home.store(slot.node, Ordering::Relaxed);
         model.start(woken);
         if let Some(cell) = woken.take_only() {
@@ -198,6 +217,7 @@ impl Scheduler {
                 model.conclude();
                 return;
             };
+            debug_assert!(!woken.is_empty(), "a request that goes on has no task: it would never end");
             model.take_tokens(woken.len());
             for (cell, _) in woken.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });

@@ -33,6 +33,7 @@ impl From<u64> for Counts {
 
 impl NodeSleep {
     pub(crate) fn new(slots: usize) -> Self {
+        debug_assert!(slots > 0, "a node without a slot: what is told to it wakes nobody");
         Self { word: AtomicU64::new(0), searching_max: slots.div_ceil(2).max(1) as u64 }
     }
 
@@ -72,22 +73,32 @@ impl NodeSleep {
     /// Ends a search. True when this was the node's last searcher: the caller looks at the queues again.
     pub(crate) fn end_search(&self) -> bool {
         let before: Counts = self.word.fetch_sub(SEARCHING, Ordering::SeqCst).into();
+        debug_assert!(before.searching > 0, "a search ended that the node did not count");
         before.searching == 1
     }
 
     /// A slot comes to rest (under the pool's lock).
     pub(crate) fn sleep(&self) {
-        self.word.fetch_add(SLEEPING, Ordering::SeqCst);
+        let before: Counts = self.word.fetch_add(SLEEPING, Ordering::SeqCst).into();
+        debug_assert!(
+            u64::from(before.sleeping) < 2 * self.searching_max,
+            "more slots sleep than the node has: one was counted twice"
+        );
     }
 
     /// A resting slot is taken by a thread that has work for it (under the pool's lock).
     pub(crate) fn rouse(&self) {
-        self.word.fetch_sub(SLEEPING, Ordering::SeqCst);
+        let before: Counts = self.word.fetch_sub(SLEEPING, Ordering::SeqCst).into();
+        debug_assert!(
+            before.sleeping > 0,
+            "a slot was taken from rest that the node did not count as sleeping"
+        );
     }
 
     /// A resting slot is woken to search (under the pool's lock).
     pub(crate) fn wake(&self) {
-        self.word.fetch_sub(SLEEPING - SEARCHING, Ordering::SeqCst);
+        let before: Counts = self.word.fetch_sub(SLEEPING - SEARCHING, Ordering::SeqCst).into();
+        debug_assert!(before.sleeping > 0, "a slot was woken that the node did not count as sleeping");
     }
 }
 

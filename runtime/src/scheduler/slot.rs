@@ -51,6 +51,13 @@ impl Slot {
         }
     }
 
+    /// Whoever gets it finds all that it holds in its deques, and its node does not count it as searching.
+    #[inline]
+    pub(crate) fn check_to_hand_on(&self) {
+        debug_assert!(self.next.is_none(), "a slot changes hands with a task that no other slot can find");
+        debug_assert!(!self.searching, "a slot changes hands while its node counts it as searching");
+    }
+
     /// Whether tasks or branches wait on it.
     pub(crate) fn has_left(&self) -> bool {
         !self.deque.is_empty() || !self.branches.is_empty()
@@ -65,6 +72,10 @@ impl Slot {
 
     /// A random number below `bound`.
     pub(crate) fn random(&mut self, bound: usize) -> usize {
+        debug_assert_ne!(
+            self.random, 0,
+            "a generator at 0 stays there: a slot would always begin at one victim"
+        );
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
@@ -131,6 +142,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(threads_max: usize) -> Self {
+        debug_assert!(threads_max > 0, "a pool for no thread at all");
         Self {
             resting: Vec::new(),
             backups: Vec::new(),
@@ -145,7 +157,8 @@ impl Pool {
     /// A thread parks, and its slot goes to the first that waits to attach; the receiver's seat comes back.
     pub(crate) fn pass_to_attaching(&mut self, slot: usize, own: &Seat) -> Option<Seat> {
         let receiver = self.attaching.pop()?;
-        self.backups.push((Arc::clone(own), slot));
+        debug_assert!(!Arc::ptr_eq(&receiver, own), "a thread that parks waited for a slot as well");
+        self.park(own, slot);
         Some(receiver)
     }
 
@@ -156,7 +169,42 @@ impl Pool {
 
     /// Leaves a slot to the next thread that attaches.
     pub(crate) fn leave_unseated(&mut self, slot: Slot) {
+        slot.check_to_hand_on();
+        self.check_absent(&slot);
+        debug_assert!(self.attaching.is_empty(), "a slot is laid aside while a thread waits for one");
         self.unseated.push(slot);
+    }
+
+    /// A thread parks, as the backup that has held a slot.
+    fn park(&mut self, own: &Seat, slot: usize) {
+        debug_assert!(
+            !self.backups.iter().any(|(seat, _)| Arc::ptr_eq(seat, own)),
+            "a thread parks twice: it would be told twice, and a slot be lost"
+        );
+        debug_assert!(self.backups.len() < self.threads_max, "more threads are parked than there may be");
+        self.backups.push((Arc::clone(own), slot));
+    }
+
+    /// A slot that is held is in none of the lists.
+    #[inline]
+    fn check_absent(&self, slot: &Slot) {
+        debug_assert!(
+            self.resting.iter().chain(&self.unseated).all(|other| other.idx != slot.idx),
+            "there are two rights to compute on one core"
+        );
+    }
+
+    /// What holds while slots rest: see the module's invariants.
+    #[inline]
+    fn check_rest(&self) {
+        debug_assert!(
+            self.backups.len() >= self.resting.len(),
+            "a resting slot has no backup thread to wake"
+        );
+        debug_assert!(
+            self.resting.is_empty() || self.attaching.is_empty(),
+            "a slot rests while a thread waits for one: nobody would bring them together"
+        );
     }
 
     /// A slot that waits for a thread to attach.
@@ -174,8 +222,11 @@ impl Pool {
         if self.exiting {
             return Some(slot);
         }
-        self.backups.push((Arc::clone(own), slot.idx));
+        slot.check_to_hand_on();
+        self.check_absent(&slot);
+        self.park(own, slot.idx);
         self.resting.push(slot);
+        self.check_rest();
         None
     }
 
@@ -192,12 +243,16 @@ impl Pool {
     /// A slot rests whose thread goes to block; a spare backup is there for it.
     pub(crate) fn rest_unseated(&mut self, slot: Slot) {
         assert!(self.has_spare_backup(), "a slot would rest with no thread to wake");
+        slot.check_to_hand_on();
+        self.check_absent(&slot);
         self.resting.push(slot);
+        self.check_rest();
     }
 
     /// Counts one more thread, if the cap allows it.
     pub(crate) fn try_add_thread(&mut self) -> bool {
         let below = self.threads < self.threads_max;
+        debug_assert!(self.threads <= self.threads_max, "more threads were counted than there may be");
         self.threads += usize::from(below);
         below
     }
@@ -208,7 +263,10 @@ impl Pool {
         let latest = self.resting.iter().enumerate().rev();
         let (_, place) =
             latest.filter_map(|(place, slot)| Some((rank(slot)?, place))).min_by_key(|(rank, _)| *rank)?;
-        Some(self.resting.remove(place))
+        let slot = self.resting.remove(place);
+        self.check_absent(&slot);
+        slot.check_to_hand_on();
+        Some(slot)
     }
 
     /// A parked thread for a slot: one that has held it before, since the system wakes a thread where it last ran, which is
@@ -223,11 +281,25 @@ impl Pool {
 
     /// Waits to attach.
     pub(crate) fn attach_later(&mut self, request: RequestId, own: &Seat) {
+        debug_assert!(
+            !self.backups.iter().any(|(seat, _)| Arc::ptr_eq(seat, own)),
+            "a parked thread waits to attach: it would be told twice"
+        );
+        debug_assert!(
+            self.unseated.is_empty(),
+            "a thread waits to attach while a slot is laid aside for the next that does"
+        );
         self.attaching.push(request, Arc::clone(own));
+        self.check_rest();
     }
 
     /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
     pub(crate) fn exit(&mut self) -> Vec<Seat> {
+        debug_assert!(!self.exiting, "a pool was told to end twice");
+        debug_assert!(
+            self.resting.iter().all(|slot| !slot.has_left()),
+            "a slot rests with tasks when the last request has ended"
+        );
         self.exiting = true;
         self.resting.clear();
         self.backups.drain(..).map(|(seat, _)| seat).collect()

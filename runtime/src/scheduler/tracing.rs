@@ -14,6 +14,7 @@ use crate::sync::now;
 
 impl Scheduler {
     pub(super) fn trace(&self, slot: usize, begun: Instant, ended: Instant, kind: TraceKind) {
+        debug_assert!(ended >= begun, "an event of a trace ends before it begins");
         let begin_ns = begun.saturating_duration_since(self.started).as_nanos() as u64;
         let duration_ns = nanoseconds(begun, ended);
         let queued = self.queues[self.crew.topology.node(slot)].len();
@@ -73,6 +74,14 @@ impl Worker {
         old: usize,
         at: &Blocked,
     ) {
+        debug_assert!(
+            at.begun <= at.permitted && at.permitted <= at.returned,
+            "the instants of a closure that blocked are not in their order"
+        );
+        debug_assert!(
+            self.part_begun.is_none(),
+            "a firing goes on whose part before it blocked was not recorded"
+        );
         let attached = now();
         let kind = TraceKind::Detached {
             name: model.box_name(cell).to_owned(),

@@ -60,13 +60,16 @@ impl Drop for Withheld {
         if let Some(slot) = slot {
             scheduler.take_back(slot);
         }
-        scheduler.withheld.fetch_sub(1, Ordering::Relaxed);
+        let before = scheduler.withheld.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a slot came back that was not counted as withheld");
+        debug_assert!(before < scheduler.slots.len(), "all slots were withheld: none was left for tasks");
     }
 }
 
 impl Scheduler {
     /// A slot comes back from a thread that is none of the scheduler's.
     fn take_back(self: &Arc<Self>, slot: Slot) {
+        debug_assert!(slot.idx < self.slots.len(), "a slot came back that is another scheduler's");
         let left = match self.crew.give_away(slot, || self.any_work()) {
             GivenAway::Gone => return,
             GivenAway::NeedsThread(slot) => match self.spawn(slot) {

@@ -99,6 +99,7 @@ impl Worker {
     }
 
     fn receive(&mut self, slot: Slot) {
+        debug_assert!(self.slot.is_none(), "a thread that holds a slot got another one: that one is lost");
         match self.scheduler.topology().os_idx(slot.idx) {
             Some(os_idx) if self.scheduler.pin && self.pinned != Some(os_idx) => {
                 // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
@@ -115,6 +116,10 @@ impl Worker {
 
     #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
     fn run_found(&mut self, scheduler: &Arc<Scheduler>, found: Found, woken: &mut Woken) {
+        debug_assert!(
+            self.slot.as_ref().is_some_and(|slot| !slot.searching),
+            "a thread runs what it has found without a slot, or with one that counts as searching"
+        );
         match found {
             Found::Task(task) => self.run_task(scheduler, task, woken),
             Found::Branch(branch) => {
@@ -131,6 +136,7 @@ impl Worker {
 
     #[inline]
     fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
+        debug_assert!(woken.is_empty(), "boxes that an earlier firing has woken were not planned");
         if task.model.blocks(task.cell) || scheduler.traced {
             return self.run_admitted(scheduler, task, woken);
         }
@@ -154,6 +160,7 @@ impl Worker {
             task.cell = cell;
             interleave();
         };
+        debug_assert!(self.slot.is_some(), "a firing ended without a slot: its token would never come back");
         self.desk.end();
         let stopped = (!was_stopping && task.model.is_stopping()).then(|| Arc::clone(&task.model));
         if let Some(slot) = &mut self.slot {
@@ -175,7 +182,11 @@ impl Worker {
             }
             match class.admit(task.model.id(), task, |task| task.model.is_stopping()) {
                 Admission::Permitted(admitted) => {
-                    admitted.model.permit(admitted.cell).store(true, Ordering::Relaxed);
+                    let had = admitted.model.permit(admitted.cell).swap(true, Ordering::Relaxed);
+                    debug_assert!(
+                        !had,
+                        "a task that was admitted had a permit already: one never comes back"
+                    );
                     task = admitted;
                 }
                 Admission::Draining(admitted) => task = admitted,
@@ -184,11 +195,13 @@ impl Worker {
         }
         let (model, cell) = (&task.model, task.cell);
         let was_stopping = model.is_stopping();
+        debug_assert!(self.part_begun.is_none(), "a firing begins while a part of another one is recorded");
         self.part_begun = scheduler.traced.then(now);
         if let Some(class) = class.as_ref().filter(|_| scheduler.traced) {
             self.trace_permit(model, cell, &class.name);
         }
         let permit_begun = class.as_ref().map(|_| now());
+        debug_assert!(self.slot.is_some(), "a task runs on a thread without a slot");
         let slot_idx = self.slot.as_ref().map_or(0, |slot| slot.idx);
         count_own(&scheduler.slots[slot_idx].counters.tasks);
         // A box that declares its class may block.
@@ -230,6 +243,7 @@ impl Worker {
     /// Gives the slot away before blocking; it comes back when the thread cap is reached.
     fn give_away(&mut self) -> Option<Slot> {
         let slot = self.slot.take()?;
+        debug_assert!(slot.next.is_none(), "a closure blocks while its slot keeps a task from the others");
         let scheduler = &self.scheduler;
         count(&scheduler.slots[slot.idx].counters.hand_overs);
         match scheduler.crew.give_away(slot, || scheduler.any_work()) {
@@ -347,6 +361,10 @@ impl Worker {
             return Part::None;
         }
         let Some(branch) = latch.hold_up(|| from.steal().success()).flatten() else { return Part::None };
+        debug_assert_ne!(
+            slot.idx, thief,
+            "a slot that a thread keeps while it waits was used by another one"
+        );
         let distance = self.scheduler.topology().distance(slot.idx, thief);
         count(&self.scheduler.slots[slot.idx].counters.steals[distance as usize]);
         if !branch.is_of_join() {
@@ -415,6 +433,11 @@ impl Detacher for Worker {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model, old),
         }
+        debug_assert!(woken.is_empty(), "a closure that blocked has woken boxes of its own firing");
+        debug_assert!(
+            self.slot.as_ref().is_some_and(|slot| slot.next.is_none()),
+            "a firing goes on with a slot that has a next task: it would be lost at the firing's end"
+        );
         self.desk.resume(told);
         if scheduler.traced {
             self.trace_blocked(model, cell, class_name, old.0, &Blocked { begun, permitted, returned });

@@ -131,6 +131,8 @@ impl Auto {
 
     /// An operation has begun; so many are under way with it.
     pub(crate) fn begin(&mut self, now_ns: u64, in_flight: usize) {
+        debug_assert!(in_flight > 0, "an operation has begun and none is under way");
+        debug_assert!(in_flight <= self.limit, "more operations are under way than the limit allows");
         if in_flight == self.limit && self.window.is_none() {
             self.window = Some(Window { begun_ns: now_ns, ended: 0 });
         }
@@ -161,6 +163,7 @@ impl Auto {
 
     /// Some batches have ended at this rate.
     fn judge(&mut self, rate: f64, full: bool, now_ns: u64) {
+        debug_assert!(rate.is_finite() && rate > 0.0, "operations ended at no rate that could be compared");
         match self.phase {
             // One batch will do: an error here costs another try.
             Phase::Measure => {
@@ -169,6 +172,8 @@ impl Auto {
                 self.next_step(now_ns);
             }
             Phase::Try(step) => {
+                debug_assert!(self.rate > 0.0, "a limit is tried before the rate at the base is known");
+                debug_assert_ne!(self.limit, self.base, "the base itself is tried");
                 let gain = rate / self.rate;
                 if full || !(LOSS_CLEAR..=GAIN_CLEAR).contains(&gain) {
                     if gain > GAIN || !step.is_up() && gain > LOSS {
@@ -201,6 +206,11 @@ impl Auto {
 
     /// The limit that was tried is the base now, and the same step is tried again.
     fn accept(&mut self, step: Step, gain: f64, rate: f64, now_ns: u64) {
+        debug_assert_eq!(
+            step.is_up(),
+            self.limit > self.base,
+            "a step up led to a limit below, or a step down to one above"
+        );
         (self.base, self.rate) = (self.limit, rate);
         self.has_margin = !step.is_up() && gain <= GAIN;
         // Throughput rises to one top and falls behind it: the other direction needs no look.
@@ -224,11 +234,19 @@ impl Auto {
             self.base = self.target(Step::Above);
         }
         let rest = self.rest;
+        debug_assert!(
+            (REST_MIN..=REST_MAX).contains(&rest),
+            "a rest is shorter than the least or longer than the most"
+        );
         self.rest = (rest * 2).min(REST_MAX);
         self.enter(Phase::Rest(rest), self.base, now_ns);
     }
 
     fn enter(&mut self, phase: Phase, limit: usize, now_ns: u64) {
+        debug_assert!(
+            (1..=self.max).contains(&limit),
+            "a limit of none, or above the bound, is put in force"
+        );
         // After a step down the window begins when the surplus has ended.
         let down = limit < self.limit;
         self.phase = phase;
@@ -250,12 +268,16 @@ impl Auto {
 fn below(limit: usize) -> usize {
     let power = limit.max(2).next_power_of_two() / 2;
     let between = power + power / 2;
-    if between < limit { between.max(1) } else { power.min(limit.max(2) - 1) }
+    let found = if between < limit { between.max(1) } else { power.min(limit.max(2) - 1) };
+    debug_assert!(found < limit || limit <= 1, "a step down does not lead down");
+    found
 }
 
 /// The smallest of them above `limit`.
 fn above(limit: usize) -> usize {
     let power = (limit + 1).next_power_of_two();
     let between = power / 4 * 3;
-    if between > limit { between } else { power }
+    let found = if between > limit { between } else { power };
+    debug_assert!(found > limit, "a step up does not lead up");
+    found
 }

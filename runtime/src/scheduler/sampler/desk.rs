@@ -34,7 +34,8 @@ impl Desk {
     /// The calling thread is the desk's.
     pub(in crate::scheduler) fn sit_down(&self) {
         if let Some(thread) = thread_times::of_this_thread() {
-            let _ = self.thread.set(thread);
+            let is_first = self.thread.set(thread).is_ok();
+            debug_assert!(is_first, "two threads sit at one desk: the sampler would judge the wrong one");
         }
     }
 
@@ -57,6 +58,7 @@ impl Desk {
     /// A firing that was left goes on. It counts as another one, whose time off the CPU begins anew.
     pub(in crate::scheduler) fn resume(&self, left: Option<Told>) {
         if let Some(left) = left {
+            debug_assert!(self.read().is_none(), "a firing goes on at a desk where another one is under way");
             self.begin(left.request(), left.cell());
         }
     }
@@ -74,6 +76,10 @@ impl Desk {
 }
 
 fn pack(turn: u64, request: RequestId, cell: usize) -> u64 {
+    debug_assert!(
+        (cell as u64) < (1 << CELL_BITS) - 1,
+        "a box's number does not fit into the word of a desk"
+    );
     // The cell counts from 1: no firing is 0.
     let cell = (cell as u64 + 1) & ((1 << CELL_BITS) - 1);
     let request = request.0 & ((1 << REQUEST_BITS) - 1);
@@ -93,7 +99,9 @@ impl Told {
 
     /// The box's place in the model.
     pub(in crate::scheduler) fn cell(self) -> usize {
-        (self.0 & ((1 << CELL_BITS) - 1)) as usize - 1
+        let counted = (self.0 & ((1 << CELL_BITS) - 1)) as usize;
+        debug_assert!(counted > 0, "a word tells of a firing without a box");
+        counted - 1
     }
 }
 
