@@ -99,6 +99,7 @@ impl Envelope {
     /// they were made. Descriptors do not look at it, and boxes that make new envelopes do not pass it on.
     #[must_use]
     pub fn with_note(self, key: &str, text: &str) -> Self {
+        debug_assert!(!key.is_empty(), "a note without a key: nobody could ask for it");
         let mut notes = self.schema().metadata().clone();
         notes.insert(key.to_owned(), text.to_owned());
         let schema = Arc::new(Schema::new_with_metadata(self.schema().fields().clone(), notes));

@@ -235,6 +235,40 @@ impl Parameter {
     }
 }
 
+/// A table has each name once, no range without a value, and defaults that fit their types.
+pub(crate) fn check_table(table: &[Parameter]) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    debug_assert!(
+        table
+            .iter()
+            .enumerate()
+            .all(|(place, parameter)| { table[..place].iter().all(|before| before.name != parameter.name) }),
+        "two parameters of a table bear one name: the second could never be given"
+    );
+    for parameter in table {
+        let (name, kind) = (parameter.name, &parameter.kind);
+        debug_assert!(!name.is_empty(), "a parameter has no name: nobody could give it");
+        debug_assert!(
+            match kind {
+                ParameterType::Integer { minimum, maximum } => minimum <= maximum,
+                ParameterType::Number { minimum, maximum } => minimum <= maximum,
+                ParameterType::Choice(words) => !words.is_empty(),
+                _ => true,
+            },
+            "`{name}` admits no value"
+        );
+        debug_assert!(
+            parameter.default.value().is_none_or(|value| kind.admit(&value).is_ok()),
+            "the default of `{name}` is none of the values that it admits"
+        );
+        debug_assert!(
+            !parameter.batched || matches!(kind, ParameterType::List(_)),
+            "`{name}` is to be split over requests and is no list"
+        );
+    }
+}
 /// Checked values by parameter name; parameters that are absent have no entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arguments {
@@ -256,6 +290,7 @@ impl Arguments {
         table: &[Parameter],
         given: impl IntoIterator<Item = (String, Value)>,
     ) -> Result<Self, Vec<(String, String)>> {
+        check_table(table);
         let (mut values, mut faults) = (BTreeMap::new(), Vec::new());
         for (name, value) in given {
             match table.iter().find(|parameter| parameter.name == name) {
@@ -284,6 +319,13 @@ impl Arguments {
                 None => {}
             }
         }
+        debug_assert!(
+            !faults.is_empty()
+                || table.iter().all(|parameter| {
+                    parameter.default == Default::Absent || values.contains_key(parameter.name)
+                }),
+            "a parameter has no value, and no fault says why"
+        );
         if faults.is_empty() { Ok(Self::new(values)) } else { Err(faults) }
     }
 

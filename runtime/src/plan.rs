@@ -11,8 +11,8 @@ mod graph;
 pub mod check;
 
 use crate::descriptor::Descriptor;
-use crate::operator::{OperatorSpec, ResourceSpec};
-use crate::parameter::Arguments;
+use crate::operator::{Mode, OperatorSpec, ResourceSpec};
+use crate::parameter::{Arguments, QUERIES_MAX};
 pub use check::check;
 pub use declaration::{BoxDeclaration, Declaration, EdgeDeclaration, End, HintDeclaration};
 pub use declaration::{ParameterDeclaration, Piece, ResourceDeclaration, Setting};
@@ -100,7 +100,10 @@ impl Copies {
     pub fn on(self, slots: usize) -> usize {
         match self {
             Self::Auto => slots.clamp(1, COPIES_MAX),
-            Self::Count(count) => count,
+            Self::Count(count) => {
+                debug_assert!((1..=COPIES_MAX).contains(&count), "a box has no copy, or too many");
+                count
+            }
         }
     }
 }
@@ -193,9 +196,77 @@ impl Plan {
     /// The places of the boxes so that each follows those that feed it; else as declared.
     pub fn order(&self) -> Vec<usize> {
         let pairs: Vec<(usize, usize)> = self.edges.iter().map(|edge| (edge.from, edge.to)).collect();
-        graph::order(&graph::feeding(self.boxes.len(), &pairs)).into_iter().map(|(idx, _)| idx).collect()
+        let order = graph::order(&graph::feeding(self.boxes.len(), &pairs));
+        debug_assert_eq!(order.len(), self.boxes.len(), "a box is missing in the order of the boxes");
+        debug_assert!(
+            order.iter().all(|(_, in_circle)| !in_circle),
+            "a box comes before one that feeds it: the plan has a cycle"
+        );
+        order.into_iter().map(|(idx, _)| idx).collect()
     }
 
+    /// The invariants of the module.
+    fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        for (idx, edge) in self.edges.iter().enumerate() {
+            debug_assert!(
+                edge.from < self.boxes.len() && edge.to < self.boxes.len(),
+                "edge {idx} ends at a box that the plan does not have"
+            );
+            let (from, to) = (&self.boxes[edge.from], &self.boxes[edge.to]);
+            debug_assert!(
+                edge.output < from.spec.outputs.len(),
+                "edge {idx} begins at a port that `{}` lacks",
+                from.name
+            );
+            debug_assert!(
+                edge.input < to.spec.inputs.len(),
+                "edge {idx} ends at a port that `{}` lacks",
+                to.name
+            );
+            debug_assert!(
+                edge.envelopes != Some(0) && edge.bytes > 0,
+                "edge {idx} holds nothing: it would stall"
+            );
+            debug_assert!(
+                to.arguments.as_ref().is_none_or(|arguments| {
+                    edge.descriptor.agrees_with(&(to.spec.inputs[edge.input].descriptor)(arguments))
+                }),
+                "edge {idx} brings other columns than `{}` takes",
+                to.name
+            );
+        }
+        for (idx, hint) in self.hints.iter().enumerate() {
+            let (from, to) = (self.boxes.get(hint.from), self.boxes.get(hint.to));
+            let written = from.and_then(|from| from.spec.hints_written.get(hint.written));
+            let read = to.and_then(|to| to.spec.hints_read.get(hint.read));
+            debug_assert!(written.is_some() && read.is_some(), "hint {idx} has an end that is not there");
+            debug_assert!(
+                written.zip(read).is_some_and(|(written, read)| written.join == read.join),
+                "hint {idx} is joined in one way where it is written and in another one where it is read"
+            );
+        }
+        let mut fed: Vec<(usize, usize)> = self
+            .edges
+            .iter()
+            .map(|edge| (edge.to, edge.input))
+            .filter(|(to, input)| self.boxes[*to].spec.inputs[*input].mode != Mode::Merge)
+            .collect();
+        fed.sort_unstable();
+        debug_assert!(fed.is_sorted_by(|a, b| a < b), "an input that merges nothing is fed by two edges");
+        let pairs: Vec<(usize, usize)> = self.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        debug_assert!(
+            graph::cycle(self.boxes.len(), &pairs).is_none(),
+            "the edges form a cycle: its boxes would wait for each other"
+        );
+        debug_assert!((1..=QUERIES_MAX).contains(&self.queries), "a request of no queries, or of too many");
+        debug_assert!(
+            self.boxes.iter().all(|planned| planned.copies != Copies::Count(0)),
+            "a box has no copy: what is sent to it would stay there"
+        );
+    }
     /// Envelopes that an edge holds on a machine of so many slots, where the pipeline does not say: enough for each copy
     /// of the consumer to work on one while the next waits, and for one of each copy of the producer. With less, copies
     /// that end together wait for room, and all are woken for each that there is.
@@ -203,7 +274,9 @@ impl Plan {
         let edge = &self.edges[edge];
         let copies = |of: usize| self.boxes[of].copies.on(slots);
         let usual = || EDGE_ENVELOPES.max(2 * copies(edge.to)).max(copies(edge.from));
-        edge.envelopes.unwrap_or_else(usual)
+        let envelopes = edge.envelopes.unwrap_or_else(usual);
+        debug_assert!(envelopes > 0, "an edge holds no envelope: its producer would wait for ever");
+        envelopes
     }
 
     /// The parameters that are bound once, when the pipeline is prepared: those used in resources, kinds, copies and

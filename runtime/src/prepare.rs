@@ -127,6 +127,22 @@ impl Prepared {
         prepared.arguments = bound.collect();
         prepared.likes = likes(&prepared.plan.boxes);
         prepared.once = prepared.plan.bound_once().into_iter().map(str::to_owned).collect();
+        debug_assert_eq!(
+            [prepared.shared.len(), prepared.arguments.len(), prepared.likes.len()],
+            [prepared.plan.boxes.len(); 3],
+            "what boxes share, take or are like is known of other boxes than the plan has"
+        );
+        debug_assert!(
+            prepared
+                .once
+                .iter()
+                .all(|name| { prepared.plan.parameters.iter().any(|declared| declared.name == *name) }),
+            "a parameter is bound once that the pipeline does not declare"
+        );
+        debug_assert!(
+            prepared.plan.resources.iter().all(|resource| prepared.resources.contains_key(&resource.name)),
+            "a resource was not loaded, and the preparation did not fail"
+        );
         Ok(prepared)
     }
 
@@ -142,7 +158,8 @@ impl Prepared {
             let resources = &self.resources;
             let bind = Bind::new(name, arguments, resources, environment);
             let loaded = (resource.spec.load)(&bind).map_err(|cause| why(cancellation, failed(cause)))?;
-            self.resources.insert(name.clone(), loaded);
+            let before = self.resources.insert(name.clone(), loaded);
+            debug_assert!(before.is_none(), "two resources bear one name: boxes would get the wrong one");
         }
         for planned in &self.plan.boxes {
             stopped(cancellation)?;
@@ -203,6 +220,10 @@ impl Prepared {
                 names.any(|name| anew.contains_key(name))
             };
             if self.likes[idx] == idx && (known.is_none() || !anew.is_empty() && differs()) {
+                debug_assert!(
+                    bound.anew.len() <= idx,
+                    "the arguments of a box would be thrown away for those of another"
+                );
                 bound.anew.resize_with(idx, || None);
                 bound.anew.push(Some(bind(planned, &values)?));
             }
@@ -230,6 +251,10 @@ impl Prepared {
     /// The shape of its models on a machine of so many slots and nodes.
     pub(crate) fn shape(&self, machine: (usize, usize)) -> Arc<Shape> {
         let mut last = self.shape.lock();
+        debug_assert!(
+            machine.0 >= machine.1 && machine.1 > 0,
+            "a machine has a node without a slot, or no node"
+        );
         match &*last {
             Some(shape) if shape.is_of(machine) => Arc::clone(shape),
             _ => Arc::clone(last.insert(Arc::new(Shape::new(&self.plan, machine)))),
@@ -274,6 +299,10 @@ impl Prepared {
 
     /// Makes the operator of one copy of a box.
     pub(crate) fn make(&self, box_idx: usize, bind: &Bind<'_>) -> Result<Box<dyn Operator>, PrepareError> {
+        debug_assert!(
+            bind.shared.is_some() == self.plan.boxes[box_idx].spec.share.is_some(),
+            "a box is made without what its copies share"
+        );
         let planned = &self.plan.boxes[box_idx];
         let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(bind)));
         let made = made.unwrap_or_else(|cause| {
@@ -301,6 +330,10 @@ fn likes(boxes: &[PlanBox]) -> Vec<usize> {
         }
         likes.push(like.unwrap_or(idx));
     }
+    debug_assert!(
+        likes.iter().enumerate().all(|(idx, like)| *like <= idx && likes[*like] == *like),
+        "a box is like one that is like a third: its arguments would not be found"
+    );
     likes
 }
 

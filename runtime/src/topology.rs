@@ -173,7 +173,9 @@ impl Topology {
             cpus.extend((0..extra).map(|i| Cpu { core: self.cores.len() + i, os_idx: None, ..last }));
         }
         let facts = self.nodes.iter().map(NodeFacts::from_node).enumerate().collect();
-        assemble(self.provider, cpus, &facts, notes)
+        let topology = assemble(self.provider, cpus, &facts, notes);
+        debug_assert_eq!(topology.slots_count(), slots_count, "slots were lost, or made up, on the way");
+        topology
     }
 
     /// Where the topology was read.
@@ -240,6 +242,55 @@ impl Topology {
         &self.notes
     }
 
+    /// The invariants of the module.
+    fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert!(
+            partition(self.nodes.iter().map(|node| &node.slots), self.slots.len()),
+            "the nodes do not share out the slots: one is empty, overlaps another, or leaves slots out"
+        );
+        debug_assert!(
+            partition(self.cores.iter().map(|core| &core.slots), self.slots.len()),
+            "the cores do not share out the slots: one is empty, overlaps another, or leaves slots out"
+        );
+        debug_assert!(
+            self.caches.windows(2).all(|pair| pair[0].slots.end <= pair[1].slots.start),
+            "two caches hold one slot, or are not in the order of their slots"
+        );
+        let within = |inner: &Range<usize>, outer: &Range<usize>| {
+            !inner.is_empty() && outer.start <= inner.start && inner.end <= outer.end
+        };
+        debug_assert!(
+            self.caches.iter().all(|cache| within(&cache.slots, &self.nodes[cache.node].slots)),
+            "a cache reaches beyond its node, or has no slot"
+        );
+        debug_assert!(
+            self.cores.iter().all(|core| within(&core.slots, &self.nodes[core.node].slots)),
+            "a core reaches beyond its node"
+        );
+        debug_assert!(
+            self.cores.iter().all(|core| core.cache.is_none_or(|idx| {
+                self.caches[idx].node == core.node && within(&core.slots, &self.caches[idx].slots)
+            })),
+            "a core reaches beyond its cache, or its cache is on another node"
+        );
+        debug_assert!(
+            self.slots.iter().enumerate().all(|(slot, place)| self.cores[place.core].slots.contains(&slot)),
+            "a slot is on a core that does not hold it"
+        );
+        debug_assert!(
+            self.nodes.iter().all(|node| [0, self.nodes.len()].contains(&node.distances.len())),
+            "a node knows its distance to some nodes only"
+        );
+        let mut cpus: Vec<usize> = self.slots.iter().filter_map(|place| place.os_idx).collect();
+        cpus.sort_unstable();
+        debug_assert!(
+            cpus.windows(2).all(|pair| pair[0] < pair[1]),
+            "two slots are one CPU: two tasks would compute there at once"
+        );
+    }
     fn cpu(&self, slot: usize) -> Cpu {
         let core = &self.cores[self.core(slot)];
         let cache = core.cache.map(|idx| CacheFacts {
@@ -357,7 +408,15 @@ fn assemble(
     for (node, distances) in nodes.iter_mut().zip(distances.unwrap_or_default()) {
         node.distances = distances;
     }
-    Topology { provider, nodes, caches, cores, slots, notes }
+    let topology = Topology { provider, nodes, caches, cores, slots, notes };
+    topology.check();
+    topology
+}
+
+/// Whether ranges follow each other from 0 to `end`, none of them empty.
+fn partition<'a>(mut ranges: impl Iterator<Item = &'a Range<usize>>, end: usize) -> bool {
+    let reached = ranges.try_fold(0, |at, range| (range.start == at && range.end > at).then_some(range.end));
+    reached == Some(end)
 }
 
 #[cfg(test)]

@@ -95,7 +95,13 @@ fn prune(folder: &Path, files_max: usize) -> io::Result<()> {
 }
 
 fn file_name(program: &str, key: &str) -> String {
-    format!("{program}-{:016x}{PROGRAM}", stable_hash(key.as_bytes()))
+    debug_assert!(
+        !program.contains(['/', '\\']),
+        "the name of a program is a path: its file would lie in another folder"
+    );
+    let name = format!("{program}-{:016x}{PROGRAM}", stable_hash(key.as_bytes()));
+    debug_assert!(is_program(&name), "a program is kept in a file that is never removed");
+    name
 }
 
 /// Whether a file may have been named by [`file_name`].

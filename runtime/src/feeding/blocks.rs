@@ -54,7 +54,12 @@ pub struct Blocks<B> {
 impl<B: Block> Blocks<B> {
     /// For a box whose blocks these devices may compute.
     pub fn new(devices: Arc<Devices>, allowed: impl Into<Arc<[usize]>>) -> Self {
-        Self { devices, allowed: allowed.into(), returned: Arc::default(), in_flight: 0 }
+        let allowed = allowed.into();
+        debug_assert!(
+            allowed.iter().all(|idx| *idx < devices.list().len()),
+            "a box is to compute on a device that is not there"
+        );
+        Self { devices, allowed, returned: Arc::default(), in_flight: 0 }
     }
 
     /// The devices.
@@ -91,6 +96,10 @@ impl<B: Block> Blocks<B> {
     /// # Panics
     /// When its residents are not all on one of the devices that may compute the blocks.
     pub fn submit(&mut self, block: B, outside: Outside) {
+        debug_assert!(
+            self.returned.lock().len() <= self.in_flight,
+            "more blocks have come back than the box has handed over"
+        );
         self.in_flight += 1;
         let work = Handed { block, returned: Arc::clone(&self.returned), outside };
         self.devices.submit(Box::new(work), Arc::clone(&self.allowed));
@@ -112,6 +121,10 @@ impl<B: Block> Blocks<B> {
     /// One that came back with an error has no results; its box computes it in another way.
     pub fn take(&mut self) -> Option<(B, Result<(), DeviceError>)> {
         let back = self.returned.lock().pop_front()?;
+        debug_assert!(
+            self.in_flight > 0,
+            "a block came back that the box had not handed over, or came back twice"
+        );
         self.in_flight -= 1;
         Some(back)
     }

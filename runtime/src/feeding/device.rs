@@ -161,6 +161,10 @@ impl Device {
             name: &self.info.name,
             cache: self.cache.as_deref(),
         };
+        debug_assert!(
+            place.is_filling(),
+            "a thread compiles a program that another one may compile meanwhile"
+        );
         let built = Program::build(&target, source).map(Arc::new);
         if matches!(built, Ok(_) | Err(DeviceError::Build { .. } | DeviceError::Arguments { .. })) {
             filler.fill(built.clone());

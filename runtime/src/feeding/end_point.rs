@@ -169,6 +169,14 @@ impl EndPoint {
             self.lanes[lane].is_empty(),
             "a lane is given to a block before the last one has ended"
         );
+        debug_assert!(
+            self.lanes[lane].names.is_empty() && self.lanes[lane].reads.is_empty(),
+            "a lane knows names of its last block: the next one would find what is not its own"
+        );
+        debug_assert!(
+            self.lanes[lane].residents.is_empty() && self.lanes[lane].pinned.is_empty(),
+            "a lane holds memory of its last block"
+        );
         self.lanes[lane].busy = true;
         self.lanes[lane].after = turns.iter().flat_map(Turn::after).collect();
         self.held_back = None;
@@ -214,6 +222,11 @@ impl EndPoint {
         status: i32,
         f: impl FnOnce(&Back<'_>) -> R,
     ) -> Result<R, DeviceError> {
+        debug_assert!(self.lanes[lane].busy, "the results of a lane are taken that has no block");
+        debug_assert!(
+            !self.lanes[lane].lost,
+            "the results of a lane are taken whose commands have not ended"
+        );
         let result = match status {
             0 => Ok(f(&Back { lane: &self.lanes[lane], kernel_ns: self.kernel_ns(lane) })),
             code => Err(super::driver::DriverError { call: "a command", code }.into()),
@@ -229,6 +242,10 @@ impl EndPoint {
 
     /// Time that the kernels of a lane took; 0 where the driver does not say.
     fn kernel_ns(&self, lane: usize) -> u64 {
+        debug_assert!(
+            self.lanes[lane].launches.iter().all(|idx| *idx < self.lanes[lane].events.len()),
+            "a launch is noted down for a command that was not kept"
+        );
         let lane = &self.lanes[lane];
         let times = lane.launches.iter().map(|idx| self.device.driver().times(lane.events[*idx].handle()));
         times.flatten().map(|(begun, ended)| ended.saturating_sub(begun)).sum()
@@ -236,6 +253,7 @@ impl EndPoint {
 
     /// Waits for what a lane has enqueued, and takes it back; a lane whose commands do not end is lost.
     fn clear(&mut self, lane: usize) {
+        debug_assert!(self.lanes[lane].busy, "a lane without a block is waited for");
         let last = self.lanes[lane].last.as_ref().map(|last| last.handle());
         let finished = last.map_or(Some(true), |last| self.finishes(last));
         let lane = &mut self.lanes[lane];
@@ -273,6 +291,7 @@ impl EndPoint {
 
     /// Gives a lane up whose commands do not end. What they use stays as it is.
     pub(super) fn lose(&mut self, lane: usize) {
+        debug_assert!(self.lanes[lane].busy, "a lane is given up that has no block");
         self.lanes[lane].lost = true;
     }
 
@@ -314,6 +333,10 @@ impl EndPoint {
 
 impl Drop for EndPoint {
     fn drop(&mut self) {
+        debug_assert!(
+            std::thread::panicking() || self.lanes.iter().all(|lane| !lane.busy && !lane.lost),
+            "an end point is dropped while commands of a block may be under way"
+        );
         // No lane has a block any more, or is lost; what is left is the driver's own business.
         let _ = self.device.driver().finish(self.queue.handle());
     }

@@ -36,6 +36,7 @@ impl Gatherers {
         fill: &(impl Fn(usize, &mut [T]) -> Result<(), DeviceError> + Sync),
     ) -> Result<(), DeviceError> {
         let (part, bytes) = (part.max(1), size_of_val(to));
+        debug_assert!(self.most > 0, "a block has nobody to gather for it");
         let helpers = match bytes >= SPLIT_BYTES_MIN {
             true => self.most.min(to.len().div_ceil(part)).saturating_sub(1),
             false => 0,
@@ -70,6 +71,10 @@ impl Gatherers {
             }
             work();
         });
+        debug_assert!(
+            failed.get().is_some() || parts.lock().next().is_none(),
+            "a part was left out: the device would compute with what an earlier block has left there"
+        );
         failed.into_inner().map_or(Ok(()), Err)
     }
 }

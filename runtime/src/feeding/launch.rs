@@ -79,7 +79,12 @@ impl Grid {
     pub fn covering<const D: usize>(items: [usize; D], group: [usize; D]) -> Self {
         let mut groups = items;
         groups.iter_mut().zip(group).for_each(|(items, group)| *items = items.div_ceil(group.max(1)));
-        Self::of(groups, group)
+        let grid = Self::of(groups, group);
+        debug_assert!(
+            grid.items().iter().zip(items).all(|(all, wanted)| *all >= wanted),
+            "a range leaves work items out"
+        );
+        grid
     }
 
     /// Work items in a group.
@@ -94,6 +99,10 @@ impl Grid {
 
     /// All work items, by dimension.
     pub(super) fn items(&self) -> [usize; 3] {
+        debug_assert!(
+            (0..3).all(|idx| self.groups[idx].checked_mul(self.group[idx]).is_some()),
+            "a range has more work items than can be counted"
+        );
         std::array::from_fn(|idx| self.groups[idx] * self.group[idx])
     }
 
@@ -103,6 +112,13 @@ impl Grid {
     }
 
     pub(super) fn dimensions(&self) -> usize {
+        debug_assert!(
+            self.groups[self.dimensions..]
+                .iter()
+                .chain(&self.group[self.dimensions..])
+                .all(|count| *count == 1),
+            "a range reaches into a dimension that it does not have"
+        );
         self.dimensions
     }
 }

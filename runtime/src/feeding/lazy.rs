@@ -67,6 +67,7 @@ impl LazyDevices {
         }
         let driver = self.driver.as_ref().ok_or(NoDevices::NotHere)?;
         let devices = Devices::open_on(Arc::clone(driver), self.options.clone())?;
+        debug_assert!(!devices.list().is_empty(), "devices were opened, and there is none");
         Ok(Arc::clone(state.opened.insert(devices)))
     }
 

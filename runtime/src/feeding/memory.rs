@@ -48,7 +48,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        let before = self.used.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes as u64, "more memory of a device was released than was allocated");
     }
 }
 
@@ -98,9 +99,14 @@ impl Memory {
     ) -> Result<Buffer, DeviceError> {
         let bytes = class_of(bytes);
         if let Some(buffer) = self.state.lock().free.get_mut(&bytes).and_then(Vec::pop) {
+            debug_assert_eq!(buffer.bytes, bytes, "a buffer was kept under a size that is not its own");
             return Ok(buffer);
         }
         self.reserve(bytes as u64)?;
+        debug_assert!(
+            self.used.load(Ordering::Relaxed) <= self.budget_bytes,
+            "more memory of a device is allocated than its budget allows"
+        );
         // Counted from here on: dropped, it counts no more.
         let own = || Object::own(driver, Kind::Buffer, |driver| driver.buffer(context, bytes, Use::Device));
         let object = match own() {
@@ -110,7 +116,8 @@ impl Memory {
         match object {
             Ok(object) => Ok(Buffer { object, bytes, used: Arc::clone(&self.used) }),
             Err(error) => {
-                self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+                let before = self.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+                debug_assert!(before >= bytes as u64, "memory is given back that was not counted");
                 Err(error.into())
             }
         }
@@ -118,6 +125,11 @@ impl Memory {
 
     /// Keeps a buffer for the next that wants one of its size. No command uses it any more.
     pub(super) fn give_back(&self, buffer: Buffer) {
+        debug_assert_eq!(
+            class_of(buffer.bytes),
+            buffer.bytes,
+            "a buffer is kept under a size that nobody asks for"
+        );
         self.state.lock().free.entry(buffer.bytes).or_default().push(buffer);
     }
 
@@ -190,6 +202,11 @@ impl Memory {
                     break;
                 }
                 if let Some((_, shared)) = state.shared.remove(&key) {
+                    debug_assert_eq!(
+                        Arc::strong_count(&shared),
+                        1,
+                        "a shared buffer makes room that a block in flight reads"
+                    );
                     dropped_bytes += shared.with(|filled| filled.buffer.bytes as u64).unwrap_or(0);
                     emptied.push(shared);
                 }
@@ -205,7 +222,12 @@ impl Memory {
 /// Sizes that are told apart: eight between a power of two and the next, so that little is wasted and much fits again.
 fn class_of(bytes: usize) -> usize {
     let bytes = bytes.max(BUFFER_BYTES_MIN);
-    bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(1))
+    let class = bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(1));
+    debug_assert!(
+        class <= bytes + bytes / 8,
+        "a size is rounded up by more than an eighth: memory is wasted"
+    );
+    class
 }
 
 #[cfg(test)]

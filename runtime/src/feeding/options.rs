@@ -71,6 +71,7 @@ impl Options {
             bytes
         };
         let (memory_bytes, pinned_bytes) = (bytes(MEMORY_NAME), bytes(PINNED_NAME));
+        debug_assert!(!limit.is_zero(), "a device would be held to be hung at once");
         (Self { limit, memory_bytes, pinned_bytes, ..Self::default() }, warnings)
     }
 }

@@ -46,7 +46,13 @@ impl LazyDevices {
                     ));
                 }
                 let wanted = match (numbers.is_empty(), devices.gpus()) {
-                    (false, _) => numbers.clone(),
+                    // A device that is named twice is one device: with two shares it would keep twice what fits.
+                    (false, _) => {
+                        let is_first = |(place, number): (usize, &usize)| {
+                            (!numbers[..place].contains(number)).then_some(*number)
+                        };
+                        numbers.iter().enumerate().filter_map(is_first).collect()
+                    }
                     (true, gpus) if gpus.is_empty() => (0..count).collect(),
                     (true, gpus) => gpus,
                 };
@@ -60,4 +66,21 @@ fn picked(choice: &str, devices: Arc<Devices>, numbers: Vec<usize>) -> Picked {
     let names = numbers.iter().map(|idx| format!("device {idx}, {}", devices.list()[*idx].info()));
     let reason = format!("{choice}: {}", names.collect::<Vec<_>>().join("; "));
     Picked { devices: Some((devices, numbers.into())), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults::has_device;
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_named_twice_is_picked_once() {
+        if !has_device("a device that is named twice") {
+            return;
+        }
+        let choice = DeviceChoice::Gpu(vec![0, 0]);
+        let picked = LazyDevices::of_environment().pick(&choice, None, 0).unwrap();
+        let (_, numbers) = picked.devices.expect("a device was asked for");
+        assert_eq!(*numbers, [0]);
+    }
 }

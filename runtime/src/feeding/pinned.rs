@@ -81,7 +81,8 @@ impl Fill for PinnedPart {
 
 impl Drop for PinnedPart {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "more pinned memory was released than was reserved");
     }
 }
 
@@ -131,6 +132,10 @@ impl Pinned {
         {
             let state = &mut *self.state.lock();
             if let Some(part) = state.parts.get(&key) {
+                debug_assert!(
+                    part.bytes >= bytes as u64,
+                    "a part was pinned with less than is sent of it now"
+                );
                 return Some(Arc::clone(part));
             }
             if !state.is_asked_again(key) {

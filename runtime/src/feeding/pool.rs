@@ -140,6 +140,10 @@ impl Devices {
         if devices.is_empty() {
             return Err(NoDevices::Device);
         }
+        debug_assert!(
+            devices.iter().enumerate().all(|(place, device): (usize, &Arc<Device>)| device.idx() == place),
+            "a device's number is not its place: another device's figures would be its own"
+        );
         let count = devices.len();
         let state = State {
             waiting: VecDeque::new(),
@@ -188,6 +192,10 @@ impl Devices {
 
     /// Takes a block in. The threads are started with the first.
     pub(super) fn submit(&self, work: Box<dyn Work>, mut allowed: Arc<[usize]>) {
+        debug_assert!(
+            allowed.iter().all(|idx| *idx < self.list().len()),
+            "a block may go to a device that is not there"
+        );
         self.threads.lock().get_or_insert_with(|| self.hall.start(&self.options));
         let accesses = work.residents();
         if let Some(first) = accesses.first() {
@@ -295,9 +303,21 @@ impl Hall {
     /// Queues a block again, before all others, that waits for what another one brings to the device.
     fn put_back(&self, mut parcel: Parcel, device: &Device, held_back: Arc<dyn HoldsBack>) {
         parcel.held_back = Some((device.idx(), held_back));
-        self.desk.state.lock().waiting.push_front(parcel);
+        let left = {
+            let mut state = self.desk.state.lock();
+            // As in `put`: a device that retired while the block was fed has looked at the queue without it.
+            if self.devices.iter().any(|device| parcel.may_go_to(device)) {
+                state.waiting.push_front(parcel);
+                None
+            } else {
+                Some(parcel)
+            }
+        };
         // Other devices may take it.
         self.desk.changed.notify_all();
+        if let Some(parcel) = left {
+            self.give_up(parcel);
+        }
     }
 
     /// Wakes the feeding threads if a block waits for another one: a part was filled, or a block was fed or has come back.
@@ -326,6 +346,10 @@ impl Hall {
     /// A block that no device takes goes back to its box, which computes it in another way.
     fn give_up(&self, mut parcel: Parcel) {
         let error = parcel.error.take().unwrap_or(DeviceError::NoneLeft);
+        debug_assert!(
+            !self.devices.iter().any(|device| parcel.may_go_to(device)),
+            "a block is given up that a device would take"
+        );
         self.end(parcel, Err(error));
     }
 
@@ -333,6 +357,10 @@ impl Hall {
     fn lose_thread(&self, device: &Device, reason: &str) {
         let is_last = {
             let state = &mut *self.desk.state.lock();
+            debug_assert!(
+                state.threads[device.idx()] > 0,
+                "more feeding threads of a device ended than began"
+            );
             state.threads[device.idx()] -= 1;
             state.threads[device.idx()] == 0
         };
@@ -343,6 +371,7 @@ impl Hall {
 
     /// A device takes no more blocks: those that only it would have taken go back.
     fn retire(&self, device: &Device, reason: &str) {
+        debug_assert!(device.is_retired(), "blocks are taken from a device that still takes some");
         let left: Vec<Parcel> = {
             let state = &mut *self.desk.state.lock();
             state.warnings.push(format!(
@@ -371,5 +400,64 @@ impl Hall {
                 device.info().name
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::super::faults::has_device;
+    use super::super::fill_once::FillOnce;
+    use super::*;
+
+    /// A block that tells how it has ended.
+    struct Ends(mpsc::Sender<Result<(), DeviceError>>);
+
+    impl Work for Ends {
+        fn size(&self) -> u64 {
+            1
+        }
+
+        fn kind(&self) -> &'static str {
+            ""
+        }
+
+        fn feed(&mut self, _: &mut Feed<'_>) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn collect(&mut self, _: &Back<'_>) {}
+
+        fn end(self: Box<Self>, result: Result<(), DeviceError>) {
+            self.0.send(result).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_held_back_comes_back_when_its_device_was_retired_meanwhile() {
+        if !has_device("a block that was held back") {
+            return;
+        }
+        let devices = Devices::open(Options::default()).unwrap();
+        let (told, ended) = mpsc::channel();
+        let (failed, turns) = (Vec::new(), Vec::new());
+        let parcel = Parcel {
+            work: Box::new(Ends(told)),
+            allowed: [0].into(),
+            failed,
+            turns,
+            held_back: None,
+            error: None,
+        };
+        let device = &devices.list()[0];
+        assert!(device.retire());
+        devices.hall.retire(device, "for the test");
+        devices.hall.put_back(parcel, device, Arc::new(FillOnce::<()>::default()));
+        assert_eq!(
+            ended.try_recv(),
+            Ok(Err(DeviceError::NoneLeft)),
+            "it waits for a device that takes no blocks"
+        );
     }
 }

@@ -63,6 +63,10 @@ impl ProgramSource {
         if !self.exact {
             options += FAST_OPTIONS;
         }
+        debug_assert!(
+            self.constants.iter().all(|(name, value)| !name.contains(' ') && !value.contains(' ')),
+            "a constant of a program would be taken for an option of the compiler"
+        );
         for (name, value) in &self.constants {
             let _ = write!(options, " -D {name}={value}");
         }
@@ -79,6 +83,7 @@ impl ProgramSource {
 
     /// What no other program of a device has.
     pub(super) fn key(&self) -> String {
+        debug_assert!(!self.name.contains('\n'), "a program's name could be taken for its options");
         format!("{}\n{}\n{}", self.name, self.options(), self.text)
     }
 }
@@ -159,6 +164,13 @@ impl Program {
 
 /// Compares a kernel's table with what the compiler knows.
 fn check(spec: &KernelSpec, known: &[ArgumentInfo]) -> Result<(), String> {
+    debug_assert!(
+        spec.arguments
+            .iter()
+            .enumerate()
+            .all(|(place, (name, _))| { spec.arguments[..place].iter().all(|(before, _)| before != name) }),
+        "two arguments of a kernel bear one name: both would be bound to one buffer"
+    );
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
     let (table, text) = (
         names(&mut spec.arguments.iter().map(|(name, _)| *name)),

@@ -50,6 +50,14 @@ impl Residence {
                 (kept_bytes.min(budget.saturating_sub(PASSING.saturating_mul(largest))) / largest) as usize
             }
         };
+        debug_assert!(
+            all > kept_bytes || kept == count,
+            "a device could keep all parts and does not keep all of its share"
+        );
+        debug_assert!(
+            allowed.iter().enumerate().all(|(place, idx)| !allowed[..place].contains(idx)),
+            "one device has two shares: it would keep more than its memory holds"
+        );
         Self { allowed, count, is_whole: all <= kept_bytes, kept }
     }
 
@@ -66,6 +74,7 @@ impl Residence {
     /// Whether a part stays on its device.
     pub fn is_kept(&self, part: usize) -> bool {
         let first = (self.share_of(part) * self.count).div_ceil(self.allowed.len());
+        debug_assert!(first <= part, "a part lies before the first one of its share");
         part - first < self.kept
     }
 
@@ -78,6 +87,7 @@ impl Residence {
         is_held: impl Fn(usize) -> bool,
         fits: impl Fn(Range<usize>) -> bool,
     ) -> Vec<Range<usize>> {
+        let parts_count = parts.len();
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut was_held = false;
         for part in parts {
@@ -95,12 +105,22 @@ impl Residence {
             }
             was_held = held;
         }
+        debug_assert_eq!(
+            runs.iter().map(Range::len).sum::<usize>(),
+            parts_count,
+            "a part is in no run, or in two"
+        );
+        debug_assert!(
+            runs.windows(2).all(|pair| pair[0].end == pair[1].start),
+            "runs do not follow each other"
+        );
         runs
     }
 
     /// The place of a part's home among the devices.
     fn share_of(&self, part: usize) -> usize {
         debug_assert!(part < self.count, "there are {} parts", self.count);
+        debug_assert!(!self.allowed.is_empty(), "parts without a device to lie on");
         part * self.allowed.len() / self.count.max(1)
     }
 }

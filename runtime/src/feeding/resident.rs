@@ -172,6 +172,10 @@ impl Turn {
             let state = &mut *turn.inner.state.lock();
             state.count += 1;
             turn.number = state.count;
+            debug_assert!(
+                state.turns.back().is_none_or(|last| last.number < turn.number),
+                "the turns with a resident are not in the order in which their blocks were submitted"
+            );
             let (number, writes) = (turn.number, turn.writes);
             state.turns.push_back(Pending { number, writes, is_fed: false, last: None });
         }
@@ -221,6 +225,7 @@ impl Turn {
 
     /// Gives it its memory. The first write has it for itself, so there is no other thread that does.
     pub(super) fn set_buffer(&self, buffer: Arc<Buffer>) {
+        debug_assert!(buffer.bytes() >= self.inner.bytes, "a resident gets less memory than it has numbers");
         let before = self.inner.state.lock().buffer.replace(buffer);
         debug_assert!(self.writes && before.is_none(), "memory is given by the first write");
     }
@@ -228,7 +233,12 @@ impl Turn {
     /// The block is fed: `last` is its last command.
     pub(super) fn fed(&self, last: Option<&Arc<Object>>) {
         let state = &mut *self.inner.state.lock();
-        if let Some(pending) = state.turns.iter_mut().find(|pending| pending.number == self.number) {
+        let pending = state.turns.iter_mut().find(|pending| pending.number == self.number);
+        debug_assert!(
+            pending.as_ref().is_some_and(|pending| !pending.is_fed),
+            "a block was fed twice, or after its turn: blocks that wait for it would read too early"
+        );
+        if let Some(pending) = pending {
             (pending.is_fed, pending.last) = (true, last.cloned());
         }
     }

@@ -19,6 +19,7 @@ pub(super) struct Rate {
 impl Rate {
     /// Counts a block of a size that took so long.
     pub(super) fn measure(&mut self, size: u64, seconds: f64) {
+        debug_assert!(seconds.is_finite() && seconds >= 0.0, "a block took a time that is none");
         self.size += NEWEST * (size as f64 - self.size);
         self.seconds += NEWEST * (seconds.max(1e-9) - self.seconds);
     }
@@ -39,6 +40,10 @@ impl Rates {
     }
 
     pub(super) fn measure(&mut self, kind: &'static str, size: u64, seconds: f64) {
+        debug_assert!(
+            self.0.values().all(|rate| rate.get().is_finite()),
+            "the rate of a device is no number: it would take all blocks, or none"
+        );
         self.0.entry(kind).or_default().measure(size, seconds);
     }
 }
@@ -50,6 +55,7 @@ pub(super) fn takes(size: u64, own: Rate, waiting: u64, others: &[Rate]) -> bool
     if own.get() == 0.0 || others.iter().any(|other| other.get() == 0.0) {
         return true;
     }
+    debug_assert!(size <= waiting, "the block itself is not counted in what waits");
     let together: f64 = others.iter().map(|rate| rate.get()).sum();
     let fastest = others.iter().map(|rate| rate.get()).fold(0.0, f64::max);
     let own_seconds = size as f64 / own.get();

@@ -63,6 +63,11 @@ impl Staging {
         // SAFETY: within the segment, by the search above.
         let at = unsafe { segment.at.add(segment.used) };
         segment.used += wanted;
+        debug_assert!(segment.used <= segment.bytes, "a region reaches beyond its segment");
+        debug_assert!(
+            bytes <= wanted && segment.used >= wanted,
+            "two regions overlap: one block would overwrite what another one sends"
+        );
         Ok(Region { at, bytes })
     }
 
@@ -80,6 +85,17 @@ impl Staging {
         let object =
             Object::own(&self.driver, Kind::Buffer, |driver| driver.buffer(context, bytes, Use::Staging))?;
         let at = self.driver.map(self.queue.handle(), object.handle(), bytes)?;
+        debug_assert!(!at.is_null(), "the driver has mapped a buffer to nowhere");
+        debug_assert!(
+            at.addr().is_multiple_of(align_of::<u64>()),
+            "the driver has mapped a buffer to where no number may stand"
+        );
+        debug_assert!(
+            self.segments.iter().all(|other| {
+                at.addr() + bytes <= other.at.addr() || other.at.addr() + other.bytes <= at.addr()
+            }),
+            "two segments overlap: the driver has mapped one place twice"
+        );
         // SAFETY: the map is `bytes` long, and nobody else's. Zeroed, so that no region is ever read unwritten.
         unsafe { at.write_bytes(0, bytes) };
         self.segments.push(Segment { object, at, bytes, used: 0 });
@@ -113,6 +129,8 @@ impl Region {
     /// While the slice lives, its staging area does, and neither a command nor a thread writes to the region.
     pub(super) unsafe fn numbers<'a, T: Plain>(self) -> &'a [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
+        debug_assert!(self.at.cast::<T>().is_aligned(), "a region begins where no number of this type may");
+        debug_assert!(self.bytes.is_multiple_of(size_of::<T>()), "a region ends within a number");
         // SAFETY: the region is aligned for any number, was written to when its segment was made, and the caller
         // vouches for the rest.
         unsafe { slice::from_raw_parts(self.at.cast(), self.bytes / size_of::<T>()) }
@@ -124,6 +142,8 @@ impl Region {
     /// While the slice lives, its staging area does, no command uses the region, and there is no other slice of it.
     pub(super) unsafe fn numbers_mut<'a, T: Plain>(self) -> &'a mut [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
+        debug_assert!(self.at.cast::<T>().is_aligned(), "a region begins where no number of this type may");
+        debug_assert!(self.bytes.is_multiple_of(size_of::<T>()), "a region ends within a number");
         // SAFETY: as for `numbers`.
         unsafe { slice::from_raw_parts_mut(self.at.cast(), self.bytes / size_of::<T>()) }
     }

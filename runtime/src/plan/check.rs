@@ -10,7 +10,7 @@ use super::graph;
 use super::{COPIES_MAX, Copies, Fault, FaultKind, Place, Plan, PlanBox, PlanResource, Severity};
 use crate::operator::{Catalog, Kind, OperatorSpec, ResourceSpec};
 use crate::parameter::{Arguments, Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
-use crate::parameter::{did_you_mean, nearest};
+use crate::parameter::{check_table, did_you_mean, nearest};
 
 /// Checks a declaration against a catalogue, with what is known of the parameters' values (the defaults, or all).
 ///
@@ -24,6 +24,24 @@ pub fn check(
     let plan = checker.plan();
     let faults = checker.faults;
     let broken = faults.iter().any(|fault| fault.severity == Severity::Error);
+    if !broken {
+        debug_assert_eq!(
+            plan.boxes.len(),
+            declaration.boxes.len(),
+            "a box was left out, and no fault says why"
+        );
+        debug_assert_eq!(
+            plan.edges.len(),
+            declaration.edges.len(),
+            "an edge was left out, and no fault says why"
+        );
+        debug_assert_eq!(
+            (plan.resources.len(), plan.hints.len()),
+            (declaration.resources.len(), declaration.hints.len()),
+            "a resource or a hint was left out, and no fault says why"
+        );
+        plan.check_invariants();
+    }
     ((!broken).then_some(plan), faults)
 }
 
@@ -238,6 +256,7 @@ impl Checker<'_> {
         whole: &Place,
         owner: &str,
     ) -> Option<Arguments> {
+        check_table(table);
         let (mut values, mut complete) = (BTreeMap::new(), true);
         for (key, setting) in settings {
             let place = at(key);

@@ -11,6 +11,10 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
         Closed,
     }
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); boxes];
+    debug_assert!(
+        edges.iter().all(|(from, to)| *from < boxes && *to < boxes),
+        "an edge ends at a box that is not there"
+    );
     for (from, to) in edges {
         out[*from].push(*to);
     }
@@ -37,8 +41,9 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
                             path.push((*to, 0));
                         }
                         Mark::Open => {
-                            let from = path.iter().position(|(at, _)| at == to).unwrap_or(0);
-                            return Some(path[from..].iter().map(|(at, _)| *at).collect());
+                            let from = path.iter().position(|(at, _)| at == to);
+                            debug_assert!(from.is_some(), "a box is on the way that the way does not list");
+                            return Some(path[from.unwrap_or(0)..].iter().map(|(at, _)| *at).collect());
                         }
                         Mark::Closed => {}
                     }
@@ -92,6 +97,8 @@ pub(super) fn order(needs: &[Vec<usize>]) -> Vec<(usize, bool)> {
             }
         }
     }
+    debug_assert_eq!(order.len(), needs.len(), "a place is missing in the order, or stands there twice");
+    debug_assert!(ready.is_empty(), "a place could have come and did not");
     order
 }
 

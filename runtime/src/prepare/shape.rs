@@ -85,7 +85,56 @@ impl Shape {
         }
         shape.connect(plan, slots, nodes);
         shape.hint(plan);
+        shape.check(plan);
         shape
+    }
+
+    /// Every end is there, and both ends of an edge know of it.
+    fn check(&self, plan: &Plan) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert_eq!(
+            self.copies.iter().map(|copies| copies.len()).sum::<usize>(),
+            self.boxes.len(),
+            "a copy belongs to no box, or to two"
+        );
+        debug_assert!(
+            self.copies.iter().enumerate().all(|(plan_box, copies)| {
+                !copies.is_empty() && copies.iter().all(|cell| self.boxes[*cell].plan_box == plan_box)
+            }),
+            "a box has no copy, or the copy of another box"
+        );
+        debug_assert!(
+            self.edges.is_sorted_by_key(|edge| edge.plan_edge),
+            "the edges of a side input's copies do not follow each other"
+        );
+        debug_assert!(
+            self.edges.iter().all(|edge| !edge.producers.is_empty() && !edge.consumers.is_empty()),
+            "an edge has nobody at one of its ends"
+        );
+        let ends: usize = self.edges.iter().map(|edge| edge.producers.len() + edge.consumers.len()).sum();
+        let ports: usize =
+            self.boxes.iter().flat_map(|cell| cell.inputs.iter().chain(&cell.outputs)).map(Vec::len).sum();
+        debug_assert_eq!(ends, ports, "an edge ends at a box that does not know of it");
+        debug_assert!(
+            self.edges.iter().all(|edge| edge.envelopes_max > 0 && edge.bytes_max > 0),
+            "an edge has room for nothing: its producer would wait for ever"
+        );
+        debug_assert_eq!(self.ends.len(), plan.edges.len(), "an edge of the plan has no names for its ends");
+        debug_assert!(
+            self.boxes.iter().all(|cell| cell
+                .hints_read
+                .iter()
+                .flatten()
+                .chain(&cell.hints_written)
+                .all(|hint| *hint < self.hints.len())),
+            "a box reads or writes a hint that has no cell"
+        );
+        debug_assert!(
+            self.boxes.iter().all(|cell| cell.reorder.is_none_or(|order| order < self.reorders.len())),
+            "a copy has its place in an order that is not kept"
+        );
     }
 
     /// Whether it is that of a machine.

@@ -73,6 +73,10 @@ fn read_library(root: &Path, allowed: &[usize]) -> Result<Topology, Refusal> {
     let listed = pus.iter().map(|pu| pu.os_index() as usize).collect();
     check_cpus(&listed, allowed, sysfs::list(&root.join("cpu/online")))?;
 
+    debug_assert!(
+        allowed.is_sorted(),
+        "the CPUs that may be used are not in their order: some would not be found"
+    );
     let core_depth = depth(&ObjectType::Core);
     let cache_depths: Vec<(u8, u32)> =
         CACHES.iter().filter_map(|(level, kind)| Some((*level, depth(kind)?))).collect();
@@ -137,6 +141,10 @@ fn check_cpus(
     if let Some(&cpu) = allowed.iter().find(|cpu| !listed.contains(cpu)) {
         return Err(Refusal::CpuMissing(cpu));
     }
+    debug_assert!(
+        online.as_ref().is_none_or(|online| online.is_sorted()),
+        "the CPUs that are online are not in their order: some would not be found"
+    );
     let online = online.unwrap_or_else(|| listed.iter().copied().collect());
     match listed.iter().find(|cpu| online.binary_search(cpu).is_err()) {
         Some(&cpu) => Err(Refusal::CpuUnknown(cpu)),

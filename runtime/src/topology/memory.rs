@@ -75,6 +75,7 @@ impl Topology {
 
 /// Copies in a thread that is pinned to a CPU of the node, where there is one.
 fn touch(pages: &mut [u8], bytes: &[u8], cpu: Option<usize>) -> Placed {
+    debug_assert_eq!(pages.len(), bytes.len(), "the pages of a copy are not as long as what is copied");
     let mut pinned = false;
     if let Some(cpu) = cpu {
         std::thread::scope(|scope| {

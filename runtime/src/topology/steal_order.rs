@@ -82,6 +82,22 @@ impl Topology {
             });
         }
         rings.retain(|ring| !ring.slots.is_empty());
+        debug_assert_eq!(
+            rings.iter().map(|ring| ring.slots.len()).sum::<usize>() + 1,
+            self.slots_count(),
+            "the rings around a slot leave a slot out, or hold one twice: its tasks would never be stolen"
+        );
+        debug_assert!(
+            rings.iter().all(|ring| !ring.slots.contains(&slot)),
+            "a slot is in a ring around itself: it would steal from itself"
+        );
+        debug_assert!(rings.is_sorted_by_key(|ring| ring.distance), "a ring comes before one that is nearer");
+        debug_assert!(
+            rings
+                .iter()
+                .all(|ring| ring.slots.iter().all(|other| self.distance(*other, slot) == ring.distance)),
+            "a slot is in a ring of another distance, or as far one way as it is not the other way"
+        );
         rings
     }
 
@@ -99,6 +115,11 @@ impl Topology {
             let upwards = (other + count - node) % count;
             (firmware, !same_package, upwards.min(count - upwards), upwards)
         });
+        debug_assert_eq!(
+            order.len() + 1,
+            count,
+            "a node is missing in the order of the others, or is its own other"
+        );
         order
     }
 }

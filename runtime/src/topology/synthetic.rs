@@ -120,7 +120,15 @@ pub(super) fn parse(text: &str) -> Result<Topology, TopologyError> {
         }
     }
     match innermost {
-        Some(_) => Ok(build(counts)),
+        Some(_) => {
+            let topology = build(counts);
+            debug_assert_eq!(
+                topology.slots_count(),
+                slots_count,
+                "the machine that was made up is not the one that was described"
+            );
+            Ok(topology)
+        }
         None => {
             Err(TopologyError { problem: Problem::Empty, token: String::new(), start_bytes: 0, column: 1 })
         }
@@ -182,6 +190,10 @@ fn build(counts: [Option<usize>; LEVELS.len()]) -> Topology {
             Cpu { node: key / caches_each, cache, core, os_idx: None }
         })
         .collect();
+    debug_assert!(
+        [nodes_each, caches_each, cores_each, slots_each].iter().all(|count| *count > 0),
+        "a level of a made-up machine has no object"
+    );
     assemble(Provider::Synthetic, cpus, &facts, Vec::new())
 }
 

@@ -25,6 +25,10 @@ pub(super) fn read(root: &Path, allowed: &[usize]) -> Topology {
         return assemble(Provider::Sysfs, cpus, &BTreeMap::new(), notes);
     }
 
+    debug_assert!(
+        allowed.is_sorted_by(|a, b| a < b),
+        "the CPUs that may be used are not in their order, or one is named twice"
+    );
     let cpu_folder = root.join("cpu");
     let (mut facts, homes) = read_nodes(root);
     if homes.is_empty() {

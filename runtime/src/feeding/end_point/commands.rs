@@ -32,6 +32,10 @@ impl Feed<'_> {
             }
             (found.object.handle(), found.spec)
         };
+        debug_assert!(
+            values.iter().all(|(given, _)| spec.arguments.iter().any(|(name, _)| name == given)),
+            "a value is given for an argument that the kernel does not have"
+        );
         let mut ready = Vec::new();
         for (idx, (name, argument)) in spec.arguments.iter().enumerate() {
             let missing = || wrong(format!("nothing of its kind is given for `{name}`"));
@@ -79,6 +83,7 @@ impl Feed<'_> {
         };
         assert!(bytes <= bound.bytes, "the buffer `{name}` has {} bytes, not {bytes}", bound.bytes);
         let region = self.lane().staging.region(bytes)?;
+        debug_assert!(region.bytes >= bytes, "what comes back has no room in its region");
         let mut ready = Vec::from_iter(bound.ready);
         let event = self.enqueue(|driver, queue, after| {
             ready.extend_from_slice(after);

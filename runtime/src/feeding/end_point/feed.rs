@@ -49,6 +49,7 @@ impl Feed<'_> {
         // Kept from here on, whatever comes: a command may use it.
         self.keep(name, buffer);
         let Some(buffer) = self.lane().buffers.last() else { unreachable!("it was just kept") };
+        debug_assert!(buffer.bytes() >= bytes, "a buffer is smaller than what is sent to it");
         let handle = buffer.handle();
         let event = self.send_numbers(handle, len, fill)?;
         self.lane().events.push(event);
@@ -110,6 +111,7 @@ impl Feed<'_> {
                 self.end_point.device.buffer(bytes)?
             }
         };
+        debug_assert!(buffer.bytes() >= bytes, "a replicated buffer is smaller than what is sent to it");
         let handle = buffer.handle();
         // Without a version until all of it is on its way.
         let event = self.send_numbers(handle, len, fill);
@@ -148,6 +150,10 @@ impl Feed<'_> {
             }
             (self.on_filled)();
         }
+        debug_assert!(
+            shared.with(|filled| filled.buffer.bytes() >= len * size_of::<T>()).is_some_and(|fits| fits),
+            "a shared buffer is bound that is not filled, or with less than the block asks for"
+        );
         // Those that the name was bound to before stay: kernels that were launched read them.
         let lane = self.lane();
         lane.names.push((name, Place::Shared(lane.shared.len())));
@@ -267,6 +273,10 @@ impl Feed<'_> {
                 return Err(DeviceError::Block(reason));
             }
         };
+        debug_assert!(
+            buffer.bytes() >= turn.bytes(),
+            "the memory of a resident is smaller than the resident"
+        );
         let lane = self.lane();
         lane.names.push((name, Place::Resident(lane.residents.len())));
         lane.residents.push(buffer);
@@ -337,6 +347,7 @@ impl Feed<'_> {
     fn keep(&mut self, name: &'static str, buffer: Buffer) {
         let lane = self.lane();
         lane.names.push((name, Place::Own(lane.buffers.len())));
+        debug_assert!(lane.busy, "a buffer is left on a lane that has no block: it would never go back");
         lane.buffers.push(buffer);
     }
 
@@ -359,6 +370,7 @@ impl Feed<'_> {
     /// Sends the first bytes of a region off.
     #[expect(unsafe_code, reason = "host memory is read by the device")]
     fn send(&mut self, to: Handle, region: Region, bytes: usize) -> Result<Arc<Object>, DeviceError> {
+        debug_assert!(bytes <= region.bytes, "more is sent than was gathered");
         self.enqueue(|driver, queue, after| {
             // SAFETY: the region is the lane's, or of pinned memory that the lane holds. The lane keeps either until this
             // command has ended, and no thread writes to them before.
@@ -371,6 +383,10 @@ impl Feed<'_> {
         &mut self,
         command: impl FnOnce(&dyn Driver, Handle, &[Handle]) -> Called<Handle>,
     ) -> Result<Arc<Object>, DeviceError> {
+        debug_assert!(
+            self.end_point.lanes[self.lane].busy,
+            "a command is enqueued on a lane that has no block: nothing would wait for it"
+        );
         let queue = self.end_point.queue.handle();
         let driver = Arc::clone(self.end_point.device.driver());
         let after: Vec<Handle> = self.lane().after.iter().map(|event| event.handle()).collect();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::super::device::Device;
-use super::super::end_point::{EndPoint, Feed};
+use super::super::end_point::{EndPoint, Feed, LANES};
 use super::super::error::DeviceError;
 use super::super::gather::Gatherers;
 use super::super::resident::Turn;
@@ -106,6 +106,11 @@ impl Feeder {
                 }
             }
         }
+        debug_assert_eq!(
+            self.heard.len(),
+            self.end_points.len(),
+            "an end point is not watched: a block that hangs there would never be given up"
+        );
         loop {
             match self.next() {
                 Next::Collect(place, status) => self.collect(place, status),
@@ -115,6 +120,10 @@ impl Feeder {
                 Next::End => break,
             }
         }
+        debug_assert!(
+            self.flights.is_empty(),
+            "a feeding thread ends with blocks in flight: they never come back"
+        );
         self.end_points.into_iter().for_each(EndPoint::close);
     }
 
@@ -218,6 +227,7 @@ impl Feeder {
             // The device is not at fault, and the block has nothing to compute with.
             return self.hall.end(parcel, Err(DeviceError::Lost));
         }
+        debug_assert!(!self.flights.contains_key(&place), "a lane gets a block while it has one");
         let begun = Instant::now();
         let (desk, number) = (Arc::clone(&self.hall.desk), self.number);
         self.flights_count += 1;
@@ -260,6 +270,10 @@ impl Feeder {
                 let flight = Flight { number: flight, parcel, begun, fed: Instant::now() };
                 let before = self.flights.insert(place, flight);
                 debug_assert!(before.is_none(), "a lane has one block");
+                debug_assert!(
+                    self.flights.len() <= self.end_points.len() * LANES,
+                    "more blocks are in flight than the end points have lanes"
+                );
             }
             Err(error) => {
                 self.judge(place.0);
@@ -277,6 +291,10 @@ impl Feeder {
         let Some(Flight { mut parcel, begun, .. }) = self.flights.remove(&place) else {
             unreachable!("a lane's commands ended twice")
         };
+        debug_assert!(
+            parcel.allowed.contains(&self.device.idx()),
+            "a block came back of a device that may not compute it"
+        );
         self.hold_slot(parcel.work.lender().as_ref());
         let work = &mut parcel.work;
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
@@ -319,6 +337,10 @@ impl Feeder {
         self.judge(end_point);
         for place in places {
             let Some(Flight { mut parcel, .. }) = self.flights.remove(&place) else { continue };
+            debug_assert!(
+                !parcel.failed.contains(&self.device.idx()),
+                "a block was in flight on a device that had failed it"
+            );
             self.hall.desk.state.lock().statistics[self.device.idx()].failures += 1;
             parcel.failed.push(self.device.idx());
             parcel.error = Some(self.hung());
@@ -344,6 +366,10 @@ impl Feeder {
     fn fail(&self, mut parcel: Parcel, error: DeviceError) {
         if error.is_of_device() {
             self.hall.count_failure(&self.device, &error);
+            debug_assert!(
+                !parcel.failed.contains(&self.device.idx()),
+                "a device was given a block once more that it had failed"
+            );
             if self.device.failed() {
                 self.hall.retire(&self.device, "it has failed too often");
             }
