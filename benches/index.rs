@@ -125,8 +125,12 @@ impl Setting {
         values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let parameters = &loaded.declaration.parameters;
         values.retain(|name, _| parameters.iter().any(|known| known.name == *name));
-        let prepared =
-            Prepared::new(&loaded.declaration, &catalog(), &values, &Environment::of_slots(self.workers));
+        let prepared = Prepared::new(
+            &loaded.declaration,
+            &catalog(),
+            &values,
+            &Environment { maps: true, ..Environment::of_slots(self.workers) },
+        );
         Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)))
     }
 

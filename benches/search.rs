@@ -88,7 +88,7 @@ impl Search {
             &shipped::SEARCH.load().declaration,
             &catalog(),
             &values,
-            &Environment::of_slots(workers),
+            &Environment { maps: true, ..Environment::of_slots(workers) },
         );
         let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
         let space = prepared.resource("space").expect("the pipeline has a space");

@@ -5,11 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use boxwork::engine::{Engine, Limits};
 use boxwork::shipped::{self, Shipped};
 use boxwork_operators::catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
 
 /// The handlers of all signals that an engine may handle.
 fn handlers() -> Vec<usize> {
@@ -33,7 +35,8 @@ fn wait_for_threads(count: usize) {
     assert!((0..TRIES).any(|_| threads() <= count), "{} threads, not {count}", threads());
 }
 
-fn run(engine: &Engine, pipeline: Shipped, values: &[(&str, &Path)]) {
+/// Runs a shipped pipeline, and returns it with its open store.
+fn run(engine: &Engine, pipeline: Shipped, values: &[(&str, &Path)]) -> Arc<Prepared> {
     let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
     let values: BTreeMap<String, Value> =
         values.iter().map(|(name, path)| ((*name).to_owned(), text(path))).collect();
@@ -41,6 +44,7 @@ fn run(engine: &Engine, pipeline: Shipped, values: &[(&str, &Path)]) {
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
     let ended = engine.run(&prepared, Limits::default(), &mut |_| {});
     assert!(ended.failure.is_none(), "{:?}", ended.failure);
+    prepared
 }
 
 #[test]
@@ -50,13 +54,15 @@ fn a_dropped_engine_leaves_no_thread_no_handler_and_no_file() {
     let lines = "{\"name\": \"a\", \"centroids\": [[1, 2]], \"weights\": [1]}\n";
     fs::write(at("lines"), lines).expect("written");
     let before = (threads(), handlers());
-    for has_signals in [false, true] {
-        let engine = Engine::builder().workers(3).sampler(true).signals(has_signals).start();
+    for (has_signals, maps) in [(false, false), (true, true)] {
+        let engine = Engine::builder().workers(3).sampler(true).signals(has_signals).maps(maps).start();
         let engine = engine.expect("threads");
         assert!(threads() > before.0);
         assert_eq!(handlers()[..3] != before.1[..3], has_signals);
         run(&engine, shipped::IMPORT, &[("path", &at("lines")), ("out", &at("store"))]);
-        run(&engine, shipped::EXPORT, &[("store", &at("store")), ("out", &at("copy"))]);
+        let open = run(&engine, shipped::EXPORT, &[("store", &at("store")), ("out", &at("copy"))]);
+        assert_eq!(handlers()[3] != before.1[3], maps, "a handler of SIGBUS while a store is mapped");
+        drop(open);
         drop(engine);
         wait_for_threads(before.0);
         assert_eq!(handlers(), before.1, "signals: {has_signals}");

@@ -146,6 +146,14 @@ impl Builder {
         self
     }
 
+    /// Whether stores are mapped. The process then has a handler of SIGBUS while a store is open, which lets a request fail,
+    /// and not the process, if another process cuts a mapped file short. The default is false: the batches of a store are read
+    /// when they are first used, and stay in memory as long as the store is open. The answers are the same.
+    pub fn maps(mut self, maps: bool) -> Self {
+        self.config.maps = maps;
+        self
+    }
+
     /// Whether the engine listens to Ctrl-C, SIGTERM and SIGHUP as long as it lives. The first signal cancels what it
     /// prepares and runs, and the engine runs nothing more; the second one ends the process. The default is false: signals
     /// are the host's.
@@ -223,8 +231,8 @@ pub enum Failure {
 }
 
 impl Engine {
-    /// An engine with a slot for each logical core that this process may use, devices as the environment says, and no
-    /// signal handling.
+    /// An engine with a slot for each logical core that this process may use, devices as the environment says, no maps and
+    /// no signal handling.
     pub fn builder() -> Builder {
         Builder { config: Config::new(Topology::detect()), has_signals: false }
     }

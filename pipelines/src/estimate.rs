@@ -10,6 +10,7 @@ use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::ResourceSpec;
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 use boxwork_runtime::plan::Plan;
+use boxwork_stores::object_store::Access;
 use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::spaces;
 use serde_json::{Value as Json, json};
@@ -40,7 +41,7 @@ pub fn estimate(
     };
     let (Some(path), Some(pivots)) = (text(store, "path"), text(pivots, "path")) else { return Ok(None) };
     let (column, name) = (text(store, "column").unwrap_or("object"), text(store, "name").unwrap_or("name"));
-    let store = open_store(Path::new(path), column, name, None, None).map_err(error_text)?;
+    let store = open_store(Path::new(path), column, name, None, Access::Map, None).map_err(error_text)?;
     let space = spaces::open(&distance_options(space, None), store).map_err(error_text)?;
     let table = PivotTable::open(pivots, space).map_err(error_text)?;
     let queries = match values.get("queries") {

@@ -74,7 +74,7 @@ impl Options {
     /// The engine of a command: it hears Ctrl-C and maps files.
     fn engine(&self) -> Builder {
         let builder = Engine::builder().topology(self.topology()).pin(self.pin).trace(self.trace.is_some());
-        let builder = builder.sampler(true).devices(Arc::clone(&self.devices)).signals(true);
+        let builder = builder.sampler(true).devices(Arc::clone(&self.devices)).maps(true).signals(true);
         self.blocking.iter().fold(builder, |builder, (class, limit)| builder.blocking(class, *limit))
     }
 }

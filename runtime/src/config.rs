@@ -39,6 +39,9 @@ pub struct Config {
     pub devices: Arc<LazyDevices>,
     /// What operators remember between requests. A runtime has a memory of its own unless it is given that of another one.
     pub memory: Memory,
+    /// Whether files may be mapped, for which the process gets a handler of SIGBUS while a map is there. Otherwise files are
+    /// read into memory.
+    pub maps: bool,
 }
 
 impl Config {
@@ -59,6 +62,7 @@ impl Config {
             sampler: false,
             devices,
             memory: Memory::default(),
+            maps: false,
         }
     }
 

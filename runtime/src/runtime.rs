@@ -34,6 +34,7 @@ impl Runtime {
             machine: Arc::new(config.topology.clone()),
             devices: Arc::clone(&config.devices),
             memory: config.memory.clone(),
+            maps: config.maps,
         };
         Ok(Self { scheduler: Scheduler::start(config)?, environment })
     }

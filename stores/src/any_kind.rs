@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::kinds::{Kind, Sets, Signatures, Texts, Vectors};
 use super::object_store::{
-    Compaction, Files, ObjectStore, PendingChange, Rows, StoreChange, StoreInfo, StoreWriter, copied,
+    Access, Compaction, Files, ObjectStore, PendingChange, Rows, StoreChange, StoreInfo, StoreWriter, copied,
 };
 use super::store::Store;
 use super::store_error::StoreError;
@@ -40,7 +40,15 @@ pub fn named(name: &str) -> Result<&'static dyn AnyKind, String> {
 /// # Errors
 /// When the file cannot be read, is no store, is cut short, damaged, or of another version.
 pub fn open(path: &Path, machine: Option<Topology>) -> Result<Arc<dyn Store>, StoreError> {
-    let files = Files::open(path)?;
+    open_by(path, Access::Map, machine)
+}
+
+/// As [`open`], but the files are mapped or read as `access` says.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_by(path: &Path, access: Access, machine: Option<Topology>) -> Result<Arc<dyn Store>, StoreError> {
+    let files = Files::open(path, access)?;
     of_files(path, &files)?.open(files, machine)
 }
 
@@ -72,7 +80,7 @@ pub fn copy(store: &Arc<dyn Store>, out: &Path, cancelled: &dyn Fn() -> bool) ->
 }
 
 fn of_file(path: &Path) -> Result<&'static dyn AnyKind, StoreError> {
-    of_files(path, &Files::open(path)?)
+    of_files(path, &Files::open(path, Access::Map)?)
 }
 
 fn of_files(path: &Path, files: &Files) -> Result<&'static dyn AnyKind, StoreError> {

@@ -1,8 +1,8 @@
-//! The store of objects of any kind: an Arrow IPC file, mapped into memory.
+//! The store of objects of any kind: an Arrow IPC file, mapped into memory or read batch by batch ([`Access`]).
 //!
 //! An object's id is its row. Opening checks the head and the tail; every batch is checked by its checksums before
 //! its first use, names apart from the objects' numbers, so that finding an object by its name reads no numbers. Numbers
-//! and names are not copied: a store costs page cache, a few words for each batch, and 8 bytes an object that was used.
+//! and names of a map are not copied: it costs page cache, a few words for each batch, and 8 bytes an object that was used.
 //! Texts alone are decoded into memory.
 //!
 //! A file may be cut short or overwritten under an open store. So what is mapped is lent to a closure alone, by
@@ -35,6 +35,7 @@ pub use compact::Compaction;
 pub(crate) use compact::copied;
 pub use files::Files;
 pub(crate) use lock::StoreLock;
+pub use map::Access;
 pub use objects::Objects;
 pub use rows::Rows;
 pub use temporary::TemporaryFile;
@@ -86,7 +87,15 @@ impl<K: Kind> ObjectStore<K> {
     /// # Errors
     /// When the file cannot be read, is no store of this kind, is cut short, damaged, or of another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::of_files(Files::open(path.as_ref())?)
+        Self::open_by(path, Access::Map)
+    }
+
+    /// As [`ObjectStore::open`], but the rest is mapped or read as `access` says.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::open`].
+    pub fn open_by(path: impl AsRef<Path>, access: Access) -> Result<Self, StoreError> {
+        Self::of_files(Files::open(path.as_ref(), access)?)
     }
 
     /// The store as one of this kind, where it is one.
@@ -140,6 +149,11 @@ impl<K: Kind> ObjectStore<K> {
             reason: format!("its columns are not those of {}", K::NAME),
             is_foreign: false,
         })
+    }
+
+    /// How the bytes of its files come into memory.
+    pub fn access(&self) -> Access {
+        self.files.access
     }
 
     /// The same with each batch copied, when it is first used, to a node of a machine: the first batches to the first
@@ -421,7 +435,7 @@ impl<K: Kind> ObjectStore<K> {
     /// A batch's bytes where they are to be used: copied to its node, or mapped.
     fn placed(&self, idx: usize) -> Result<Buffer, StoreError> {
         let batch = &self.batches[idx];
-        let block = self.files.parts[batch.part].block(batch.idx);
+        let block = self.files.parts[batch.part].block(batch.idx)?;
         let (Some(machine), Some(node)) = (&self.machine, self.node(idx)) else { return Ok(block) };
         let copied = machine.copy_to(node, &block);
         let io =

@@ -73,8 +73,8 @@ impl Operator for AppendStore {
             Some(change) => change,
             None => {
                 // At once, so that nobody's work is in vain when another process changes the store.
-                let path = self.store.path();
-                self.change.insert(cx.detached("disk", || StoreChange::begin(path))??)
+                let (path, access) = (self.store.path(), self.store.access());
+                self.change.insert(cx.detached("disk", || StoreChange::begin_by(path, access))??)
             }
         };
         while let Some(envelope) = cx.take("signatures") {

@@ -8,6 +8,7 @@ use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, V
 use boxwork_runtime::topology::Topology;
 use boxwork_stores::any_kind::{self, AnyKind};
 use boxwork_stores::object_column;
+use boxwork_stores::object_store::Access;
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use boxwork_stores::store::{SharedStore, Store};
 
@@ -66,7 +67,7 @@ pub(crate) static SIGNATURE_STORE: ResourceSpec = ResourceSpec {
     provides: Some("store"),
     check: None,
     load: |bind| {
-        let store = SignatureStore::open(bind.path("path"))?;
+        let store = SignatureStore::open_by(bind.path("path"), access(bind))?;
         Ok(shared(match machine(bind) {
             Some(machine) => Arc::new(store.copied_to(machine)),
             None => Arc::new(store),
@@ -76,7 +77,14 @@ pub(crate) static SIGNATURE_STORE: ResourceSpec = ResourceSpec {
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
     let kind = kind_of(bind.text("holds")).map_err(BoxError::new)?;
-    Ok(shared(open(&bind.path("path"), bind.text("column"), bind.text("name"), kind, machine(bind))?))
+    Ok(shared(open(
+        &bind.path("path"),
+        bind.text("column"),
+        bind.text("name"),
+        kind,
+        access(bind),
+        machine(bind),
+    )?))
 }
 
 /// The kind of objects that `holds` names; nothing for `auto`.
@@ -92,7 +100,7 @@ fn check(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Opens the objects of a file: a store that Boxwork made, or a column of an Arrow IPC file or of JSON lines. `column`,
-/// `name` and `kind` are of a file that Boxwork did not make; `machine` is the one whose nodes take a copy of a store,
+/// `name` and `kind` are of a file that Boxwork did not make; `access` is how a store comes into memory, and `machine` is the one whose nodes take a copy of a store,
 /// where one is wanted. Blocks on the disk.
 ///
 /// # Errors
@@ -102,17 +110,23 @@ pub fn open(
     column: &str,
     name: &str,
     kind: Option<&'static dyn AnyKind>,
+    access: Access,
     machine: Option<Topology>,
 ) -> Result<Arc<dyn Store>, BoxError> {
     if object_column::is_json(path) {
         return object_column::open(path, column, name, kind);
     }
-    match any_kind::open(path, machine) {
+    match any_kind::open_by(path, access, machine) {
         Ok(store) => Ok(store),
         // Another program's Arrow file.
         Err(StoreError::NotAStore { is_foreign: true, .. }) => object_column::open(path, column, name, kind),
         Err(error) => Err(error.into()),
     }
+}
+
+/// How a store comes into memory: the runtime says whether files may be mapped.
+fn access(bind: &Bind<'_>) -> Access {
+    if bind.environment.maps { Access::Map } else { Access::Read }
 }
 
 /// The machine whose nodes take a copy of a store, where `placement` says so.

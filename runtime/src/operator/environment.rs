@@ -22,6 +22,9 @@ pub struct Environment {
     pub devices: Arc<LazyDevices>,
     /// What operators remember between requests.
     pub memory: Memory,
+    /// Whether files may be mapped. A map needs a handler of SIGBUS, which the whole process then has; otherwise files are
+    /// read.
+    pub maps: bool,
 }
 
 impl Environment {
@@ -33,6 +36,7 @@ impl Environment {
             machine: Arc::new(Topology::flat(slots)),
             devices: Arc::new(LazyDevices::none()),
             memory: Memory::default(),
+            maps: false,
         }
     }
 }

@@ -131,11 +131,6 @@ mod unix {
             // Pairs with the store in `replace`: zeros that were read there are behind it.
             self.slot.poisoned.load(Ordering::Acquire)
         }
-
-        /// Marks the map's bytes as not those of the file that was mapped.
-        pub(in super::super) fn poison(&self) {
-            self.slot.poisoned.store(true, Ordering::Release);
-        }
     }
 
     impl Drop for Watched {
@@ -284,10 +279,6 @@ impl Watched {
 
     pub(super) fn is_poisoned(&self) -> bool {
         self.poisoned.load(std::sync::atomic::Ordering::Acquire)
-    }
-
-    pub(super) fn poison(&self) {
-        self.poisoned.store(true, std::sync::atomic::Ordering::Release);
     }
 }
 

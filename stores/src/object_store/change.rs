@@ -17,7 +17,7 @@ use arrow_array::ArrayRef;
 use super::lock::StoreLock;
 use super::manifest::{CHANGES_MAX, Line, Manifest, PartKind, is_beside};
 use super::temporary::{TemporaryFile, folder_of};
-use super::{Files, ObjectStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
+use super::{Access, Files, ObjectStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
 use crate::kinds::Kind;
 use crate::steps::step;
 use crate::store::Store;
@@ -55,11 +55,19 @@ impl Drop for NewParts {
 }
 
 impl<K: Kind> StoreChange<K> {
-    /// Starts a change of a store.
+    /// Starts a change of a store, which is mapped.
     ///
     /// # Errors
     /// When another process changes the store, it was changed too often, and as [`ObjectStore::open`].
     pub fn begin(given: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::begin_by(given, Access::Map)
+    }
+
+    /// As [`StoreChange::begin`], but the store is mapped or read as `access` says.
+    ///
+    /// # Errors
+    /// As [`StoreChange::begin`].
+    pub fn begin_by(given: impl AsRef<Path>, access: Access) -> Result<Self, StoreError> {
         let given = given.as_ref();
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
         // The store that a link leads to is changed, not the link.
@@ -69,7 +77,7 @@ impl<K: Kind> StoreChange<K> {
             return Err(StoreError::Metadata { path: given.to_owned(), reason });
         }
         let lock = StoreLock::take(&path, given)?;
-        let store = ObjectStore::open(given)?;
+        let store = ObjectStore::open_by(given, access)?;
         let file = File::open(&path).map_err(io("open"))?;
         let (manifest, base) = match Manifest::of_file(&path, &file)? {
             Some(manifest) => (manifest, None),
@@ -206,7 +214,8 @@ impl<K: Kind> StoreChange<K> {
             link(&self.parts.path, base).map_err(io)?;
             step("base linked");
         }
-        let files = Files::of_manifest(&self.given, &self.manifest, &self.store.files.parts)?;
+        let (open, access) = (&self.store.files.parts, self.store.access());
+        let files = Files::of_manifest(&self.given, &self.manifest, open, access)?;
         let store = ObjectStore::<K>::of_files(files)?;
         let Self { given, parts, manifest, lock, .. } = self;
         Ok(PendingChange { given, parts, store: Arc::new(store), manifest, added, removed, lock })

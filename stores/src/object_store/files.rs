@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::StoreError;
 use super::manifest::{Manifest, PartKind};
+use super::map::Access;
 use super::part::Part;
 use super::removed::{self, Removed};
 use super::temporary::real_path;
@@ -19,14 +20,15 @@ pub struct Files {
     pub(super) removed: Removed,
     /// The fingerprints that the store had, from the base's to its own, and the ids that there were.
     pub(super) history: Vec<(String, u64)>,
+    pub(super) access: Access,
 }
 
 impl Files {
-    /// Opens the files: checks the head and the tail of each, and maps the rest.
+    /// Opens the files: checks the head and the tail of each. The rest is mapped, or read when it is used.
     ///
     /// # Errors
     /// When a file cannot be read, is no store, is cut short, damaged, or of another version.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
         let mut before: Option<Manifest> = None;
         loop {
             let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
@@ -36,12 +38,12 @@ impl Files {
                 return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
             }
             let Some(manifest) = Manifest::of_file(path, &file)? else {
-                let part = Part::of_file(path, file)?;
+                let part = Part::of_file(path, file, access)?;
                 let history = vec![(part.fingerprint.clone(), part.len)];
                 let (path, parts, removed) = (path.to_owned(), vec![Arc::new(part)], Removed::default());
-                return Ok(Self { path, parts, removed, history });
+                return Ok(Self { path, parts, removed, history, access });
             };
-            match Self::of_manifest(path, &manifest, &[]) {
+            match Self::of_manifest(path, &manifest, &[], access) {
                 // A part may be missing since the store was compacted at this moment: what it is now is read then.
                 Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
                 Err(_) => before = Some(manifest),
@@ -56,6 +58,7 @@ impl Files {
         path: &Path,
         manifest: &Manifest,
         open: &[Arc<Part>],
+        access: Access,
     ) -> Result<Self, StoreError> {
         /// Parts of a store that no usual limit of open files stands in the way of.
         const PARTS_FEW: usize = 256;
@@ -85,7 +88,7 @@ impl Files {
                     let open = open.get(parts.len()).filter(|part| part.fingerprint == line.fingerprint);
                     let part = match open {
                         Some(part) => Arc::clone(part),
-                        None => Arc::new(Part::open(&file)?),
+                        None => Arc::new(Part::open(&file, access)?),
                     };
                     let found = (part.fingerprint.clone(), part.len);
                     rows += part.len;
@@ -104,7 +107,7 @@ impl Files {
                 reason: "no object is left".to_owned(),
             });
         }
-        Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history() })
+        Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history(), access })
     }
 
     /// The name of the kind of objects that the files say that they hold.

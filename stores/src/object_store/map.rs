@@ -1,4 +1,6 @@
-//! A file mapped into memory, as an Arrow buffer that shares the map, and whether it is still the file that was mapped.
+//! The bytes of a file as Arrow buffers, mapped or read, and whether the file is still the one that was opened.
+//!
+//! A map needs a signal handler, which belongs to the process ([`Access`]); bytes that are read cost memory.
 #![cfg_attr(
     not(miri),
     expect(unsafe_code, reason = "a map is foreign memory: the one place where it becomes a buffer")
@@ -6,12 +8,15 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 #[cfg(not(miri))]
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use arrow_buffer::Buffer;
+use boxwork_kernels::memory::room;
 use boxwork_runtime::topology::NodeMemory;
 #[cfg(not(miri))]
 use memmap2::Mmap;
@@ -21,26 +26,57 @@ use super::bus_error::Watched;
 #[cfg(miri)]
 use in_memory::Watched;
 
-/// A whole file in memory.
-pub(super) struct Map {
-    bytes: Buffer,
-    /// Nothing when the bytes are a copy, which no other process can change.
-    watched: Option<WatchedFile>,
+/// How the bytes of files come into memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// They are read when they are first used, and kept: a store costs as much memory as was used of it.
+    #[default]
+    Read,
+    /// They are mapped: a store costs page cache alone. While a map is there, the process has a handler of SIGBUS, which the
+    /// system sends when another process cuts a mapped file short.
+    Map,
 }
 
-/// A file that is mapped, and how it was then.
-struct WatchedFile {
-    watched: Arc<Watched>,
+/// The bytes of a file.
+pub(super) struct Map {
+    bytes: Bytes,
+    /// Nothing when all bytes are a copy, which no other process can change.
+    opened: Option<OpenFile>,
+}
+
+enum Bytes {
+    /// All of them: a map, or a copy.
+    Here(Buffer),
+    /// So many, in the file.
+    InFile(usize),
+}
+
+/// A file that is used, and how it was when it was opened.
+struct OpenFile {
+    /// Nothing when the file is read.
+    watched: Option<Arc<Watched>>,
     file: File,
     modified: Option<SystemTime>,
+    /// Whether the file was once seen to be another.
+    is_lost: AtomicBool,
 }
 
 impl Map {
-    /// Maps a file; its buffer and the slices of it keep the map.
-    pub(super) fn new(file: File) -> io::Result<Self> {
-        let modified = file.metadata()?.modified().ok();
-        let (bytes, watched) = map(&file)?;
-        Ok(Self { bytes, watched: Some(WatchedFile { watched, file, modified }) })
+    /// Opens the bytes of a file. Buffers of a map keep it.
+    pub(super) fn new(file: File, access: Access) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let (bytes, watched) = match access {
+            Access::Map => {
+                let (bytes, watched) = map(&file)?;
+                (Bytes::Here(bytes), Some(watched))
+            }
+            Access::Read => {
+                let bytes = usize::try_from(metadata.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+                (Bytes::InFile(bytes), None)
+            }
+        };
+        let (modified, is_lost) = (metadata.modified().ok(), AtomicBool::new(false));
+        Ok(Self { bytes, opened: Some(OpenFile { watched, file, modified, is_lost }) })
     }
 
     /// Reads a file, and closes it.
@@ -48,27 +84,75 @@ impl Map {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // Aligned as the columns of a store are.
-        Ok(Self { bytes: Buffer::from_slice_ref(&bytes), watched: None })
+        Ok(Self { bytes: Bytes::Here(Buffer::from_slice_ref(&bytes)), opened: None })
     }
 
-    /// The bytes. What was read of them counts only if [`Map::is_whole`] returns true afterwards.
-    pub(super) fn bytes(&self) -> &Buffer {
-        &self.bytes
+    /// Number of bytes.
+    pub(super) fn len(&self) -> usize {
+        match &self.bytes {
+            Bytes::Here(bytes) => bytes.len(),
+            Bytes::InFile(bytes) => *bytes,
+        }
     }
 
-    /// Whether all that was read of the map so far are bytes of the file that was mapped. Once false, it stays so.
+    /// Some of the bytes; blocks on the disk where they are read. What was read of them counts only if [`Map::is_whole`]
+    /// returns true afterwards.
+    ///
+    /// # Panics
+    /// When the file has fewer bytes.
+    pub(super) fn slice(&self, range: Range<usize>) -> io::Result<Buffer> {
+        assert!(range.end <= self.len(), "bytes {range:?} of {}", self.len());
+        match (&self.bytes, &self.opened) {
+            (Bytes::Here(bytes), _) => Ok(bytes.slice_with_length(range.start, range.len())),
+            (Bytes::InFile(_), Some(opened)) => read(&opened.file, range),
+            (Bytes::InFile(_), None) => unreachable!("a file that is read stays open"),
+        }
+    }
+
+    /// Whether all bytes that were used so far are those of the file that was opened. Once false, it stays so.
     pub(super) fn is_whole(&self) -> bool {
         // No bus error comes from the rest of the last page of a shortened file, which reads as zeros, nor from a file
         // that was cut and written again: only the file's length and time show that.
-        let Some(WatchedFile { watched, file, modified }) = &self.watched else { return true };
+        let Some(OpenFile { watched, file, modified, is_lost }) = &self.opened else { return true };
         let is_same = file.metadata().is_ok_and(|metadata| {
-            metadata.len() == self.bytes.len() as u64 && metadata.modified().ok() == *modified
+            metadata.len() == self.len() as u64 && metadata.modified().ok() == *modified
         });
         if !is_same {
-            watched.poison();
+            is_lost.store(true, Ordering::Release);
         }
-        !watched.is_poisoned()
+        !is_lost.load(Ordering::Acquire) && watched.as_ref().is_none_or(|watched| !watched.is_poisoned())
     }
+}
+
+/// Reads bytes of a file into memory of their own, aligned as the columns of a store are.
+fn read(file: &File, range: Range<usize>) -> io::Result<Buffer> {
+    let what = || format!("{} bytes of a store", range.len());
+    let mut words: Vec<u64> = room(range.len().div_ceil(size_of::<u64>()), what, "free memory")
+        .map_err(|refused| io::Error::new(io::ErrorKind::OutOfMemory, refused))?;
+    words.resize(words.capacity(), 0);
+    // The buffer is not shared yet, so it can be written.
+    let mut bytes = Buffer::from_vec(words).into_mutable().map_err(|_| io::ErrorKind::Other)?;
+    read_at(file, &mut bytes.as_slice_mut()[..range.len()], range.start as u64)?;
+    Ok(Buffer::from(bytes).slice_with_length(0, range.len()))
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], start: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
+}
+
+/// Threads that read at once have places of their own in the file.
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        let count = file.seek_read(bytes, start)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        (bytes, start) = (&mut bytes[count..], start + count as u64);
+    }
+    Ok(())
 }
 
 #[cfg(not(miri))]
@@ -112,25 +196,21 @@ mod in_memory {
     use std::fs::File;
     use std::io::{self, Read};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use arrow_buffer::Buffer;
 
-    pub(super) struct Watched(AtomicBool);
+    pub(super) struct Watched;
 
     impl Watched {
+        #[expect(clippy::unused_self, reason = "as the one of a map")]
         pub(super) fn is_poisoned(&self) -> bool {
-            self.0.load(Ordering::Acquire)
-        }
-
-        pub(super) fn poison(&self) {
-            self.0.store(true, Ordering::Release);
+            false
         }
     }
 
     pub(super) fn map(mut file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok((Buffer::from_slice_ref(&bytes), Arc::new(Watched(AtomicBool::new(false)))))
+        Ok((Buffer::from_slice_ref(&bytes), Arc::new(Watched)))
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use arrow_schema::SchemaRef;
 
 use super::columns;
 use super::layout::{self, BatchEntry};
-use super::map::Map;
+use super::map::{Access, Map};
 use super::{StoreError, StoreInfo};
 use crate::kinds::Kind;
 
@@ -50,13 +51,13 @@ pub(super) struct PartBatch {
 
 impl Part {
     /// Opens the store file of a name, of which the caller knows that it is no record of changes.
-    pub(super) fn of_file(path: &Path, file: File) -> Result<Self, StoreError> {
+    pub(super) fn of_file(path: &Path, file: File, access: Access) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
-        Self::new(path, Map::new(file).map_err(io)?)
+        Self::new(path, Map::new(file, access).map_err(io)?)
     }
 
     /// Opens a part of a store that was changed.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
@@ -64,7 +65,8 @@ impl Part {
             let reason = "it is no regular file".to_owned();
             return Err(StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false });
         }
-        let map = if metadata.len() < MAPPED_BYTES_MIN { Map::copied(file) } else { Map::new(file) };
+        let is_small = metadata.len() < MAPPED_BYTES_MIN;
+        let map = if is_small { Map::copied(file) } else { Map::new(file, access) };
         Self::new(path, map.map_err(io)?)
     }
 
@@ -90,25 +92,26 @@ impl Part {
             place: place.to_owned(),
             reason,
         };
-        let bytes = map.bytes();
-        if !bytes.starts_with(layout::MAGIC) {
+        let bytes = |range| map.slice(range).map_err(|source| unread(path, source));
+        if !bytes(0..map.len().min(layout::MAGIC.len()))?.starts_with(layout::MAGIC) {
             return Err(not_of("it does not begin as an Arrow file", true));
         }
         let truncated = || StoreError::Truncated { path: path.to_owned() };
-        let trailer = bytes.last_chunk::<{ layout::TRAILER_BYTES }>().ok_or_else(truncated)?;
+        let trailer = bytes(map.len().saturating_sub(layout::TRAILER_BYTES)..map.len())?;
+        let trailer = trailer.last_chunk::<{ layout::TRAILER_BYTES }>().ok_or_else(truncated)?;
         if !trailer.ends_with(layout::MAGIC) {
             return Err(truncated());
         }
         let footer_bytes =
             read_footer_length(*trailer).map_err(|error| damaged("its tail", error.to_string()))?;
-        let footer_end = bytes.len() - layout::TRAILER_BYTES;
+        let footer_end = map.len() - layout::TRAILER_BYTES;
         let tail_start = footer_end
             .checked_sub(footer_bytes)
             .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
             .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
 
         // A copy: the footer leads its parser, so it must not change once its checksum was compared.
-        let tail = bytes[tail_start..].to_vec();
+        let tail = bytes(tail_start..map.len())?.to_vec();
         let digits =
             layout::tail_digits(&tail).ok_or_else(|| not_of("it carries no checksum of Boxwork's", true))?;
         let checksum = layout::tail_checksum(&tail, &digits);
@@ -133,7 +136,7 @@ impl Part {
         let blocks: Vec<Block> = footer.recordBatches().into_iter().flatten().copied().collect();
         let (batches, head_end, len) = lay_out(&blocks, &entries, tail_start)
             .ok_or_else(|| damaged("its footer", "the batches do not fill the file".to_owned()))?;
-        if crc32fast::hash(&bytes[..head_end]) != head {
+        if crc32fast::hash(&bytes(0..head_end)?) != head {
             return Err(damaged("its head", CHECKSUM_DIFFERS.to_owned()));
         }
         let info = StoreInfo {
@@ -147,7 +150,7 @@ impl Part {
             numbers,
             info,
             // The tail holds all other checksums.
-            fingerprint: format!("{:x}-{checksum}", bytes.len()),
+            fingerprint: format!("{:x}-{checksum}", map.len()),
             map,
             batches,
             len,
@@ -161,7 +164,9 @@ impl Part {
 
     /// Decodes and checks the names of a batch.
     pub(super) fn names(&self, idx: usize) -> Result<StringArray, StoreError> {
-        let (batch, block) = (&self.batches[idx], self.block(idx));
+        let batch = &self.batches[idx];
+        // The numbers behind the names may not be in memory yet, and need not be.
+        let block = self.bytes(idx, batch.entry.front_bytes)?;
         let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
         let damaged = |reason| self.damaged(idx, reason);
         columns::check_ids(&table, batch.first).map_err(damaged)?;
@@ -204,9 +209,8 @@ impl Part {
         if front.finalize() != batch.entry.front {
             return Err(self.damaged(idx, CHECKSUM_DIFFERS.to_owned()));
         }
-        if layout::front_bytes(&self.numbers, &header, block.len() - header.len())
-            != Some(batch.entry.front_bytes)
-        {
+        let body_bytes = block_bytes(&batch.block) - header.len();
+        if layout::front_bytes(&self.numbers, &header, body_bytes) != Some(batch.entry.front_bytes) {
             return Err(self.damaged(idx, format!("its header is not that of a batch of {}", self.kind)));
         }
         Ok(header)
@@ -230,15 +234,30 @@ impl Part {
             .map_err(|error| self.damaged(idx, error.to_string()))
     }
 
-    /// A batch's bytes in the file.
-    pub(super) fn block(&self, idx: usize) -> Buffer {
-        let block = &self.batches[idx].block;
-        self.map.bytes().slice_with_length(block.offset() as usize, block_bytes(block))
+    /// A batch's bytes in the file; reads them where the file is not mapped.
+    pub(super) fn block(&self, idx: usize) -> Result<Buffer, StoreError> {
+        self.bytes(idx, block_bytes(&self.batches[idx].block))
+    }
+
+    /// The first bytes of a batch.
+    fn bytes(&self, idx: usize, count: usize) -> Result<Buffer, StoreError> {
+        let start = self.batches[idx].block.offset() as usize;
+        self.map.slice(start..start + count).map_err(|source| unread(&self.path, source))
     }
 
     pub(super) fn damaged(&self, idx: usize, reason: String) -> StoreError {
         let place = format!("batch {} of {}", idx + 1, self.batches());
         StoreError::Damaged { path: self.path.clone(), place, reason }
+    }
+}
+
+/// Why bytes of an open file cannot be read.
+fn unread(path: &Path, source: io::Error) -> StoreError {
+    let path = path.to_owned();
+    match source.kind() {
+        // It had these bytes when it was opened.
+        io::ErrorKind::UnexpectedEof => StoreError::Changed { path },
+        _ => StoreError::Io { path, action: "read", source },
     }
 }
 

@@ -7,6 +7,7 @@ use arrow_array::{Array, ArrayRef, StringArray};
 use boxwork_runtime::operator::BoxError;
 
 use super::files::Files;
+use super::map::Access;
 use super::removed::Removed;
 use super::writer::BATCH_ROWS;
 use super::{Batch, ObjectStore};
@@ -124,6 +125,7 @@ impl<K: Kind> Rows<K> {
             parts: Vec::new(),
             removed: Removed::default(),
             history: vec![(fingerprint, len)],
+            access: Access::Read,
         };
         let (number, by_name) = (new_number(), OnceLock::new());
         Ok(ObjectStore { files, kind, batches, len, number, by_name, machine: None })

@@ -18,6 +18,8 @@ use crate::signature::SignatureBuilder;
 use crate::signature::SignatureColumns;
 use crate::signature_store::{SignatureStore, StoreChange, StoreWriter};
 
+mod access;
+
 const COORDINATES: [&str; 2] = ["x", "y"];
 
 /// A store of objects with 1 to 3 centroids whose numbers depend on the object's place.
@@ -133,7 +135,8 @@ fn centroids_and_names_stay_in_the_map() {
     let path = folder.path().join("s");
     write(&path, 100);
     let store = SignatureStore::open(&path).unwrap();
-    let map = store.files.parts[0].map.bytes().as_ptr_range();
+    let map = store.files.parts[0].map.slice(0..store.files.parts[0].map.len()).unwrap();
+    let map = map.as_ptr_range();
     store
         .read(|objects| {
             let signature = objects.signature(42)?;
@@ -402,7 +405,7 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
     let path = folder.path().join("s");
     write(&path, 4);
     let store = SignatureStore::open(&path).unwrap();
-    let (block, batch) = (store.files.parts[0].block(0), &store.files.parts[0].batches[0]);
+    let (block, batch) = (store.files.parts[0].block(0).unwrap(), &store.files.parts[0].batches[0]);
     let header_bytes = batch.block.metaDataLength() as usize;
     let numbers_of = layout::numbers(&store.files.parts[0].schema).unwrap();
     assert_eq!(

@@ -144,7 +144,7 @@ impl<'a> Pipelines<'a> {
         let detected = Topology::detect();
         let topology = workers.map_or_else(|| detected.clone(), |workers| detected.first(workers));
         let devices = Arc::clone(&self.devices);
-        let runtime = Arc::new(Runtime::start(Config { devices, ..Config::new(topology) })?);
+        let runtime = Arc::new(Runtime::start(Config { devices, maps: true, ..Config::new(topology) })?);
         self.runtimes.insert(workers, Arc::clone(&runtime));
         Ok(runtime)
     }
