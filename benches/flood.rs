@@ -28,7 +28,7 @@ use boxwork::pipeline;
 use boxwork_runtime::descriptor::{Column, Descriptor};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Environment, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Catalog, Context, Environment, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{self, Arguments as Parameters, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
@@ -178,6 +178,8 @@ fn numbers(_: &Parameters) -> Descriptor {
     Descriptor::new([Column::new("n", DataType::UInt64, "a number")])
 }
 
+const NUMBERS_OUT: Out = Out::new(0, "numbers", numbers, "numbers from 0");
+
 static FLOOD: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new(
         "envelopes",
@@ -185,12 +187,14 @@ static FLOOD: OperatorSpec = OperatorSpec {
         parameter::Default::Required,
         "how many to make",
     )],
-    outputs: &[Output::new("numbers", numbers, "numbers from 0")],
+    outputs: &[NUMBERS_OUT],
     ..OperatorSpec::new("flood", "Makes envelopes as fast as it can.", Kind::Stateful, make_flood)
 };
 
+const NUMBERS_IN: In = In::stream(0, "numbers", numbers, "numbers");
+
 static DRAIN: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("numbers", numbers, "numbers")],
+    inputs: &[NUMBERS_IN],
     ..OperatorSpec::new("drain", "Blocks on each envelope.", Kind::Stateful, |_| Ok(Box::new(Drain)))
 };
 
@@ -205,8 +209,8 @@ struct Flood {
 
 impl Operator for Flood {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("numbers") {
-            if self.next == self.end || cx.push("numbers", envelope(self.next))? == Pushed::Closed {
+        while cx.has_room(NUMBERS_OUT) {
+            if self.next == self.end || cx.push(NUMBERS_OUT, envelope(self.next))? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
             self.next += 1;
@@ -219,8 +223,8 @@ struct Drain;
 
 impl Operator for Drain {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(envelope) = cx.take("numbers") else {
-            return Ok(if cx.is_ended("numbers") { Flow::Done } else { Flow::Wait });
+        let Some(envelope) = cx.take(NUMBERS_IN) else {
+            return Ok(if cx.is_ended(NUMBERS_IN) { Flow::Done } else { Flow::Wait });
         };
         consume(&envelope)?;
         cx.detached("disk", || thread::sleep(PAUSE))?;

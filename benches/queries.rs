@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use boxwork_runtime::operator::{
-    BoxError, Catalog, Context, Environment, Flow, Hint, Join, Kind, Operator, OperatorSpec,
+    BoxError, Catalog, Context, Environment, Flow, HintIn, HintOut, Join, Kind, Operator, OperatorSpec,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
 use boxwork_runtime::prepare::Prepared;
@@ -28,15 +28,16 @@ use support::{Arguments, Spread, print_machine, verdict};
 /// What the last firing took for its joins and reads.
 static TOUCHED_NS: AtomicU64 = AtomicU64::new(0);
 
-const RANGE: Hint = Hint { name: "range", join: Join::Minimum, about: "a range" };
+const READ: HintIn = HintIn::new(0, "range", Join::Minimum, "a range");
+const WRITTEN: HintOut = HintOut::new(0, "range", Join::Minimum, "a range");
 
 static TOUCH: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("touches", ParameterType::integer_from(0), Default::Integer(0), "joins and reads"),
         Parameter::new("queries", ParameterType::integer_from(1), Default::Required, "of the request"),
     ],
-    hints_read: &[RANGE],
-    hints_written: &[RANGE],
+    hints_read: &[READ],
+    hints_written: &[WRITTEN],
     ..OperatorSpec::new("touch", "Joins and reads hints.", Kind::Stateful, |bind| {
         Ok(Box::new(Touch { touches: bind.count("touches"), queries: bind.count("queries") }))
     })
@@ -52,8 +53,8 @@ impl Operator for Touch {
         let begun = Instant::now();
         for nth in 0..self.touches {
             let (query, value) = ((nth % self.queries) as u32, -((nth / self.queries) as f64));
-            cx.join_hint("range", query, value);
-            if cx.hint("range", query) != value {
+            cx.join_hint(WRITTEN, query, value);
+            if cx.hint(READ, query) != value {
                 return Err(BoxError::new("a value that was joined is not read"));
             }
         }

@@ -20,7 +20,7 @@ use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::faults::has_device;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output,
+    Bind, BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
@@ -82,12 +82,14 @@ fn queries(seed: u64, count: usize) -> Vec<Points> {
         .collect()
 }
 
+const QUERIES_OUT: Out = Out::new(0, "queries", columns::queries, "queries");
+
 static GIVEN_QUERIES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("seed", ParameterType::integer_from(0), Default::Required, "the seed"),
         Parameter::new("count", ParameterType::integer_from(1), Default::Integer(QUERIES as i64), "how many"),
     ],
-    outputs: &[Output::new("queries", columns::queries, "queries")],
+    outputs: &[QUERIES_OUT],
     ..OperatorSpec::new("given_queries", "Makes queries from a seed.", Kind::Stateful, |bind| {
         Ok(Box::new(GivenQueries(bind.count("seed") as u64, bind.count("count"))))
     })
@@ -107,17 +109,17 @@ impl Operator for GivenQueries {
             ("name", Arc::new(StringArray::from(vec!["q"; queries.len()]))),
             ("object", Arc::new(signatures.finish())),
         ];
-        cx.push("queries", Envelope::from_columns(columns)?)?;
+        cx.push(QUERIES_OUT, Envelope::from_columns(columns)?)?;
         Ok(Flow::Done)
     }
 }
 
+const RESULTS: In = In::stream(0, "results", columns::distances, "the results");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+
 static ROWS: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new("out", ParameterType::Path, Default::Required, "the file")],
-    inputs: &[
-        Input::stream("results", columns::distances, "the results"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
+    inputs: &[RESULTS, QUERY],
     ..OperatorSpec::new("rows", "Writes results to the bit.", Kind::Stateful, |bind: &Bind<'_>| {
         Ok(Box::new(Rows(bind.path("out"), Vec::new())))
     })
@@ -127,12 +129,12 @@ struct Rows(PathBuf, Vec<(u32, f64, u64)>);
 
 impl Operator for Rows {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("results") {
+        while let Some(envelope) = cx.take(RESULTS) {
             let (numbers, ids) = (envelope.u32s("query")?, envelope.u64s("id")?);
             let rows = envelope.f64s("distance")?.iter().enumerate();
             self.1.extend(rows.map(|(row, distance)| (numbers[row], *distance, ids[row])));
         }
-        if !cx.is_ended("results") {
+        if !cx.is_ended(RESULTS) {
             return Ok(Flow::Wait);
         }
         std::fs::write(&self.0, text_of(&mut self.1))?;

@@ -14,7 +14,8 @@ use boxwork::{catalogue, diagnostic, drawing, explain, schema};
 use boxwork_runtime::descriptor::{Column, Descriptor};
 use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Resource, ResourceSpec,
+    Bind, BoxError, Catalog, HintIn, HintOut, In, Join, Kind, Mode, Operator, OperatorSpec, Out, Resource,
+    ResourceSpec,
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 use boxwork_runtime::topology::Topology;
@@ -43,8 +44,9 @@ const WORDS: Parameter = Parameter::new(
     Default::EmptyList,
     "words to go with them",
 );
-const RANGE: Hint = Hint { name: "range", join: Join::Minimum, about: "what is not wanted from here on" };
-const ROWS: Output = Output::new("rows", numbers, "what was made");
+const RANGE: HintIn = HintIn::new(0, "range", Join::Minimum, "what is not wanted from here on");
+const RANGE_WRITTEN: HintOut = HintOut::new(0, "range", Join::Minimum, "what is not wanted from here on");
+const ROWS: Out = Out::new(0, "rows", numbers, "what was made");
 
 static NUMBERS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -56,10 +58,14 @@ static NUMBERS: OperatorSpec = OperatorSpec {
     example: "source: {kind: numbers, count: 3}",
     ..OperatorSpec::new("numbers", "Makes numbers.", Kind::Stateful, never)
 };
+const ROWS_OUT: Out = Out::new(0, "rows", texts, "what was made");
+
 static TEXTS: OperatorSpec = OperatorSpec {
-    outputs: &[Output::new("rows", texts, "what was made")],
+    outputs: &[ROWS_OUT],
     ..OperatorSpec::new("texts", "Makes texts.", Kind::Stateful, never)
 };
+const ROWS_IN: In = In::stream(0, "rows", numbers, "what to scale");
+
 static SCALE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("factor", ParameterType::Positive, Default::Number(1.0), "what to multiply by"),
@@ -71,28 +77,27 @@ static SCALE: OperatorSpec = OperatorSpec {
         ),
         Parameter::new("exact", ParameterType::Boolean, Default::Boolean(true), "whether to round"),
     ],
-    inputs: &[Input::stream("rows", numbers, "what to scale")],
+    inputs: &[ROWS_IN],
     outputs: &[ROWS],
     hints_read: &[RANGE],
     code_path: Some(|_, _| "portable".to_owned()),
     ..OperatorSpec::new("scale", "Multiplies.", Kind::Stateless, never)
 };
 static EITHER: OperatorSpec = OperatorSpec {
-    inputs: &[Input::merge("rows", numbers, "streams to join")],
+    inputs: &[In { mode: Mode::Merge, about: "streams to join", ..ROWS_IN }],
     outputs: &[ROWS],
     ..OperatorSpec::new("either", "Joins streams.", Kind::Ordered, never)
 };
+const ALL: In = In::side(1, "all", numbers, "what to show first").optional();
+
 static SHOW: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("mode", ParameterType::Choice(&["fast", "exact"]), Default::Text("fast"), "how"),
         Parameter::new("most", ParameterType::integer_from(1), Default::Absent, "rows to show at most"),
         WORDS,
     ],
-    inputs: &[
-        Input::stream("rows", numbers, "what to show"),
-        Input::side("all", numbers, "what to show first").optional(),
-    ],
-    hints_written: &[RANGE],
+    inputs: &[In { about: "what to show", ..ROWS_IN }, ALL],
+    hints_written: &[RANGE_WRITTEN],
     ..OperatorSpec::new("show", "Shows numbers.", Kind::Stateful, never)
 };
 static TABLE_FILE: ResourceSpec = ResourceSpec {

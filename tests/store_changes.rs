@@ -17,9 +17,7 @@ use boxwork::shipped::{self, Shipped};
 use boxwork_kernels::chance::Random;
 use boxwork_operators::catalog;
 use boxwork_operators::columns;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
@@ -33,15 +31,15 @@ use tempfile::TempDir;
 
 use objects::{Object, gaussian, push, write_store};
 
+const RESULTS: In = In::stream(0, "results", columns::distances, "the results");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+
 static NAMED_ROWS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("store", ParameterType::Resource("store"), Default::Required, "the store"),
         Parameter::new("out", ParameterType::Path, Default::Required, "the file"),
     ],
-    inputs: &[
-        Input::stream("results", columns::distances, "the results"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
+    inputs: &[RESULTS, QUERY],
     ..OperatorSpec::new("named_rows", "Writes results to the bit.", Kind::Stateful, |bind: &Bind<'_>| {
         let store = Arc::clone(&bind.resource::<SharedStore>("store")?.0);
         Ok(Box::new(NamedRows { store, out: bind.path("out"), text: String::new() }))
@@ -56,14 +54,14 @@ struct NamedRows {
 
 impl Operator for NamedRows {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("results") {
+        while let Some(envelope) = cx.take(RESULTS) {
             let (numbers, ids) = (envelope.u32s("query")?, envelope.u64s("id")?);
             for (row, distance) in envelope.f64s("distance")?.iter().enumerate() {
                 let name = self.store.name(ids[row])?;
                 let _ = writeln!(self.text, "{} {:x} {name}", numbers[row], distance.to_bits());
             }
         }
-        if !cx.is_ended("results") {
+        if !cx.is_ended(RESULTS) {
             return Ok(Flow::Wait);
         }
         fs::write(&self.out, &self.text)?;

@@ -14,7 +14,7 @@ use boxwork::{pipeline, shipped};
 use boxwork_operators::catalog;
 use boxwork_operators::columns;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Environment, Flow, Input, Kind, Operator, OperatorSpec, Output,
+    Bind, BoxError, Catalog, Context, Environment, Flow, In, Kind, Operator, OperatorSpec, Out,
 };
 use boxwork_runtime::parameter::{Default as Given, Parameter, ParameterType, Value};
 use boxwork_runtime::plan::Declaration;
@@ -153,11 +153,14 @@ fn a_store_cut_short_fails_its_requests_and_no_others() {
     assert_eq!(hidden(folder.path()), [""; 0]);
 }
 
+const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "any candidates");
+const PASSED: Out = Out::new(0, "passed", columns::candidates, "what came in");
+
 /// Passes candidates on, and cuts a file short before the first of them goes out.
 static CUTS: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new("path", ParameterType::Path, Given::Required, "the file to cut short")],
-    inputs: &[Input::stream("candidates", columns::candidates, "any candidates")],
-    outputs: &[Output::new("passed", columns::candidates, "what came in")],
+    inputs: &[CANDIDATES],
+    outputs: &[PASSED],
     example: "saw: {kind: cuts, path: s.arrow}",
     ..OperatorSpec::new("cuts", "Cuts a file short.", Kind::Stateful, make_cuts)
 };
@@ -172,14 +175,14 @@ struct Cuts {
 
 impl Operator for Cuts {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("passed") {
-            let Some(envelope) = cx.take("candidates") else {
-                return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(PASSED) {
+            let Some(envelope) = cx.take(CANDIDATES) else {
+                return Ok(if cx.is_ended(CANDIDATES) { Flow::Done } else { Flow::Wait });
             };
             if let Some(path) = self.path.take() {
                 cut(&path, 8192);
             }
-            cx.push("passed", envelope)?;
+            cx.push(PASSED, envelope)?;
         }
         Ok(Flow::Wait)
     }

@@ -10,7 +10,7 @@ use boxwork_runtime::Runtime;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::operator::{
-    BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::{BoxDeclaration, Declaration, EdgeDeclaration, End, Setting};
@@ -32,12 +32,16 @@ static PICTURES: OnceLock<Vec<Envelope>> = OnceLock::new();
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 static FIRST: Mutex<Option<Envelope>> = Mutex::new(None);
 
+const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "pictures");
+
 static SOURCE: OperatorSpec = OperatorSpec {
-    outputs: &[Output::new("pixels", columns::pixels, "pictures")],
+    outputs: &[PIXELS],
     ..OperatorSpec::new("pictures", "Sends decoded pictures.", Kind::Stateful, |_| Ok(Box::new(Source)))
 };
+const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "signatures");
+
 static SINK: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("signatures", columns::signatures, "signatures")],
+    inputs: &[SIGNATURES],
     ..OperatorSpec::new("signatures", "Counts signatures.", Kind::Stateful, |_| Ok(Box::new(Sink(0))))
 };
 
@@ -46,9 +50,9 @@ struct Source;
 impl Operator for Source {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let pictures = PICTURES.get().expect("made before");
-        while cx.has_room("pixels") {
+        while cx.has_room(PIXELS) {
             let left = LEFT.load(Ordering::Relaxed);
-            if left == 0 || cx.push("pixels", pictures[left % DIFFERENT].clone())? == Pushed::Closed {
+            if left == 0 || cx.push(PIXELS, pictures[left % DIFFERENT].clone())? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
             LEFT.store(left - 1, Ordering::Relaxed);
@@ -61,13 +65,13 @@ struct Sink(usize);
 
 impl Operator for Sink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(signatures) = cx.take("signatures") {
+        while let Some(signatures) = cx.take(SIGNATURES) {
             if self.0 == 0 {
                 *FIRST.lock().expect("nobody panics with it") = Some(signatures.clone());
             }
             self.0 += signatures.rows();
         }
-        Ok(if cx.is_ended("signatures") { Flow::Done } else { Flow::Wait })
+        Ok(if cx.is_ended(SIGNATURES) { Flow::Done } else { Flow::Wait })
     }
 }
 

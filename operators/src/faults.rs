@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -19,8 +19,10 @@ pub fn fault_catalog() -> Catalog {
     Catalog::new([&PANICS, &STALLS, &FLOODS, &SLOW, &FAILS_ON_DROP], [])
 }
 
-const INPUTS: &[Input] = &[Input::stream("distances", columns::distances, "any distances")];
-const OUTPUTS: &[Output] = &[Output::new("passed", columns::distances, "what came in")];
+const DISTANCES: In = In::stream(0, "distances", columns::distances, "any distances");
+const PASSED: Out = Out::new(0, "passed", columns::distances, "what came in");
+const INPUTS: &[In] = &[DISTANCES];
+const OUTPUTS: &[Out] = &[PASSED];
 
 /// Passes distances on and panics.
 ///
@@ -62,11 +64,11 @@ impl Operator for Panics {
 
 /// Passes on what came in, after a look at it.
 fn pass(cx: &mut Context<'_>, mut look: impl FnMut(&Envelope)) -> Result<Flow, BoxError> {
-    let Some(envelope) = cx.take("distances") else {
-        return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+    let Some(envelope) = cx.take(DISTANCES) else {
+        return Ok(if cx.is_ended(DISTANCES) { Flow::Done } else { Flow::Wait });
     };
     look(&envelope);
-    let pushed = cx.push("passed", envelope)?;
+    let pushed = cx.push(PASSED, envelope)?;
     Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
 }
 
@@ -95,6 +97,8 @@ impl Operator for Stalls {
     }
 }
 
+const ZEROS: Out = Out::new(0, "distances", columns::distances, "zeros");
+
 /// Pushes as long as there is room; its progress is the bytes so far.
 ///
 /// # Inputs
@@ -120,7 +124,7 @@ pub static FLOODS: OperatorSpec = OperatorSpec {
             "after how many envelopes it ends; never when not given",
         ),
     ],
-    outputs: &[Output::new("distances", columns::distances, "zeros")],
+    outputs: &[ZEROS],
     example: "flood: {kind: floods, rows: 65536}",
     ..OperatorSpec::new("floods", "Pushes as long as there is room.", Kind::Stateful, |bind| {
         let envelopes = bind.get_integer("envelopes").map(|count| count as u64);
@@ -137,7 +141,7 @@ struct Floods {
 
 impl Operator for Floods {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("distances") {
+        while cx.has_room(ZEROS) {
             if self.envelopes == Some(self.sent) {
                 return Ok(Flow::Done);
             }
@@ -154,7 +158,7 @@ impl Operator for Floods {
             self.bytes += envelope.bytes() as u64;
             self.sent += 1;
             cx.progress(self.bytes, 0);
-            if cx.push("distances", envelope)? == Pushed::Closed {
+            if cx.push(ZEROS, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }
@@ -194,8 +198,8 @@ struct Slow {
 
 impl Operator for Slow {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(envelope) = cx.take("distances") else {
-            return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+        let Some(envelope) = cx.take(DISTANCES) else {
+            return Ok(if cx.is_ended(DISTANCES) { Flow::Done } else { Flow::Wait });
         };
         std::thread::sleep(self.pause);
         self.rows += envelope.rows() as u64;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use boxwork_runtime::descriptor::Descriptor;
-use boxwork_runtime::operator::{Catalog, Hint, Join, Kind, OperatorSpec, ResourceSpec};
+use boxwork_runtime::operator::{Catalog, Join, Kind, OperatorSpec, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, Value};
 use serde_json::{Value as Json, json};
 
@@ -96,11 +96,11 @@ fn operator_text(spec: &'static OperatorSpec) -> String {
     if !(spec.hints_read.is_empty() && spec.hints_written.is_empty()) {
         page += "\nhints\n";
     }
-    for (verb, hints) in [("reads", spec.hints_read), ("writes", spec.hints_written)] {
-        for hint in hints {
-            let _ = writeln!(page, "  {verb} {} ({})  {}", hint.name, join_word(hint.join), hint.about);
-        }
-    }
+    let mut hint = |verb: &str, name: &str, join, about: &str| {
+        let _ = writeln!(page, "  {verb} {name} ({})  {about}", join_word(join));
+    };
+    spec.hints_read.iter().for_each(|read| hint("reads", read.name, read.join, read.about));
+    spec.hints_written.iter().for_each(|written| hint("writes", written.name, written.join, written.about));
     example(&mut page, spec.example);
     page
 }
@@ -221,15 +221,16 @@ fn operator_json(spec: &'static OperatorSpec) -> Json {
             json!({"name": port.name, "columns": columns, "about": port.about})
         })
         .collect();
-    let hints = |hints: &[Hint]| -> Vec<Json> {
-        let one = |hint: &Hint| json!({"name": hint.name, "join": join_word(hint.join), "about": hint.about});
-        hints.iter().map(one).collect()
-    };
+    let hint = |name: &str, join, about: &str| json!({"name": name, "join": join_word(join), "about": about});
+    let hints_read: Vec<Json> =
+        spec.hints_read.iter().map(|read| hint(read.name, read.join, read.about)).collect();
+    let hints_written: Vec<Json> =
+        spec.hints_written.iter().map(|written| hint(written.name, written.join, written.about)).collect();
     json!({
         "name": spec.name, "about": spec.about, "kind": spec.kind.to_string(),
         "copies": spec.kind != Kind::Stateful, "blocking": spec.blocking,
         "inputs": inputs, "outputs": outputs, "parameters": parameters_json(spec.parameters),
-        "hints_read": hints(spec.hints_read), "hints_written": hints(spec.hints_written),
+        "hints_read": hints_read, "hints_written": hints_written,
         "example": spec.example,
     })
 }

@@ -4,20 +4,19 @@
 //! one envelope; a side edge has no bounds. Its end and its closure are states, not envelopes. Between one producer and
 //! one consumer it needs no lock (`edge/single.rs`); with copies on either side it is shared (`edge/shared.rs`).
 
-mod direct;
 mod ledger;
-mod port;
 pub(crate) mod queue;
+mod state;
 mod shared;
 mod single;
 
 use std::sync::Arc;
 
-pub(crate) use self::direct::{Direct, Gate, Gates};
 pub(crate) use self::ledger::Ledger;
-pub(crate) use self::port::PortEdges;
 use self::shared::Shared;
 pub(crate) use self::single::Single;
+pub(crate) use self::state::EdgeShape;
+pub use self::state::EdgeState;
 use crate::envelope::Envelope;
 use crate::sync::{AtomicUsize, Counter, Ordering};
 
@@ -42,13 +41,13 @@ pub(crate) enum Closing {
     Closed { freed: bool },
 }
 
-/// Who is to be told of the room on an edge.
+/// Whether the producer of an edge between two boxes waits for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Nobody,
-    /// Its producer.
-    Producer,
-    /// Its producer, once there is room.
+pub(crate) enum RoomWanted {
+    No,
+    /// There is room: the producer must be notified.
+    Now,
+    /// There is none yet.
     Later,
 }
 
@@ -66,55 +65,6 @@ pub(crate) struct Popped {
     pub(crate) more: bool,
     /// The node that its data are on, where the edge keeps such apart.
     pub(crate) near: Option<usize>,
-}
-
-/// A snapshot of an edge, for reports and statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EdgeState {
-    /// Envelopes that wait.
-    pub envelopes: usize,
-    /// Bytes that wait.
-    pub bytes: usize,
-    /// Envelopes that it holds at most.
-    pub envelopes_max: usize,
-    /// Bytes that it holds at most.
-    pub bytes_max: usize,
-    /// The most envelopes that waited at once.
-    pub envelopes_high: usize,
-    /// The most bytes that waited at once.
-    pub bytes_high: usize,
-    /// Envelopes that came through.
-    pub envelopes_total: u64,
-    /// Rows that came through.
-    pub rows_total: u64,
-    /// Their bytes.
-    pub bytes_total: u64,
-    /// Bytes that were taken on another NUMA node than they were made on.
-    pub bytes_crossed: u64,
-    /// Whether a producer waits for room.
-    pub wanted: bool,
-    /// How often a producer found no room.
-    pub refusals: u64,
-    /// Whether all producers have ended.
-    pub ended: bool,
-    /// Whether all consumers have closed it.
-    pub closed: bool,
-    /// How often its bounds were doubled to end a stall.
-    pub grown: usize,
-}
-
-/// What an edge is made from.
-pub(crate) struct EdgeShape {
-    /// Its place in the plan.
-    pub(crate) plan_edge: usize,
-    /// The boxes that put on it, by their place in the model.
-    pub(crate) producers: Arc<[usize]>,
-    /// The boxes that take from it.
-    pub(crate) consumers: Arc<[usize]>,
-    /// The nodes for which it keeps envelopes apart; 0 for none.
-    pub(crate) lanes: usize,
-    pub(crate) envelopes_max: usize,
-    pub(crate) bytes_max: usize,
 }
 
 /// An edge of a model.
@@ -142,7 +92,7 @@ enum Form {
 
 /// Bytes that go from node to node on an edge.
 #[derive(Default)]
-struct Crossing {
+pub(crate) struct Crossing {
     /// The node on which its envelopes are made: that of the last offer.
     maker: AtomicUsize,
     /// Bytes that were taken on another node than they were made on.
@@ -151,7 +101,7 @@ struct Crossing {
 
 impl Crossing {
     #[inline]
-    fn made_on(&self, node: usize) {
+    pub(crate) fn made_on(&self, node: usize) {
         // Looked at first: a store would take the line from the consumer each time.
         if self.maker.load(Ordering::Relaxed) != node {
             self.maker.store(node, Ordering::Relaxed);
@@ -159,7 +109,7 @@ impl Crossing {
     }
 
     #[inline]
-    fn count(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
+    pub(crate) fn count(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
         if near.unwrap_or_else(|| self.maker.load(Ordering::Relaxed)) != node {
             self.bytes.fetch_add(envelope.bytes() as u64, Ordering::Relaxed);
         }
@@ -228,11 +178,33 @@ impl Edge {
         }
     }
 
-    /// Offers an envelope, whose data may be on a node, within a firing of a producer; the ledger is the request's
-    /// budget. Where there is no room,
-    /// `want_room` tells the one consumer that this is waited for.
+    /// Offers an envelope, whose data may be on a node, and leaves no mark when there is no room.
+    ///
+    /// # Safety
+    /// The caller is in a firing of a producer of the edge.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     #[inline]
-    pub(crate) fn offer(
+    pub(crate) unsafe fn try_offer(
+        &self,
+        envelope: Envelope,
+        near: Option<usize>,
+        ledger: &Ledger,
+    ) -> Offered {
+        match &self.form {
+            // SAFETY: the caller's contract; it has one producer.
+            Form::Single(single) => unsafe { single.try_offer_charged(envelope, ledger) },
+            Form::Shared(shared) => shared.offer(envelope, near, ledger, false),
+        }
+    }
+
+    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Where there is no room, the
+    /// edge marks that its producers wait for it, and `want_room` tells the only consumer of an edge between two boxes.
+    ///
+    /// # Safety
+    /// The caller is in a firing of a producer of the edge.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
+    #[inline]
+    pub(crate) unsafe fn offer(
         &self,
         envelope: Envelope,
         near: Option<usize>,
@@ -240,16 +212,22 @@ impl Edge {
         want_room: impl FnOnce(usize),
     ) -> Offered {
         match &self.form {
-            Form::Single(single) => single.offer(envelope, ledger, || want_room(self.consumer)),
-            Form::Shared(shared) => shared.offer(envelope, near, ledger),
+            // SAFETY: the caller's contract; it has one producer.
+            Form::Single(single) => unsafe { single.offer(envelope, ledger, || want_room(self.consumer)) },
+            Form::Shared(shared) => shared.offer(envelope, near, ledger, true),
         }
     }
 
-    /// Takes the oldest envelope (that is nearest to a node) within a firing of a consumer.
+    /// Takes the oldest envelope (that is nearest to a node).
+    ///
+    /// # Safety
+    /// The caller is in a firing of a consumer of the edge.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     #[inline]
-    pub(crate) fn pop(&self, node: usize, ledger: &Ledger) -> Option<Popped> {
+    pub(crate) unsafe fn pop(&self, node: usize, ledger: &Ledger) -> Option<Popped> {
         match &self.form {
-            Form::Single(single) => single.pop(ledger),
+            // SAFETY: the caller's contract; it has one consumer.
+            Form::Single(single) => unsafe { single.pop(ledger) },
             Form::Shared(shared) => shared.pop(node, ledger),
         }
     }
@@ -315,13 +293,13 @@ impl Edge {
         }
     }
 
-    /// The same within a firing of the one consumer, where there is room.
-    pub(crate) fn tell_of_room(&self) -> Told {
+    /// Takes that mark within a firing of the one consumer, if there is room.
+    pub(crate) fn room_wanted(&self) -> RoomWanted {
         match &self.form {
-            Form::Single(single) if !single.is_wanted() => Told::Nobody,
-            Form::Single(single) if !single.has_room() => Told::Later,
-            Form::Single(single) if single.take_wanted() => Told::Producer,
-            _ => Told::Nobody,
+            Form::Single(single) if !single.is_wanted() => RoomWanted::No,
+            Form::Single(single) if !single.has_room() => RoomWanted::Later,
+            Form::Single(single) if single.take_wanted() => RoomWanted::Now,
+            _ => RoomWanted::No,
         }
     }
 
@@ -336,10 +314,15 @@ impl Edge {
         }
     }
 
-    /// One consumer closes it, within its firing.
-    pub(crate) fn close(&self, consumer: usize, ledger: &Ledger) -> Closing {
+    /// One consumer closes it.
+    ///
+    /// # Safety
+    /// The caller is in a firing of this consumer.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
+    pub(crate) unsafe fn close(&self, consumer: usize, ledger: &Ledger) -> Closing {
         match &self.form {
-            Form::Single(single) => Closing::Closed { freed: single.close(ledger) },
+            // SAFETY: the caller's contract; it has one consumer.
+            Form::Single(single) => Closing::Closed { freed: unsafe { single.close(ledger) } },
             Form::Shared(shared) => shared.close(consumer, ledger),
         }
     }
@@ -372,11 +355,16 @@ impl Edge {
         }
     }
 
-    /// Drops what waits; the request is over.
-    pub(crate) fn clear(&self, ledger: &Ledger) {
+    /// Drops what waits.
+    ///
+    /// # Safety
+    /// The request is over: none of its boxes is fired any more, and one thread clears its edges.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
+    pub(crate) unsafe fn clear(&self, ledger: &Ledger) {
         match &self.form {
             Form::Single(single) => {
-                single.empty(ledger);
+                // SAFETY: the caller's contract: the consumer takes nothing any more.
+                unsafe { single.empty(ledger) };
             }
             Form::Shared(shared) => shared.clear(ledger),
         }
@@ -397,5 +385,90 @@ impl Edge {
             Form::Shared(shared) => shared.state(),
         };
         EdgeState { bytes_crossed: self.crossing().bytes.load(Ordering::Relaxed), ..state }
+    }
+}
+
+/// The edges at a port. Most ports have one edge, and most edges connect two boxes: a hop then takes one pointer.
+#[derive(Default)]
+pub(crate) struct PortEdges {
+    /// The only edge, where it connects two boxes, and its consumer.
+    single: Option<Arc<Single>>,
+    consumer: usize,
+    first: Option<Arc<Edge>>,
+    rest: Vec<Arc<Edge>>,
+}
+
+impl PortEdges {
+    pub(crate) fn new(edges: impl IntoIterator<Item = Arc<Edge>>) -> Self {
+        let mut edges = edges.into_iter();
+        let (first, rest) = (edges.next(), edges.collect::<Vec<_>>());
+        let single = first.as_ref().filter(|_| rest.is_empty()).and_then(|only| only.single());
+        let (single, consumer) = match single {
+            Some((single, consumer)) => (Some(Arc::clone(single)), consumer),
+            None => (None, 0),
+        };
+        Self { single, consumer, first, rest }
+    }
+
+    /// The only edge of the port, where it connects two boxes.
+    #[inline(always)]
+    pub(crate) fn single(&self) -> Option<&Single> {
+        self.single.as_deref()
+    }
+
+    /// The consumer of [`PortEdges::single`].
+    #[inline(always)]
+    pub(crate) fn consumer(&self) -> usize {
+        self.consumer
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// The first edge.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Edge> {
+        self.first.as_deref()
+    }
+
+    /// The edge of a port that has this one only.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<&Edge> {
+        self.first().filter(|_| self.rest.is_empty())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Edge> {
+        self.shared().map(Arc::as_ref)
+    }
+
+    /// The edges, to be kept.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Edge>> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    /// The edges from a place on, in turn, with their places.
+    pub(crate) fn in_turn(&self, place: usize) -> impl Iterator<Item = (usize, &Edge)> {
+        let places = self.len();
+        let first = place % places.max(1);
+        let edge = |place: usize| match place.checked_sub(1) {
+            None => self.first(),
+            Some(place) => self.rest.get(place).map(Arc::as_ref),
+        };
+        (first..places).chain(0..first).filter_map(move |place| Some((place, edge(place)?)))
+    }
+
+    #[inline]
+    pub(crate) fn any(&self, fits: impl Fn(&Edge) -> bool) -> bool {
+        self.first().is_some_and(&fits) || self.rest.iter().any(|edge| fits(edge))
+    }
+
+    #[inline]
+    pub(crate) fn all(&self, fits: impl Fn(&Edge) -> bool) -> bool {
+        !self.any(|edge| !fits(edge))
     }
 }

@@ -1,51 +1,98 @@
 //! One box without a scheduler, for tests of operators.
 //!
-//! The harness keeps the promises that `operator.rs` makes, in one thread: it fires the box until it waits with
-//! nothing left to do, or is done. Outputs hold as many envelopes as [`Harness::room`] says, and are emptied by the
-//! test.
+//! The box has the edges and ports that it has in a request ([`Ports`]); the test is its producers and its consumers. The
+//! harness keeps the promises that `operator.rs` makes, in one thread: it fires the box until the box waits with nothing
+//! left to do, or is done. An output holds as many envelopes as [`Harness::room`] says, the last of which is staged.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, BooleanArray};
+
+use crate::edge::{Edge, EdgeShape, Ledger, PortEdges};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
-    Bind, BoxError, Cancelled, Context, Environment, Flow, Host, Operator, OperatorSpec, Outside, Problem,
-    Pushed, Resource,
+    Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, Join, Mode, Operator,
+    OperatorSpec, Outside, PortState, Ports, Problem, Resource, Services,
 };
-use crate::parameter::{Arguments, Value};
-use crate::sync::{AtomicBool, Condvar, Mutex};
+use crate::parameter::{Arguments, QUERIES_MAX, Value};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
+
+/// The box's place among those of its edges; the others are the test's.
+const BOX: usize = 0;
 
 /// One box of an operator, its ports held by the test.
 pub struct Harness {
-    spec: &'static OperatorSpec,
     operator: Box<dyn Operator>,
-    ports: Ports,
+    arguments: Arguments,
+    at: Connections,
+    state: PortState,
+    /// Without a budget.
+    ledger: Ledger,
+    services: TestServices,
+    stopping: Arc<AtomicBool>,
+    room: usize,
+    nodes: usize,
+    filler: Envelope,
     done: bool,
     /// Firings so far.
     pub firings: usize,
 }
 
-struct Ports {
-    arguments: Arguments,
-    spec: &'static OperatorSpec,
-    inputs: Vec<VecDeque<Envelope>>,
-    ended: Vec<bool>,
-    closed_inputs: Vec<bool>,
-    sides: Vec<Vec<Envelope>>,
-    /// With the node that each envelope's data are on, where its push said one.
-    outputs: Vec<VecDeque<(Envelope, Option<usize>)>>,
-    closed_outputs: Vec<bool>,
-    room: usize,
-    nodes: usize,
-    hints_read: Vec<BTreeMap<u32, f64>>,
-    hints_written: Vec<BTreeMap<u32, f64>>,
-    cancelled: bool,
-    progress: (u64, u64),
+/// What a scheduler does for a firing, as far as a test needs it.
+struct TestServices {
+    stopping: Arc<AtomicBool>,
     outside: Arc<UnderWay>,
     problems: Vec<Problem>,
     detached: Vec<String>,
     announced: usize,
+}
+
+/// An edge between the test and the box.
+fn edge(idx: usize, producer: usize, consumers: &[usize], lanes: usize, envelopes_max: usize) -> Arc<Edge> {
+    let shape = EdgeShape {
+        plan_edge: idx,
+        producers: Arc::new([producer]),
+        consumers: consumers.into(),
+        lanes,
+        envelopes_max,
+        bytes_max: usize::MAX,
+    };
+    Arc::new(Edge::new(idx, &shape))
+}
+
+/// The edge into an input.
+fn input_edge(input: usize) -> PortEdges {
+    PortEdges::new([edge(input, BOX + 1, &[BOX], 0, usize::MAX)])
+}
+
+/// The edges out of the box of an operator on a machine of so many nodes. Each holds one envelope less than the room of the
+/// output, so that the last one is staged and the firing sees no room. An edge that is empty takes any envelope: for a room
+/// of one it holds the filler.
+fn output_edges(spec: &OperatorSpec, room: usize, nodes: usize, filler: &Envelope) -> Box<[PortEdges]> {
+    let output = |idx| {
+        // An edge to copies keeps apart the envelopes of each node.
+        let (consumers, lanes): (&[usize], usize) =
+            if nodes == 1 { (&[BOX + 1], 0) } else { (&[BOX + 1, BOX + 2], nodes) };
+        let edge = edge(idx, BOX, consumers, lanes, room.saturating_sub(1).max(1));
+        if room == 1 {
+            offer(&edge, filler.clone(), &Ledger::new(None));
+        }
+        PortEdges::new([edge])
+    };
+    (0..spec.outputs.len()).map(|idx| output(spec.inputs.len() + idx)).collect()
+}
+
+/// Takes up the room of an edge.
+fn filler() -> Envelope {
+    let column: ArrayRef = Arc::new(BooleanArray::from(vec![true]));
+    Envelope::from_columns([("filler", column)]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A hint that no other box joins.
+fn hint_cell(join: Join) -> Arc<HintCell> {
+    Arc::new(HintCell::new(join, Arc::new([]), QUERIES_MAX))
 }
 
 impl Harness {
@@ -89,39 +136,61 @@ impl Harness {
     }
 
     fn around(spec: &'static OperatorSpec, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
-        let (inputs, outputs) = (spec.inputs.len(), spec.outputs.len());
-        let ports = Ports {
-            arguments,
-            spec,
-            inputs: vec![VecDeque::new(); inputs],
+        spec.check_places();
+        let filler = filler();
+        let input = |(idx, port): (usize, &crate::operator::In)| {
             // As on a graph: one that may stay unconnected is so until it is given something.
-            ended: spec.inputs.iter().map(|input| !input.required).collect(),
-            closed_inputs: vec![false; inputs],
-            sides: vec![Vec::new(); inputs],
-            outputs: vec![VecDeque::new(); outputs],
-            closed_outputs: vec![false; outputs],
+            if port.required { input_edge(idx) } else { PortEdges::default() }
+        };
+        let inputs = spec.inputs.iter().enumerate().map(input).collect();
+        let at = Connections {
+            place: BOX,
+            descriptors: spec.outputs.iter().map(|port| (port.descriptor)(&arguments)).collect(),
+            hints_read: spec.hints_read.iter().map(|hint| vec![hint_cell(hint.join)]).collect(),
+            hints_written: spec.hints_written.iter().map(|hint| hint_cell(hint.join)).collect(),
+            ..Connections::new(spec, inputs, output_edges(spec, usize::MAX, 1, &filler))
+        };
+        let stopping = Arc::new(AtomicBool::new(false));
+        Self {
+            operator,
+            arguments,
+            at,
+            state: PortState::new(spec.inputs.len(), spec.outputs.len()),
+            ledger: Ledger::new(None),
+            services: TestServices {
+                stopping: Arc::clone(&stopping),
+                outside: Arc::new(UnderWay::new()),
+                problems: Vec::new(),
+                detached: Vec::new(),
+                announced: 0,
+            },
+            stopping,
             room: usize::MAX,
             nodes: 1,
-            hints_read: vec![BTreeMap::new(); spec.hints_read.len()],
-            hints_written: vec![BTreeMap::new(); spec.hints_written.len()],
-            cancelled: false,
-            progress: (0, 0),
-            outside: Arc::new(UnderWay::new()),
-            problems: Vec::new(),
-            detached: Vec::new(),
-            announced: 0,
-        };
-        Self { spec, operator, ports, done: false, firings: 0 }
+            filler,
+            done: false,
+            firings: 0,
+        }
     }
 
-    /// Envelopes that each output holds before it has no room.
+    /// Envelopes that each output holds before it has no room. To be said before the box runs.
     pub fn room(&mut self, envelopes: usize) {
-        self.ports.room = envelopes;
+        self.room = envelopes;
+        self.at.outputs = output_edges(self.at.spec, self.room, self.nodes, &self.filler);
     }
 
-    /// Lets the box see a machine of so many nodes, of which it runs on the first.
+    /// Lets the box see a machine of so many nodes, of which it runs on the first. To be said before the box runs.
     pub fn nodes(&mut self, nodes: usize) {
-        self.ports.nodes = nodes;
+        self.nodes = nodes;
+        self.at.outputs = output_edges(self.at.spec, self.room, self.nodes, &self.filler);
+    }
+
+    fn input(&self, name: &str) -> usize {
+        self.at.spec.input_idx(name).unwrap_or_else(|| panic!("no input `{name}`"))
+    }
+
+    fn output(&self, name: &str) -> usize {
+        self.at.spec.output_idx(name).unwrap_or_else(|| panic!("no output `{name}`"))
     }
 
     /// Puts an envelope on an input.
@@ -129,17 +198,16 @@ impl Harness {
     /// # Panics
     /// When there is no such input, or the envelope does not fit its descriptor.
     pub fn give(&mut self, input: &str, envelope: Envelope) {
-        let idx = self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"));
-        let descriptor = (self.spec.inputs[idx].descriptor)(&self.ports.arguments);
+        let idx = self.input(input);
+        let descriptor = (self.at.spec.inputs[idx].descriptor)(&self.arguments);
         if let Err(reason) = descriptor.admits(envelope.schema()) {
             panic!("the envelope does not fit the input `{input}`: {reason}");
         }
-        if self.spec.inputs[idx].mode == crate::operator::Mode::Side {
-            self.ports.sides[idx].push(envelope);
-        } else {
-            self.ports.ended[idx] &= self.spec.inputs[idx].required;
-            self.ports.inputs[idx].push_back(envelope);
+        if self.at.inputs[idx].is_empty() {
+            self.at.inputs[idx] = input_edge(idx);
         }
+        let Some(edge) = self.at.inputs[idx].first() else { return };
+        offer(edge, envelope, &self.ledger);
     }
 
     /// Ends an input.
@@ -147,26 +215,32 @@ impl Harness {
     /// # Panics
     /// When there is no such input.
     pub fn end(&mut self, input: &str) {
-        let idx = self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"));
-        self.ports.ended[idx] = true;
+        self.at.inputs[self.input(input)].iter().for_each(|edge| _ = edge.end());
     }
 
     /// Closes an output, as a consumer does that needs no more.
     ///
     /// # Panics
     /// When there is no such output.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     pub fn close(&mut self, output: &str) {
-        let idx = self.spec.output_idx(output).unwrap_or_else(|| panic!("no output `{output}`"));
-        self.ports.closed_outputs[idx] = true;
+        for edge in self.at.outputs[self.output(output)].iter() {
+            for consumer in &*edge.consumers {
+                // SAFETY: the test is this consumer, and no firing runs meanwhile: the harness is borrowed exclusively.
+                unsafe { edge.close(*consumer, &self.ledger) };
+            }
+        }
+        self.at.closing.store(true, Ordering::Release);
     }
 
-    /// Sets a hint that the box reads.
+    /// Joins a value into a hint that the box reads.
     ///
     /// # Panics
     /// When the operator reads no such hint.
     pub fn set_hint(&mut self, hint: &str, query: u32, value: f64) {
-        let idx = self.spec.hints_read.iter().position(|spec| spec.name == hint);
-        self.ports.hints_read[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))].insert(query, value);
+        let idx = self.at.spec.hints_read.iter().position(|spec| spec.name == hint);
+        let cell = &self.at.hints_read[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))][0];
+        assert!(cell.join(query, value).is_some(), "no query {query}");
     }
 
     /// The value of a hint that the box has written, or its bottom.
@@ -174,17 +248,14 @@ impl Harness {
     /// # Panics
     /// When the operator writes no such hint.
     pub fn hint(&self, hint: &str, query: u32) -> f64 {
-        let idx = self.spec.hints_written.iter().position(|spec| spec.name == hint);
-        let idx = idx.unwrap_or_else(|| panic!("no hint `{hint}`"));
-        self.ports.hints_written[idx]
-            .get(&query)
-            .copied()
-            .unwrap_or(self.spec.hints_written[idx].join.bottom())
+        let idx = self.at.spec.hints_written.iter().position(|spec| spec.name == hint);
+        let cell = &self.at.hints_written[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))];
+        cell.get(query).unwrap_or_else(|| panic!("no query {query}"))
     }
 
     /// Cancels the box's request.
     pub fn cancel(&mut self) {
-        self.ports.cancelled = true;
+        self.stopping.store(true, Ordering::Release);
     }
 
     /// Fires the box until it waits and a further firing would change nothing, or it is done.
@@ -194,25 +265,64 @@ impl Harness {
     pub fn run(&mut self) -> Result<(), BoxError> {
         /// A box that says `More` this often in a row without an end is broken.
         const FIRINGS_MAX: usize = 1_000_000;
-        while !self.done {
-            let outputs = self.spec.outputs.len();
-            if outputs > 0 && self.ports.closed_outputs.iter().all(|closed| *closed) {
-                self.done = true;
-            } else if (0..outputs).all(|output| self.ports.has_room(output)) {
-                let before = self.ports.state();
-                self.firings += 1;
-                assert!(self.firings < FIRINGS_MAX, "the box `{}` never waits", self.spec.name);
-                match self.operator.process(&mut Context::new(self.spec, &mut self.ports))? {
-                    Flow::Done => self.done = true,
-                    Flow::More => {}
-                    Flow::Wait if self.ports.state() == before && !self.ports.outside.wait() => break,
-                    Flow::Wait => {}
-                }
-            } else {
-                break;
+        while self.make_ready() {
+            let before = self.counts();
+            self.firings += 1;
+            assert!(self.firings < FIRINGS_MAX, "the box `{}` never waits", self.at.spec.name);
+            match self.fire()? {
+                Flow::Done => self.done = true,
+                Flow::More => {}
+                Flow::Wait if self.counts() == before && !self.services.outside.wait() => break,
+                Flow::Wait => {}
             }
         }
         Ok(())
+    }
+
+    /// Before a firing: what is staged for closed edges is dropped, and side inputs are complete. False when there is no
+    /// firing now, as the box is done or an output is full.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
+    fn make_ready(&mut self) -> bool {
+        let (inputs, outputs) = (&self.at.inputs, &self.at.outputs);
+        if self.at.closing.swap(false, Ordering::Acquire) {
+            self.done |= outputs.iter().flat_map(PortEdges::iter).all(Edge::is_closed);
+            self.state.staged.retain(|staged| !outputs[staged.edge - inputs.len()].all(Edge::is_closed));
+        }
+        for (idx, edges) in inputs.iter().enumerate() {
+            for edge in edges.iter().filter(|_| self.at.spec.inputs[idx].mode == Mode::Side) {
+                // SAFETY: the harness is borrowed exclusively, so no other thread fires the box.
+                while let Some(popped) = unsafe { edge.pop(0, &self.ledger) } {
+                    self.state.add_side(idx, popped.envelope);
+                }
+            }
+        }
+        !self.done && self.state.staged.is_empty()
+    }
+
+    #[expect(unsafe_code, reason = "the ports of a firing trust its turn")]
+    fn fire(&mut self) -> Result<Flow, BoxError> {
+        let is_plain = !self.state.has_closed;
+        // SAFETY: the harness is borrowed exclusively, so no other thread fires the box, or uses the test's ends of its
+        // edges.
+        let ports = unsafe { Ports::new(&self.at, &mut self.state, &self.ledger, 0, is_plain, 0) };
+        let mut context = Context::new(ports, &mut self.services, &self.stopping, self.nodes);
+        let flow = self.operator.process(&mut context);
+        let mut moved = context.moved();
+        // No other box is there to be notified.
+        moved.each_notice(&mut self.state, drop);
+        match moved.unknown_query.get() {
+            Some(query) => Err(BoxError::new(format!("there is no query {query}"))),
+            None => flow,
+        }
+    }
+
+    /// Tells whether a firing did anything.
+    fn counts(&self) -> (usize, usize, usize) {
+        let waiting = |ports: &[PortEdges]| -> usize {
+            ports.iter().flat_map(PortEdges::iter).map(|edge| edge.state().envelopes).sum()
+        };
+        let closed = self.state.closed_inputs.iter().filter(|closed| **closed).count();
+        (waiting(&self.at.inputs), waiting(&self.at.outputs) + self.state.staged.len(), closed)
     }
 
     /// Whether the box has finished.
@@ -225,7 +335,7 @@ impl Harness {
     /// # Panics
     /// When there is no such input.
     pub fn has_closed(&self, input: &str) -> bool {
-        self.ports.closed_inputs[self.spec.input_idx(input).unwrap_or_else(|| panic!("no input `{input}`"))]
+        self.state.closed_inputs[self.input(input)]
     }
 
     /// Takes all envelopes that wait on an output.
@@ -236,34 +346,59 @@ impl Harness {
         self.taken_near(output).into_iter().map(|(envelope, _)| envelope).collect()
     }
 
-    /// The same, each with the node that its data are on, where its push said one.
+    /// Takes all envelopes that wait on an output, each with the node that its data are on, where its push said one.
     ///
     /// # Panics
     /// When there is no such output.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     pub fn taken_near(&mut self, output: &str) -> Vec<(Envelope, Option<usize>)> {
-        let idx = self.spec.output_idx(output).unwrap_or_else(|| panic!("no output `{output}`"));
-        self.ports.outputs[idx].drain(..).collect()
+        let output = self.output(output);
+        let mut taken = Vec::new();
+        for edge in self.at.outputs[output].iter() {
+            // SAFETY: the test is the consumer, and no firing runs meanwhile: the harness is borrowed exclusively.
+            while let Some(popped) = unsafe { edge.pop(0, &self.ledger) } {
+                taken.push((popped.envelope, popped.near));
+            }
+            let (staged, others) = std::mem::take(&mut self.state.staged)
+                .into_iter()
+                .partition::<Vec<_>, _>(|staged| staged.edge == edge.idx);
+            self.state.staged = others.into();
+            taken.extend(staged.into_iter().map(|staged| (staged.envelope, staged.near)));
+            let filler = self.filler.schema();
+            taken.retain(|(envelope, _)| !Arc::ptr_eq(envelope.schema(), filler));
+            if self.room == 1 {
+                offer(edge, self.filler.clone(), &self.ledger);
+            }
+        }
+        taken
     }
 
     /// The problems reported so far.
     pub fn problems(&self) -> &[Problem] {
-        &self.ports.problems
+        &self.services.problems
     }
 
     /// How far the box said that it is: done and total.
     pub fn progress(&self) -> (u64, u64) {
-        self.ports.progress
+        (self.at.progress_done.load(Ordering::Relaxed), self.at.progress_total.load(Ordering::Relaxed))
     }
 
     /// The blocking classes of the closures run so far.
     pub fn detached(&self) -> &[String] {
-        &self.ports.detached
+        &self.services.detached
     }
 
-    /// How often the box let its neighbours know, within a firing, what it took and pushed.
+    /// How often the box announced, within a firing, what it took and pushed.
     pub fn announced(&self) -> usize {
-        self.ports.announced
+        self.services.announced
     }
+}
+
+/// Puts an envelope on an edge of a harness, between two firings.
+#[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
+fn offer(edge: &Edge, envelope: Envelope, ledger: &Ledger) {
+    // SAFETY: the harness that owns the edge is borrowed exclusively, so this thread is its only producer.
+    drop(unsafe { edge.offer(envelope, None, ledger, |_| ()) });
 }
 
 /// What the box has begun outside of its firings.
@@ -301,84 +436,13 @@ impl UnderWay {
     }
 }
 
-impl Ports {
-    /// What tells whether a firing did anything.
-    fn state(&self) -> (usize, usize, usize) {
-        let waiting = self.inputs.iter().map(VecDeque::len).sum();
-        let closed = self.closed_inputs.iter().filter(|closed| **closed).count();
-        (waiting, self.outputs.iter().map(VecDeque::len).sum(), closed)
-    }
-}
-
-impl Host for Ports {
-    fn take(&mut self, input: usize) -> Option<Envelope> {
-        if self.closed_inputs[input] { None } else { self.inputs[input].pop_front() }
-    }
-
-    fn is_ended(&self, input: usize) -> bool {
-        self.closed_inputs[input] || (self.ended[input] && self.inputs[input].is_empty())
-    }
-
-    fn close(&mut self, input: usize) {
-        self.closed_inputs[input] = true;
-        self.inputs[input].clear();
-    }
-
-    fn side(&self, input: usize) -> &[Envelope] {
-        &self.sides[input]
-    }
-
-    fn has_room(&self, output: usize) -> bool {
-        let unwanted = self.closed_outputs.iter().all(|closed| *closed);
-        !unwanted && (self.closed_outputs[output] || self.outputs[output].len() < self.room)
-    }
-
-    fn push(&mut self, output: usize, envelope: Envelope, near: Option<usize>) -> Result<Pushed, BoxError> {
-        let port = &self.spec.outputs[output];
-        (port.descriptor)(&self.arguments).admits(envelope.schema()).map_err(|reason| {
-            BoxError::new(format!("an envelope does not fit the output `{}`: {reason}", port.name))
-        })?;
-        if self.closed_outputs[output] {
-            return Ok(Pushed::Closed);
-        }
-        if !self.has_room(output) {
-            return Err(BoxError::new(format!(
-                "the output `{}` has no room: ask `has_room` before a second push",
-                port.name
-            )));
-        }
-        self.outputs[output].push_back((envelope, near));
-        Ok(Pushed::Sent)
-    }
-
-    fn nodes(&self) -> usize {
-        self.nodes
-    }
-
-    fn node(&self) -> usize {
-        0
-    }
-
-    fn is_closed(&self, output: usize) -> bool {
-        self.closed_outputs[output]
-    }
-
-    fn hint(&self, hint: usize, query: u32) -> f64 {
-        self.hints_read[hint].get(&query).copied().unwrap_or(self.spec.hints_read[hint].join.bottom())
-    }
-
-    fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
-        let join = self.spec.hints_written[hint].join;
-        let entry = self.hints_written[hint].entry(query).or_insert(join.bottom());
-        *entry = join.join(*entry, value);
-    }
-
-    fn announce(&mut self) {
+impl Services for TestServices {
+    fn announce(&mut self, _: &mut Ports<'_>) {
         self.announced += 1;
     }
 
-    fn detached(&mut self, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
-        if self.cancelled {
+    fn detached(&mut self, _: &mut Ports<'_>, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
+        if self.stopping.load(Ordering::Acquire) {
             return Err(Cancelled);
         }
         self.detached.push(class.to_owned());
@@ -392,16 +456,8 @@ impl Host for Ports {
         Outside::new(move || under_way.end())
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.cancelled
-    }
-
-    fn inside(&mut self, f: &mut dyn FnMut(&mut Inside<'_>)) {
-        f(&mut Inside::new(None, &AtomicBool::new(self.cancelled)));
-    }
-
-    fn progress(&mut self, done: u64, total: u64) {
-        self.progress = (done, total);
+    fn inside(&mut self, _: &mut Ports<'_>, f: &mut dyn FnMut(&mut Inside<'_>)) {
+        f(&mut Inside::new(None, &self.stopping));
     }
 
     fn report(&mut self, problem: Problem) {

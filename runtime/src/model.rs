@@ -13,31 +13,29 @@
 pub(crate) mod alone;
 pub(crate) mod box_state;
 mod clock;
-mod firing;
-mod hints;
-mod host;
 mod reorder;
+mod notify;
+mod services;
+mod firing;
 mod stall;
-mod woken;
+mod statistics;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::box_state::{BoxState, Notified};
+pub(crate) use self::firing::After;
 use self::firing::Running;
-pub(crate) use self::firing::{After, Detacher};
-use self::hints::HintCell;
+pub(crate) use self::notify::{Woken, WokenBy};
 use self::reorder::Reorder;
-pub(crate) use self::woken::{Woken, WokenBy};
-use crate::edge::{Edge, Gate, Gates, Ledger, PortEdges};
-use crate::operator::{Bind, Cancellation, Environment, Mode, OperatorSpec, Problem};
+pub(crate) use self::services::Detacher;
+use self::statistics::busy_ns;
+use crate::edge::{Edge, Ledger, PortEdges};
+use crate::operator::{Bind, Cancellation, Connections, Environment, HintCell, Mode, OperatorSpec, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
-use crate::request::{
-    BoxStatistics, EdgeState, EdgeStatistics, Outcome, PROBLEMS_KEPT_MAX, Progress, RequestError, RequestId,
-    RequestStatistics, Submission,
-};
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, add, now};
+use crate::request::{EdgeState, Outcome, PROBLEMS_KEPT_MAX, RequestError, RequestId, Submission};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
 
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
@@ -49,7 +47,8 @@ const MOVE_PAUSE_NS: u64 = 1_000_000;
 pub(crate) struct BoxCell {
     /// What it keeps between firings, until the request is over.
     state: BoxState<Option<Running>>,
-    spec: &'static OperatorSpec,
+    /// Its edges and hints.
+    at: Connections,
     plan_box: usize,
     /// Nothing feeds it.
     is_source: bool,
@@ -59,11 +58,6 @@ pub(crate) struct BoxCell {
     blocks: bool,
     /// Whether its next firing is timed.
     timed: AtomicBool,
-    /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
-    inputs: Box<[PortEdges]>,
-    /// By output port: the edges that it feeds.
-    outputs: Box<[PortEdges]>,
-    gates: Gates,
     /// The order of an ordered box with copies.
     reorder: Option<usize>,
     /// A permit of the box's blocking class was taken for its next firing.
@@ -84,8 +78,6 @@ struct Counters {
     /// Both written by the sampler.
     undeclared_ns: Counter,
     undeclared_ns_max: Counter,
-    progress_done: Counter,
-    progress_total: Counter,
     /// When its task began to wait for a permit, and got one, since the request's start; 0 for not. For traces.
     permit_begun_ns: Counter,
     permit_ended_ns: Counter,
@@ -99,7 +91,7 @@ impl BoxCell {
 
     /// The input ports: how each receives, and its edges.
     fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
-        self.spec.inputs.iter().map(|port| port.mode).zip(&self.inputs)
+        self.at.spec.inputs.iter().map(|port| port.mode).zip(&self.at.inputs)
     }
 }
 
@@ -111,13 +103,11 @@ pub(crate) struct Model {
     /// Who is connected to whom.
     shape: Arc<Shape>,
     edges: Vec<Arc<Edge>>,
-    hints: Vec<HintCell>,
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
     live: AtomicUsize,
-    /// Nodes of the machine, and whether it has but one slot: nobody is there to be told of anything early.
+    /// Nodes of the machine.
     nodes: usize,
-    alone: bool,
     /// The node whose queues hold the request's tasks.
     pub(crate) home: AtomicUsize,
     /// When it was moved there from another one; 0 for never.
@@ -170,6 +160,10 @@ impl Model {
             shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
         let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));
         let ports = |fed: &[Vec<usize>]| fed.iter().map(port).collect::<Box<[PortEdges]>>();
+        let hint_cell =
+            |hint: &HintShape| Arc::new(HintCell::new(hint.join, Arc::clone(&hint.readers), plan.queries));
+        let hints: Vec<Arc<HintCell>> = shape.hints.iter().map(hint_cell).collect();
+        let hint = |place: &usize| Arc::clone(&hints[*place]);
         let mut boxes = Vec::with_capacity(shape.boxes.len());
         for cell in &shape.boxes {
             let planned = &plan.boxes[cell.plan_box];
@@ -186,19 +180,19 @@ impl Model {
             let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
             boxes.push(BoxCell {
                 state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len(), is_plain))),
-                spec: planned.spec,
                 plan_box: cell.plan_box,
                 is_source: inputs.iter().all(PortEdges::is_empty),
                 only_stream: only_stream(planned.spec, &inputs),
                 blocks: planned.blocking.is_some(),
                 timed: AtomicBool::new(true),
-                gates: Gates {
-                    input: first_gate(planned.spec.inputs.first().map(|port| port.name), &inputs),
-                    output: first_gate(planned.spec.outputs.first().map(|port| port.name), &outputs),
-                    ..Gates::default()
+                at: Connections {
+                    place: boxes.len(),
+                    descriptors: Arc::clone(&cell.descriptors),
+                    hints_read: cell.hints_read.iter().map(|fed| fed.iter().map(hint).collect()).collect(),
+                    hints_written: cell.hints_written.iter().map(hint).collect(),
+                    is_ordered: cell.reorder.is_some(),
+                    ..Connections::new(planned.spec, inputs, outputs)
                 },
-                inputs,
-                outputs,
                 reorder: cell.reorder,
                 permit: AtomicBool::new(false),
                 planned_ns: Counter::new(0),
@@ -207,20 +201,16 @@ impl Model {
             });
         }
         submission.is_taken(plan)?;
-        let hint_cell = |hint: &HintShape| HintCell::new(hint.join, Arc::clone(&hint.readers), plan.queries);
-        let hints = shape.hints.iter().map(hint_cell);
         let reorders = shape.reorders.iter().map(|copies| Mutex::new(Reorder::new(*copies)));
         Ok(Arc::new(Self {
             id,
             boxes,
             edges,
-            hints: hints.collect(),
             reorders: reorders.collect(),
             shape,
             ledger: Ledger::new(submission.memory_bytes),
             live: AtomicUsize::new(1),
             nodes,
-            alone: machine.slots_count() == 1,
             home: AtomicUsize::new(HOMELESS),
             moved_ns: Counter::new(0),
             stopping: AtomicBool::new(false),
@@ -292,8 +282,8 @@ impl Model {
     /// The edges of a box, and the envelopes that wait there.
     pub(crate) fn depths(&self, cell: usize) -> Vec<(usize, usize)> {
         let cell = &self.boxes[cell];
-        let inputs = cell.inputs.iter().flat_map(PortEdges::iter);
-        let edges = inputs.chain(cell.outputs.iter().flat_map(PortEdges::iter));
+        let inputs = cell.at.inputs.iter().flat_map(PortEdges::iter);
+        let edges = inputs.chain(cell.at.outputs.iter().flat_map(PortEdges::iter));
         edges.map(|edge| (edge.idx, edge.state().envelopes)).collect()
     }
 
@@ -303,20 +293,6 @@ impl Model {
 
     fn now_ns(&self) -> u64 {
         now().saturating_duration_since(self.started).as_nanos() as u64
-    }
-
-    /// Tells a box of an event; when that makes a task, it stands on the list without a token.
-    #[inline]
-    fn notify(&self, cell_idx: usize, by: WokenBy, woken: &mut Woken) -> Notified {
-        let cell = &self.boxes[cell_idx];
-        let notified = cell.state.notify();
-        if notified == Notified::Plan {
-            if cell.timed.load(Ordering::Relaxed) {
-                cell.planned_ns.store(self.now_ns(), Ordering::Relaxed);
-            }
-            woken.push(cell_idx, by);
-        }
-        notified
     }
 
     /// Tells a box that something it had begun outside is over. True when that makes a task, which is the caller's to plan.
@@ -373,18 +349,6 @@ impl Model {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Ends the request because a box asked for the hint of a query that the request does not have. The number comes from
-    /// an envelope, so it is no bug of the runtime.
-    fn fail_of_query(&self, cell: usize, query: u32) {
-        let name = self.box_name(cell).to_owned();
-        let most = self.prepared.plan().queries;
-        let cause = format!(
-            "there is no query {query}: a request of this pipeline has at most {most} queries, numbered from 0; \
-             `queries:` in the pipeline allows more"
-        );
-        self.fail(RequestError::Failed { name, cause });
-    }
-
     /// The request has no token left: it is finished, or a stall is ended by growing an edge. Then there is a list of
     /// tasks, and the request goes on.
     pub(crate) fn settle(&self) -> Option<Woken> {
@@ -402,6 +366,7 @@ impl Model {
 
     /// Frees everything and tells the owner. Whoever keeps a list of requests has taken this one off before, so that an
     /// owner who asks finds nothing of it.
+    #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     pub(crate) fn conclude(&self) {
         for cell in &self.boxes {
             // Nothing of the request has a task any more.
@@ -413,7 +378,8 @@ impl Model {
         }
         let edges = self.edges.iter().map(|edge| edge.state()).collect();
         for edge in &self.edges {
-            edge.clear(&self.ledger);
+            // SAFETY: the request is over, and the thread that released its last token concludes it.
+            unsafe { edge.clear(&self.ledger) };
         }
         let result = match self.failure.lock().take() {
             Some(error) => Err(error),
@@ -501,75 +467,6 @@ impl Model {
     pub(crate) fn problems_count(&self) -> u64 {
         self.problems.lock().1
     }
-
-    pub(crate) fn progress(&self) -> Vec<Progress> {
-        let told = self.boxes.iter().filter_map(|cell| {
-            let done = cell.counters.progress_done.load(Ordering::Relaxed);
-            let total = cell.counters.progress_total.load(Ordering::Relaxed);
-            let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
-            (done > 0 || total > 0).then_some(Progress { name, done, total })
-        });
-        told.collect()
-    }
-
-    /// A firing of a box was off the CPU so long without having detached; `more` is new of it. Only the sampler calls.
-    pub(crate) fn count_undeclared(&self, cell: usize, more: Duration, whole: Duration) {
-        if let Some(cell) = self.boxes.get(cell) {
-            add(&cell.counters.undeclared_ns, more.as_nanos() as u64);
-            cell.counters.undeclared_ns_max.fetch_max(whole.as_nanos() as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// What it has done so far.
-    pub(crate) fn statistics(&self) -> RequestStatistics {
-        let (boxes, edges) = (self.box_statistics(), self.edge_statistics());
-        let (busy_ns, bytes_moved) = (busy_ns(&boxes), self.bytes_moved(&edges));
-        RequestStatistics { id: self.id, boxes, edges, busy_ns, bytes_moved }
-    }
-
-    fn box_statistics(&self) -> Vec<BoxStatistics> {
-        let plan = self.prepared.plan();
-        let of_box = plan.boxes.iter().zip(&self.shape.copies).map(|(planned, copies)| {
-            let sum = |pick: fn(&BoxCell) -> &Counter| {
-                copies.iter().map(|cell| pick(&self.boxes[*cell]).load(Ordering::Relaxed)).sum()
-            };
-            let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
-            BoxStatistics {
-                name: planned.name.clone(),
-                kind: planned.spec.name,
-                copies: copies.len(),
-                firings: sum(|cell| &cell.counters.firings),
-                rows_in: sum(|cell| &cell.gates.rows_in),
-                rows_out: sum(|cell| &cell.gates.rows_out),
-                busy_ns: sum(|cell| &cell.counters.busy_ns),
-                waiting_ns: sum(|cell| &cell.counters.waiting_ns),
-                blocked_ns: sum(|cell| &cell.counters.blocked_ns),
-                undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
-                undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
-            }
-        });
-        of_box.collect()
-    }
-
-    fn edge_statistics(&self) -> Vec<EdgeStatistics> {
-        self.edges.iter().map(|edge| self.statistics_of(edge, edge.state())).collect()
-    }
-
-    fn statistics_of(&self, edge: &Edge, state: EdgeState) -> EdgeStatistics {
-        let (from, to) = self.edge_ends(edge);
-        EdgeStatistics { from, to, state }
-    }
-
-    /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
-    fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
-        let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
-        ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()
-    }
-
-    /// `box.port` of both ends.
-    fn edge_ends(&self, edge: &Edge) -> (String, String) {
-        self.shape.ends[edge.plan_edge].clone()
-    }
 }
 
 /// The edge of a box that takes from no other one, its side inputs left out.
@@ -578,16 +475,6 @@ fn only_stream(spec: &OperatorSpec, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
     let mut edges = streams.flat_map(|(_, edges)| edges.shared());
     let only = edges.next()?;
     edges.next().is_none().then(|| Arc::clone(only))
-}
-
-/// The direct way through the first port.
-fn first_gate(name: Option<&'static str>, ports: &[PortEdges]) -> Option<Gate> {
-    Gate::new(name?, ports.first()?)
-}
-
-/// Time in the firings of all boxes.
-fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
-    boxes.iter().map(|of_box| of_box.busy_ns).sum()
 }
 
 #[cfg(all(test, not(loom)))]

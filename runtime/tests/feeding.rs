@@ -122,28 +122,31 @@ struct OnDevice {
 
 impl Operator for OnDevice {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out")
+        while cx.has_room(OUT)
             && let Some((block, result)) = self.blocks.take()
         {
             match result {
-                Ok(()) => cx.push("out", envelope(block.sums))?,
+                Ok(()) => cx.push(OUT, envelope(block.sums))?,
                 Err(error) if error.is_of_device() => {
-                    cx.push("out", envelope(block.numbers.iter().map(|number| sum(*number))))?
+                    cx.push(OUT, envelope(block.numbers.iter().map(|number| sum(*number))))?
                 }
                 Err(error) => return Err(error.into()),
             };
         }
         while self.blocks.in_flight() < self.in_flight_max
-            && let Some(envelope) = cx.take("in")
+            && let Some(envelope) = cx.take(IN)
         {
             let (panic_at, refuse_at) = (self.panic_at, self.refuse_at);
             let numbers = envelope.u64s("n")?.to_vec();
             let block = Adding { numbers, sums: Vec::new(), panic_at, refuse_at };
             self.blocks.submit(block, cx.outside());
         }
-        Ok(if cx.is_ended("in") && self.blocks.in_flight() == 0 { Flow::Done } else { Flow::Wait })
+        Ok(if cx.is_ended(IN) && self.blocks.in_flight() == 0 { Flow::Done } else { Flow::Wait })
     }
 }
+
+const IN: In = In::stream(0, "in", numbers, "numbers");
+const OUT: Out = Out::new(0, "out", numbers, "their sums");
 
 static ON_DEVICE: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -162,8 +165,8 @@ static ON_DEVICE: OperatorSpec = OperatorSpec {
             "one that is refused",
         ),
     ],
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "their sums")],
+    inputs: &[IN],
+    outputs: &[OUT],
     ..OperatorSpec::new("on_device", "adds on a device", Kind::Stateless, |bind| {
         let devices =
             STATIONS.lock().unwrap()[bind.count("station")].upgrade().expect("the test keeps its devices");
@@ -412,18 +415,18 @@ impl Operator for Gated {
             GATE.lock().unwrap().push(outside);
             return Ok(Flow::Wait);
         }
-        while cx.has_room("out")
-            && let Some(envelope) = cx.take("in")
+        while cx.has_room(OUT)
+            && let Some(envelope) = cx.take(IN)
         {
-            cx.push("out", envelope)?;
+            cx.push(OUT, envelope)?;
         }
-        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+        Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait })
     }
 }
 
 static GATED: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "the same")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new("gated", "waits for the test", Kind::Stateful, |_| {
         Ok(Box::new(Gated { begun: false }))
     })
@@ -474,7 +477,7 @@ impl Operator for Feigned {
 static FEIGNED: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
 
 static FEIGN: OperatorSpec = OperatorSpec {
-    outputs: &[Output::new("out", numbers, "nothing")],
+    outputs: &[Out { about: "nothing", ..OUT }],
     ..OperatorSpec::new("feign", "computes elsewhere", Kind::Stateful, |_| {
         Ok(Box::new(Feigned { begun: false }))
     })

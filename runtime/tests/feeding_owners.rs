@@ -33,14 +33,16 @@ impl Operator for Counting {
                 allowed.len()
             }
         };
-        cx.push("out", envelope([count as u64]))?;
+        cx.push(OUT, envelope([count as u64]))?;
         Ok(Flow::Done)
     }
 }
 
+const OUT: Out = Out::new(0, "out", numbers, "how many devices there are");
+
 static COUNTING: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new("device", ParameterType::Device, Default::Text("auto"), "where to compute")],
-    outputs: &[Output::new("out", numbers, "how many devices there are")],
+    outputs: &[OUT],
     ..OperatorSpec::new("counting", "counts devices", Kind::Stateful, |bind| {
         Ok(Box::new(Counting { devices: bind.pick_devices("device", None, 0)?.devices }))
     })

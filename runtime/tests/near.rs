@@ -28,7 +28,7 @@ struct Parts {
 }
 impl Operator for Parts {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
+        while cx.has_room(OUT) {
             if self.left == 0 {
                 return Ok(Flow::Done);
             }
@@ -36,17 +36,19 @@ impl Operator for Parts {
             let node = if self.left % 10 < self.skew { 0 } else { self.left as usize % cx.nodes() };
             let part = envelope([node as u64]);
             if self.tells {
-                cx.push_near("out", part, node)?
+                cx.push_near(OUT, part, node)?
             } else {
-                cx.push("out", part)?
+                cx.push(OUT, part)?
             };
         }
         Ok(Flow::Wait)
     }
 }
+const OUT: Out = Out::new(0, "out", numbers, "parts");
+
 static PARTS: OperatorSpec = OperatorSpec {
     parameters: &[setting("count", 0), setting("skew", 0), setting("tells", 1)],
-    outputs: &[Output::new("out", numbers, "parts")],
+    outputs: &[OUT],
     ..OperatorSpec::new("parts", "parts of a store", Kind::Stateful, |bind| {
         let (left, skew) = (bind.count("count") as u64, bind.count("skew") as u64);
         Ok(Box::new(Parts { left, skew, tells: bind.count("tells") > 0 }))
@@ -56,20 +58,23 @@ static PARTS: OperatorSpec = OperatorSpec {
 struct Scan;
 impl Operator for Scan {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(part) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(part) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
             TAKEN.lock().unwrap().push((part.u64s("n")?[0] as usize, cx.node()));
+            cx.announce();
             compute(Duration::from_micros(50));
-            cx.push("out", part)?;
+            cx.push(OUT, part)?;
         }
         Ok(Flow::Wait)
     }
 }
+const IN: In = In::stream(0, "in", numbers, "parts");
+
 static SCAN: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "parts")],
-    outputs: &[Output::new("out", numbers, "parts")],
+    inputs: &[IN],
+    outputs: &[OUT],
     ..OperatorSpec::new("scan", "computes on a part", Kind::Stateless, |_| Ok(Box::new(Scan)))
 };
 

@@ -86,7 +86,7 @@ impl Operator for Deep {
             }),
             _ => {
                 let number = cx.inside(|inside| fibonacci(inside, 20));
-                cx.push("out", envelope([number]))?;
+                cx.push(OUT, envelope([number]))?;
             }
         }
         Ok(Flow::Done)
@@ -100,10 +100,12 @@ fn wait_for_the_end(inside: &mut Inside<'_>) {
     }
 }
 
+const OUT: Out = Out::new(0, "out", numbers, "a number");
+
 macro_rules! deep {
     ($name:ident, $text:literal) => {
         static $name: OperatorSpec = OperatorSpec {
-            outputs: &[Output::new("out", numbers, "a number")],
+            outputs: &[OUT],
             ..OperatorSpec::new($text, "joins", Kind::Stateful, |_| Ok(Box::new(Deep($text))))
         };
     };
@@ -186,8 +188,8 @@ struct Meets;
 
 impl Operator for Meets {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(envelope) = cx.take("in") else {
-            return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        let Some(envelope) = cx.take(IN) else {
+            return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
         };
         cx.announce();
         TOGETHER.fetch_add(1, Ordering::SeqCst);
@@ -198,14 +200,16 @@ impl Operator for Meets {
             }
             std::thread::yield_now();
         }
-        let pushed = cx.push("out", envelope)?;
+        let pushed = cx.push(OUT, envelope)?;
         Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
     }
 }
 
+const IN: In = In::stream(0, "in", numbers, "numbers");
+
 static MEETS: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "the same")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new("meets", "waits for its copies", Kind::Stateless, |_| Ok(Box::new(Meets)))
 };
 

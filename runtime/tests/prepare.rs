@@ -67,9 +67,11 @@ fn a_resource_that_takes_for_ever_hears_its_deadline() {
     assert!(matches!(error, Some(PrepareError::DeadlinePassed)), "{error:?}");
 }
 
+const OUT: Out = Out::new(0, "out", numbers, "the slots");
+
 /// Puts out the slots that it was made for.
 static SLOTS: OperatorSpec = OperatorSpec {
-    outputs: &[Output::new("out", numbers, "the slots")],
+    outputs: &[OUT],
     ..OperatorSpec::new("slots", "Puts out the slots of its runtime.", Kind::Stateful, |bind| {
         Ok(Box::new(Slots(bind.slots() as u64)))
     })
@@ -79,7 +81,7 @@ struct Slots(u64);
 
 impl Operator for Slots {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        cx.push("out", envelope([self.0]))?;
+        cx.push(OUT, envelope([self.0]))?;
         Ok(Flow::Done)
     }
 }
@@ -97,6 +99,9 @@ fn boxes_see_the_slots_of_the_runtime_that_runs_them_and_not_the_machine() {
     }
 }
 
+const SEEN: HintIn = HintIn::new(0, "seen", Join::Minimum, "a hint");
+const TOLD: HintOut = HintOut::new(0, "told", Join::Minimum, "a hint");
+
 /// Reads the hint of a query, and joins into that of another one.
 static HINTS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -105,8 +110,8 @@ static HINTS: OperatorSpec = OperatorSpec {
         Parameter::new("queries", ParameterType::List(&ParameterType::Text), Default::EmptyList, "queries")
             .batched(),
     ],
-    hints_read: &[Hint { name: "seen", join: Join::Minimum, about: "a hint" }],
-    hints_written: &[Hint { name: "told", join: Join::Minimum, about: "a hint" }],
+    hints_read: &[SEEN],
+    hints_written: &[TOLD],
     ..OperatorSpec::new("hints", "Reads a hint and writes one.", Kind::Stateful, |bind| {
         Ok(Box::new(Hints { reads: bind.count("reads") as u32, writes: bind.count("writes") as u32 }))
     })
@@ -119,8 +124,8 @@ struct Hints {
 
 impl Operator for Hints {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        cx.hint("seen", self.reads);
-        cx.join_hint("told", self.writes, 1.0);
+        cx.hint(SEEN, self.reads);
+        cx.join_hint(TOLD, self.writes, 1.0);
         Ok(Flow::Done)
     }
 }

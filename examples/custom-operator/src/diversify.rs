@@ -6,9 +6,12 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_operators::columns;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::store::{SharedStore, Store};
+
+const RESULTS: In = In::stream(0, "distances", columns::distances, "results, nearest first");
+const KEPT: Out = Out::new(0, "distances", columns::distances, "the results that are kept");
 
 /// Keeps the nearest few objects of each folder.
 ///
@@ -30,8 +33,8 @@ pub static DIVERSIFY: OperatorSpec = OperatorSpec {
             "objects kept of one folder",
         ),
     ],
-    inputs: &[Input::stream("distances", columns::distances, "results, nearest first")],
-    outputs: &[Output::new("distances", columns::distances, "the results that are kept")],
+    inputs: &[RESULTS],
+    outputs: &[KEPT],
     example: "varied: {kind: diversify, store: signatures, most: 2}",
     ..OperatorSpec::new("diversify", "Keeps the nearest few objects of each folder.", Kind::Stateful, make)
 };
@@ -50,12 +53,12 @@ struct Diversify {
 
 impl Operator for Diversify {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("distances") {
-            let Some(results) = cx.take("distances") else {
-                return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(KEPT) {
+            let Some(results) = cx.take(RESULTS) else {
+                return Ok(if cx.is_ended(RESULTS) { Flow::Done } else { Flow::Wait });
             };
             let kept = self.keep(&results)?;
-            cx.push("distances", kept)?;
+            cx.push(KEPT, kept)?;
         }
         Ok(Flow::Wait)
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, StringArray, UInt32Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use fast_image_resize::images::Image;
@@ -28,6 +28,9 @@ use header::{Header, IMAGE_BYTES_MAX, is_animated_webp, jpeg_markers};
 
 /// Bytes of pixels after which an envelope takes no further image.
 const ENVELOPE_BYTES: usize = 1 << 20;
+
+const BYTES: In = In::stream(0, "bytes", columns::bytes, "the content of image files");
+const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the same order");
 
 /// Decodes images and scales them.
 ///
@@ -68,8 +71,8 @@ pub static DECODE: OperatorSpec = OperatorSpec {
             "whether every pixel of the original takes part; false is faster on large images",
         ),
     ],
-    inputs: &[Input::stream("bytes", columns::bytes, "the content of image files")],
-    outputs: &[Output::new("pixels", columns::pixels, "the pictures, in the same order")],
+    inputs: &[BYTES],
+    outputs: &[PIXELS],
     example: "decode: {kind: decode, size: 150, copies: auto}",
     ..OperatorSpec::new("decode", "Decodes images and scales them to one size.", Kind::Ordered, make)
 };
@@ -91,15 +94,16 @@ struct Decode {
 
 impl Operator for Decode {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some((files, mut at)) = self.rest.take().or_else(|| cx.take("bytes").map(|files| (files, 0)))
+        let Some((files, mut at)) = self.rest.take().or_else(|| cx.take(BYTES).map(|files| (files, 0)))
         else {
-            return Ok(if cx.is_ended("bytes") { Flow::Done } else { Flow::Wait });
+            return Ok(if cx.is_ended(BYTES) { Flow::Done } else { Flow::Wait });
         };
         while at < files.rows() {
-            if !cx.has_room("pixels") {
+            if !cx.has_room(PIXELS) {
                 self.rest = Some((files, at));
                 return Ok(Flow::Wait);
             }
+            cx.announce();
             let mut pictures = Pictures::default();
             while at < files.rows() && pictures.bytes < ENVELOPE_BYTES && !cx.is_cancelled() {
                 let content = files.binaries("bytes")?.value(at);
@@ -116,7 +120,7 @@ impl Operator for Decode {
                 return Ok(Flow::Done);
             }
             if !pictures.names.is_empty()
-                && cx.push("pixels", pictures.envelope(self.scaler.size)?)? == Pushed::Closed
+                && cx.push(PIXELS, pictures.envelope(self.scaler.size)?)? == Pushed::Closed
             {
                 return Ok(Flow::Done);
             }

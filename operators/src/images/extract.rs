@@ -22,9 +22,7 @@ use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, ImageRef,
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::inside::Inside;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Arguments, DeviceChoice};
 use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
 
@@ -35,6 +33,10 @@ pub use self::parameters::{parameters, parameters_from_json, parameters_json};
 use crate::columns;
 use crate::devices::code_path;
 use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
+
+const PIXELS: In = In::stream(0, "pixels", columns::pixels, "small RGB pictures");
+const SIGNATURES: Out =
+    Out::new(0, "signatures", columns::signatures, "a signature a picture, in the same order");
 
 /// Extracts signatures.
 ///
@@ -52,8 +54,8 @@ use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 /// all where matrices of many grey levels, or many seeds, do not fit a device.
 pub static EXTRACT: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
-    inputs: &[Input::stream("pixels", columns::pixels, "small RGB pictures")],
-    outputs: &[Output::new("signatures", columns::signatures, "a signature a picture, in the same order")],
+    inputs: &[PIXELS],
+    outputs: &[SIGNATURES],
     example: "extract: {kind: extract, points: 2500}",
     code_path: Some(code_path),
     ..OperatorSpec::new("extract", "Extracts feature signatures from pictures.", Kind::Stateful, make)
@@ -209,11 +211,11 @@ impl DeviceTask for Extract {
             let weight = [pixels.rows() as u64, pixels.bytes() as u64];
             Taken::Piece(pixels, weight)
         };
-        Ok(cx.take("pixels").map(piece))
+        Ok(cx.take(PIXELS).map(piece))
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
-        cx.is_ended("pixels")
+        cx.is_ended(PIXELS)
     }
 
     fn block(&mut self, _: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<Pictures, BoxError> {
@@ -253,11 +255,11 @@ impl DeviceTask for Extract {
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
-        cx.has_room("signatures")
+        cx.has_room(SIGNATURES)
     }
 
     fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
-        cx.push("signatures", made)
+        cx.push(SIGNATURES, made)
     }
 }
 

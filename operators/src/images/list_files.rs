@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StringArray};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Problem, Pushed,
+    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Problem, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -22,6 +22,8 @@ const FILES_PER_ENVELOPE: usize = 16;
 
 /// What is looked for when no extensions are given.
 const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"];
+
+const FILES: Out = Out::new(0, "files", columns::files, "the files found, by name");
 
 /// Lists image files.
 ///
@@ -54,7 +56,7 @@ pub static LIST_FILES: OperatorSpec = OperatorSpec {
             "the endings of files that count; none given: jpg, jpeg, png, bmp, gif, tif, tiff, webp",
         ),
     ],
-    outputs: &[Output::new("files", columns::files, "the files found, by name")],
+    outputs: &[FILES],
     example: "files: {kind: list_files, paths: [photos]}",
     ..OperatorSpec::new(
         "list_files",
@@ -100,9 +102,9 @@ impl Operator for ListFiles {
             }
         };
         let total = found.len() as u64;
-        while self.sent < found.len() && cx.has_room("files") {
+        while self.sent < found.len() && cx.has_room(FILES) {
             let upto = found.len().min(self.sent + FILES_PER_ENVELOPE);
-            let pushed = cx.push("files", envelope(&found[self.sent..upto])?)?;
+            let pushed = cx.push(FILES, envelope(&found[self.sent..upto])?)?;
             self.sent = upto;
             cx.progress(self.sent as u64, total);
             if pushed == Pushed::Closed {

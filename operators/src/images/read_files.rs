@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, StringArray};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 
 use crate::columns;
@@ -20,6 +20,9 @@ const ENVELOPE_BYTES: usize = 1 << 20;
 
 /// The largest file that is read: no image that [`decode`](crate::images::decode::DECODE) accepts is longer.
 const FILE_BYTES_MAX: u64 = 512 << 20;
+
+const FILES: In = In::stream(0, "files", columns::files, "the files to read");
+const BYTES: Out = Out::new(0, "bytes", columns::bytes, "their content, in the same order");
 
 /// Reads files.
 ///
@@ -34,8 +37,8 @@ const FILE_BYTES_MAX: u64 = 512 << 20;
 /// # Parameters
 /// None.
 pub static READ_FILES: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("files", columns::files, "the files to read")],
-    outputs: &[Output::new("bytes", columns::bytes, "their content, in the same order")],
+    inputs: &[FILES],
+    outputs: &[BYTES],
     blocking: Some("disk"),
     example: "read: {kind: read_files, copies: auto}",
     ..OperatorSpec::new("read_files", "Reads files whole.", Kind::Ordered, make)
@@ -52,13 +55,12 @@ struct ReadFiles {
 
 impl Operator for ReadFiles {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some((files, start)) = self.rest.take().or_else(|| cx.take("files").map(|files| (files, 0)))
-        else {
-            return Ok(if cx.is_ended("files") { Flow::Done } else { Flow::Wait });
+        let Some((files, start)) = self.rest.take().or_else(|| cx.take(FILES).map(|files| (files, 0))) else {
+            return Ok(if cx.is_ended(FILES) { Flow::Done } else { Flow::Wait });
         };
         let mut at = start;
         while at < files.rows() {
-            if !cx.has_room("bytes") {
+            if !cx.has_room(BYTES) {
                 self.rest = Some((files, at));
                 return Ok(Flow::Wait);
             }
@@ -75,7 +77,7 @@ impl Operator for ReadFiles {
             for (path, message) in std::mem::take(&mut read.problems) {
                 cx.report(path, message);
             }
-            if !read.names.is_empty() && cx.push("bytes", read.envelope()?)? == Pushed::Closed {
+            if !read.names.is_empty() && cx.push(BYTES, read.envelope()?)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

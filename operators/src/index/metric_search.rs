@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::metric_index::{Answer, IndexedObjects, MetricIndex, MetricIndexError, Search};
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Output, Pushed, Resource};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Operator, Out, Pushed, Resource};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
 use crate::columns::{self, distances_envelope};
@@ -52,11 +52,13 @@ pub(crate) const SEED: Parameter = Parameter::new(
 );
 
 /// The input of every index.
-pub(crate) const INPUTS: &[Input] = &[Input::side("queries", columns::queries, "the queries")];
+pub(crate) const INPUTS: &[In] = &[QUERIES];
+const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
 
 /// The output of every index.
-pub(crate) const OUTPUTS: &[Output] =
-    &[Output::new("nearest", columns::distances, "the objects found, by query, distance and id")];
+pub(crate) const OUTPUTS: &[Out] = &[NEAREST];
+const NEAREST: Out =
+    Out::new(0, "nearest", columns::distances, "the objects found, by query, distance and id");
 
 /// An index that requests share.
 struct Shared {
@@ -124,17 +126,17 @@ struct MetricSearch {
 impl Operator for MetricSearch {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.queries.is_none() {
-            self.queries = Some(Queries::of_side(cx, "queries", &self.shared.space)?);
+            self.queries = Some(Queries::of_side(cx, QUERIES, &self.shared.space)?);
         }
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         while self.sent < self.rows.len() {
-            if !cx.has_room("nearest") {
+            if !cx.has_room(NEAREST) {
                 return Ok(Flow::Wait);
             }
             let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
             let envelope = distances_envelope(&self.rows[self.sent..upto])?;
             self.sent = upto;
-            if cx.push("nearest", envelope)? == Pushed::Closed {
+            if cx.push(NEAREST, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

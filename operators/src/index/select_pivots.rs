@@ -10,7 +10,7 @@ use boxwork_kernels::chance::Random;
 use boxwork_kernels::lower_bound::PIVOTS_MAX;
 use boxwork_kernels::memory::filled;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -25,6 +25,9 @@ const PAIRS: usize = 256;
 const DISTANCES_PER_CHUNK: usize = 64;
 /// The same where few are computed at a time: a tenth of a millisecond's worth.
 const FEW_PER_CHUNK: usize = 8;
+
+const QUERIES: Out = Out::new(0, "queries", columns::queries, "the pivots with their signatures");
+const PIVOTS: Out = Out::new(1, "pivots", columns::pivots, "which objects they are");
 
 /// Chooses pivots among the objects of a store.
 ///
@@ -67,10 +70,7 @@ pub static SELECT_PIVOTS: OperatorSpec = OperatorSpec {
         )
         .unit("objects"),
     ],
-    outputs: &[
-        Output::new("queries", columns::queries, "the pivots with their signatures"),
-        Output::new("pivots", columns::pivots, "which objects they are"),
-    ],
+    outputs: &[QUERIES, PIVOTS],
     example: "pivots: {kind: select_pivots, space: space, count: 32, select: maxmin}",
     ..OperatorSpec::new("select_pivots", "Chooses the pivots of an index.", Kind::Stateful, make)
 };
@@ -282,7 +282,7 @@ impl SelectPivots {
         })??;
         let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..ids.len() as u32));
         cx.push(
-            "queries",
+            QUERIES,
             Envelope::from_columns([
                 ("query", Arc::clone(&numbers)),
                 ("name", Arc::new(StringArray::from(names)) as ArrayRef),
@@ -290,7 +290,7 @@ impl SelectPivots {
             ])?,
         )?;
         let columns = [("query", numbers), ("id", Arc::new(UInt64Array::from(ids)) as ArrayRef)];
-        cx.push("pivots", Envelope::from_columns(columns)?)?;
+        cx.push(PIVOTS, Envelope::from_columns(columns)?)?;
         Ok(Flow::Done)
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -18,6 +18,10 @@ use boxwork_stores::space::Space;
 const AHEAD_MAX: u64 = ENVELOPE_ROWS_MAX as u64;
 /// Distances among the pivots that one closure computes.
 const DISTANCES_PER_CHUNK: usize = 16;
+
+const DISTANCES: In =
+    In::stream(0, "distances", columns::distances, "distances of the objects from the pivots");
+const PIVOTS: In = In::side(1, "pivots", columns::pivots, "which objects the pivots are");
 
 /// Writes the distances of all objects to the pivots as an index.
 ///
@@ -42,10 +46,7 @@ pub static WRITE_PIVOTS: OperatorSpec = OperatorSpec {
             "the file to write, by custom `NAME.pivots.arrow`",
         ),
     ],
-    inputs: &[
-        Input::stream("distances", columns::distances, "distances of the objects from the pivots"),
-        Input::side("pivots", columns::pivots, "which objects the pivots are"),
-    ],
+    inputs: &[DISTANCES, PIVOTS],
     example: "table: {kind: write_pivots, space: space, out: photos.pivots.arrow}",
     ..OperatorSpec::new("write_pivots", "Writes the index of a store to a file.", Kind::Stateful, make)
 };
@@ -74,11 +75,11 @@ impl Operator for WritePivots {
             self.start(cx)?;
             return Ok(Flow::More);
         }
-        while let Some(envelope) = cx.take("distances") {
+        while let Some(envelope) = cx.take(DISTANCES) {
             cx.detached("disk", || self.take(&envelope))??;
             cx.progress(self.first, self.space.store().ids_count());
         }
-        if !cx.is_ended("distances") {
+        if !cx.is_ended(DISTANCES) {
             return Ok(Flow::Wait);
         }
         if let Some(writer) = self.writer.take() {
@@ -93,7 +94,7 @@ impl WritePivots {
     /// Measures the pivots among themselves and starts the file.
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let mut pivots = Vec::new();
-        for envelope in cx.side("pivots") {
+        for envelope in cx.side(PIVOTS) {
             pivots.extend_from_slice(envelope.u64s("id")?);
         }
         if pivots.is_empty() {

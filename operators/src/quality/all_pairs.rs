@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt64Array};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -18,6 +16,8 @@ use boxwork_stores::store::Store;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: u64 = 4096;
+
+const PAIRS: Out = Out::new(0, "pairs", columns::pairs, "every two objects, once");
 
 /// Emits all pairs of objects.
 ///
@@ -40,7 +40,7 @@ pub static ALL_PAIRS: OperatorSpec = OperatorSpec {
         )
         .unit("objects"),
     ],
-    outputs: &[Output::new("pairs", columns::pairs, "every two objects, once")],
+    outputs: &[PAIRS],
     example: "pairs: {kind: all_pairs, store: signatures, most: 20000}",
     ..OperatorSpec::new("all_pairs", "Pairs all objects of a store.", Kind::Stateful, make)
 };
@@ -88,10 +88,11 @@ struct AllPairs {
 impl Operator for AllPairs {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let total = pairs_count(self.objects);
-        while cx.has_room("pairs") {
+        while cx.has_room(PAIRS) {
             if self.next == total || cx.is_cancelled() {
                 return Ok(Flow::Done);
             }
+            cx.announce();
             let upto = total.min(self.next + ENVELOPE_ROWS);
             let pairs = (self.next..upto).map(|group| pair(group, self.objects));
             let (a, b): (Vec<u64>, Vec<u64>) =
@@ -100,7 +101,7 @@ impl Operator for AllPairs {
                 [("a", Arc::new(UInt64Array::from(a))), ("b", Arc::new(UInt64Array::from(b)))];
             self.next = upto;
             cx.progress(upto, total);
-            if cx.push("pairs", Envelope::from_columns(columns)?)? == Pushed::Closed {
+            if cx.push(PAIRS, Envelope::from_columns(columns)?)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

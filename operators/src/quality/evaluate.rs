@@ -11,7 +11,7 @@ use boxwork_kernels::quality::{
     average_precision, intrinsic_dimensionality, mean_average_precision, precision_at,
 };
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Part};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Part};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use serde_json::{Map, Value as Json, json};
 
@@ -26,6 +26,9 @@ const NEAREST: usize = 10;
 
 /// Distances that are sorted in one firing, about: some milliseconds' worth.
 const DISTANCES_PER_FIRING: usize = 1 << 17;
+
+const DISTANCES: In =
+    In::stream(0, "distances", columns::pair_distances, "the distance of every two objects");
 
 /// Measures the quality of a search over a store whose names begin with their classes.
 ///
@@ -56,7 +59,7 @@ pub static EVALUATE: OperatorSpec = OperatorSpec {
             "what is written",
         ),
     ],
-    inputs: &[Input::stream("distances", columns::pair_distances, "the distance of every two objects")],
+    inputs: &[DISTANCES],
     example: "quality: {kind: evaluate, store: signatures, format: json}",
     share: Some(share_writer),
     ..OperatorSpec::new("evaluate", "Measures how well images of a class are found.", Kind::Stateful, make)
@@ -108,11 +111,11 @@ struct Class {
 impl Operator for Evaluate {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let expected = pairs_count(self.objects as u64);
-        while let Some(envelope) = cx.take("distances") {
+        while let Some(envelope) = cx.take(DISTANCES) {
             self.add(&envelope)?;
             cx.progress(self.seen, expected + self.objects as u64);
         }
-        if !cx.is_ended("distances") {
+        if !cx.is_ended(DISTANCES) {
             return Ok(Flow::Wait);
         }
         let ranked = match &mut self.ranked {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -20,6 +18,9 @@ use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, SPACE};
 use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
+
+const PAIRS: In = In::stream(0, "pairs", columns::pairs, "two objects a row");
+const DISTANCES: Out = Out::new(0, "distances", columns::pair_distances, "a distance a pair");
 
 /// Computes the distances of pairs of objects.
 ///
@@ -42,8 +43,8 @@ pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
             "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
         ),
     ],
-    inputs: &[Input::stream("pairs", columns::pairs, "two objects a row")],
-    outputs: &[Output::new("distances", columns::pair_distances, "a distance a pair")],
+    inputs: &[PAIRS],
+    outputs: &[DISTANCES],
     example: "distances: {kind: pair_distances, space: space, copies: auto}",
     code_path: Some(|arguments, devices| of_device(arguments, devices, BLOCK_PAIRS)),
     ..OperatorSpec::new("pair_distances", "Computes distances of pairs of objects.", Kind::Stateless, make)
@@ -99,11 +100,11 @@ impl DeviceTask for PairDistances {
             let weight = [pairs.rows() as u64, 0];
             Taken::Piece(pairs, weight)
         };
-        Ok(cx.take("pairs").map(piece))
+        Ok(cx.take(PAIRS).map(piece))
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
-        cx.is_ended("pairs")
+        cx.is_ended(PAIRS)
     }
 
     fn block(&mut self, cx: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<SqfdBlock, BoxError> {
@@ -159,11 +160,11 @@ impl DeviceTask for PairDistances {
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
-        cx.has_room("distances")
+        cx.has_room(DISTANCES)
     }
 
     fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
-        cx.push("distances", made)
+        cx.push(DISTANCES, made)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use serde_json::Value as Json;
 
@@ -16,6 +16,9 @@ use crate::images::extract::PARAMETERS_NOTE;
 use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
 use boxwork_stores::signature_store::{SignatureStore, StoreChange};
 use boxwork_stores::upkeep;
+
+const SIGNATURES: In =
+    In::stream(0, "signatures", columns::signatures, "the objects, made as the store's were");
 
 /// Adds signatures to a store.
 ///
@@ -48,7 +51,7 @@ pub static APPEND_STORE: OperatorSpec = OperatorSpec {
             "whether an object takes the place of one of its name",
         ),
     ],
-    inputs: &[Input::stream("signatures", columns::signatures, "the objects, made as the store's were")],
+    inputs: &[SIGNATURES],
     example: "store: {kind: append_store, store: signatures, pivots: [photos.pivots.arrow]}",
     ..OperatorSpec::new("append_store", "Adds signatures to a store file.", Kind::Stateful, make)
 };
@@ -77,12 +80,12 @@ impl Operator for AppendStore {
                 self.change.insert(cx.detached("disk", || StoreChange::begin_by(path, access))??)
             }
         };
-        while let Some(envelope) = cx.take("signatures") {
+        while let Some(envelope) = cx.take(SIGNATURES) {
             let replaces = self.replaces;
             cx.detached("disk", || append(change, &envelope, replaces))??;
             cx.progress(change.added(), 0);
         }
-        if !cx.is_ended("signatures") {
+        if !cx.is_ended(SIGNATURES) {
             return Ok(Flow::Wait);
         }
         let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::chance::Random;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -21,6 +19,8 @@ use boxwork_stores::signature_store::{Objects, SignatureStore};
 const ROWS: u64 = 1024;
 /// Objects that the coordinates' deviations are taken from.
 const DEVIATION_SAMPLE: usize = 1024;
+
+const SIGNATURES: Out = Out::new(0, "signatures", columns::signatures, "the objects made");
 
 /// Makes signatures by mixing and moving those of a store.
 ///
@@ -61,7 +61,7 @@ pub static MIX_SIGNATURES: OperatorSpec = OperatorSpec {
             "how far centroids are moved, in standard deviations of their coordinates",
         ),
     ],
-    outputs: &[Output::new("signatures", columns::signatures, "the objects made")],
+    outputs: &[SIGNATURES],
     example: "objects: {kind: mix_signatures, store: signatures, count: 1000000}",
     ..OperatorSpec::new("mix_signatures", "Makes signatures out of those of a store.", Kind::Stateful, make)
 };
@@ -98,9 +98,10 @@ impl Operator for MixSignatures {
             return Ok(Flow::More);
         }
         while self.sent < self.count {
-            if !cx.has_room("signatures") {
+            if !cx.has_room(SIGNATURES) {
                 return Ok(Flow::Wait);
             }
+            cx.announce();
             let numbers = self.sent..self.count.min(self.sent + ROWS);
             let rows = (numbers.end - numbers.start) as usize;
             let mut signatures = SignatureBuilder::new(self.store.coordinates())?;
@@ -119,7 +120,7 @@ impl Operator for MixSignatures {
             ];
             self.sent = numbers.end;
             cx.progress(self.sent, self.count);
-            if cx.push("signatures", Envelope::from_columns(columns)?)? == Pushed::Closed {
+            if cx.push(SIGNATURES, Envelope::from_columns(columns)?)? == Pushed::Closed {
                 break;
             }
         }

@@ -13,7 +13,7 @@ use arrow_schema::ArrowError;
 use boxwork_runtime::descriptor::Descriptor;
 use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
 use boxwork_runtime::operator::{
-    Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::object_column::footer_fits;
@@ -24,6 +24,8 @@ use crate::columns;
 const STDIN: &str = "-";
 /// What a file of the Arrow IPC file format begins with; a stream does not.
 const MAGIC: &[u8] = b"ARROW1";
+
+const ROWS: Out = Out::new(0, "rows", columns::named, "the batches, in their order");
 
 /// Reads Arrow record batches.
 ///
@@ -49,7 +51,7 @@ pub static READ_ARROW: OperatorSpec = OperatorSpec {
             "an Arrow IPC file or stream, or `-` for the standard input; without it the request's caller gives the batches",
         ),
     ],
-    outputs: &[Output::new("rows", columns::named, "the batches, in their order")],
+    outputs: &[ROWS],
     example: "query: {kind: read_arrow, columns: queries}",
     ..OperatorSpec::new("read_arrow", "Reads Arrow record batches.", Kind::Stateful, make)
 };
@@ -83,11 +85,11 @@ struct ReadArrow {
 
 impl Operator for ReadArrow {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("rows") {
+        while cx.has_room(ROWS) {
             let Some(envelope) = self.next(cx)? else { return Ok(Flow::Done) };
             self.sent += envelope.rows() as u64;
             cx.progress(self.sent, 0);
-            if cx.push("rows", envelope)? == Pushed::Closed {
+            if cx.push(ROWS, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -28,6 +26,9 @@ const ROWS: usize = 1024;
 const CENTROIDS: usize = 1 << 15;
 /// What names the standard input.
 const STDIN: &str = "-";
+
+const SIGNATURES: Out =
+    Out::new(0, "signatures", columns::signatures, "the objects in the order of the lines");
 
 /// Reads signatures from lines of JSON.
 ///
@@ -60,7 +61,7 @@ pub static READ_JSONL: OperatorSpec = OperatorSpec {
             "names of a centroid's numbers; none given: those of the first line, or c0, c1 and so on",
         ),
     ],
-    outputs: &[Output::new("signatures", columns::signatures, "the objects in the order of the lines")],
+    outputs: &[SIGNATURES],
     example: "objects: {kind: read_jsonl, path: signatures.jsonl}",
     ..OperatorSpec::new("read_jsonl", "Reads signatures from JSON lines.", Kind::Stateful, make)
 };
@@ -93,11 +94,11 @@ struct ReadJsonl {
 
 impl Operator for ReadJsonl {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("signatures") {
+        while cx.has_room(SIGNATURES) {
             let Some(envelope) = cx.detached("disk", || self.read())?? else { return Ok(Flow::Done) };
             self.sent += envelope.rows() as u64;
             cx.progress(self.sent, 0);
-            if cx.push("signatures", envelope)? == Pushed::Closed {
+            if cx.push(SIGNATURES, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -14,6 +12,8 @@ use boxwork_stores::signature_store::SignatureStore;
 
 /// Rows of an envelope: a few megabytes at the usual number of centroids, so that some fit an edge.
 const ROWS: usize = 1024;
+
+const SIGNATURES: Out = Out::new(0, "signatures", columns::signatures, "the objects, by id");
 
 /// Gives all objects of a store, in their order, with a note of how they were extracted.
 ///
@@ -34,7 +34,7 @@ pub static READ_STORE: OperatorSpec = OperatorSpec {
         Default::Required,
         "the store whose objects are wanted",
     )],
-    outputs: &[Output::new("signatures", columns::signatures, "the objects, by id")],
+    outputs: &[SIGNATURES],
     example: "objects: {kind: read_store, store: signatures}",
     ..OperatorSpec::new("read_store", "Gives all objects of a store.", Kind::Stateful, make)
 };
@@ -51,9 +51,10 @@ struct ReadStore {
 impl Operator for ReadStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while self.sent < self.store.len() {
-            if !cx.has_room("signatures") {
+            if !cx.has_room(SIGNATURES) {
                 return Ok(Flow::Wait);
             }
+            cx.announce();
             let (batch, row) = self.store.locate(self.sent)?;
             if !self.store.is_checked(batch) {
                 cx.detached("disk", || self.store.bring_in([self.sent]))??;
@@ -75,7 +76,7 @@ impl Operator for ReadStore {
             if let Some(parameters) = self.store.parameters() {
                 envelope = envelope.with_note(PARAMETERS_NOTE, parameters);
             }
-            let pushed = cx.push("signatures", envelope)?;
+            let pushed = cx.push(SIGNATURES, envelope)?;
             self.sent = end;
             cx.progress(self.store.count(0..self.sent), self.store.objects());
             if pushed == Pushed::Closed {

@@ -12,7 +12,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use boxwork_runtime::descriptor::{ColumnType, Descriptor};
 use boxwork_runtime::operator::{
-    BatchWriter, Bind, BoxError, CALLER, Context, Flow, Input, Kind, Operator, OperatorSpec, OutputWriter,
+    BatchWriter, Bind, BoxError, CALLER, Context, Flow, In, Kind, Operator, OperatorSpec, OutputWriter,
     Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -24,6 +24,8 @@ use crate::columns;
 const STDOUT: &str = "-";
 /// Buffers of a file begin at a multiple of this, so that they can be used where a map puts them.
 const ALIGNMENT_BYTES: usize = 64;
+
+const ROWS: In = In::stream(0, "rows", columns::named, "the batches");
 
 /// Writes Arrow record batches.
 ///
@@ -47,7 +49,7 @@ pub static WRITE_ARROW: OperatorSpec = OperatorSpec {
              takes the batches",
         ),
     ],
-    inputs: &[Input::stream("rows", columns::named, "the batches")],
+    inputs: &[ROWS],
     example: "results: {kind: write_arrow, columns: distances}",
     ..OperatorSpec::new("write_arrow", "Writes Arrow record batches.", Kind::Stateful, make)
 };
@@ -81,16 +83,16 @@ struct WriteArrow {
 
 impl Operator for WriteArrow {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("rows") {
+        while let Some(envelope) = cx.take(ROWS) {
             let batch = envelope.batch().clone();
             if self.with(cx, |writer| writer.write(batch))? == Pushed::Closed {
-                cx.close("rows");
+                cx.close(ROWS);
                 return Ok(Flow::Done);
             }
             self.written += envelope.rows() as u64;
             cx.progress(self.written, 0);
         }
-        if !cx.is_ended("rows") {
+        if !cx.is_ended(ROWS) {
             return Ok(Flow::Wait);
         }
         self.with(cx, |writer| writer.finish())?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -15,6 +15,8 @@ use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
 
 /// What names the standard output.
 const STDOUT: &str = "-";
+
+const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the objects");
 
 /// Writes signatures as lines of JSON.
 ///
@@ -37,7 +39,7 @@ pub static WRITE_JSONL: OperatorSpec = OperatorSpec {
         Default::Text(STDOUT),
         "the file to write, or `-` for the standard output",
     )],
-    inputs: &[Input::stream("signatures", columns::signatures, "the objects")],
+    inputs: &[SIGNATURES],
     example: "lines: {kind: write_jsonl, out: photos.jsonl}",
     ..OperatorSpec::new("write_jsonl", "Writes signatures as JSON lines.", Kind::Stateful, make)
 };
@@ -59,13 +61,13 @@ enum Sink {
 
 impl Operator for WriteJsonl {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("signatures") {
+        while let Some(envelope) = cx.take(SIGNATURES) {
             let text = self.lines(&envelope)?;
             let outcome = cx.detached("disk", || self.append(text.as_bytes()))?;
             if let Err(error) = outcome {
                 // Whoever read the lines has seen enough of them.
                 if error.kind() == io::ErrorKind::BrokenPipe && self.is_stdout() {
-                    cx.close("signatures");
+                    cx.close(SIGNATURES);
                     return Ok(Flow::Done);
                 }
                 return Err(self.error(error));
@@ -73,7 +75,7 @@ impl Operator for WriteJsonl {
             self.written += envelope.rows() as u64;
             cx.progress(self.written, 0);
         }
-        if !cx.is_ended("signatures") {
+        if !cx.is_ended(SIGNATURES) {
             return Ok(Flow::Wait);
         }
         match cx.detached("disk", || self.finish())? {

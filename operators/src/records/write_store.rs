@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -14,6 +14,8 @@ use crate::images::extract::PARAMETERS_NOTE;
 use boxwork_stores::kinds::Signatures;
 use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
 use boxwork_stores::signature_store::{StoreError, StoreInfo, StoreWriter};
+
+const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the objects, no two of one name");
 
 /// Writes signatures to a store.
 ///
@@ -51,7 +53,7 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
             "the extraction's parameters, as JSON; when not given, what `extract` noted",
         ),
     ],
-    inputs: &[Input::stream("signatures", columns::signatures, "the objects, no two of one name")],
+    inputs: &[SIGNATURES],
     example: "store: {kind: write_store, out: photos.signatures.arrow}",
     ..OperatorSpec::new("write_store", "Writes signatures to a store file.", Kind::Stateful, make)
 };
@@ -75,11 +77,11 @@ struct WriteStore {
 
 impl Operator for WriteStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("signatures") {
+        while let Some(envelope) = cx.take(SIGNATURES) {
             cx.detached("disk", || self.append(&envelope))??;
             cx.progress(self.writer.as_ref().map_or(0, StoreWriter::len), 0);
         }
-        if !cx.is_ended("signatures") {
+        if !cx.is_ended(SIGNATURES) {
             return Ok(Flow::Wait);
         }
         let writer = self.writer.take().ok_or_else(|| StoreError::Empty { path: self.out.clone() })?;

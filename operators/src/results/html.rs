@@ -16,7 +16,9 @@ use image::codecs::jpeg::JpegEncoder;
 use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
 use crate::resources;
-use crate::results::sink::{Answer, Collected, INPUTS, OUT, OrderedWriter, STORE, class_of, share_writer};
+use crate::results::sink::{
+    Answer, Collected, INPUTS, OUT, OrderedWriter, QUERY, RESULTS, STORE, class_of, share_writer,
+};
 use boxwork_stores::store::Store;
 
 /// The longer side of the pictures.
@@ -87,14 +89,14 @@ struct Page {
 
 impl Operator for Html {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("results") {
+        while let Some(envelope) = cx.take(RESULTS) {
             self.collected.add(&envelope)?;
         }
-        if !cx.is_ended("results") {
+        if !cx.is_ended(RESULTS) {
             return Ok(Flow::Wait);
         }
         let Some(page) = &mut self.page else {
-            let (collected, queries) = (std::mem::take(&mut self.collected), cx.side("query").to_vec());
+            let (collected, queries) = (std::mem::take(&mut self.collected), cx.side(QUERY).to_vec());
             let answers = cx.detached("disk", || collected.answers(&queries, &*self.store))??;
             self.page = Some(Page::new(answers, self.part, &self.title));
             return Ok(Flow::More);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Input, Operator, Part};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Operator, Part};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
@@ -100,10 +100,10 @@ pub(crate) const OUT: Parameter = Parameter::new(
 );
 
 /// The inputs that every sink of results has.
-pub(crate) const INPUTS: &[Input] = &[
-    Input::stream("results", columns::distances, "the objects found and their distances"),
-    Input::side("query", columns::queries, "the queries, for their names"),
-];
+pub(crate) const INPUTS: &[In] = &[RESULTS, QUERY];
+pub(crate) const RESULTS: In =
+    In::stream(0, "results", columns::distances, "the objects found and their distances");
+pub(crate) const QUERY: In = In::side(1, "query", columns::queries, "the queries, for their names");
 
 /// The sink of a format that is rendered from the answers alone.
 pub(crate) struct TextSink {
@@ -132,13 +132,13 @@ impl TextSink {
 
 impl Operator for TextSink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take("results") {
+        while let Some(envelope) = cx.take(RESULTS) {
             self.collected.add(&envelope)?;
         }
-        if !cx.is_ended("results") {
+        if !cx.is_ended(RESULTS) {
             return Ok(Flow::Wait);
         }
-        let (collected, queries) = (std::mem::take(&mut self.collected), cx.side("query").to_vec());
+        let (collected, queries) = (std::mem::take(&mut self.collected), cx.side(QUERY).to_vec());
         cx.detached("disk", || {
             let answers = collected.answers(&queries, &*self.store)?;
             self.writer.write(self.part, (self.render)(&answers, self.part).into_bytes())

@@ -18,9 +18,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{LazyDevices, Picked};
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 use boxwork_stores::chunks::Piece;
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
@@ -76,6 +74,12 @@ pub(crate) static SQFD: OperatorSpec = OperatorSpec {
     ..TABLE
 };
 
+const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "objects whose distance is wanted");
+const RANGES: In =
+    In::stream(1, "ranges", columns::ranges, "consecutive objects whose distances are wanted").optional();
+const QUERY: In = In::side(2, "query", columns::queries, "the queries");
+const DISTANCES: Out = Out::new(0, "distances", columns::distances, "a distance a candidate");
+
 const TABLE: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -99,12 +103,8 @@ const TABLE: OperatorSpec = OperatorSpec {
             "how far objects may be that what follows keeps: others may be left out",
         ),
     ],
-    inputs: &[
-        Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
-        Input::stream("ranges", columns::ranges, "consecutive objects whose distances are wanted").optional(),
-        Input::side("query", columns::queries, "the queries"),
-    ],
-    outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
+    inputs: &[CANDIDATES, RANGES, QUERY],
+    outputs: &[DISTANCES],
     example: "distance: {kind: distance, space: space, copies: auto}",
     code_path: Some(code_path),
     ..OperatorSpec::new("distance", "Computes distances of candidates from queries.", Kind::Stateless, make)
@@ -204,7 +204,7 @@ impl DeviceTask for Distance {
     const IS_ORDERED: bool = false;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        self.queries = Some(Queries::of_side(cx, "query", &self.space)?);
+        self.queries = Some(Queries::of_side(cx, QUERY, &self.space)?);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl DeviceTask for Distance {
             let weight = [candidates.rows() as u64, 0];
             Some(Taken::Piece(Item::Rows(candidates), weight))
         };
-        if let Some(candidates) = cx.take("candidates") {
+        if let Some(candidates) = cx.take(CANDIDATES) {
             return Ok(piece(candidates));
         }
         loop {
@@ -224,7 +224,7 @@ impl DeviceTask for Distance {
                     Some(candidates) => return Ok(piece(candidates)),
                 },
                 Some(_) => return Ok(self.ranges.pop_front().map(Taken::Whole)),
-                None => match cx.take("ranges") {
+                None => match cx.take(RANGES) {
                     None => return Ok(None),
                     Some(envelope) => self.take_ranges(&envelope, device)?,
                 },
@@ -233,7 +233,7 @@ impl DeviceTask for Distance {
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
-        self.ranges.is_empty() && cx.is_ended("candidates") && cx.is_ended("ranges")
+        self.ranges.is_empty() && cx.is_ended(CANDIDATES) && cx.is_ended(RANGES)
     }
 
     fn has_items(&self) -> bool {
@@ -304,11 +304,11 @@ impl DeviceTask for Distance {
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
-        cx.has_room("distances")
+        cx.has_room(DISTANCES)
     }
 
     fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
-        cx.push("distances", made)
+        cx.push(DISTANCES, made)
     }
 }
 

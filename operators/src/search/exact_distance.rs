@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Input, Kind, Operator, OperatorSpec, Output, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use self::block::{Common, ExactBlock};
@@ -29,6 +27,10 @@ use crate::search::distance::{compute_sigmas, with_distances};
 use crate::search::queries::Queries;
 use boxwork_stores::space::{DeviceForm, Space};
 use boxwork_stores::sqfd_space::SqfdSpace;
+
+const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "objects whose distance is wanted");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+const DISTANCES: Out = Out::new(0, "distances", columns::distances, "a distance a candidate");
 
 /// Computes distances in f64.
 ///
@@ -53,11 +55,8 @@ pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
             "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
         ),
     ],
-    inputs: &[
-        Input::stream("candidates", columns::candidates, "objects whose distance is wanted"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
-    outputs: &[Output::new("distances", columns::distances, "a distance a candidate")],
+    inputs: &[CANDIDATES, QUERY],
+    outputs: &[DISTANCES],
     example: "distance: {kind: exact_distance, space: space}",
     code_path: Some(|arguments, devices| of_device(arguments, devices, DEVICE_OBJECTS_MIN)),
     ..OperatorSpec::new("exact_distance", "Computes distances of candidates in f64.", Kind::Stateful, make)
@@ -229,12 +228,12 @@ impl DeviceTask for ExactDistance {
     const IS_ORDERED: bool = true;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        self.queries = Some(Arc::new(Queries::of_side(cx, "query", &self.space)?));
+        self.queries = Some(Arc::new(Queries::of_side(cx, QUERY, &self.space)?));
         Ok(())
     }
 
     fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Candidates>>, BoxError> {
-        let Some(envelope) = cx.take("candidates") else { return Ok(None) };
+        let Some(envelope) = cx.take(CANDIDATES) else { return Ok(None) };
         let rows = envelope.rows() as u64;
         let candidates = if device { self.for_block(cx, envelope)? } else { envelope.into() };
         let weight = [rows, candidates.terms];
@@ -242,7 +241,7 @@ impl DeviceTask for ExactDistance {
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
-        cx.is_ended("candidates")
+        cx.is_ended(CANDIDATES)
     }
 
     fn block(&mut self, _: &mut Context<'_>, items: Vec<Candidates>) -> Result<ExactBlock, BoxError> {
@@ -300,10 +299,10 @@ impl DeviceTask for ExactDistance {
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
-        cx.has_room("distances")
+        cx.has_room(DISTANCES)
     }
 
     fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
-        cx.push("distances", made)
+        cx.push(DISTANCES, made)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -14,6 +14,10 @@ use crate::columns::{self, distances_envelope};
 use crate::resources::{self, SPACE};
 use crate::search::queries::Queries;
 use boxwork_stores::space::Space;
+
+const DISTANCES_IN: In = In::stream(0, "distances", columns::distances, "distances of objects");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+const DISTANCES_OUT: Out = Out::new(0, "distances", columns::distances, "those within the range, in f64");
 
 /// Keeps the distances that are at most a range.
 ///
@@ -39,11 +43,8 @@ pub static FILTER_RANGE: OperatorSpec = OperatorSpec {
         ),
         SPACE,
     ],
-    inputs: &[
-        Input::stream("distances", columns::distances, "distances of objects"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
-    outputs: &[Output::new("distances", columns::distances, "those within the range, in f64")],
+    inputs: &[DISTANCES_IN, QUERY],
+    outputs: &[DISTANCES_OUT],
     example: "near: {kind: filter_range, range: 0.3, space: space}",
     ..OperatorSpec::new("filter_range", "Keeps the objects within a range.", Kind::Stateless, make)
 };
@@ -60,12 +61,12 @@ struct FilterRange {
 
 impl Operator for FilterRange {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(distances) = cx.take("distances") else {
-            return Ok(if cx.is_ended("distances") { Flow::Done } else { Flow::Wait });
+        let Some(distances) = cx.take(DISTANCES_IN) else {
+            return Ok(if cx.is_ended(DISTANCES_IN) { Flow::Done } else { Flow::Wait });
         };
         let queries = match &self.queries {
             Some(queries) => queries,
-            None => self.queries.insert(Queries::of_side(cx, "query", &self.space)?),
+            None => self.queries.insert(Queries::of_side(cx, QUERY, &self.space)?),
         };
         let (numbers, ids) = (distances.u32s("query")?, distances.u64s("id")?);
         let fast = distances.f64s("distance")?;
@@ -106,7 +107,7 @@ impl Operator for FilterRange {
 
 fn push(cx: &mut Context<'_>, rows: &[(u32, u64, f64)]) -> Result<Pushed, BoxError> {
     let envelope: Envelope = distances_envelope(rows)?;
-    cx.push("distances", envelope)
+    cx.push(DISTANCES_OUT, envelope)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -16,6 +16,10 @@ use crate::columns;
 
 /// Candidates more than twice as many as are looked for.
 const ROWS_MORE: usize = 16;
+
+const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "the first of each query");
 
 /// Passes on the first candidates of each query.
 ///
@@ -48,11 +52,8 @@ pub static HEAD: OperatorSpec = OperatorSpec {
         )
         .unit("objects"),
     ],
-    inputs: &[
-        Input::stream("candidates", columns::candidates, "objects with their lower bounds"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
-    outputs: &[Output::new("candidates", columns::candidates, "the first of each query")],
+    inputs: &[CANDIDATES_IN, QUERY],
+    outputs: &[CANDIDATES_OUT],
     example: "estimation: {kind: head, k: 10}",
     ..OperatorSpec::new("head", "Passes on the first candidates of each query.", Kind::Stateful, make)
 };
@@ -82,18 +83,18 @@ impl Operator for Head {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.left.is_none() {
             let mut left = BTreeMap::new();
-            for envelope in cx.side("query") {
+            for envelope in cx.side(QUERY) {
                 left.extend(envelope.u32s("query")?.iter().map(|number| (*number, self.rows)));
             }
             self.left = Some(left);
         }
         let Some(left) = &mut self.left else { return Ok(Flow::Done) };
         while left.values().any(|left| *left > 0) {
-            if !cx.has_room("candidates") {
+            if !cx.has_room(CANDIDATES_OUT) {
                 return Ok(Flow::Wait);
             }
-            let Some(envelope) = cx.take("candidates") else {
-                return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+            let Some(envelope) = cx.take(CANDIDATES_IN) else {
+                return Ok(if cx.is_ended(CANDIDATES_IN) { Flow::Done } else { Flow::Wait });
             };
             let passed = filtered(&envelope, |number, _| {
                 let left = left.entry(number).or_insert(0);
@@ -102,7 +103,7 @@ impl Operator for Head {
                 passes
             })?;
             if let Some(passed) = passed
-                && cx.push("candidates", passed)? == Pushed::Closed
+                && cx.push(CANDIDATES_OUT, passed)? == Pushed::Closed
             {
                 return Ok(Flow::Done);
             }

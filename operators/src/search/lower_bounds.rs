@@ -18,7 +18,7 @@ use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, Bounds};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, HintOut, In, Join, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
@@ -47,6 +47,12 @@ const ENVELOPE_ROWS_MIN: usize = 256;
 const PIECES_PER_SLOT: usize = 4;
 /// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
 const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
+
+const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
+const CANDIDATES: Out = Out::new(0, "candidates", columns::candidates, "the objects that are not ruled out");
+const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all objects, for GPUs that scan");
+const RANGE: HintOut =
+    HintOut::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
 
 /// Bounds the distances of all objects and emits those that may be among the answers.
 ///
@@ -114,16 +120,9 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "where to bound: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
         ),
     ],
-    inputs: &[Input::side("queries", columns::queries, "the queries")],
-    outputs: &[
-        Output::new("candidates", columns::candidates, "the objects that are not ruled out"),
-        Output::new("ranges", columns::ranges, "all objects, for GPUs that scan"),
-    ],
-    hints_written: &[Hint {
-        name: "range",
-        join: Join::Minimum,
-        about: "a distance that no object of the answer is beyond",
-    }],
+    inputs: &[QUERIES],
+    outputs: &[CANDIDATES, RANGES],
+    hints_written: &[RANGE],
     example: "bounds: {kind: lower_bounds, pivots: table, bound: auto, k: 10}",
     code_path: Some(code_path),
     check: Some(check),
@@ -272,7 +271,7 @@ impl Operator for LowerBounds {
                     query.sort(ENVELOPE_ROWS);
                 }
                 if query.query.is_some() {
-                    cx.join_hint("range", query.number, f64::from(query.range()) * self.table.unit());
+                    cx.join_hint(RANGE, query.number, f64::from(query.range()) * self.table.unit());
                 }
             }
             self.sending = Some(Sending::default());
@@ -285,13 +284,13 @@ impl LowerBounds {
     /// Computes the queries' distances to the pivots, where they are to be bounded.
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let space = Arc::clone(self.table.space());
-        let queries = Queries::of_side(cx, "queries", &space)?;
+        let queries = Queries::of_side(cx, QUERIES, &space)?;
         let search = Search {
             k: self.k,
             range: self.limit.is_finite().then_some(f64::from(self.limit)),
             queries: queries.len(),
             workers: self.slots,
-            devices: self.computes.filter(|_| !cx.is_closed("ranges")),
+            devices: self.computes.filter(|_| !cx.is_closed(RANGES)),
         };
         let known = if self.is_auto {
             cost_model::known(&self.remembered, &self.table, search)
@@ -453,16 +452,17 @@ impl LowerBounds {
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if let Some(scan) = &mut self.scans {
             let numbers: Vec<u32> = queries.iter().map(|query| query.number).collect();
-            while cx.has_room("ranges") {
+            while cx.has_room(RANGES) {
                 let next = if cx.is_cancelled() || numbers.is_empty() { None } else { scan.next(&numbers)? };
                 let Some(envelope) = next else { return Ok(Flow::Done) };
-                if cx.push("ranges", envelope)? == Pushed::Closed {
+                if cx.push(RANGES, envelope)? == Pushed::Closed {
                     return Ok(Flow::Done);
                 }
             }
             return Ok(Flow::Wait);
         }
-        while cx.has_room("candidates") {
+        while cx.has_room(CANDIDATES) {
+            cx.announce();
             let made = match self.made.take() {
                 None => self.make()?,
                 made => made,
@@ -479,7 +479,7 @@ impl LowerBounds {
                 next = Envelope::new(made.batch().slice(0, rows))?;
                 self.made = Some(Envelope::new(made.batch().slice(rows, whole - rows))?);
             }
-            if cx.push("candidates", next)? == Pushed::Closed {
+            if cx.push(CANDIDATES, next)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

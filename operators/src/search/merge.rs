@@ -1,10 +1,13 @@
 //! `merge`: distances from several boxes become one stream.
 
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 
 use crate::columns;
+
+const INPUTS: In = In::merge(0, "inputs", columns::distances, "distances from any number of boxes");
+const DISTANCES: Out = Out::new(0, "distances", columns::distances, "all of them");
 
 /// Joins streams of distances.
 ///
@@ -19,8 +22,8 @@ use crate::columns;
 /// # Parameters
 /// None.
 pub static MERGE: OperatorSpec = OperatorSpec {
-    inputs: &[Input::merge("inputs", columns::distances, "distances from any number of boxes")],
-    outputs: &[Output::new("distances", columns::distances, "all of them")],
+    inputs: &[INPUTS],
+    outputs: &[DISTANCES],
     example: "all: {kind: merge}",
     ..OperatorSpec::new("merge", "Joins streams of distances into one.", Kind::Stateful, make)
 };
@@ -33,11 +36,11 @@ struct Merge;
 
 impl Operator for Merge {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("distances") {
-            let Some(envelope) = cx.take("inputs") else {
-                return Ok(if cx.is_ended("inputs") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(DISTANCES) {
+            let Some(envelope) = cx.take(INPUTS) else {
+                return Ok(if cx.is_ended(INPUTS) { Flow::Done } else { Flow::Wait });
             };
-            if cx.push("distances", envelope)? == Pushed::Closed {
+            if cx.push(DISTANCES, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope, EnvelopeError};
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, HintIn, In, Join, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -27,6 +27,11 @@ const PART_GROWTH: usize = 16;
 const UNKNOWN_ROWS: usize = 1024;
 /// Rows of a block that may be large, though little is left for all slots.
 const SHARED_ROWS: usize = 128;
+
+const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
+const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "those that may be answers");
+const RANGE: HintIn =
+    HintIn::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
 
 /// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
 ///
@@ -91,13 +96,9 @@ pub static PREFILTER: OperatorSpec = OperatorSpec {
         )
         .unit("rows"),
     ],
-    inputs: &[Input::stream("candidates", columns::candidates, "objects with their lower bounds")],
-    outputs: &[Output::new("candidates", columns::candidates, "those that may be answers")],
-    hints_read: &[Hint {
-        name: "range",
-        join: Join::Minimum,
-        about: "a distance that no object of the answer is beyond",
-    }],
+    inputs: &[CANDIDATES_IN],
+    outputs: &[CANDIDATES_OUT],
+    hints_read: &[RANGE],
     example: "nearest: {kind: prefilter, order: best_first, first: 64, most: 4096}",
     ..OperatorSpec::new("prefilter", "Orders candidates and drops those out of range.", Kind::Stateful, make)
 };
@@ -194,8 +195,8 @@ impl Operator for Prefilter {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         loop {
             while !self.sends {
-                let Some(envelope) = cx.take("candidates") else {
-                    if !cx.is_ended("candidates") {
+                let Some(envelope) = cx.take(CANDIDATES_IN) else {
+                    if !cx.is_ended(CANDIDATES_IN) {
                         return Ok(Flow::Wait);
                     }
                     (self.sends, self.drains) = (true, true);
@@ -216,25 +217,26 @@ impl Operator for Prefilter {
                 self.sends = self.drains;
             }
             while let Some(envelope) = self.unknown.front() {
-                if !cx.has_room("candidates") {
+                if !cx.has_room(CANDIDATES_OUT) {
                     return Ok(Flow::Wait);
                 }
-                if cx.push("candidates", envelope.clone())? == Pushed::Closed {
+                if cx.push(CANDIDATES_OUT, envelope.clone())? == Pushed::Closed {
                     return Ok(Flow::Done);
                 }
                 self.unknown.pop_front();
             }
-            let ends = cx.is_ended("candidates");
+            let ends = cx.is_ended(CANDIDATES_IN);
             self.drains |= ends;
             while self.drains
                 && let Some(number) = self.next_turn(ends)
             {
-                if !cx.has_room("candidates") {
+                if !cx.has_room(CANDIDATES_OUT) {
                     return Ok(Flow::Wait);
                 }
-                let range = cx.hint("range", number);
+                cx.announce();
+                let range = cx.hint(RANGE, number);
                 if let Some(envelope) = self.block(number, range)?
-                    && cx.push("candidates", envelope)? == Pushed::Closed
+                    && cx.push(CANDIDATES_OUT, envelope)? == Pushed::Closed
                 {
                     return Ok(Flow::Done);
                 }
@@ -269,7 +271,7 @@ impl Prefilter {
         for run in numbers.chunk_by(|a, b| a == b) {
             let rows = first..first + run.len();
             first = rows.end;
-            let range = cx.hint("range", run[0]);
+            let range = cx.hint(RANGE, run[0]);
             let block = self.first as f64;
             let count = lowers[rows.clone()].iter().filter(|lower| **lower <= range).count();
             if count == 0 {

@@ -6,7 +6,7 @@ use boxwork_kernels::interrupt::Interrupt;
 #[cfg(test)]
 use boxwork_kernels::interrupt::never;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_runtime::operator::{BoxError, Context, In};
 use boxwork_stores::space::{Prepared, QueryForm, Scratch, Space};
 use boxwork_stores::sqfd_space::SqfdQuery;
 
@@ -25,7 +25,7 @@ pub(crate) struct Query {
 
 impl Queries {
     /// Prepares the queries of a side input. A request that is cancelled interrupts it.
-    pub(crate) fn of_side(cx: &Context<'_>, input: &str, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
+    pub(crate) fn of_side(cx: &Context<'_>, input: In, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
         Self::new_until(cx.side(input), space, &|| cx.is_cancelled())
     }
 

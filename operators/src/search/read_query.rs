@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Output};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, did_you_mean};
 use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
 use boxwork_stores::signature_store::SignatureStore;
@@ -23,6 +23,8 @@ use crate::resources::{self, store_parameter};
 
 /// Names that a misspelt query is compared with at most.
 const SUGGESTIONS_FROM: usize = 100_000;
+
+const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
 
 /// Finds or makes the objects of the queries.
 ///
@@ -49,7 +51,7 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
         .batched(),
         store_parameter("the store that is searched"),
     ],
-    outputs: &[Output::new("queries", columns::queries, "the queries with their objects")],
+    outputs: &[QUERIES],
     example: "query: {kind: read_query, queries: [cats/001.jpg], store: signatures}",
     ..OperatorSpec::new("read_query", "Finds, reads or extracts the queries' objects.", Kind::Stateful, make)
 };
@@ -100,7 +102,7 @@ impl Operator for ReadQuery {
                     ("name", Arc::new(StringArray::from(std::mem::take(&mut self.names)))),
                     ("object", concatenated(&self.objects)?),
                 ];
-                cx.push("queries", Envelope::from_columns(columns)?)?;
+                cx.push(QUERIES, Envelope::from_columns(columns)?)?;
             }
             return Ok(Flow::Done);
         };

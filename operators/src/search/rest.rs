@@ -5,12 +5,16 @@
 use std::collections::BTreeMap;
 
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::search::head::{filtered, rows};
+
+const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
+const ESTIMATE: In = In::side(1, "estimate", columns::distances, "the nearest of the first ones");
+const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "the others within the range");
 
 /// Passes on what `head` did not, if it may be nearer than the k-th of the head's distances.
 ///
@@ -42,11 +46,8 @@ pub static REST: OperatorSpec = OperatorSpec {
         )
         .unit("objects"),
     ],
-    inputs: &[
-        Input::stream("candidates", columns::candidates, "objects with their lower bounds"),
-        Input::side("estimate", columns::distances, "the nearest of the first ones"),
-    ],
-    outputs: &[Output::new("candidates", columns::candidates, "the others within the range")],
+    inputs: &[CANDIDATES_IN, ESTIMATE],
+    outputs: &[CANDIDATES_OUT],
     example: "others: {kind: rest, k: 10}",
     ..OperatorSpec::new("rest", "Passes on candidates within an estimated range.", Kind::Stateful, make)
 };
@@ -72,7 +73,7 @@ impl Operator for Rest {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.ranges.is_none() {
             let mut distances: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-            for envelope in cx.side("estimate") {
+            for envelope in cx.side(ESTIMATE) {
                 for (number, distance) in envelope.u32s("query")?.iter().zip(envelope.f64s("distance")?) {
                     distances.entry(*number).or_default().push(*distance);
                 }
@@ -86,9 +87,9 @@ impl Operator for Rest {
             self.ranges = Some(distances.into_iter().map(|(number, found)| (number, range(found))).collect());
         }
         let Some(ranges) = &self.ranges else { return Ok(Flow::Done) };
-        while cx.has_room("candidates") {
-            let Some(envelope) = cx.take("candidates") else {
-                return Ok(if cx.is_ended("candidates") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(CANDIDATES_OUT) {
+            let Some(envelope) = cx.take(CANDIDATES_IN) else {
+                return Ok(if cx.is_ended(CANDIDATES_IN) { Flow::Done } else { Flow::Wait });
             };
             let skipped = &mut self.skipped;
             let passed = filtered(&envelope, |number, lower| {
@@ -97,7 +98,7 @@ impl Operator for Rest {
                 *skipped > self.skip && lower <= ranges.get(&number).copied().unwrap_or(f64::INFINITY)
             })?;
             if let Some(passed) = passed
-                && cx.push("candidates", passed)? == Pushed::Closed
+                && cx.push(CANDIDATES_OUT, passed)? == Pushed::Closed
             {
                 return Ok(Flow::Done);
             }

@@ -12,7 +12,7 @@ use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -29,6 +29,10 @@ const ENVELOPE_ROWS: u64 = 1024;
 /// Rows of an envelope at least: towards its end a scan goes out in ever smaller envelopes, so that no slot computes long
 /// after the others are through.
 const ENVELOPE_ROWS_MIN: u64 = 128;
+
+const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
+const CANDIDATES: Out = Out::new(0, "candidates", columns::candidates, "every object for every query");
+const RANGES: Out = Out::new(1, "ranges", columns::ranges, "the same as ranges of ids, for devices");
 
 /// Emits all objects of a store as candidates.
 ///
@@ -52,11 +56,8 @@ pub static SCAN: OperatorSpec = OperatorSpec {
             "where what follows computes, as its own parameter says: for devices ranges go out",
         ),
     ],
-    inputs: &[Input::side("queries", columns::queries, "the queries")],
-    outputs: &[
-        Output::new("candidates", columns::candidates, "every object for every query"),
-        Output::new("ranges", columns::ranges, "the same as ranges of ids, for devices"),
-    ],
+    inputs: &[QUERIES],
+    outputs: &[CANDIDATES, RANGES],
     example: "all: {kind: scan, store: signatures}",
     ..OperatorSpec::new("scan", "Takes every object of a store as a candidate.", Kind::Stateful, make)
 };
@@ -163,17 +164,18 @@ impl Part {
 impl Operator for Scan {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let mut queries = Vec::new();
-        for envelope in cx.side("queries") {
+        for envelope in cx.side(QUERIES) {
             queries.extend_from_slice(envelope.u32s("query")?);
         }
         if queries.is_empty() {
             return Ok(Flow::Done);
         }
-        if self.devices.is_some() && !cx.is_closed("ranges") {
+        if self.devices.is_some() && !cx.is_closed(RANGES) {
             return self.send_ranges(cx, &queries);
         }
         let parts = self.parts.get_or_insert_with(|| Part::all(&*self.store, cx.nodes()));
-        while cx.has_room("candidates") {
+        while cx.has_room(CANDIDATES) {
+            cx.announce();
             // One envelope of each part, so that every node has work from the beginning to the end.
             let count = parts.len();
             let mut in_turn = (0..count).map(|nth| (self.turn + nth) % count);
@@ -199,8 +201,8 @@ impl Operator for Scan {
                 continue;
             }
             let pushed = match part.node {
-                Some(node) => cx.push_near("candidates", envelope, node)?,
-                None => cx.push("candidates", envelope)?,
+                Some(node) => cx.push_near(CANDIDATES, envelope, node)?,
+                None => cx.push(CANDIDATES, envelope)?,
             };
             if pushed == Pushed::Closed {
                 return Ok(Flow::Done);
@@ -214,10 +216,10 @@ impl Scan {
     /// Sends the store as ranges, each for all queries.
     fn send_ranges(&mut self, cx: &mut Context<'_>, queries: &[u32]) -> Result<Flow, BoxError> {
         let Some(devices) = &mut self.devices else { return Ok(Flow::Done) };
-        while cx.has_room("ranges") {
+        while cx.has_room(RANGES) {
             let next = if cx.is_cancelled() { None } else { devices.next(queries)? };
             let Some(envelope) = next else { return Ok(Flow::Done) };
-            if cx.push("ranges", envelope)? == Pushed::Closed {
+            if cx.push(RANGES, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

@@ -11,7 +11,7 @@ use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::memory::{more, room};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, HintOut, In, Join, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -35,6 +35,12 @@ const EXACT_PER_FIRING: usize = 256;
 
 /// Of these, as many as are worth another slot: a tenth of a millisecond.
 const EXACT_PER_CHUNK: usize = 8;
+
+const DISTANCES: In = In::stream(0, "distances", columns::distances, "distances of objects");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+const NEAREST: Out = Out::new(0, "nearest", columns::distances, "the k nearest of each query, in order");
+const RANGE: HintOut =
+    HintOut::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
 
 /// Keeps the k nearest objects of each query.
 ///
@@ -69,16 +75,9 @@ pub static TOP_K: OperatorSpec = OperatorSpec {
             "leave out objects farther than this",
         ),
     ],
-    inputs: &[
-        Input::stream("distances", columns::distances, "distances of objects"),
-        Input::side("query", columns::queries, "the queries"),
-    ],
-    outputs: &[Output::new("nearest", columns::distances, "the k nearest of each query, in order")],
-    hints_written: &[Hint {
-        name: "range",
-        join: Join::Minimum,
-        about: "a distance that no object of the answer is beyond",
-    }],
+    inputs: &[DISTANCES, QUERY],
+    outputs: &[NEAREST],
+    hints_written: &[RANGE],
     example: "top: {kind: top_k, k: 10, space: space}",
     ..OperatorSpec::new("top_k", "Keeps the k nearest objects of each query.", Kind::Stateful, make)
 };
@@ -132,12 +131,12 @@ struct Ranking {
 impl Operator for TopK {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.queries.is_none() {
-            let queries = Queries::of_side(cx, "query", &self.space)?;
+            let queries = Queries::of_side(cx, QUERY, &self.space)?;
             for query in queries.iter() {
                 let mut nearest = Nearest::new();
                 nearest.set_limit(query, self.range);
                 if self.range.is_finite() {
-                    cx.join_hint("range", query.number, self.range);
+                    cx.join_hint(RANGE, query.number, self.range);
                 }
                 self.nearest.push(nearest);
             }
@@ -145,19 +144,19 @@ impl Operator for TopK {
         }
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if self.ranking.is_none() {
-            while let Some(envelope) = cx.take("distances") {
+            while let Some(envelope) = cx.take(DISTANCES) {
                 take(&envelope, queries, &mut self.nearest, self.range, &|| cx.is_cancelled())?;
                 for (query, nearest) in queries.iter().zip(&mut self.nearest) {
                     if nearest.learn(self.k) {
                         nearest.set_limit(query, self.range);
-                        cx.join_hint("range", query.number, nearest.range);
+                        cx.join_hint(RANGE, query.number, nearest.range);
                     }
                     if nearest.found.len() >= nearest.cut_at {
                         nearest.cut();
                     }
                 }
             }
-            if !cx.is_ended("distances") {
+            if !cx.is_ended(DISTANCES) {
                 return Ok(Flow::Wait);
             }
             self.nearest.iter_mut().for_each(Nearest::cut);
@@ -290,13 +289,13 @@ impl TopK {
             return Ok(Flow::More);
         }
         while ranking.sent < ranking.rows.len() {
-            if !cx.has_room("nearest") {
+            if !cx.has_room(NEAREST) {
                 return Ok(Flow::Wait);
             }
             let upto = ranking.rows.len().min(ranking.sent + ENVELOPE_ROWS);
             let envelope = distances_envelope(&ranking.rows[ranking.sent..upto])?;
             ranking.sent = upto;
-            if cx.push("nearest", envelope)? == Pushed::Closed {
+            if cx.push(NEAREST, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

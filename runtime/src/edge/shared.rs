@@ -62,8 +62,15 @@ impl Shared {
         Self { inner: Mutex::new(inner), waiting: AtomicUsize::new(0) }
     }
 
-    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget.
-    pub(super) fn offer(&self, envelope: Envelope, near: Option<usize>, ledger: &Ledger) -> Offered {
+    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Where there is no room,
+    /// `waits` marks that a producer waits for it.
+    pub(super) fn offer(
+        &self,
+        envelope: Envelope,
+        near: Option<usize>,
+        ledger: &Ledger,
+        waits: bool,
+    ) -> Offered {
         let mut inner = self.inner.lock();
         if inner.state.closed {
             return Offered::Closed(envelope);
@@ -72,8 +79,8 @@ impl Shared {
         let fits = inner.state.envelopes < inner.state.envelopes_max
             && inner.state.bytes.saturating_add(bytes) <= inner.state.bytes_max;
         if !(inner.state.envelopes == 0 || fits && ledger.has_room()) {
-            inner.state.wanted = true;
-            inner.state.refusals += 1;
+            inner.state.wanted |= waits;
+            inner.state.refusals += u64::from(waits);
             return Offered::Full(envelope);
         }
         ledger.charge(&envelope);

@@ -1,8 +1,9 @@
 //! An edge between one producer and one consumer, without locks.
 //!
-//! Invariants: it is offered to within a firing of its producer only, taken from and closed within a firing of its
-//! consumer only. Each side writes its own numbers. An envelope that the producer puts in while the consumer closes the
-//! edge is drained by one of the two, whichever asks first ([`Single::reap`]).
+//! Invariants: only a firing of the producer offers envelopes; only a firing of the consumer takes them and closes the
+//! edge. No type can express that, so these functions are `unsafe` and each caller names the firing that it is in. Each
+//! side writes its own numbers. The producer may put an envelope in while the consumer closes the edge: one of the two
+//! drains it, whichever asks first ([`Single::reap`]).
 
 use super::queue::Queue;
 use super::{Crossing, EdgeState, Ledger, Offered, Popped};
@@ -66,44 +67,75 @@ impl Single {
         }
     }
 
-    #[inline]
-    pub(super) fn crossing(&self) -> &Crossing {
+    #[inline(always)]
+    pub(crate) fn crossing(&self) -> &Crossing {
         &self.crossing
     }
 
-    /// As [`super::Edge::offer`]; the caller fires the producer.
+    /// Puts an envelope in if it finds room at once, in a request without a budget. Otherwise the envelope comes back,
+    /// and the edge leaves no mark.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
     #[inline(always)]
-    pub(crate) fn offer(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
-        let held = self.held();
-        if self.is_closed() || !self.fits(held, &envelope, ledger) {
-            return self.offer_again(envelope, ledger, want_room);
-        }
-        self.put(envelope, held, ledger);
-        Offered::Taken
-    }
-
-    /// The same where no budget counts, and for an envelope that finds room at once; else it comes back, and nothing is
-    /// noted of it.
-    #[inline(always)]
-    pub(super) fn try_offer(&self, envelope: Envelope) -> Result<(), Envelope> {
+    pub(crate) unsafe fn try_offer(&self, envelope: Envelope) -> Result<(), Envelope> {
         let held = self.held();
         if self.is_closed() || !self.has_place(held, &envelope) {
             return Err(envelope);
         }
-        self.put_uncharged(envelope, held);
+        // SAFETY: the caller's contract.
+        unsafe { self.put_uncharged(envelope, held) };
         Ok(())
     }
 
-    /// As [`Single::offer`] for an envelope that has found no room.
-    #[cold]
-    #[inline(never)]
-    fn offer_again(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
+    /// Puts an envelope in if it finds room at once. Otherwise the envelope comes back, and the edge leaves no mark.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    #[inline]
+    pub(super) unsafe fn try_offer_charged(&self, envelope: Envelope, ledger: &Ledger) -> Offered {
         if self.is_closed() {
             return Offered::Closed(envelope);
         }
+        let held = self.held();
+        if !self.fits(held, &envelope, ledger) {
+            return Offered::Full(envelope);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.put(envelope, held, ledger) };
+        Offered::Taken
+    }
+
+    /// As [`super::Edge::offer`].
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    pub(super) unsafe fn offer(
+        &self,
+        envelope: Envelope,
+        ledger: &Ledger,
+        want_room: impl FnOnce(),
+    ) -> Offered {
+        // SAFETY: the caller's contract.
+        match unsafe { self.try_offer_charged(envelope, ledger) } {
+            // SAFETY: the caller's contract.
+            Offered::Full(envelope) => unsafe { self.offer_again(envelope, ledger, want_room) },
+            decided => decided,
+        }
+    }
+
+    /// As [`Single::offer`] for an envelope that has found no room.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    unsafe fn offer_again(&self, envelope: Envelope, ledger: &Ledger, want_room: impl FnOnce()) -> Offered {
         interleave();
-        // Before the look below: whoever makes room after that look sees this. A mark that still stands needs no
-        // second one: its taker has yet to tell this producer.
+        // The mark comes before the look below: a consumer that makes room after that look sees it. A mark that still
+        // stands needs no second one: the consumer has yet to notify this producer.
         if !self.is_wanted() {
             self.wanted.store(true, Ordering::Relaxed);
             want_room();
@@ -113,21 +145,32 @@ impl Single {
             self.refusals.store(self.refusals.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return Offered::Full(envelope);
         }
-        self.put(envelope, held, ledger);
+        // SAFETY: the caller's contract.
+        unsafe { self.put(envelope, held, ledger) };
         Offered::Taken
     }
 
     /// Puts an envelope in, beside what it held.
-    #[inline(always)]
-    fn put(&self, envelope: Envelope, held: Held, ledger: &Ledger) {
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
+    #[inline]
+    unsafe fn put(&self, envelope: Envelope, held: Held, ledger: &Ledger) {
         if ledger.is_limited() {
             ledger.charge(&envelope);
         }
-        self.put_uncharged(envelope, held);
+        // SAFETY: the caller's contract.
+        unsafe { self.put_uncharged(envelope, held) };
     }
 
+    /// Puts an envelope in that the budget does not count.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only producer.
+    #[expect(unsafe_code, reason = "the queue trusts its producer")]
     #[inline(always)]
-    fn put_uncharged(&self, envelope: Envelope, held: Held) {
+    unsafe fn put_uncharged(&self, envelope: Envelope, held: Held) {
         if self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(false, Ordering::Relaxed);
         }
@@ -137,13 +180,7 @@ impl Single {
         made.rows.store(made.rows.load(Ordering::Relaxed) + rows, Ordering::Relaxed);
         raise(&made.bytes_high, held.bytes.saturating_add(bytes));
         raise(&made.envelopes_high, held.envelopes + 1);
-        self.push(envelope);
-    }
-
-    #[expect(unsafe_code, reason = "the queue trusts its producer")]
-    #[inline(always)]
-    fn push(&self, envelope: Envelope) {
-        // SAFETY: within a firing of the only producer, of which one runs at a time.
+        // SAFETY: a firing of the only producer, of which one runs at a time; each sees what those before it did.
         unsafe { self.queue.push(envelope) };
     }
 
@@ -175,28 +212,36 @@ impl Single {
         self.queue.producer().bytes.load(Ordering::Acquire).wrapping_sub(taken)
     }
 
-    /// Takes the oldest envelope, with its place in the order from 0; the caller fires the consumer, or owns what it has
-    /// left behind, and lets the ledger know.
+    /// Takes the oldest envelope, with its place in the order from 0. The caller releases it from the ledger.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only consumer; or the consumer takes nothing any more (it has closed the edge, or
+    /// the request has ended) and the caller alone drains the edge.
     #[expect(unsafe_code, reason = "the queue trusts its consumer")]
-    #[inline]
-    pub(crate) fn take(&self) -> Option<(usize, Envelope)> {
-        // SAFETY: within a firing of the only consumer, of which one runs at a time; or it has closed the edge, and
-        // this is the producer, or the end of the request.
+    #[inline(always)]
+    pub(crate) unsafe fn take(&self) -> Option<(usize, Envelope)> {
+        // SAFETY: the caller's contract; one firing of the consumer runs at a time, and each sees what those before it
+        // did.
         let (sequence, envelope) = unsafe { self.queue.pop() }?;
         let bytes = &self.queue.consumer().bytes;
         bytes.store(bytes.load(Ordering::Relaxed).wrapping_add(envelope.bytes()), Ordering::Release);
         Some((sequence, envelope))
     }
 
-    /// As [`super::Edge::pop`]; the caller as in [`Single::take`].
-    pub(super) fn pop(&self, ledger: &Ledger) -> Option<Popped> {
-        let (sequence, envelope) = self.take()?;
+    /// As [`super::Edge::pop`].
+    ///
+    /// # Safety
+    /// As for [`Single::take`].
+    #[expect(unsafe_code, reason = "the queue trusts its consumer")]
+    pub(super) unsafe fn pop(&self, ledger: &Ledger) -> Option<Popped> {
+        // SAFETY: the caller's contract.
+        let (sequence, envelope) = unsafe { self.take() }?;
         let freed = ledger.release(&envelope);
         Some(Popped { envelope, sequence: sequence as u64, wanted: false, freed, more: false, near: None })
     }
 
     #[inline]
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         self.queue.len() > 0
     }
 
@@ -207,7 +252,7 @@ impl Single {
     }
 
     #[inline]
-    pub(super) fn has_end(&self) -> bool {
+    pub(crate) fn has_end(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
@@ -238,11 +283,16 @@ impl Single {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// The consumer closes it. True when the request's budget has room again.
-    pub(super) fn close(&self, ledger: &Ledger) -> bool {
-        let freed = self.empty(ledger);
+    /// The consumer closes it and takes nothing more. True when the request's budget has room again.
+    ///
+    /// # Safety
+    /// The caller is in a firing of the only consumer.
+    #[expect(unsafe_code, reason = "the queue trusts its consumer")]
+    pub(super) unsafe fn close(&self, ledger: &Ledger) -> bool {
+        // SAFETY: the caller's contract.
+        let freed = unsafe { self.empty(ledger) };
         interleave();
-        // Release: whoever reaps the edge takes envelopes after all that this consumer took.
+        // Release: a thread that reaps the edge takes envelopes after all that this consumer took.
         self.closed.store(true, Ordering::Release);
         interleave();
         freed
@@ -252,21 +302,27 @@ impl Single {
     ///
     /// Called by the producer once it has seen the closing, after which it puts nothing in, and by the consumer once it has
     /// seen that the producer is done. Both may come at once, and the queue has one consumer: the first one drains.
+    #[expect(unsafe_code, reason = "the queue trusts its consumer")]
     pub(super) fn reap(&self, ledger: &Ledger) -> bool {
-        debug_assert!(self.is_closed(), "an open edge belongs to its consumer");
-        // Nothing that the other one does depends on this: each of them sees all that was put in by itself, or by the
-        // run state of the producer.
-        if self.reaped.swap(true, Ordering::AcqRel) {
+        // An open edge belongs to its consumer. Nothing that the other one does depends on the swap: each of them sees all
+        // that was put in by itself, or by the run state of the producer.
+        if !self.is_closed() || self.reaped.swap(true, Ordering::AcqRel) {
             return false;
         }
         interleave();
-        self.empty(ledger)
+        // SAFETY: the consumer has closed the edge, so it takes nothing any more, and one caller wins the swap.
+        unsafe { self.empty(ledger) }
     }
 
     /// Drops what waits. True when the request's budget has room again.
-    pub(super) fn empty(&self, ledger: &Ledger) -> bool {
+    ///
+    /// # Safety
+    /// As for [`Single::take`].
+    #[expect(unsafe_code, reason = "the queue trusts its consumer")]
+    pub(super) unsafe fn empty(&self, ledger: &Ledger) -> bool {
         let mut freed = false;
-        while let Some(popped) = self.pop(ledger) {
+        // SAFETY: the caller's contract.
+        while let Some(popped) = unsafe { self.pop(ledger) } {
             freed |= popped.freed;
         }
         freed

@@ -12,7 +12,7 @@ use crate::envelope::Envelope;
 use crate::model::Woken;
 use crate::model::alone::{end, model, of_kind, prepare, run, value};
 use crate::operator::{
-    BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, ResourceSpec,
+    BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out, ResourceSpec,
 };
 use crate::parameter::{Arguments, Default, Parameter, ParameterType};
 use crate::plan::{Declaration, EdgeDeclaration, ResourceDeclaration};
@@ -25,7 +25,7 @@ impl Operator for Parting {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         drop(cx.outside());
         let item: ArrayRef = self.0.clone();
-        cx.push("out", Envelope::from_columns([("n", item)])?)?;
+        cx.push(OUT, Envelope::from_columns([("n", item)])?)?;
         Ok(Flow::Done)
     }
 }
@@ -53,6 +53,8 @@ static ITEM: ResourceSpec = ResourceSpec {
     load: |_| Ok(Arc::new(UInt32Array::from(vec![1]))),
 };
 
+const OUT: Out = Out::new(0, "out", number, "the item");
+
 static PARTING: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new(
         "item",
@@ -60,14 +62,16 @@ static PARTING: OperatorSpec = OperatorSpec {
         Default::Required,
         "what it pushes",
     )],
-    outputs: &[Output::new("out", number, "the item")],
+    outputs: &[OUT],
     ..OperatorSpec::new("parting", "pushes once", Kind::Stateful, |bind| {
         Ok(Box::new(Parting(bind.resource("item")?)))
     })
 };
 
+const IN: In = In::stream(0, "in", number, "not needed");
+
 static SATISFIED: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", number, "not needed")],
+    inputs: &[IN],
     ..OperatorSpec::new("satisfied", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Satisfied)))
 };
 

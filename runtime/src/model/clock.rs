@@ -9,8 +9,6 @@ use crate::sync::{Ordering, add};
 
 /// A firing shorter than this is short: the three looks at the clock that it would take cost more than a fiftieth of it.
 const SHORT_NS: u64 = 5_000;
-/// A box is slow that computes for so long for each envelope: to tell its neighbours costs a fiftieth of it.
-const SLOW_NS: u64 = 5_000;
 /// So many short firings in a row, and most of the following are not timed.
 const STREAK: u32 = 8;
 /// At least so many are left out then; a few more or less, so that no pattern of a box falls into step.
@@ -26,7 +24,6 @@ pub(super) struct Sampled {
     busy_ns: u64,
     waiting_ns: u64,
     random: u32,
-    is_slow: bool,
 }
 
 /// A firing that is timed.
@@ -61,26 +58,15 @@ impl Sampled {
         Timed { begun_ns, blocked_before_ns: cell.counters.blocked_ns.load(Ordering::Relaxed) }
     }
 
-    /// Whether the box computed long for each envelope when it was timed last: neighbours should know of each at once then,
-    /// not when the firing ends, which takes all that waits.
-    #[inline(always)]
-    pub(super) fn is_slow(&self) -> bool {
-        self.is_slow
-    }
-
-    /// A timed firing ends, now; it took or made so many envelopes.
+    /// A timed firing ends, now.
     #[inline(never)]
-    pub(super) fn end(&mut self, model: &Model, cell: &BoxCell, timed: Timed, steps: u32) -> u64 {
+    pub(super) fn end(&mut self, model: &Model, cell: &BoxCell, timed: Timed) -> u64 {
         let ended_ns = model.now_ns();
         let blocked_ns = cell.counters.blocked_ns.load(Ordering::Relaxed) - timed.blocked_before_ns;
         let busy_ns = ended_ns.saturating_sub(timed.begun_ns).saturating_sub(blocked_ns);
         let left_out_ns = u64::from(self.left_out) * busy_ns.min(self.busy_ns);
         add(&cell.counters.busy_ns, busy_ns + left_out_ns);
         self.busy_ns = busy_ns;
-        // One that found nothing says nothing of how long an envelope takes.
-        if steps > 0 {
-            self.is_slow = busy_ns >= SLOW_NS * u64::from(steps);
-        }
         self.left_out = 0;
         self.streak = if busy_ns + blocked_ns < SHORT_NS { self.streak + 1 } else { 0 };
         // The box may be planned again before anybody tells it: it waits from now on.

@@ -77,7 +77,7 @@ fn report(model: &Model) -> String {
         }
     }
     for (idx, cell) in model.boxes.iter().enumerate() {
-        let fed = cell.inputs.iter().any(|edges| !edges.is_empty());
+        let fed = cell.at.inputs.iter().any(|edges| !edges.is_empty());
         if !cell.state.is_done() && !fed {
             let _ = writeln!(
                 lines,
@@ -85,7 +85,7 @@ fn report(model: &Model) -> String {
                 model.box_name(idx)
             );
         }
-        let ended = cell.inputs.iter().flat_map(PortEdges::iter).all(Edge::is_ended);
+        let ended = cell.at.inputs.iter().flat_map(PortEdges::iter).all(Edge::is_ended);
         if !cell.state.is_done() && fed && ended {
             let _ =
                 writeln!(lines, "  box `{}` waits, though all its inputs have ended", model.box_name(idx));

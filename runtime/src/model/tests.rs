@@ -9,11 +9,11 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 
 use super::alone::{end, fire, model, of_kind, prepare, run};
-use super::woken::Woken;
+use super::notify::Woken;
 use super::{After, Model};
 use crate::descriptor::{Column, Descriptor};
 use crate::envelope::Envelope;
-use crate::operator::{BoxError, Catalog, Context, Flow, Input, Kind, Operator, OperatorSpec, Output};
+use crate::operator::{BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
 use crate::parameter::{Arguments, Value};
 use crate::plan::{Declaration, EdgeDeclaration, Setting};
 
@@ -57,14 +57,16 @@ impl Operator for Pair {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         for _ in 0..2 {
             let column: ArrayRef = Arc::new(UInt32Array::from(vec![1]));
-            cx.push("out", Envelope::from_columns([("n", column)])?)?;
+            cx.push(OUT, Envelope::from_columns([("n", column)])?)?;
         }
         Ok(Flow::Done)
     }
 }
 
+const OUT: Out = Out::new(0, "out", number, "two numbers");
+
 static PAIR: OperatorSpec = OperatorSpec {
-    outputs: &[Output::new("out", number, "two numbers")],
+    outputs: &[OUT],
     ..OperatorSpec::new("pair", "pushes two envelopes", Kind::Stateful, |_| Ok(Box::new(Pair)))
 };
 
@@ -74,11 +76,11 @@ struct Answer;
 
 impl Operator for Answer {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(_) = cx.take("in") else {
-            return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        let Some(_) = cx.take(IN) else {
+            return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
         };
         if FIRINGS.fetch_add(1, Ordering::SeqCst) > 0 {
-            cx.push("out", watched())?;
+            cx.push(OUT, watched())?;
         } else if let Some(model) = MODEL.get().and_then(Weak::upgrade) {
             run(&model, OTHER_COPY);
             assert!(model.tell_of_outside(CONSUMER));
@@ -88,9 +90,11 @@ impl Operator for Answer {
     }
 }
 
+const IN: In = In::stream(0, "in", number, "numbers");
+
 static ANSWER: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", number, "numbers")],
-    outputs: &[Output::new("out", number, "a watched column for one of them")],
+    inputs: &[IN],
+    outputs: &[Out { about: "a watched column for one of them", ..OUT }],
     ..OperatorSpec::new("answer", "answers in order", Kind::Ordered, |_| Ok(Box::new(Answer)))
 };
 
@@ -103,7 +107,7 @@ impl Operator for Satisfied {
 }
 
 static SATISFIED: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", number, "not needed")],
+    inputs: &[In { about: "not needed", ..IN }],
     ..OperatorSpec::new("satisfied", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Satisfied)))
 };
 

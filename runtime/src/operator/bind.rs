@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use super::Memory;
-use super::{BoxError, Cancellation, Environment, Resource};
+use super::{BoxError, Cancellation, Environment};
 use super::{InputReader, OutputWriter, RequestInput, RequestOutput};
 use crate::feeding::Picked;
 use crate::parameter::{Arguments, DeviceChoice, Value};
 use crate::topology::Topology;
+
+/// A loaded resource: a snapshot that boxes share.
+pub type Resource = Arc<dyn Any + Send + Sync>;
 
 /// Which part of a run a request is: queries beyond [`Plan::queries`](crate::plan::Plan::queries) make more requests,
 /// and sinks restore their order.

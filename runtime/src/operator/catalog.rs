@@ -14,7 +14,7 @@ impl Catalog {
     /// A catalogue of these.
     ///
     /// # Panics
-    /// When two operators or two resources have one name.
+    /// When two operators or two resources have one name, or [`Catalog::with`] refuses a table.
     pub fn new(
         operators: impl IntoIterator<Item = &'static OperatorSpec>,
         resources: impl IntoIterator<Item = &'static ResourceSpec>,
@@ -32,9 +32,11 @@ impl Catalog {
     /// The same with one more operator.
     ///
     /// # Panics
-    /// When an operator of that name is there already.
+    /// When an operator of that name is there already, or a port stands at another place of its table than its handle
+    /// says.
     #[must_use]
     pub fn with(mut self, spec: &'static OperatorSpec) -> Self {
+        spec.check_places();
         assert!(self.operator(spec.name).is_none(), "two operators are named `{}`", spec.name);
         self.operators.push(spec);
         self

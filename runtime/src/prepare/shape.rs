@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::descriptor::Descriptor;
 use crate::edge::EdgeShape;
 use crate::operator::{Join, Kind, Mode};
-use crate::plan::{Plan, PlanEdge};
+use crate::plan::{Plan, PlanBox, PlanEdge};
 
 /// See the module.
 pub(crate) struct Shape {
@@ -25,13 +26,14 @@ pub(crate) struct Shape {
 }
 
 /// One copy of a box.
-#[derive(Default)]
 pub(crate) struct BoxShape {
     pub(crate) plan_box: usize,
     /// By input port: the edges that feed it, in the order of the plan.
     pub(crate) inputs: Vec<Vec<usize>>,
     /// By output port: the edges that it feeds.
     pub(crate) outputs: Vec<Vec<usize>>,
+    /// By output port: the columns of the edges that it feeds.
+    pub(crate) descriptors: Arc<[Descriptor]>,
     /// By the hints that it reads: the cells that feed it.
     pub(crate) hints_read: Vec<Vec<usize>>,
     /// By the hints that it writes: their cells.
@@ -55,6 +57,16 @@ fn ends(plan: &Plan, edge: &PlanEdge) -> (String, String) {
     )
 }
 
+/// By box and output port: its columns, as its first edge says.
+fn descriptors(plan: &Plan) -> Vec<Arc<[Descriptor]>> {
+    let outputs = |planned: &PlanBox| vec![Descriptor::default(); planned.spec.outputs.len()];
+    let mut of_boxes: Vec<Vec<Descriptor>> = plan.boxes.iter().map(outputs).collect();
+    for edge in plan.edges.iter().rev() {
+        of_boxes[edge.from][edge.output] = edge.descriptor.clone();
+    }
+    of_boxes.into_iter().map(Arc::from).collect()
+}
+
 impl Shape {
     /// The shape on a machine of so many slots and nodes.
     pub(super) fn new(plan: &Plan, machine: (usize, usize)) -> Self {
@@ -68,6 +80,7 @@ impl Shape {
             hints: Vec::new(),
             reorders: Vec::new(),
         };
+        let descriptors = descriptors(plan);
         for (plan_box, planned) in plan.boxes.iter().enumerate() {
             let (first, count) = (shape.boxes.len(), planned.copies.on(slots));
             shape.copies.push((first..first + count).collect());
@@ -75,12 +88,15 @@ impl Shape {
                 shape.reorders.push(count);
                 shape.reorders.len() - 1
             });
+            let descriptors = &descriptors[plan_box];
             shape.boxes.extend((0..count).map(|_| BoxShape {
                 plan_box,
                 inputs: vec![Vec::new(); planned.spec.inputs.len()],
                 outputs: vec![Vec::new(); planned.spec.outputs.len()],
+                descriptors: Arc::clone(descriptors),
+                hints_read: Vec::new(),
+                hints_written: Vec::new(),
                 reorder,
-                ..BoxShape::default()
             }));
         }
         shape.connect(plan, slots, nodes);

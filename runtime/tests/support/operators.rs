@@ -17,16 +17,16 @@ struct Source {
 }
 impl Operator for Source {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
+        while cx.has_room(OUT) {
             if self.next == self.end {
                 return Ok(Flow::Done);
             }
             let until = (self.next + self.rows).min(self.end);
             if self.near {
                 let node = self.next as usize % cx.nodes();
-                cx.push_near("out", envelope(self.next..until), node)?;
+                cx.push_near(OUT, envelope(self.next..until), node)?;
             } else {
-                cx.push("out", envelope(self.next..until))?;
+                cx.push(OUT, envelope(self.next..until))?;
             }
             self.next = until;
             cx.progress(self.next, self.end);
@@ -34,9 +34,11 @@ impl Operator for Source {
         Ok(Flow::More)
     }
 }
+const OUT: Out = Out::new(0, "out", numbers, "the numbers from 0");
+
 pub static SOURCE: OperatorSpec = OperatorSpec {
     parameters: &[count("count", 100), count("rows", 1), count("near", 0)],
-    outputs: &[Output::new("out", numbers, "the numbers from 0")],
+    outputs: &[OUT],
     ..OperatorSpec::new("source", "numbers from 0", Kind::Stateful, |bind| {
         let (end, rows, near) =
             (bind.count("count") as u64, bind.count("rows") as u64, bind.count("near") > 0);
@@ -70,9 +72,9 @@ impl Operator for Add {
 }
 impl Add {
     fn step(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
             let values = taken.u64s("n")?;
             if self.announces {
@@ -103,7 +105,7 @@ impl Add {
             if let Some(n) = values.iter().find(|n| Some(**n) == self.fail_at) {
                 return Err(BoxError::new(format!("does not like {n}")));
             }
-            cx.push("out", envelope(values.iter().map(|n| n + self.add)))?;
+            cx.push(OUT, envelope(values.iter().map(|n| n + self.add)))?;
         }
         Ok(Flow::Wait)
     }
@@ -161,12 +163,14 @@ const ADD: &[Parameter] = &[
     Parameter::new("class", ParameterType::Text, Default::Text("nap"), "what it blocks on"),
     BASKET,
 ];
+const IN: In = In::stream(0, "in", numbers, "numbers");
+
 macro_rules! add {
     ($name:ident, $text:literal, $kind:expr, $blocking:expr) => {
         pub static $name: OperatorSpec = OperatorSpec {
             parameters: ADD,
-            inputs: &[Input::stream("in", numbers, "numbers")],
-            outputs: &[Output::new("out", numbers, "greater numbers")],
+            inputs: &[IN],
+            outputs: &[Out { about: "greater numbers", ..OUT }],
             blocking: $blocking,
             ..OperatorSpec::new($text, "adds", $kind, make_add)
         };
@@ -187,7 +191,7 @@ struct Collect {
 }
 impl Operator for Collect {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(taken) = cx.take("in") {
+        while let Some(taken) = cx.take(IN) {
             let values = taken.u64s("n")?;
             self.seen += values.len();
             self.basket.got.lock().unwrap().extend(values);
@@ -196,7 +200,7 @@ impl Operator for Collect {
                 return Ok(Flow::Done);
             }
         }
-        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+        Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait })
     }
 }
 impl Drop for Collect {
@@ -216,7 +220,7 @@ pub static COLLECT: OperatorSpec = OperatorSpec {
         ),
         BASKET,
     ],
-    inputs: &[Input::merge("in", numbers, "numbers")],
+    inputs: &[In { mode: Mode::Merge, ..IN }],
     ..OperatorSpec::new("collect", "collects", Kind::Stateful, |bind| {
         Ok(Box::new(Collect {
             most: bind.count("most"),
@@ -232,19 +236,21 @@ pub static COLLECT: OperatorSpec = OperatorSpec {
 struct AddSide;
 impl Operator for AddSide {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let sum: u64 = cx.side("side").iter().flat_map(|envelope| envelope.u64s("n").unwrap().to_vec()).sum();
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        let sum: u64 = cx.side(SIDE).iter().flat_map(|envelope| envelope.u64s("n").unwrap().to_vec()).sum();
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
-            cx.push("out", envelope(taken.u64s("n")?.iter().map(|n| n + sum)))?;
+            cx.push(OUT, envelope(taken.u64s("n")?.iter().map(|n| n + sum)))?;
         }
         Ok(Flow::Wait)
     }
 }
+const SIDE: In = In::side(1, "side", numbers, "what to add");
+
 pub static ADD_SIDE: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "numbers"), Input::side("side", numbers, "what to add")],
-    outputs: &[Output::new("out", numbers, "sums")],
+    inputs: &[IN, SIDE],
+    outputs: &[Out { about: "sums", ..OUT }],
     ..OperatorSpec::new("add_side", "adds the side input's sum", Kind::Stateless, |_| Ok(Box::new(AddSide)))
 };
 
@@ -252,23 +258,23 @@ pub static ADD_SIDE: OperatorSpec = OperatorSpec {
 struct Gather;
 impl Operator for Gather {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
-            cx.push("out", taken)?;
+            cx.push(OUT, taken)?;
         }
         Ok(Flow::Wait)
     }
 }
 pub static GATHER: OperatorSpec = OperatorSpec {
-    inputs: &[Input::merge("in", numbers, "streams")],
-    outputs: &[Output::new("out", numbers, "all of them")],
+    inputs: &[In { mode: Mode::Merge, about: "streams", ..IN }],
+    outputs: &[Out { about: "all of them", ..OUT }],
     ..OperatorSpec::new("gather", "joins streams", Kind::Stateless, |_| Ok(Box::new(Gather)))
 };
 pub static GATHER_ORDERED: OperatorSpec = OperatorSpec {
-    inputs: &[Input::merge("in", numbers, "streams")],
-    outputs: &[Output::new("out", numbers, "all of them")],
+    inputs: &[In { mode: Mode::Merge, about: "streams", ..IN }],
+    outputs: &[Out { about: "all of them", ..OUT }],
     ..OperatorSpec::new("gather_ordered", "joins streams", Kind::Ordered, |_| Ok(Box::new(Gather)))
 };
 
@@ -276,21 +282,24 @@ pub static GATHER_ORDERED: OperatorSpec = OperatorSpec {
 struct AThenB;
 impl Operator for AThenB {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let taken = if cx.is_ended("a") { cx.take("b") } else { cx.take("a") };
+        while cx.has_room(OUT) {
+            let taken = if cx.is_ended(A) { cx.take(B) } else { cx.take(A) };
             match taken {
-                Some(taken) => drop(cx.push("out", taken)?),
-                None if cx.is_ended("a") && cx.is_ended("b") => return Ok(Flow::Done),
-                None if cx.is_ended("a") && !cx.is_ended("b") => return Ok(Flow::Wait),
+                Some(taken) => drop(cx.push(OUT, taken)?),
+                None if cx.is_ended(A) && cx.is_ended(B) => return Ok(Flow::Done),
+                None if cx.is_ended(A) && !cx.is_ended(B) => return Ok(Flow::Wait),
                 None => return Ok(Flow::Wait),
             }
         }
         Ok(Flow::Wait)
     }
 }
+const A: In = In::stream(0, "a", numbers, "first");
+const B: In = In::stream(1, "b", numbers, "second");
+
 pub static A_THEN_B: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("a", numbers, "first"), Input::stream("b", numbers, "second")],
-    outputs: &[Output::new("out", numbers, "both")],
+    inputs: &[A, B],
+    outputs: &[Out { about: "both", ..OUT }],
     ..OperatorSpec::new("a_then_b", "one stream after the other", Kind::Stateful, |_| Ok(Box::new(AThenB)))
 };
 
@@ -300,14 +309,14 @@ struct Quit {
 }
 impl Operator for Quit {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
+        while cx.has_room(OUT) {
             if self.left == 0 {
                 return Ok(Flow::Done);
             }
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
-            cx.push("out", taken)?;
+            cx.push(OUT, taken)?;
             self.left -= 1;
         }
         Ok(if self.left == 0 { Flow::Done } else { Flow::Wait })
@@ -315,8 +324,8 @@ impl Operator for Quit {
 }
 pub static QUIT: OperatorSpec = OperatorSpec {
     parameters: &[count("most", 1)],
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "the first of them")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the first of them", ..OUT }],
     ..OperatorSpec::new("quit", "takes a few", Kind::Stateless, |bind| {
         Ok(Box::new(Quit { left: bind.count("most") }))
     })
@@ -328,13 +337,13 @@ struct Head {
 }
 impl Operator for Head {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
             if self.left > 0 {
                 self.left -= 1;
-                cx.push("out", taken)?;
+                cx.push(OUT, taken)?;
             }
         }
         Ok(Flow::Wait)
@@ -342,8 +351,8 @@ impl Operator for Head {
 }
 pub static HEAD: OperatorSpec = OperatorSpec {
     parameters: &[count("most", 1)],
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "the first of them")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the first of them", ..OUT }],
     ..OperatorSpec::new("head", "the first envelopes", Kind::Stateful, |bind| {
         Ok(Box::new(Head { left: bind.count("most") }))
     })
@@ -353,19 +362,19 @@ pub static HEAD: OperatorSpec = OperatorSpec {
 struct HoldThenClose;
 impl Operator for HoldThenClose {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("a") else {
-                return Ok(if cx.is_ended("a") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(A) else {
+                return Ok(if cx.is_ended(A) { Flow::Done } else { Flow::Wait });
             };
-            cx.push("out", taken)?;
-            cx.close("b");
+            cx.push(OUT, taken)?;
+            cx.close(B);
         }
         Ok(Flow::Wait)
     }
 }
 pub static HOLD_THEN_CLOSE: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("a", numbers, "numbers"), Input::stream("b", numbers, "never taken")],
-    outputs: &[Output::new("out", numbers, "those of a")],
+    inputs: &[In { about: "numbers", ..A }, In { about: "never taken", ..B }],
+    outputs: &[Out { about: "those of a", ..OUT }],
     ..OperatorSpec::new("hold_then_close", "closes b late", Kind::Stateful, |_| Ok(Box::new(HoldThenClose)))
 };
 
@@ -375,12 +384,12 @@ struct Handshake {
 }
 impl Operator for Handshake {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(taken) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(taken) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
             let wanted = taken.u64s("n")?[0];
-            cx.push("out", taken)?;
+            cx.push(OUT, taken)?;
             let got = cx.detached("handshake", || {
                 let until = std::time::Instant::now() + Duration::from_secs(20);
                 while !self.basket.got.lock().unwrap().contains(&wanted) {
@@ -400,8 +409,8 @@ impl Operator for Handshake {
 }
 pub static HANDSHAKE: OperatorSpec = OperatorSpec {
     parameters: &[BASKET],
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    outputs: &[Output::new("out", numbers, "the same")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new("handshake", "waits for the sink", Kind::Stateful, |bind| {
         Ok(Box::new(Handshake { basket: bind.resource("basket")? }))
     })
@@ -409,7 +418,7 @@ pub static HANDSHAKE: OperatorSpec = OperatorSpec {
 
 /// Cannot be made.
 pub static UNMADE: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "numbers")],
+    inputs: &[IN],
     ..OperatorSpec::new("unmade", "panics when it is made", Kind::Stateful, |_| panic!("a panic in make"))
 };
 
@@ -420,7 +429,7 @@ impl Operator for Stubborn {
     }
 }
 pub static STUBBORN: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "never taken")],
+    inputs: &[In { about: "never taken", ..IN }],
     ..OperatorSpec::new("stubborn", "takes nothing", Kind::Stateful, |_| Ok(Box::new(Stubborn)))
 };
 
@@ -428,18 +437,20 @@ pub static STUBBORN: OperatorSpec = OperatorSpec {
 struct Least;
 impl Operator for Least {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(taken) = cx.take("in") {
+        while let Some(taken) = cx.take(IN) {
             for n in taken.u64s("n")? {
-                cx.join_hint("least", 0, 100.0 - *n as f64);
+                cx.join_hint(LEAST_SEEN, 0, 100.0 - *n as f64);
             }
         }
-        Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait })
+        Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait })
     }
 }
-const LEAST_HINT: Hint = Hint { name: "least", join: Join::Minimum, about: "the least so far" };
+const LEAST_SEEN: HintOut = HintOut::new(0, "least", Join::Minimum, "the least so far");
+const LEAST_READ: HintIn = HintIn::new(0, "least", Join::Minimum, "the least so far");
+
 pub static LEAST: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("in", numbers, "numbers")],
-    hints_written: &[LEAST_HINT],
+    inputs: &[IN],
+    hints_written: &[LEAST_SEEN],
     ..OperatorSpec::new("least", "the least so far", Kind::Stateful, |_| Ok(Box::new(Least)))
 };
 
@@ -450,11 +461,11 @@ struct UntilHint {
 }
 impl Operator for UntilHint {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if cx.hint("least", 0) <= self.until {
+        if cx.hint(LEAST_READ, 0) <= self.until {
             return Ok(Flow::Done);
         }
-        while cx.has_room("out") {
-            cx.push("out", envelope([self.next]))?;
+        while cx.has_room(OUT) {
+            cx.push(OUT, envelope([self.next]))?;
             self.next += 1;
         }
         Ok(Flow::More)
@@ -462,8 +473,8 @@ impl Operator for UntilHint {
 }
 pub static UNTIL_HINT: OperatorSpec = OperatorSpec {
     parameters: &[count("until", 10)],
-    outputs: &[Output::new("out", numbers, "numbers")],
-    hints_read: &[LEAST_HINT],
+    outputs: &[Out { about: "numbers", ..OUT }],
+    hints_read: &[LEAST_READ],
     ..OperatorSpec::new("until_hint", "until the hint is low", Kind::Stateful, |bind| {
         Ok(Box::new(UntilHint { next: 0, until: bind.count("until") as f64 }))
     })

@@ -6,12 +6,14 @@ use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, Input, Kind, Operator, OperatorSpec, Output, Pushed,
+    Bind, BoxError, Context, Flow, In, Kind, Mode, Operator, OperatorSpec, Out, Pushed,
 };
 
 use super::super::spin::{SEED, spin};
 use super::super::tally::Tally;
 use super::{TALLY_PARAMETER, count, numbers};
+
+const OUT: Out = Out::new(0, "out", numbers, "envelopes of numbers");
 
 pub static SOURCE: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -20,14 +22,16 @@ pub static SOURCE: OperatorSpec = OperatorSpec {
         count("rows", "numbers of each"),
         count("stamped", "whether each is made anew, with the time in its first row"),
     ],
-    outputs: &[Output::new("out", numbers, "envelopes of numbers")],
+    outputs: &[OUT],
     ..OperatorSpec::new("source", "Sends envelopes.", Kind::Stateful, make_source)
 };
 
+const IN: In = In::stream(0, "in", numbers, "envelopes");
+
 pub static STAGE: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("iterations", "steps of work for each envelope")],
-    inputs: &[Input::stream("in", numbers, "envelopes")],
-    outputs: &[Output::new("out", numbers, "the same")],
+    inputs: &[IN],
+    outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new(
         "stage",
         "Works a while on each envelope, and hands it on.",
@@ -41,8 +45,8 @@ pub static STAGE: OperatorSpec = OperatorSpec {
 
 pub static COPY_ADD: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER],
-    inputs: &[Input::stream("in", numbers, "envelopes")],
-    outputs: &[Output::new("out", numbers, "envelopes of numbers one greater")],
+    inputs: &[IN],
+    outputs: &[Out { about: "envelopes of numbers one greater", ..OUT }],
     ..OperatorSpec::new("copy_add", "Makes a new envelope of each.", Kind::Stateful, |_| {
         Ok(Box::new(CopyAdd))
     })
@@ -50,7 +54,7 @@ pub static COPY_ADD: OperatorSpec = OperatorSpec {
 
 pub static SINK: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("stamped", "whether the first row is the time of sending")],
-    inputs: &[Input::merge("in", numbers, "envelopes")],
+    inputs: &[In { mode: Mode::Merge, ..IN }],
     ..OperatorSpec::new("sink", "Counts what arrives.", Kind::Stateful, |bind| {
         let stamped = bind.count("stamped") > 0;
         Ok(Box::new(Sink {
@@ -90,7 +94,7 @@ fn envelope(schema: &SchemaRef, numbers: Vec<u64>) -> Result<Envelope, BoxError>
 
 impl Operator for Source {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
+        while cx.has_room(OUT) {
             if self.left == 0 {
                 return Ok(Flow::Done);
             }
@@ -98,7 +102,7 @@ impl Operator for Source {
                 Some(message) => message.clone(),
                 None => envelope(&self.schema, vec![self.tally.now_ns(); self.rows])?,
             };
-            if cx.push("out", message)? == Pushed::Closed {
+            if cx.push(OUT, message)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
             self.left -= 1;
@@ -115,16 +119,16 @@ struct Stage {
 
 impl Operator for Stage {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(message) = cx.take("in") else {
-                if !cx.is_ended("in") {
+        while cx.has_room(OUT) {
+            let Some(message) = cx.take(IN) else {
+                if !cx.is_ended(IN) {
                     return Ok(Flow::Wait);
                 }
                 self.tally.add(self.sum);
                 return Ok(Flow::Done);
             };
             self.sum = self.sum.wrapping_add(u64::from(spin(self.iterations, SEED)));
-            cx.push("out", message)?;
+            cx.push(OUT, message)?;
         }
         Ok(Flow::Wait)
     }
@@ -134,12 +138,12 @@ struct CopyAdd;
 
 impl Operator for CopyAdd {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room("out") {
-            let Some(message) = cx.take("in") else {
-                return Ok(if cx.is_ended("in") { Flow::Done } else { Flow::Wait });
+        while cx.has_room(OUT) {
+            let Some(message) = cx.take(IN) else {
+                return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
             let greater = message.u64s("n")?.iter().map(|number| number.wrapping_add(1)).collect();
-            cx.push("out", envelope(message.schema(), greater)?)?;
+            cx.push(OUT, envelope(message.schema(), greater)?)?;
         }
         Ok(Flow::Wait)
     }
@@ -155,7 +159,7 @@ struct Sink {
 
 impl Operator for Sink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(message) = cx.take("in") {
+        while let Some(message) = cx.take(IN) {
             let numbers = message.u64s("n")?;
             self.arrived += 1;
             if self.stamped {
@@ -165,7 +169,7 @@ impl Operator for Sink {
                 self.sum = self.sum.wrapping_add(numbers[0]).wrapping_add(numbers[numbers.len() - 1]);
             }
         }
-        if !cx.is_ended("in") {
+        if !cx.is_ended(IN) {
             return Ok(Flow::Wait);
         }
         self.tally.arrive(self.arrived);

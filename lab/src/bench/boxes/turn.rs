@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, UInt64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
-    BoxError, Context, Flow, Hint, Input, Join, Kind, Operator, OperatorSpec, Output,
+    BoxError, Context, Flow, HintIn, HintOut, In, Join, Kind, Operator, OperatorSpec, Out,
 };
 
 use super::super::tally::Tally;
@@ -13,12 +13,15 @@ use super::{TALLY_PARAMETER, count, numbers};
 
 /// The hint of how many messages have come through.
 pub const PASSES: &str = "passes";
-const HINT: Hint = Hint { name: PASSES, join: Join::Maximum, about: "messages that have come through" };
+const ARRIVED: HintIn = HintIn::new(0, PASSES, Join::Maximum, "messages that have come through");
+const COUNTED: HintOut = HintOut::new(0, PASSES, Join::Maximum, ARRIVED.about);
+
+const OUT: Out = Out::new(0, "out", numbers, "a number");
 
 pub static TURN_SOURCE: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("messages", "how many to send")],
-    outputs: &[Output::new("out", numbers, "a number")],
-    hints_read: &[HINT],
+    outputs: &[OUT],
+    hints_read: &[ARRIVED],
     ..OperatorSpec::new(
         "turn_source",
         "Sends a message when the last one has come through.",
@@ -32,10 +35,12 @@ pub static TURN_SOURCE: OperatorSpec = OperatorSpec {
     )
 };
 
+const IN: In = In::stream(0, "in", numbers, "messages");
+
 pub static TURN_SINK: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER],
-    inputs: &[Input::stream("in", numbers, "messages")],
-    hints_written: &[HINT],
+    inputs: &[IN],
+    hints_written: &[COUNTED],
     ..OperatorSpec::new("turn_sink", "Tells the source of each message.", Kind::Stateful, |bind| {
         Ok(Box::new(TurnSink { tally: Tally::bound(bind)?, arrived: 0 }))
     })
@@ -51,7 +56,7 @@ struct TurnSource {
 impl Operator for TurnSource {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         // The bottom of the hint, before the first message came through, lies below zero.
-        if cx.hint(PASSES, 0).max(0.0) < self.sent as f64 {
+        if cx.hint(ARRIVED, 0).max(0.0) < self.sent as f64 {
             return Ok(Flow::Wait);
         }
         if self.sent == 0 || self.sent == self.messages {
@@ -60,7 +65,7 @@ impl Operator for TurnSource {
         if self.sent == self.messages {
             return Ok(Flow::Done);
         }
-        cx.push("out", self.message.clone())?;
+        cx.push(OUT, self.message.clone())?;
         self.sent += 1;
         Ok(Flow::Wait)
     }
@@ -73,11 +78,11 @@ struct TurnSink {
 
 impl Operator for TurnSink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.take("in").is_some() {
+        while cx.take(IN).is_some() {
             self.arrived += 1;
-            cx.join_hint(PASSES, 0, self.arrived as f64);
+            cx.join_hint(COUNTED, 0, self.arrived as f64);
         }
-        if !cx.is_ended("in") {
+        if !cx.is_ended(IN) {
             return Ok(Flow::Wait);
         }
         self.tally.arrive(self.arrived);

@@ -12,7 +12,7 @@ use boxwork_runtime::feeding::{
     Argument, Back, DeviceError, Feed, Grid, KernelSpec, Options, ProgramSource, Value,
 };
 use boxwork_runtime::harness::Harness;
-use boxwork_runtime::operator::{Input, Kind, OperatorSpec, Output};
+use boxwork_runtime::operator::{In, Kind, OperatorSpec, Out};
 use boxwork_runtime::parameter::Arguments;
 
 use super::*;
@@ -40,9 +40,12 @@ fn numbers_column(_: &Arguments) -> Descriptor {
     Descriptor::new([Column::new("n", DataType::UInt32, "a number")])
 }
 
+const NUMBERS: In = In::stream(0, "numbers", numbers_column, "numbers");
+const SQUARES: Out = Out::new(0, "squares", numbers_column, "their squares");
+
 static SQUARE: OperatorSpec = OperatorSpec {
-    inputs: &[Input::stream("numbers", numbers_column, "numbers")],
-    outputs: &[Output::new("squares", numbers_column, "their squares")],
+    inputs: &[NUMBERS],
+    outputs: &[SQUARES],
     ..OperatorSpec::new("square", "Squares numbers.", Kind::Stateful, |_| unreachable!("a test makes it"))
 };
 
@@ -114,7 +117,7 @@ impl<const IS_ORDERED: bool> DeviceTask for Square<IS_ORDERED> {
     const IS_ORDERED: bool = IS_ORDERED;
 
     fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
-        let Some(numbers) = cx.take("numbers") else { return Ok(None) };
+        let Some(numbers) = cx.take(NUMBERS) else { return Ok(None) };
         self.taken += 1;
         Ok(Some(match self.behaviour {
             Behaviour::AtHome if device => Taken::Whole(numbers),
@@ -127,7 +130,7 @@ impl<const IS_ORDERED: bool> DeviceTask for Square<IS_ORDERED> {
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
-        cx.is_ended("numbers")
+        cx.is_ended(NUMBERS)
     }
 
     fn block(&mut self, _: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<Numbers, BoxError> {
@@ -177,11 +180,11 @@ impl<const IS_ORDERED: bool> DeviceTask for Square<IS_ORDERED> {
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
-        cx.has_room("squares")
+        cx.has_room(SQUARES)
     }
 
     fn push(&mut self, cx: &mut Context<'_>, made: Envelope) -> Result<Pushed, BoxError> {
-        cx.push("squares", made)
+        cx.push(SQUARES, made)
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use crate::operator::Join;
+use super::Join;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The values of one written hint, shared by the copies of its writer.
 pub(crate) struct HintCell {
     pub(crate) join: Join,
-    /// The boxes that read it, told when a value changes.
+    /// The boxes that read it: a firing that changes a value notifies them.
     pub(crate) readers: Arc<[usize]>,
     values: Vec<AtomicU64>,
 }

@@ -1,0 +1,85 @@
+//! What the scheduler does for a firing: the virtual part of a box's context.
+
+use std::sync::Arc;
+
+use super::{Model, Woken};
+use crate::inside::{Inside, Lane};
+use crate::operator::{Cancelled, Outside, Ports, Problem, Services};
+use crate::sync::add;
+
+/// What a scheduler does for a box that blocks: the inversion that keeps the model free of it.
+pub(crate) trait Detacher: Lane {
+    /// The node of the slot that the firing holds.
+    fn node(&self) -> usize;
+
+    /// Plans the tasks woken so far, gives the slot away, waits for a permit, runs the closure and attaches again.
+    fn detached(
+        &mut self,
+        model: &Arc<Model>,
+        cell: usize,
+        class: &str,
+        woken: &mut Woken,
+        f: &mut dyn FnMut(),
+    ) -> Result<(), Cancelled>;
+
+    /// Plans the tasks woken so far, for others than the owner of the slot, who goes on with its firing.
+    fn plan(&mut self, model: &Arc<Model>, woken: &mut Woken);
+
+    /// Takes a token for something that the box begins outside of its firings; it moves to the box's next task when that
+    /// is over.
+    fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside;
+}
+
+/// The services of one firing.
+pub(super) struct FiringServices<'a> {
+    pub(super) model: &'a Arc<Model>,
+    pub(super) cell_idx: usize,
+    pub(super) detacher: &'a mut dyn Detacher,
+    pub(super) woken: &'a mut Woken,
+}
+
+impl FiringServices<'_> {
+    /// Notifies the consumers of what was pushed, and the producers of room where something was taken.
+    fn notify_all(&mut self, ports: &mut Ports<'_>) {
+        self.model.notify_of(self.cell_idx, ports.parts(), self.woken);
+        if ports.moved().took() && self.model.boxes[self.cell_idx].state.take_wanted() {
+            self.model.notify_of_room(self.cell_idx, self.woken);
+        }
+    }
+}
+
+impl Services for FiringServices<'_> {
+    fn announce(&mut self, ports: &mut Ports<'_>) {
+        self.notify_all(ports);
+        if !self.woken.is_empty() {
+            self.detacher.plan(self.model, self.woken);
+        }
+    }
+
+    fn detached(&mut self, ports: &mut Ports<'_>, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled> {
+        if self.model.is_stopping() {
+            return Err(Cancelled);
+        }
+        // The closure may take long, and neither consumers nor producers must wait for it.
+        self.notify_all(ports);
+        let begun_ns = self.model.now_ns();
+        let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
+        ports.continue_on(self.detacher.node());
+        let blocked_ns = &self.model.boxes[self.cell_idx].counters.blocked_ns;
+        add(blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
+        result
+    }
+
+    fn outside(&mut self) -> Outside {
+        self.detacher.outside(self.model, self.cell_idx)
+    }
+
+    fn inside(&mut self, ports: &mut Ports<'_>, f: &mut dyn FnMut(&mut Inside<'_>)) {
+        self.model.notify_of(self.cell_idx, ports.parts(), self.woken);
+        f(&mut Inside::new(Some(self.detacher), &self.model.stopping));
+    }
+
+    fn report(&mut self, problem: Problem) {
+        self.model.report(problem);
+    }
+}

@@ -1,0 +1,84 @@
+//! What a request has done so far: the figures of its boxes and edges.
+
+use std::time::Duration;
+
+use super::{BoxCell, Model};
+use crate::edge::Edge;
+use crate::request::{BoxStatistics, EdgeState, EdgeStatistics, Progress, RequestStatistics};
+use crate::sync::{Counter, Ordering, add};
+
+impl Model {
+    pub(crate) fn progress(&self) -> Vec<Progress> {
+        let told = self.boxes.iter().filter_map(|cell| {
+            let done = cell.at.progress_done.load(Ordering::Relaxed);
+            let total = cell.at.progress_total.load(Ordering::Relaxed);
+            let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
+            (done > 0 || total > 0).then_some(Progress { name, done, total })
+        });
+        told.collect()
+    }
+
+    /// A firing of a box was off the CPU so long without having detached; `more` is new of it. Only the sampler calls.
+    pub(crate) fn count_undeclared(&self, cell: usize, more: Duration, whole: Duration) {
+        if let Some(cell) = self.boxes.get(cell) {
+            add(&cell.counters.undeclared_ns, more.as_nanos() as u64);
+            cell.counters.undeclared_ns_max.fetch_max(whole.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// What it has done so far.
+    pub(crate) fn statistics(&self) -> RequestStatistics {
+        let (boxes, edges) = (self.box_statistics(), self.edge_statistics());
+        let (busy_ns, bytes_moved) = (busy_ns(&boxes), self.bytes_moved(&edges));
+        RequestStatistics { id: self.id, boxes, edges, busy_ns, bytes_moved }
+    }
+
+    pub(super) fn box_statistics(&self) -> Vec<BoxStatistics> {
+        let plan = self.prepared.plan();
+        let of_box = plan.boxes.iter().zip(&self.shape.copies).map(|(planned, copies)| {
+            let sum = |pick: fn(&BoxCell) -> &Counter| {
+                copies.iter().map(|cell| pick(&self.boxes[*cell]).load(Ordering::Relaxed)).sum()
+            };
+            let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
+            BoxStatistics {
+                name: planned.name.clone(),
+                kind: planned.spec.name,
+                copies: copies.len(),
+                firings: sum(|cell| &cell.counters.firings),
+                rows_in: sum(|cell| &cell.at.rows_in),
+                rows_out: sum(|cell| &cell.at.rows_out),
+                busy_ns: sum(|cell| &cell.counters.busy_ns),
+                waiting_ns: sum(|cell| &cell.counters.waiting_ns),
+                blocked_ns: sum(|cell| &cell.counters.blocked_ns),
+                undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
+                undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
+            }
+        });
+        of_box.collect()
+    }
+
+    pub(super) fn edge_statistics(&self) -> Vec<EdgeStatistics> {
+        self.edges.iter().map(|edge| self.statistics_of(edge, edge.state())).collect()
+    }
+
+    pub(super) fn statistics_of(&self, edge: &Edge, state: EdgeState) -> EdgeStatistics {
+        let (from, to) = self.edge_ends(edge);
+        EdgeStatistics { from, to, state }
+    }
+
+    /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
+    pub(super) fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
+        let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
+        ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()
+    }
+
+    /// `box.port` of both ends.
+    pub(super) fn edge_ends(&self, edge: &Edge) -> (String, String) {
+        self.shape.ends[edge.plan_edge].clone()
+    }
+}
+
+/// Time in the firings of all boxes.
+pub(super) fn busy_ns(boxes: &[BoxStatistics]) -> u64 {
+    boxes.iter().map(|of_box| of_box.busy_ns).sum()
+}

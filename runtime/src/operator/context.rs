@@ -1,0 +1,200 @@
+//! A firing's door to its box's ports, and to the scheduler.
+//!
+//! Ports and hints are answered by [`Ports`], a concrete type over the box's edges, within the operator's own code. Only
+//! [`Services`] is virtual: these five are rare and take long, and a scheduler and a test harness do them differently.
+
+use std::ops::Range;
+
+use super::ports::{Moved, Ports};
+use super::{BoxError, Cancelled, HintIn, HintOut, In, Out, Problem, Pushed};
+use crate::envelope::Envelope;
+use crate::inside::Inside;
+use crate::outside::Outside;
+use crate::sync::{AtomicBool, Ordering};
+
+/// What a firing needs of the scheduler that runs it.
+pub(crate) trait Services {
+    /// As [`Context::announce`]: notifies the boxes that the ports' notices name.
+    fn announce(&mut self, ports: &mut Ports<'_>);
+    /// As [`Context::detached`], and says on which node the firing continues. `f` runs at most once.
+    fn detached(&mut self, ports: &mut Ports<'_>, class: &str, f: &mut dyn FnMut()) -> Result<(), Cancelled>;
+    /// As [`Context::outside`].
+    fn outside(&mut self) -> Outside;
+    /// As [`Context::inside`]. `f` runs exactly once.
+    fn inside(&mut self, ports: &mut Ports<'_>, f: &mut dyn FnMut(&mut Inside<'_>));
+    /// As [`Context::report`].
+    fn report(&mut self, problem: Problem);
+}
+
+/// A firing's door to its box's ports, its hints and the scheduler.
+///
+/// Ports and hints are given by the handles that the operator's table is built from.
+pub struct Context<'a> {
+    ports: Ports<'a>,
+    services: &'a mut dyn Services,
+    stopping: &'a AtomicBool,
+    nodes: usize,
+}
+
+impl<'a> Context<'a> {
+    /// The context of one firing, on a machine of so many nodes; `stopping` says that the request is being cancelled.
+    #[inline(always)]
+    pub(crate) fn new(
+        ports: Ports<'a>,
+        services: &'a mut dyn Services,
+        stopping: &'a AtomicBool,
+        nodes: usize,
+    ) -> Self {
+        Self { ports, services, stopping, nodes }
+    }
+
+    /// What the firing did at its ports.
+    #[inline(always)]
+    pub(crate) fn moved(self) -> Moved {
+        self.ports.moved().clone()
+    }
+
+    /// The next envelope of a stream or merge input, or nothing when none waits.
+    #[inline(always)]
+    pub fn take(&mut self, input: In) -> Option<Envelope> {
+        self.ports.take(input.place)
+    }
+
+    /// Whether nothing waits on an input and nothing will come.
+    #[inline(always)]
+    pub fn is_ended(&self, input: In) -> bool {
+        self.ports.is_ended(input.place)
+    }
+
+    /// Closes an input that the box needs no more: its producer learns of it, and what waits is dropped.
+    pub fn close(&mut self, input: In) {
+        self.ports.close(input.place);
+    }
+
+    /// All envelopes of a side input, which has ended before the first firing.
+    pub fn side(&self, input: In) -> &[Envelope] {
+        self.ports.side(input.place)
+    }
+
+    /// Whether an output takes one more envelope in this firing. True at the start of each; false once all outputs are
+    /// closed, as the box is over then.
+    #[inline(always)]
+    pub fn has_room(&self, output: Out) -> bool {
+        self.ports.has_room(output.place)
+    }
+
+    /// Puts an envelope on an output.
+    ///
+    /// # Errors
+    /// When the output has no room, or the envelope's columns are not those of the output's descriptor: bugs of the
+    /// operator, which end the request with its name.
+    #[inline(always)]
+    pub fn push(&mut self, output: Out, envelope: Envelope) -> Result<Pushed, BoxError> {
+        self.ports.push(output.place, envelope)
+    }
+
+    /// Puts an envelope on an output, whose data (of a store, say, which it names objects of) are on one node: a copy of
+    /// the consumer takes it there, where one is free, and elsewhere rather than not at all. A consumer without copies, or
+    /// an ordered one, takes it in turn.
+    ///
+    /// # Errors
+    /// As [`Context::push`].
+    pub fn push_near(&mut self, output: Out, envelope: Envelope, node: usize) -> Result<Pushed, BoxError> {
+        self.ports.push_to_all(output.place, envelope, Some(node))
+    }
+
+    /// How many nodes the machine has that the runtime runs on.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The node that the firing runs on; a call that blocks may bring it to another one.
+    pub fn node(&self) -> usize {
+        self.ports.node()
+    }
+
+    /// Whether every consumer of an output has closed its input.
+    pub fn is_closed(&self, output: Out) -> bool {
+        self.ports.is_closed(output.place)
+    }
+
+    /// The value of a hint that the box reads, for one query of the request. It may be stale, and is the hint's
+    /// bottom if no box has written it.
+    pub fn hint(&self, hint: HintIn, query: u32) -> f64 {
+        self.ports.hint(hint.place, query)
+    }
+
+    /// Joins a value into a hint that the box writes (the lesser value wins, where the join is the minimum).
+    pub fn join_hint(&mut self, hint: HintOut, query: u32, value: f64) {
+        self.ports.join_hint(hint.place, query, value);
+    }
+
+    /// Runs a closure that blocks (reads a file, say) without holding a slot: another thread computes meanwhile.
+    ///
+    /// At most as many closures of a class run at once as its limit says; the rest wait, holding no slot either.
+    /// Outputs made so far are published first. Never hold a lock across this call.
+    ///
+    /// # Errors
+    /// When the request is cancelled before the closure starts. A running closure is not interrupted.
+    pub fn detached<R>(&mut self, class: &str, f: impl FnOnce() -> R) -> Result<R, Cancelled> {
+        let (mut f, mut result) = (Some(f), None);
+        self.services.detached(&mut self.ports, class, &mut || {
+            if let Some(f) = f.take() {
+                result = Some(f());
+            }
+        })?;
+        result.ok_or(Cancelled)
+    }
+
+    /// Notifies neighbours now of what this firing has pushed, and of the room that it has made by taking, instead of at
+    /// its end. For a box that computes long (5 µs or more) for each envelope: call it once an envelope is taken, before
+    /// the computing, so that neighbours continue meanwhile.
+    pub fn announce(&mut self) {
+        self.services.announce(&mut self.ports);
+    }
+
+    /// Begins something outside of the box's firings, such as a block on a device. See [`Outside`].
+    pub fn outside(&mut self) -> Outside {
+        self.services.outside()
+    }
+
+    /// Gives a firing its inside, where closures may run beside each other. See [`Inside`].
+    pub fn inside<R>(&mut self, f: impl FnOnce(&mut Inside<'_>) -> R) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.services.inside(&mut self.ports, &mut |inside| result = f.take().map(|f| f(inside)));
+        // The closure is called once, by contract; a panic in it has left this function already.
+        result.unwrap_or_else(|| panic!("a scheduler skipped the inside of a firing"))
+    }
+
+    /// Runs two closures, beside each other if another slot is free: [`Inside::join`].
+    pub fn join<A, B: Send>(
+        &mut self,
+        a: impl FnOnce(&mut Inside<'_>) -> A,
+        b: impl FnOnce(&mut Inside<'_>) -> B + Send,
+    ) -> (A, B) {
+        self.inside(|inside| inside.join(a, b))
+    }
+
+    /// Runs a closure for pieces of `0..count`, beside each other as slots are free: [`Inside::for_each_chunk`].
+    ///
+    /// # Panics
+    /// When `chunk` is 0, and with the panic of a piece.
+    pub fn for_each_chunk(&mut self, count: usize, chunk: usize, f: impl Fn(Range<usize>) + Sync) {
+        self.inside(|inside| inside.for_each_chunk(count, chunk, f));
+    }
+
+    /// Whether the request is being cancelled: a long firing asks now and then, and returns early.
+    pub fn is_cancelled(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Tells how far the box is, for progress bars; a total of 0 means that it is not known.
+    pub fn progress(&mut self, done: u64, total: u64) {
+        self.ports.progress(done, total);
+    }
+
+    /// Records a fault in one item of the input; the request continues.
+    pub fn report(&mut self, subject: impl Into<String>, message: impl Into<String>) {
+        self.services.report(Problem { subject: subject.into(), message: message.into() });
+    }
+}
