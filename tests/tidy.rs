@@ -39,6 +39,9 @@ const LONG_FUNCTIONS: &[&str] = &[
     "tests/store_commands.rs::what_cannot_be_done_is_refused_with_the_way_out",
 ];
 
+/// The least assertions in a thousand lines of the runtime, tests left out.
+const ASSERTIONS_MIN: usize = 15;
+
 /// Each Rust file of the tree with its text.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -91,6 +94,26 @@ fn every_device_kernel_has_its_twin_beside_it() {
     let alone: Vec<_> =
         kernels.iter().filter(|path| !root.join(path).with_extension("rs").exists()).collect();
     assert!(alone.is_empty(), "no Rust file of this stem beside {alone:?}");
+}
+
+#[test]
+fn the_runtime_asserts_what_its_heads_promise() {
+    let is_test = |name: &str| name.contains("tests") || name.contains("loom_models");
+    let (mut lines, mut assertions) = (0, 0);
+    for (_, text) in sources().iter().filter(|(name, _)| name.starts_with("runtime/src/") && !is_test(name)) {
+        // Test modules stand at the end.
+        let product = text.split("\nmod tests {").next().unwrap_or_default();
+        lines += product.lines().count();
+        let code = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+        assertions += code.filter(|line| line.contains("assert!(") || is_comparison(line)).count();
+    }
+    let least = ASSERTIONS_MIN * lines / 1000;
+    assert!(assertions >= least, "{assertions} assertions in {lines} lines, of {least} at least");
+}
+
+/// Whether a line asserts that two values are equal, or are not.
+fn is_comparison(line: &str) -> bool {
+    line.contains("assert_eq!(") || line.contains("assert_ne!(")
 }
 
 #[test]

@@ -84,7 +84,10 @@ impl Ledger {
         let kept = &mut *self.kept.lock();
         let before = kept.bytes;
         each_buffer(envelope, &mut |address, _| {
-            if let Some(entry) = kept.buffers.get_mut(&address) {
+            let entry = kept.buffers.get_mut(&address);
+            debug_assert!(entry.is_some(), "a buffer leaves a budget that it was not charged to");
+            if let Some(entry) = entry {
+                debug_assert!(entry.0 > 0, "a buffer is in a budget that no envelope keeps");
                 entry.0 -= 1;
                 if entry.0 == 0 {
                     kept.bytes -= entry.1;
@@ -92,6 +95,11 @@ impl Ledger {
                 }
             }
         });
+        debug_assert!(kept.bytes <= before, "a budget has less room after an envelope has gone");
+        debug_assert!(
+            kept.bytes == 0 || !kept.buffers.is_empty(),
+            "a budget counts bytes that no buffer has"
+        );
         before >= limit && kept.bytes < limit
     }
 }

@@ -107,7 +107,9 @@ impl<T, P, C> Queue<T, P, C> {
     pub(crate) fn len(&self) -> usize {
         // In this order, so that it is never below zero.
         let taken = self.taken();
-        self.made().wrapping_sub(taken)
+        let len = self.made().wrapping_sub(taken);
+        debug_assert!(isize::try_from(len).is_ok(), "more was taken from a queue than was put in");
+        len
     }
 
     /// Links another block behind the producer's, or makes the first one.
@@ -119,6 +121,7 @@ impl<T, P, C> Queue<T, P, C> {
         // Acquire: the consumer has read all of it.
         let spare = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
         let next = if spare.is_null() { Block::new() } else { spare };
+        debug_assert_ne!(next, block, "the consumer has given the block back that the producer stands at");
         if block.is_null() {
             // SAFETY: the consumer reads it only once an item stands there.
             self.first.with_mut(|first| unsafe { *first = next });
@@ -141,6 +144,8 @@ impl<T, P, C> Queue<T, P, C> {
         }
         // SAFETY: an item stands beyond this block, so its link is written, and the producer has left it.
         let next = unsafe { (*emptied).next.with(|link| *link) };
+        debug_assert!(!next.is_null(), "an item stands beyond a block that leads nowhere");
+        debug_assert_ne!(next, emptied, "a block leads to itself: its items would be taken twice");
         // Release: pairs with the swap in `lengthen`.
         let before = self.spare.swap(emptied, Ordering::AcqRel);
         if !before.is_null() {
@@ -168,6 +173,11 @@ impl<T, P, C> Queue<T, P, C> {
             unsafe { (**block).places[*place].with_mut(|place| (*place).write(item)) };
             *place += 1;
         });
+        debug_assert_eq!(
+            self.producer.count.load(Ordering::Relaxed),
+            made,
+            "two producers have put into one queue at once: an item is lost"
+        );
         // Release: the item, and the block that it stands in, come before.
         self.producer.count.store(made.wrapping_add(1), Ordering::Release);
     }
@@ -195,6 +205,11 @@ impl<T, P, C> Queue<T, P, C> {
             *place += 1;
             item
         });
+        debug_assert_eq!(
+            self.consumer.count.load(Ordering::Relaxed),
+            taken,
+            "two consumers have taken from one queue at once: both have the item"
+        );
         self.consumer.count.store(taken.wrapping_add(1), Ordering::Release);
         Some((taken, item))
     }
@@ -209,6 +224,10 @@ impl<T, P, C> Drop for Queue<T, P, C> {
         // SAFETY: as above.
         let block = self.consumer.stands.with(|stands| unsafe { (*stands).0 });
         let spare = self.spare.load(Ordering::Acquire);
+        debug_assert!(
+            block.is_null() || block != spare,
+            "a block is kept as spare and holds the queue's end"
+        );
         for block in [block, spare].into_iter().filter(|block| !block.is_null()) {
             // SAFETY: the two are distinct, and nobody else's.
             drop(unsafe { Box::from_raw(block) });

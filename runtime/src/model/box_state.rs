@@ -68,6 +68,10 @@ impl<T> BoxState<T> {
     pub(crate) fn notify(&self) -> Notified {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
+            debug_assert!(
+                word & NOTIFIED == 0 || word & ACTIVE != 0,
+                "a box without a task was told of something: nobody would plan it"
+            );
             if word & DONE != 0 {
                 return Notified::Done;
             }
@@ -115,6 +119,7 @@ impl<T> BoxState<T> {
     pub(crate) unsafe fn start(&self) -> Turn<'_, T> {
         let word = self.word.load(Ordering::Acquire);
         assert!(word & ACTIVE != 0, "a box was fired without a task");
+        debug_assert!(word & DONE == 0, "a box was fired after it had finished");
         if word & NOTIFIED != 0 {
             // This firing sees the events: they need no other one.
             self.word.fetch_and(!NOTIFIED, Ordering::AcqRel);
@@ -138,6 +143,8 @@ impl<'a, T> Turn<'a, T> {
         }
         let mut word = ACTIVE;
         loop {
+            debug_assert!(word & ACTIVE != 0, "the task of a box was taken away while it was fired");
+            debug_assert!(word & DONE == 0, "a box has finished during the firing of another thread");
             if made_room && word & WANTED != 0 {
                 self.state.take_wanted();
                 return End::Room(self);
@@ -153,7 +160,9 @@ impl<'a, T> Turn<'a, T> {
 
     /// The box has finished for good. True when something happened since the firing began.
     pub(crate) fn done(self) -> bool {
-        self.state.word.swap(DONE, Ordering::AcqRel) & NOTIFIED != 0
+        let before = self.state.word.swap(DONE, Ordering::AcqRel);
+        debug_assert!(before & ACTIVE != 0, "a box has finished without a task");
+        before & NOTIFIED != 0
     }
 }
 

@@ -17,12 +17,15 @@ pub(crate) struct Reorder {
 
 impl Reorder {
     pub(crate) fn new(copies: usize) -> Self {
+        debug_assert!(copies > 1, "an order is kept of a box that has one copy");
         Self { next: 0, finished: BTreeMap::new(), copies_open: copies }
     }
 
     /// Takes in the results of one input: envelopes by output.
     pub(crate) fn finish(&mut self, sequence: u64, results: VecDeque<(usize, Envelope)>) {
-        self.finished.insert(sequence, results);
+        debug_assert!(sequence >= self.next, "the results of an input come after those of a later one");
+        let before = self.finished.insert(sequence, results);
+        debug_assert!(before.is_none(), "two copies have taken one input: the results of one are lost");
     }
 
     /// Hands out results in order, as long as `deliver` takes them (it gives back what it cannot take). True when

@@ -88,7 +88,8 @@ impl World {
 
     /// A thread that could not be started.
     pub(super) fn forget(&self, number: usize) {
-        self.state().threads[number].status = Status::Ended;
+        let status = std::mem::replace(&mut self.state().threads[number].status, Status::Ended);
+        debug_assert_eq!(status, Status::Ready, "a thread that could not be started did something");
     }
 
     /// Gives the baton to the first thread.
@@ -151,6 +152,11 @@ impl World {
     /// A thread's life is over: the baton goes on.
     pub(super) fn end(&self, me: usize) {
         let mut state = self.state();
+        debug_assert_eq!(
+            state.threads[me].status,
+            Status::Running,
+            "a simulated thread ends without the baton"
+        );
         state.threads[me].status = Status::Ended;
         for entry in &mut state.threads {
             if entry.status == (Status::Joining { number: me }) {
@@ -173,6 +179,11 @@ impl World {
     /// Passes the baton on, and comes back when it is this thread's again.
     fn leave(&self, me: usize, status: impl FnOnce(&State) -> Status) {
         let mut state = self.state();
+        debug_assert_eq!(
+            state.threads[me].status,
+            Status::Running,
+            "a simulated thread passes on a baton that it does not hold"
+        );
         state.threads[me].status = status(&state);
         // Perhaps to itself: then the baton lies there already.
         self.pass(state);
@@ -181,6 +192,10 @@ impl World {
 
     /// Gives the baton to a thread that can go on; to none when all have ended, or nobody ever can.
     fn pass(&self, mut state: MutexGuard<'_, State>) {
+        debug_assert!(
+            state.threads.iter().all(|entry| entry.status != Status::Running),
+            "two simulated threads run at once: the run does not follow its seed"
+        );
         let Some(next) = state.next() else {
             if state.threads.iter().any(|entry| entry.status != Status::Ended) {
                 (self.stuck)(self.report(&state));
@@ -191,7 +206,9 @@ impl World {
         state.threads[next].status = Status::Running;
         let place = Arc::clone(&state.threads[next].place);
         drop(state);
-        *place.baton.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let before =
+            std::mem::replace(&mut *place.baton.lock().unwrap_or_else(PoisonError::into_inner), true);
+        debug_assert!(!before, "a thread was given the baton twice");
         place.given.notify_one();
     }
 
@@ -207,6 +224,7 @@ impl World {
 impl State {
     /// A number below `bound`.
     fn draw(&mut self, bound: usize) -> usize {
+        debug_assert!(bound > 0, "nobody is there to be drawn");
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.random;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
