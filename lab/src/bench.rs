@@ -1,4 +1,4 @@
-//! The scheduling workloads: what the runtime costs, so that machines, settings and versions can be compared.
+//! The scheduling workloads. They measure the costs of the runtime, to compare machines, settings and versions.
 //!
 //! A [`Workload`] is one file: a question, its cases, and the code that measures one of them once. It checks the
 //! result in every round. Cases of one setting on different numbers of workers take turns.
@@ -50,7 +50,7 @@ pub struct Workload {
     pub id: &'static str,
     /// One word.
     pub name: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub question: &'static str,
     /// More rounds than this are not run, where one takes seconds by its nature.
     rounds_max: usize,
@@ -75,7 +75,7 @@ impl Workload {
     /// The workload of an id or a name, in letters of any size.
     ///
     /// # Errors
-    /// A sentence with those that there are, and the one that was probably meant.
+    /// A sentence that lists the existing names and proposes the nearest.
     pub fn find(word: &str) -> Result<&'static Self, String> {
         let given = word.to_lowercase();
         let found =
@@ -98,7 +98,7 @@ impl Workload {
             for (name, value) in given {
                 case.set(name, value)?;
             }
-            // What differed in a setting that is given is the same case now.
+            // Cases that differed only in a setting that the caller has fixed are now equal.
             if !cases.contains(&case) {
                 cases.push(case);
             }
@@ -112,7 +112,7 @@ impl Workload {
     }
 }
 
-/// What is measured, and how.
+/// The workloads to measure, and the settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// In the order in which they run.
@@ -167,7 +167,7 @@ impl Settings {
     }
 }
 
-/// Runs the workloads; `say` is told of each case before it runs.
+/// Runs the workloads; `say` gets each case before it runs.
 ///
 /// # Errors
 /// The first case that cannot run, or whose answer is wrong.

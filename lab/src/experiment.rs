@@ -45,7 +45,7 @@ pub struct Call {
     pub file: PathBuf,
 }
 
-/// What there is to know of a task before its settings.
+/// The properties of a task that do not depend on its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The names of its settings.
@@ -106,7 +106,7 @@ pub enum ExperimentError {
     OtherSweep {
         /// The table.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         why: String,
     },
     /// A step failed.
@@ -141,7 +141,7 @@ pub struct Experiment {
     rows: usize,
 }
 
-/// What a run of an experiment left.
+/// The outcome of a run of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Rows of the table.

@@ -1,4 +1,4 @@
-//! What Boxwork is measured and tried with: scheduling workloads, sweeps over parameters, plots, sample pictures.
+//! Tools to measure and try Boxwork: scheduling workloads, sweeps over parameters, plots, sample pictures.
 //!
 //! The `boxwork` command offers them as subcommands; nothing else of the product needs this crate, and it knows no
 //! pipeline. Modules in reading order; nothing imports upwards.

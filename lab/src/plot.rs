@@ -127,9 +127,9 @@ pub(crate) struct Line {
 /// Lines over one axis, in one picture or in several side by side with common scales.
 pub(crate) struct Chart<'a> {
     pub(crate) heading: &'a str,
-    /// What the x axis shows.
+    /// The title of the x axis.
     pub(crate) x: &'a str,
-    /// What the labels of the lines mean.
+    /// The title of the lines' labels.
     pub(crate) legend: &'a str,
     /// Whether the scales of x and y are logarithmic.
     pub(crate) log: (bool, bool),

@@ -1,4 +1,4 @@
-//! Processor time of all threads but the one that measures.
+//! Processor time of all threads except the measuring thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Of all threads but the calling one.
+    /// The processor time of all threads except the calling one.
     pub fn of_others() -> Option<Self> {
         let own = fs::read_link("/proc/thread-self").ok()?;
         let mut by_thread = BTreeMap::new();

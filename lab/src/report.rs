@@ -28,7 +28,7 @@ pub enum Error {
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The fault, with its line.
         cause: serde_json::Error,
     },
 }
@@ -41,7 +41,7 @@ struct Results {
     question: String,
     /// The calls that measure, one or several.
     command: Vec<String>,
-    /// What they ran on.
+    /// The machine of the measurement.
     machine: Vec<String>,
     /// The day of the last measurement.
     date: String,

@@ -117,7 +117,7 @@ pub enum SampleError {
     },
 }
 
-/// What [`SampleSet::write`] left on disk.
+/// The files that [`SampleSet::write`] has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Folders, one a class.

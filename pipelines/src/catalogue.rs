@@ -8,7 +8,7 @@ use boxwork_runtime::operator::{Catalog, Join, Kind, OperatorSpec, ResourceSpec}
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, Value};
 use serde_json::{Value as Json, json};
 
-/// What a name of the catalogue means; an operator and a kind of resource may share one.
+/// The entries of a name in the catalogue; an operator and a kind of resource may share a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// The operator.

@@ -1,4 +1,4 @@
-//! The `boxwork` command: what it accepts, and one file a subcommand.
+//! The `boxwork` command: its arguments, and one file for each subcommand.
 //!
 //! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
 //! Adding one is a file with `Arguments` and `run`, and a line in each list below.
@@ -106,7 +106,7 @@ impl Subcommands {
     }
 }
 
-/// The whole command with a catalogue of operators: what a binary's `main` calls.
+/// The whole command with a catalogue of operators. The `main` of a binary calls it.
 ///
 /// A binary with operators of its own adds them to the catalogue, and its pipelines, pages, drawings and schema know
 /// them at once.
@@ -133,7 +133,7 @@ struct Space {
     /// The exponent of lp
     #[arg(long, value_name = "P")]
     p: Option<f64>,
-    /// Take the distance's square root: the same order, and more bounds are sound
+    /// Take the distance's square root: it keeps the order, and more bounds are sound
     #[arg(long)]
     root: bool,
     /// The similarity of two centroids
@@ -165,7 +165,7 @@ fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())
 }
 
-/// What a store holds, for people.
+/// Describes the contents of a store for people.
 fn state_of(store: &Path) -> String {
     let path = store.display();
     match any_kind::open(store, None) {

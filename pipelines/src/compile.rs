@@ -10,7 +10,7 @@ use boxwork_runtime::plan::{
 use crate::document::span::{Marked, Span};
 use crate::document::{Document, Entry};
 
-/// Where the parts of a declaration stand in the text.
+/// The places of a declaration's parts in the text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     spots: Vec<(Place, Spot)>,
@@ -165,7 +165,7 @@ fn plain(settings: &Settings<'_>) -> Vec<(String, Setting)> {
     settings.iter().map(|(key, setting)| (key.value.clone(), setting.value.clone())).collect()
 }
 
-/// What stands for a kind that is missing: the document has a flaw for it already.
+/// A placeholder for a missing kind: the document already has a flaw for it.
 fn no_kind() -> Setting {
     Setting::Value(Value::Text(String::new()))
 }

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong, where in which file, and what to do; for people and as JSON.
+//! Diagnostics: a fault, its file and place, and a remedy; for people and as JSON.
 //!
 //! Invariants: `file:line:column` stands in both forms; control characters of the input never reach the terminal;
 //! columns count characters from 1, and an end is the column after the last character.
@@ -37,15 +37,15 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// A stable word for machines, such as `unknown-operator`.
     pub code: &'static str,
-    /// What is wrong, in a sentence.
+    /// The fault, in a sentence.
     pub message: String,
     /// A few words to stand under the place.
     pub label: String,
-    /// What to do about it, where that is known.
+    /// The remedy, if one is known.
     pub help: Option<String>,
     /// The file.
     pub file: String,
-    /// Where in the file; nothing when it is about the file as a whole.
+    /// The place in the file; nothing if it concerns the whole file.
     pub place: Option<TextPlace>,
 }
 
@@ -99,7 +99,7 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
-    /// Where it is sorted among those of its file.
+    /// The sort key among the diagnostics of its file.
     pub(crate) fn offset(&self) -> usize {
         self.place.as_ref().map_or(0, |place| place.span.start)
     }
@@ -185,7 +185,7 @@ fn severity_word(severity: Severity) -> &'static str {
     }
 }
 
-/// The same text with its control characters shown by signs, so that no input can steer a terminal.
+/// Replaces control characters of a text by visible signs, so that no input can control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     let steers = |c: char| c.is_control() && c != '\n';
     text.chars()

@@ -22,7 +22,7 @@ use span::{Marked, Span};
 /// The version of the language that this front end reads.
 pub const VERSION: i64 = 1;
 
-/// What is wrong at one place of a text.
+/// A fault at one place of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
     pub(crate) span: Span,
@@ -59,7 +59,7 @@ impl Flaw {
 pub(crate) struct ParameterEntry {
     pub(crate) name: Marked<String>,
     pub(crate) declaration: ParameterDeclaration,
-    /// Where the default stands, or the name.
+    /// The place of the default, or of the name if there is none.
     pub(crate) default: Span,
 }
 
@@ -91,12 +91,12 @@ pub(crate) struct Document {
     pub(crate) hints: Vec<EdgeEntry>,
     /// Queries of a request at most.
     pub(crate) queries: Option<Marked<usize>>,
-    /// Where a fault of the whole is shown.
+    /// The place to show for a fault of the whole.
     pub(crate) head: Span,
     pub(crate) taint: Taint,
 }
 
-/// What has a flaw, so that what follows from the flaw is not reported too.
+/// The parts that have a flaw. Faults that follow from these flaws are not reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taint {
     /// Parameters, resources and boxes.
@@ -112,7 +112,7 @@ pub(crate) fn read(text: &str) -> (Document, Vec<Flaw>) {
     reader::read(text)
 }
 
-/// Whether a name of a box, resource, parameter or port is one: letters, digits, `_` and `-`, and not too long.
+/// Whether a box, resource, parameter or port may have this name: letters, digits, `_` and `-`, and not too long.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && !is_long(name) && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }

@@ -32,7 +32,7 @@ pub use svg::svg;
 pub struct Drawing {
     /// The file's name.
     pub title: String,
-    /// What the pipeline does.
+    /// The description of the pipeline.
     pub about: String,
     /// The boxes as declared, then those that are missing.
     pub boxes: Vec<DrawnBox>,
@@ -47,7 +47,7 @@ pub struct DrawnBox {
     pub name: String,
     /// Its operator's name, as far as known.
     pub kind: String,
-    /// What the operator does; may be empty.
+    /// The description of the operator; may be empty.
     pub about: String,
     /// Whether it is as it should be.
     pub state: State,
@@ -94,7 +94,7 @@ pub struct Arrow {
     pub to: usize,
     /// The input's place.
     pub input: usize,
-    /// What it is.
+    /// Its kind.
     pub kind: ArrowKind,
     /// Whether it has a fault.
     pub wrong: bool,
@@ -102,7 +102,7 @@ pub struct Arrow {
     pub measured: Option<MeasuredEdge>,
 }
 
-/// What an arrow is.
+/// The kind of an arrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrowKind {
     /// Envelopes, in a bounded queue.

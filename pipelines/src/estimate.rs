@@ -1,4 +1,4 @@
-//! The part of `boxwork explain` that opens files: what a search by an index would take, by every strategy and bound.
+//! The part of `boxwork explain` that opens files: the estimated cost of a search by an index, by strategy and bound.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

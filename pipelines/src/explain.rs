@@ -1,4 +1,4 @@
-//! The page of `boxwork explain`: a plan on a machine, told before anything runs.
+//! The page of `boxwork explain`: a plan on a machine, described before anything runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::catalogue::{columns_json, value_json};
 /// A plan with the values that are known and the machine that it is meant for.
 #[derive(Clone, Copy, Debug)]
 pub struct Explained<'a> {
-    /// What the pipeline does.
+    /// The description of the pipeline.
     pub about: &'a str,
     /// The plan.
     pub plan: &'a Plan,

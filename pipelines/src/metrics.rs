@@ -1,4 +1,4 @@
-//! The figures of a run while it goes on, for Prometheus and `boxwork top`: an HTTP server of one page.
+//! The figures of a running request, for Prometheus and `boxwork top`: an HTTP server of one page.
 //!
 //! Invariants: nothing is listened to beyond this machine unless the user names such an address; what a client does
 //! (garbage, silence, reading slowly) costs the run one snapshot at most, and no thread of it ever waits for a client.
@@ -20,7 +20,7 @@ use boxwork_runtime::Runtime;
 
 pub use server::{Bound, Server};
 
-/// Where the page is.
+/// The address of the page.
 pub const PATH: &str = "/metrics";
 
 /// An address as the user writes it: `9184`, `:9184`, `localhost:9184`, `127.0.0.1:9184`, or the page's whole URL.

@@ -16,15 +16,15 @@ use crate::document::{self, Taint};
 
 /// The largest file that is read.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// Faults of one file that are reported; more of them help nobody.
+/// The most faults reported for one file.
 pub const FAULTS_COUNT_MAX: usize = 100;
 
 /// A pipeline that has been read and not yet checked against a catalogue.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What it does, in its author's words; may be empty.
+    /// The description by its author; may be empty.
     pub about: String,
-    /// What it declares.
+    /// The declaration.
     pub declaration: Declaration,
     source: Arc<Source>,
     places: Places,
@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     Ok(read_text(&name, &text))
 }
 
-/// The same for a text.
+/// Reads a pipeline from a text.
 pub fn read_text(name: &str, text: &str) -> Loaded {
     let source = Arc::new(Source { name: name.to_owned(), text: text.to_owned() });
     let (document, flaws) = document::read(text);

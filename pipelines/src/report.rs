@@ -118,7 +118,7 @@ pub fn statistics(
     text
 }
 
-/// What each request took, of the first ones.
+/// The costs of the first requests.
 fn requests(text: &mut String, outcomes: &[Outcome]) {
     for (idx, outcome) in outcomes.iter().take(REQUESTS_LISTED_MAX).enumerate() {
         let _ = writeln!(
@@ -139,7 +139,7 @@ fn requests(text: &mut String, outcomes: &[Outcome]) {
     }
 }
 
-/// What to do about boxes that block without saying so.
+/// Advice for boxes that block without a declaration.
 fn undeclared(text: &mut String, boxes: &[BoxStatistics]) {
     for of_box in boxes.iter().filter(|of_box| of_box.undeclared_blocking_ns > 0) {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! What a run did, as JSON: written by `--report`, read by `graph --with`.
+//! The statistics of a run as JSON: written by `--report`, read by `graph --with`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 /// A report of the largest pipeline on the largest machine is below it.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a run did.
+/// The statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// The form of the file.
@@ -25,7 +25,7 @@ pub struct RunReport {
     pub seconds: f64,
     /// How many there were.
     pub requests: usize,
-    /// By request, in their order: what it took.
+    /// The costs of each request, in their order.
     #[serde(default)]
     pub by_request: Vec<RequestReport>,
     /// By box, summed over the requests.
@@ -43,7 +43,7 @@ pub struct RunReport {
     pub devices: Vec<DeviceReport>,
 }
 
-/// What one device has done for the run.
+/// The work of one device for the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Its number and its name.
@@ -62,7 +62,7 @@ pub struct DeviceReport {
     pub gathered_bytes: u64,
 }
 
-/// What one request took.
+/// The costs of one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestReport {
     /// From submission to end.
@@ -73,7 +73,7 @@ pub struct RequestReport {
     pub bytes_moved: u64,
 }
 
-/// What one box did; times are summed over its copies.
+/// The work of one box; times are summed over its copies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BoxReport {
     /// The box.
@@ -130,7 +130,7 @@ pub struct EdgeReport {
     pub grown: usize,
 }
 
-/// What one slot did.
+/// The work of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotReport {
     /// Tasks run.
@@ -147,14 +147,14 @@ pub struct SlotReport {
     pub rest_seconds: f64,
 }
 
-/// What one blocking class did.
+/// The operations of one blocking class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
     /// The class.
     pub name: String,
     /// Operations that might be under way at once, at the end of the run.
     pub limit: usize,
-    /// Whether the runtime found the limit itself.
+    /// Whether the runtime adapted the limit.
     #[serde(default)]
     pub auto: bool,
     /// The most that were.

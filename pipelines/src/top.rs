@@ -1,4 +1,4 @@
-//! The tables of `boxwork top`: what changed from one reading of a run's figures to the next.
+//! The tables of `boxwork top`: the changes from one reading of a run's figures to the next.
 //!
 //! Invariant: what the other side sends cannot steer the terminal; control characters do not leave this module.
 
@@ -66,7 +66,7 @@ struct Change<'a> {
     seconds: f64,
 }
 
-/// What happened between two readings.
+/// The changes between two readings.
 pub fn table(before: &Reading, after: &Reading) -> String {
     let uptime = after.value("boxwork_uptime_seconds");
     let (before, seconds) = match uptime - before.value("boxwork_uptime_seconds") {

@@ -22,10 +22,10 @@ use self::arrows::Arrow;
 use self::counters::Counters;
 use self::slices::{Phase, Slices};
 
-/// What a trace is drawn from.
+/// The input of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
-    /// What the runtime recorded, in any order.
+    /// The events that the runtime recorded, in any order.
     pub events: &'a [TraceEvent],
     /// The machine.
     pub topology: &'a Topology,

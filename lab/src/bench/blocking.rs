@@ -28,7 +28,7 @@ pub static BLOCKING: Workload = Workload {
     open,
 };
 
-/// What `device=` is for one that serves all at once.
+/// The value of `device=` for a device that serves all operations at once.
 const UNLIMITED: usize = 1 << 16;
 
 fn cases(is_quick: bool) -> Vec<Case> {
@@ -91,7 +91,7 @@ struct Blocking {
     tasks: u64,
     checksum: u64,
     bound_s: f64,
-    /// Where files are written; removed at the end.
+    /// The folder of the files written; removed at the end.
     folder: Option<PathBuf>,
 }
 
@@ -189,7 +189,7 @@ impl Measured<Error> for Blocking {
 impl Drop for Blocking {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
-            // What cannot be removed is left to whoever cleans the folder of temporary files.
+            // A file that cannot be removed stays in the folder of temporary files.
             let _ = fs::remove_dir_all(folder);
         }
     }
@@ -204,7 +204,7 @@ fn new_folder(below: &Path) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// What one write takes when nobody else writes.
+/// The time of one write without other writers.
 fn write_seconds(folder: &Path, bytes: usize) -> Result<f64, Error> {
     let path = folder.join("first");
     let mut seconds = Vec::new();

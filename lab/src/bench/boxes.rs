@@ -32,7 +32,7 @@ pub fn catalog() -> Catalog {
     )
 }
 
-/// What travels on all edges.
+/// The columns on all edges.
 fn numbers(_: &Arguments) -> Descriptor {
     Descriptor::new([Column::new("n", arrow_schema::DataType::UInt64, "numbers")])
 }

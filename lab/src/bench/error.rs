@@ -22,7 +22,7 @@ pub enum Error {
     /// A workload computed a wrong result.
     #[error("{what}: {found} came out, and {wanted} is right: this is a bug of the runtime")]
     Wrong {
-        /// What was checked.
+        /// The quantity checked.
         what: &'static str,
         /// The number found.
         found: u64,
@@ -36,7 +36,7 @@ pub enum Error {
         name: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         wanted: &'static str,
     },
     /// No chosen workload has such a setting.
@@ -69,7 +69,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the call was wrong, and not the run.
+    /// Whether the arguments were wrong rather than the run.
     pub fn is_of_usage(&self) -> bool {
         match self {
             Self::Setting { .. } | Self::NoSetting { .. } => true,

@@ -1,4 +1,4 @@
-//! B7, idle: what a runtime costs that has nothing to do, how fast it wakes, and how fast others can give it work.
+//! B7, idle: the cost of an idle runtime, the time in which it wakes, and the rate at which other threads can submit work.
 //!
 //! Three parts. `rest` is processor time of the runtime's threads while nothing comes (`period_ms=0`), or one empty
 //! request every few milliseconds. `wake` is the time from a submission into a sleeping runtime to the firing.
@@ -93,7 +93,7 @@ impl Idle {
         // The last one may still be on its way.
         requests.iter().for_each(|request| drop(request.wait()));
         self.rig.check_arrived(requests.len() as u64)?;
-        // Where Linux does not count, there is no figure rather than a zero.
+        // If the system has no such counter, the figure is left out instead of being zero.
         let spent = before.zip(after).map(|(before, after)| after.since(&before) as f64);
         Ok(spent.map_or_else(Vec::new, |spent_ns| figures([("processor_percent", spent_ns / 1e7 / seconds)])))
     }

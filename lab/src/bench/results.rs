@@ -1,4 +1,4 @@
-//! What was measured, for people and as JSON.
+//! The results of a measurement, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::turns::{Figures, Rounds};
 pub struct Results {
     pub(super) machine: Machine,
     pub(super) spin: Spin,
-    /// What plain threads got of the cores, before the first case and after the last.
+    /// The share of the cores that plain threads got, before the first case and after the last.
     pub(super) cores_free: [f64; 2],
     pub(super) warmup: usize,
     pub(super) rounds: usize,

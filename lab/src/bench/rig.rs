@@ -1,4 +1,4 @@
-//! A runtime with one prepared pipeline and its tally: what most workloads measure with.
+//! A runtime with one prepared pipeline and its tally. Most workloads measure with it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::graph::Graph;
 use super::spin::{SEED, Spin, spin};
 use super::tally::Tally;
 
-/// What a workload runs on.
+/// The runtime, pipeline and tally of a workload.
 #[derive(Clone, Debug)]
 pub struct Bed {
     pub topology: Topology,
@@ -40,7 +40,7 @@ impl Rig {
         Self::with(bed, graph, Config::new(bed.topology.clone()))
     }
 
-    /// The same with a limit on the operations of a blocking class, and the most threads.
+    /// Like `new`, with a limit for a blocking class and a limit for the number of threads.
     pub fn with_class(
         bed: &Bed,
         graph: &Graph,
@@ -81,12 +81,12 @@ impl Rig {
         Ok(outcome)
     }
 
-    /// Whether all that was sent has arrived.
+    /// Whether all envelopes sent have arrived.
     pub fn check_arrived(&self, wanted: u64) -> Result<(), Error> {
         Error::unless_equal("what arrived", self.tally.arrived(), wanted)
     }
 
-    /// Whether so many tasks have each computed what a task of so many steps computes.
+    /// Whether this many tasks have each computed the result of a task of this many steps.
     pub fn check_tasks(&self, tasks: u64, iterations: u64) -> Result<(), Error> {
         let wanted = u64::from(spin(iterations, SEED)).wrapping_mul(tasks);
         Error::unless_equal("the sum of what tasks computed", self.tally.checksum(), wanted)

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::thread;
 use std::time::Instant;
 
-/// What every task starts from: all of them compute the same number, which is checked.
+/// The start value of every task. All tasks compute the same number, which is checked.
 pub const SEED: u32 = 1;
 
 /// The number that a task computes.
@@ -28,7 +28,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// Measures it: the fastest of some runs, which nobody has interrupted.
+    /// Measures the rate: the fastest of several runs, because an interruption only slows a run down.
     pub fn calibrate() -> Self {
         const ITERATIONS: u64 = 200_000;
         const RUNS: usize = 25;

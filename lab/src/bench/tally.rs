@@ -1,4 +1,4 @@
-//! What the boxes of a workload tell: what arrived and when, the sum of what tasks computed, how many computed at once.
+//! Counters that the boxes of a workload write: arrivals and their times, the sum of the results, tasks at once.
 //!
 //! A resource, so that all boxes of a prepared pipeline share it. Boxes add to it when they end, not at each firing:
 //! counting must not be what is measured.
@@ -67,7 +67,7 @@ impl Tally {
         ended.notify_one();
     }
 
-    /// The one that a prepared pipeline's boxes share.
+    /// The tally that the boxes of a prepared pipeline share.
     pub fn of(prepared: &Prepared) -> Arc<Self> {
         let resource: Arc<dyn Any + Send + Sync> =
             Arc::clone(prepared.resource(TALLY).unwrap_or_else(|| panic!("every graph has a tally")));
@@ -93,7 +93,7 @@ impl Tally {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// So many envelopes or tasks came to their end.
+    /// Counts this many envelopes or tasks as ended.
     pub fn arrive(&self, count: u64) {
         self.arrived.fetch_add(count, Ordering::Relaxed);
     }

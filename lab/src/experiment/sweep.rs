@@ -1,4 +1,4 @@
-//! What a sweep says: axes, steps and plots, read from YAML, and every fault in it with its line.
+//! The text of a sweep: axes, steps and plots, read from YAML, and every fault in it with its line.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub(super) type Text = Spanned<String>;
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     experiment: u32,
-    /// What it is for, in its author's words.
+    /// The purpose, in its author's words.
     #[serde(default)]
     pub about: String,
     /// In the order of the text: the last one varies fastest.
@@ -127,7 +127,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
     }
 }
 
-/// What is wrong at one place of a sweep.
+/// A fault at one place of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct Fault {
@@ -277,7 +277,7 @@ impl Sweep {
         })
     }
 
-    /// What rows depend on beside their own values. When it changes, old rows say nothing about the new sweep.
+    /// The parts of the sweep that all rows depend on. When it changes, old rows say nothing about the new sweep.
     pub(super) fn identity(&self) -> String {
         let mut text = format!("{} {} {:?}", self.rounds, self.warmup, self.measured().collect::<Vec<_>>());
         for (name, step) in &self.steps.0 {

@@ -17,7 +17,7 @@ pub fn floor(value: f64) -> i64 {
     whole - i64::from(value < whole as f64)
 }
 
-/// What is left of a value above the integer at or below it.
+/// The fractional part: the distance from the next integer at or below the value.
 pub fn fraction(value: f64) -> f64 {
     value - floor(value) as f64
 }

@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Writes what is to be written, and gives the answer.
+/// Writes the files asked for, and returns the answer.
 fn tell(arguments: &Arguments, results: &Results, topology: &Topology) -> Exit {
     let mut as_json = results.json();
     as_json["machine"]["topology"] = topology_page::json(topology);

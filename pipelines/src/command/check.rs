@@ -14,7 +14,7 @@ use crate::terminal::Exit;
 /// Folders within folders that are searched.
 const DEPTH_MAX: usize = 32;
 
-/// Tells every fault of pipelines, with its line, column and what to do
+/// Reports every fault of pipelines, with its line, its column and a remedy
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Pipelines, or folders that are searched for *.yaml and *.yml

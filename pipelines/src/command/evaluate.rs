@@ -10,7 +10,7 @@ use super::{Space, device, path_value, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
-/// Tells how well distances tell the classes of a store apart: MAP, precision at 10, intrinsic dimensionality
+/// Measures how well distances separate the classes of a store: MAP, precision at 10, intrinsic dimensionality
 ///
 /// All come from the fast distances, in 32 bits: the intrinsic dimensionality is exact to about six digits.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; last digits differ between them
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     device: String,
-    /// What the results look like
+    /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
     format: String,
     #[command(flatten)]

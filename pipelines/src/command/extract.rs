@@ -34,7 +34,7 @@ pub struct Arguments {
     /// Width and height that images are scaled to, in pixels
     #[arg(long, default_value_t = 150)]
     size: u32,
-    /// Grey levels that texture tells apart
+    /// Grey levels that texture distinguishes
     #[arg(long, default_value_t = 16)]
     grey_levels: u32,
     /// Half a texture window, in pixels

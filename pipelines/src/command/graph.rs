@@ -21,7 +21,7 @@ enum Language {
     Svg,
 }
 
-/// Draws a pipeline; what is missing or wrong is drawn red
+/// Draws a pipeline, missing and wrong parts in red
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The pipeline, a YAML file

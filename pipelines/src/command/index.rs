@@ -36,7 +36,7 @@ pub struct Arguments {
     seed: u32,
     #[command(flatten)]
     space: Space,
-    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; the index is the same to the bit
+    /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; the bits of the index do not change
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     device: String,
     #[command(flatten)]

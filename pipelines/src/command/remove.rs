@@ -18,7 +18,7 @@ const NAMES_LISTED: usize = 5;
 /// Indexes stay in step. The bytes of what was removed stay on disk until `boxwork compact`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Names of objects, as searches tell them
+    /// Names of objects, as searches print them
     #[arg(value_name = "NAME", required_unless_present = "names")]
     objects: Vec<String>,
     /// The store

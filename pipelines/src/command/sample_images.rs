@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::talk;
 use crate::terminal::Exit;
 
-/// Draws a folder of labelled pictures to try retrieval on: the same to the bit for the same seed
+/// Draws a folder of labelled pictures to try retrieval on; equal seeds give equal bytes
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The folder; made where it is not there, one folder within it a class

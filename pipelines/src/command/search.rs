@@ -42,7 +42,7 @@ pub struct Arguments {
     /// The store's index for this similarity and alpha, made by `boxwork index`: most distances are left out
     #[arg(long, value_name = "FILE")]
     pivots: Option<PathBuf>,
-    /// What rules objects out, with an index [default: auto, what pays by a sample; of other strategies simplex]
+    /// The bound that excludes objects, with an index [default: auto, the cheapest by a sample; simplex with other strategies]
     #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
     bound: Option<String>,
     /// How objects are looked through, with an index [default: auto, by a cost model: best first, or a scan]
@@ -56,7 +56,7 @@ pub struct Arguments {
     /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
-    /// What the results look like
+    /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json", "csv", "html"])]
     format: String,
     /// The file to write; - is standard output

@@ -1,4 +1,4 @@
-//! `boxwork top`: what a run with `--metrics` does, second by second.
+//! `boxwork top`: the figures of a run with `--metrics`, every second.
 
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;

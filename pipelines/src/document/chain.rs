@@ -15,7 +15,7 @@ pub(super) struct Link {
     pub(super) to: usize,
 }
 
-/// What is wrong with a chain: its bytes, a sentence, and what to do.
+/// A fault of a chain: its bytes, a sentence, and a remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) from: usize,

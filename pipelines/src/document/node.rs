@@ -30,7 +30,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// What it is, for messages.
+    /// The kind of the value, for messages.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Self::Null => "nothing",

@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
 /// Reads nodes and collects flaws.
 pub(super) struct Reader<'t> {
     text: &'t str,
-    /// Where lines end: a fault may name a line for each of many keys.
+    /// The ends of lines: a fault may name a line for each of many keys.
     newlines: Vec<usize>,
     flaws: Vec<Flaw>,
     document: Document,
@@ -54,7 +54,7 @@ impl Reader<'_> {
         self.newlines.partition_point(|newline| *newline < at) + 1
     }
 
-    /// A flaw of a text that holds too much; what is beyond is left out, so no check makes sense.
+    /// A flaw of a text with too many entries. The rest is not read, so no check makes sense.
     fn too_many(&mut self, span: Span, message: String, limit: usize) {
         self.flaw(
             Flaw::error(span, "too-large", message, "one too many").help(format!("at most {limit} are read")),
@@ -77,7 +77,7 @@ impl Reader<'_> {
             self.document.taint.sections = true;
             return;
         }
-        // Whether it is ours is asked first: in another version the keys may differ.
+        // The version comes first: in another version the keys may differ.
         let Some(fields) = self.version(node).and_then(|()| self.fields(node, "a pipeline", Some(&SECTIONS)))
         else {
             self.document.taint.sections = true;
@@ -159,7 +159,7 @@ impl Reader<'_> {
                 let message = format!("`{name}` stands twice in {what}");
                 let help = format!("it stands on line {line} already: rename or remove one of the two");
                 self.flaw(Flaw::error(key.span, "repeated-key", message, "again").help(help));
-                // The first is kept whole; of a section the second's names would be missed.
+                // Only the first is kept, so names of a repeated section are missing.
                 self.document.taint.sections |= what == "a pipeline";
                 continue;
             }
@@ -177,7 +177,7 @@ impl Reader<'_> {
                 };
                 let message = format!("{what} has no key `{name}`");
                 self.flaw(Flaw::error(key.span, "unknown-key", message, "no such key").help(help));
-                // What was misspelt is missing: that is no fault of its own.
+                // The misspelt section is missing; that is no further fault.
                 self.document.taint.sections |= what == "a pipeline" && near.is_some();
                 continue;
             }
@@ -388,7 +388,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Where a text's value stands as it is; nothing where escapes or folding hide it.
+    /// The place at which a text's value stands literally; nothing if escapes or folding change it.
     fn written(&self, node: &Marked<Node>, value: &str) -> Option<usize> {
         let at = node.span.of(self.text)?.find(value)?;
         (!value.is_empty()).then_some(node.span.start + at)

@@ -5,7 +5,7 @@ use boxwork_runtime::plan::{Piece, Setting};
 
 use super::is_name;
 
-/// What is wrong with an interpolation: the bytes of the text, a sentence, and what to do.
+/// A fault of an interpolation: the bytes of the text, a sentence, and a remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     pub(super) start: usize,

@@ -1,4 +1,4 @@
-//! Where something stands in a text: byte offsets, and the lines and columns that people count.
+//! Places in a text: byte offsets, and the lines and columns that people count.
 
 /// A piece of a text, by byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ impl Span {
 pub struct Marked<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// The place.
     pub span: Span,
 }
 

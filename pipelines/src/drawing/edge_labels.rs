@@ -1,4 +1,4 @@
-//! Where the texts at measured edges stand: in the gap right of the box that the edge leaves, none over another.
+//! The places of texts at measured edges: in the gap to the right of the edge's producer, without overlap.
 
 use super::layout::{Layout, ROW_GAP};
 use super::{ArrowKind, Drawing};

@@ -1,4 +1,4 @@
-//! Where boxes stand and arrows run: layers from left to right, long arrows led between the boxes.
+//! The places of boxes and arrows: layers from left to right, long arrows led between the boxes.
 //!
 //! The usual four steps: break cycles, assign layers, order each layer by its neighbours' places, then move every
 //! box towards its neighbours without changing the order. Deterministic.
@@ -118,7 +118,7 @@ fn link(points: &mut [Point], left: usize, right: usize) {
     points[right].left.push(left);
 }
 
-/// Which arrows go forward: all of envelopes but those that close a cycle.
+/// The arrows that go forward: all arrows of envelopes except those that close a cycle.
 fn forward(drawing: &Drawing, count: usize) -> Vec<bool> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut forward = vec![false; drawing.arrows.len()];

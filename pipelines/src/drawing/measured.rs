@@ -1,13 +1,13 @@
-//! What a run measured, on a drawing of its pipeline: rates, how busy the boxes were, how full the edges.
+//! The figures of a run on a drawing of its pipeline: rates, the load of boxes, the fill of edges.
 
 use super::{Arrow, ArrowKind, Drawing, DrawnBox};
 use crate::numbers::{amount, bytes, share};
 use crate::run_report::{BoxReport, EdgeReport, RunReport};
 
-/// What a run measured of a box.
+/// The figures of a box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredBox {
-    /// What stands in the box.
+    /// The text in the box.
     pub lines: Vec<String>,
     /// Its busy time as a share of the busiest box's.
     pub heat: f64,
@@ -15,10 +15,10 @@ pub struct MeasuredBox {
     pub busiest: bool,
 }
 
-/// What a run measured of an edge.
+/// The figures of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredEdge {
-    /// What stands at the edge.
+    /// The text at the edge.
     pub lines: Vec<String>,
     /// Whether a producer found it full, or it was grown: its consumer held up the run there.
     pub full: bool,

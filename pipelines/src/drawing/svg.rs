@@ -125,7 +125,7 @@ fn size(drawn: &DrawnBox) -> Size {
     }
 }
 
-/// What stands below the ports of a box, and in which colour.
+/// The text below the ports of a box, and its colour.
 fn below(drawn: &DrawnBox) -> Vec<(&str, &'static str)> {
     let notes = drawn.notes.iter().map(|note| (note.as_str(), "#975a16"));
     let measured = drawn.measured.iter().flat_map(|measured| &measured.lines);

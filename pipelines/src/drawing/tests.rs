@@ -1,4 +1,4 @@
-//! What a run measured, on drawings of a shipped pipeline.
+//! The figures of a run on drawings of a shipped pipeline.
 
 use std::collections::BTreeMap;
 

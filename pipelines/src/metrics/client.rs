@@ -1,4 +1,4 @@
-//! Reading a page over HTTP: what `boxwork top` does each second.
+//! An HTTP client that reads one page; `boxwork top` does so each second.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ const PAGE_BYTES_MAX: u64 = 32 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody is there, or the connection broke.
+    /// No server answers, or the connection broke.
     #[error("{0}")]
     Connection(#[from] io::Error),
     /// Somebody else is there.
@@ -26,7 +26,7 @@ pub enum Error {
 /// Gets the page at an address.
 ///
 /// # Errors
-/// When nobody answers there, or somebody else does.
+/// If no server answers there, or a server of another program does.
 pub fn scrape(address: SocketAddr) -> Result<String, Error> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -11,10 +11,10 @@ use boxwork_runtime::topology::Distance;
 use super::format::{Kind, Page};
 use crate::run_report;
 
-/// What there is to tell at one moment.
+/// The figures at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// What the scheduler did.
+    /// The counters of the scheduler.
     pub scheduler: SchedulerStatistics,
     /// By slot: its node.
     pub nodes: Vec<usize>,

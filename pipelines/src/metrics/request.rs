@@ -8,7 +8,7 @@ use super::PATH;
 
 /// How long one client may take in all.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A request's head; what a browser sends is below it.
+/// The most bytes of a request's head; browsers send less.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 /// What is read of a refused client's further words, so that it sees the refusal before the connection is reset.
 const DRAINED_BYTES_MAX: usize = 256 << 10;
@@ -77,7 +77,7 @@ fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Head> {
     }
 }
 
-/// What a request asks for, and whether it wants the body.
+/// The path that a request asks for, and whether it wants the body.
 fn target(head: &str) -> Result<(&str, bool), (&'static str, &'static str)> {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     match (words.next(), words.next(), words.next(), words.next()) {

@@ -70,7 +70,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it answers.
+    /// The address at which it answers.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -121,7 +121,7 @@ impl Accepting {
         };
         let page = Arc::clone(&self.page);
         let answer = move || {
-            // What fails is the client's own loss.
+            // A failure concerns only the client.
             let _ = request::answer(&mut client, &*page);
             drop(place);
         };

@@ -1,4 +1,4 @@
-//! The counters of a trace: what waited, from one event to the next.
+//! The counters of a trace: the numbers of waiting tasks and envelopes, from one event to the next.
 //!
 //! Request queues and edges were read when an event was recorded; a class's counts follow from its closures.
 

@@ -1,4 +1,4 @@
-//! The slices of a trace: what each slot did, in order, and what blocked or waited for a permit beside them.
+//! The slices of a trace: the work of each slot in order, and beside it the closures that blocked or waited for a permit.
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
@@ -14,7 +14,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// What stands on its slice; nothing for the whole, which is named after its box.
+    /// The label of its slice; nothing for the whole, which has the name of its box.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Whole => None,

@@ -246,7 +246,7 @@ fn an_extraction_on_more_slots_than_cores_can_be_drawn() {
     assert_eq!(terminal::run(&shipped::EXTRACT.load(), &catalog, &values, &options), Exit::Ok);
     let text = std::fs::read_to_string(&trace).expect("a trace");
     let arrows = check(&text);
-    // Who steals is chance; that files are read detached is not.
+    // The stealing slot is random; reading files detached is not.
     assert!(arrows.get("attach").is_some_and(|count| *count > 0), "{arrows:?}");
     let read = lines(&text).iter().filter(|line| line["ph"] == "b" && line["name"] == "blocks").count();
     assert!(read > 0);

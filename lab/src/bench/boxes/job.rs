@@ -1,4 +1,4 @@
-//! Boxes that depend on nobody: a task that computes, and a job that computes, blocks, and computes again.
+//! Boxes without inputs: a task that computes, and a job that computes, blocks, and computes again.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -59,7 +59,7 @@ impl Operator for Task {
     }
 }
 
-/// What a job does while it computes not.
+/// The blocking operation of a job.
 enum Blocking {
     Sleep(Duration),
     /// The same on a device that serves so many at once.

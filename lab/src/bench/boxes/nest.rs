@@ -49,7 +49,7 @@ type Compute = Box<dyn Fn(&mut Inside<'_>) -> u64 + Send>;
 
 struct Nest {
     tally: Arc<Tally>,
-    /// What it counts as when it has ended.
+    /// The count that its end adds to the tally.
     tasks: u64,
     compute: Compute,
 }
@@ -86,7 +86,7 @@ fn fib(inside: &mut Inside<'_>, n: u64, cutoff: u64) -> u64 {
     a + b
 }
 
-/// What so many closures compute together.
+/// The sum that this many closures compute together.
 fn scoped(inside: &mut Inside<'_>, closures: u64, iterations: u64) -> u64 {
     let sum = AtomicU64::new(0);
     inside.scope(|scope, inside| {
@@ -104,7 +104,7 @@ fn node(inside: &mut Inside<'_>, first: u64, leaves: u64) -> u64 {
     if leaves < CHILDREN { first } else { children(inside, first, leaves / CHILDREN, CHILDREN) }
 }
 
-/// So many children of so many leaves each; halved until there is one.
+/// This many children with this many leaves each; halved until there is one.
 fn children(inside: &mut Inside<'_>, first: u64, leaves: u64, count: u64) -> u64 {
     if count == 1 {
         return node(inside, first, leaves);

@@ -1,4 +1,4 @@
-//! Boxes of streams: one that sends, those that work on envelopes, one that counts what arrives.
+//! Boxes of streams: a source, boxes that work on envelopes, and a sink that counts them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One message in flight: the source sends the next when the end has told, by a hint, that the last one came through.
+//! One message in flight: the source sends the next message when the sink has confirmed the last one by a hint.
 
 use std::sync::Arc;
 

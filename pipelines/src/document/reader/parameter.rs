@@ -26,7 +26,7 @@ pub(crate) const TYPES: [(&str, ParameterType); 9] = [
 const INTEGER: ParameterType = ParameterType::Integer { minimum: i64::MIN, maximum: i64::MAX };
 const NUMBER: ParameterType = ParameterType::Number { minimum: f64::MIN, maximum: f64::MAX };
 
-/// Reads one; nothing when its type cannot be told.
+/// Reads a parameter; nothing if its type is unknown.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     name: &Marked<String>,
