@@ -28,7 +28,7 @@ use boxwork_runtime::topology::Topology;
 
 use self::case::{Case, PART};
 use self::results::{MeasuredCase, MeasuredWorkload};
-use self::rig::Bed;
+use self::rig::Setup;
 use self::spin::Spin;
 use crate::machine::Machine;
 use crate::turns::{Figures, Measured, take_turns};
@@ -42,7 +42,7 @@ fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
 }
 
 /// Sets a case up.
-type Open = fn(&Bed, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
+type Open = fn(&Setup, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
 
 /// One workload.
 pub struct Workload {
@@ -156,14 +156,14 @@ impl Settings {
         }
     }
 
-    fn beds(&self, spin: Spin) -> Vec<Bed> {
+    fn setups(&self, spin: Spin) -> Vec<Setup> {
         let mut workers = self.workers.clone();
         if workers.is_empty() {
             workers = vec![1, self.topology.slots_count()];
         }
         workers.dedup();
-        let bed = |count: usize| Bed { topology: self.topology.first(count), pin: self.pin, spin };
-        workers.into_iter().map(bed).collect()
+        let setup = |count: usize| Setup { topology: self.topology.first(count), pin: self.pin, spin };
+        workers.into_iter().map(setup).collect()
     }
 }
 
@@ -175,8 +175,8 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Er
     settings.check()?;
     let machine = Machine::look(&settings.topology);
     let spin = Spin::calibrate();
-    let beds = settings.beds(spin);
-    let threads = beds.iter().map(Bed::workers).max().unwrap_or(1);
+    let setups = settings.setups(spin);
+    let threads = setups.iter().map(Setup::workers).max().unwrap_or(1);
     let before = spin.cores_free(threads);
     let mut workloads = Vec::new();
     for workload in &settings.workloads {
@@ -184,7 +184,7 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Er
         for case in workload.cases(settings.is_quick, &settings.given)? {
             let what = format!("{} {} {case}", workload.id, workload.name);
             say(&what);
-            let measured = measure(workload, &case, &beds, settings);
+            let measured = measure(workload, &case, &setups, settings);
             cases.extend(measured.map_err(|cause| Error::Within { what, cause: Box::new(cause) })?);
         }
         workloads.push(MeasuredWorkload { workload, cases });
@@ -198,13 +198,17 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Results, Er
 fn measure(
     workload: &Workload,
     case: &Case,
-    beds: &[Bed],
+    setups: &[Setup],
     settings: &Settings,
 ) -> Result<Vec<MeasuredCase>, Error> {
-    let mut cases = beds.iter().map(|bed| (workload.open)(bed, case)).collect::<Result<Vec<_>, _>>()?;
+    let mut cases = setups.iter().map(|setup| (workload.open)(setup, case)).collect::<Result<Vec<_>, _>>()?;
     let rounds = settings.rounds.min(workload.rounds_max);
     let warmup = settings.warmup.min(workload.rounds_max);
     let measured = take_turns(&mut cases, warmup, rounds).map_err(|(_, error)| error)?;
-    let of = |(bed, figures): (&Bed, _)| MeasuredCase { case: case.clone(), workers: bed.workers(), figures };
-    Ok(beds.iter().zip(measured).map(of).collect())
+    let of = |(setup, figures): (&Setup, _)| MeasuredCase {
+        case: case.clone(),
+        workers: setup.workers(),
+        figures,
+    };
+    Ok(setups.iter().zip(measured).map(of).collect())
 }

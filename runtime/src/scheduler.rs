@@ -365,8 +365,8 @@ impl Scheduler {
 
     /// A firing was off the CPU without having detached.
     fn count_undeclared(&self, off: OffCpu) {
-        if let Some(model) = self.register.find(|id| off.told.is_of(id)) {
-            model.count_undeclared(off.told.cell(), off.more, off.whole);
+        if let Some(model) = self.register.find(|id| off.mark.is_of(id)) {
+            model.count_undeclared(off.mark.cell(), off.more, off.whole);
         }
     }
 

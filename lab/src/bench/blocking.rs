@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::boxes::{CLASS, write};
 use super::graph::{Graph, text, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::spin::{SEED, spin};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 use crate::spread::Spread;
@@ -95,7 +95,7 @@ struct Blocking {
     folder: Option<PathBuf>,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (tasks, device) = (case.count("tasks")?, case.count("device")?);
     let part = case.text("part");
     let (mut graph, mut folder) = (Graph::new(), None);
@@ -118,7 +118,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     };
     let after_s = if part == "compute_block_compute" { compute_s / 2.0 } else { 0.0 };
     let (before, after) =
-        (bed.spin.iterations((compute_s - after_s) * 1e6), bed.spin.iterations(after_s * 1e6));
+        (setup.spin.iterations((compute_s - after_s) * 1e6), setup.spin.iterations(after_s * 1e6));
     for idx in 0..tasks {
         let blocks = match &folder {
             // Elsewhere the device is the class's limit.
@@ -140,15 +140,15 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     // No schedule is shorter: a worker does its share of the tasks, and something blocks at the end; or the device is
     // busy all the time, but while the first task computes and while the last one goes on.
     let in_turn = |servers: usize| tasks.div_ceil(servers) as f64;
-    let by_workers = in_turn(bed.workers()) * compute_s + block_s;
+    let by_workers = in_turn(setup.workers()) * compute_s + block_s;
     let bound_s = by_workers.max(in_turn(device) * block_s + compute_s);
     let (limit, threads_max) = if part == "device" {
-        (limit(case)?, threads_max(bed, case)?)
+        (limit(case)?, threads_max(setup, case)?)
     } else {
         (ClassLimit::Fixed(device), None)
     };
-    let rig = Rig::with_class(bed, &graph, CLASS, limit, threads_max)?;
-    let (workers, tasks) = (bed.workers() as u64, tasks as u64);
+    let rig = Rig::with_class(setup, &graph, CLASS, limit, threads_max)?;
+    let (workers, tasks) = (setup.workers() as u64, tasks as u64);
     Ok(Box::new(Blocking { rig, workers, tasks, checksum, bound_s, folder }))
 }
 
@@ -160,10 +160,10 @@ fn limit(case: &Case) -> Result<ClassLimit, Error> {
 }
 
 /// The workers, and so many threads beside them.
-fn threads_max(bed: &Bed, case: &Case) -> Result<Option<usize>, Error> {
+fn threads_max(setup: &Setup, case: &Case) -> Result<Option<usize>, Error> {
     Ok(match case.text("backup") {
         "many" => None,
-        _ => Some(bed.workers() + case.number("backup")? as usize),
+        _ => Some(setup.workers() + case.number("backup")? as usize),
     })
 }
 

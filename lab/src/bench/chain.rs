@@ -4,7 +4,7 @@
 //! many boxes costs to make and to end, per box.
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, boxes, figures};
 
 pub static CHAIN: Workload = Workload {
@@ -26,7 +26,7 @@ struct Chain {
     messages: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (boxes, messages) = (case.count("boxes")?, case.count("messages")?);
     let mut graph = Graph::new();
     graph.add("source", "turn_source", &[("messages", whole(messages))]);
@@ -40,7 +40,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     graph.add("end", "turn_sink", &[]);
     graph.edge(&before, "end", 1);
     graph.hint("end", "source", boxes::PASSES);
-    Ok(Box::new(Chain { rig: Rig::new(bed, &graph)?, boxes: boxes as f64, messages: messages as u64 }))
+    Ok(Box::new(Chain { rig: Rig::new(setup, &graph)?, boxes: boxes as f64, messages: messages as u64 }))
 }
 
 impl Measured<Error> for Chain {

@@ -3,7 +3,7 @@
 //! The box that counts them merges, as the last one of every peer does: a box of its own for that would only hand on.
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static FAN: Workload = Workload {
@@ -29,7 +29,7 @@ struct Fan {
     rows: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (boxes, messages) = (case.count("boxes")?, case.count("messages")?);
     let (rows, edge) = (case.count("rows")?, case.count("edge")?);
     let mut graph = Graph::new();
@@ -41,7 +41,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
         graph.edge("source", &name, edge);
         graph.edge(&name, "end", edge);
     }
-    let rig = Rig::new(bed, &graph)?;
+    let rig = Rig::new(setup, &graph)?;
     Ok(Box::new(Fan { rig, boxes: boxes as u64, messages: messages as u64, rows: rows as u64 }))
 }
 

@@ -10,7 +10,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::request::Submission;
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::spin::Spin;
 use super::{Case, Error, Figures, Measured, Workload};
 
@@ -43,8 +43,8 @@ struct Grain {
     grains_us: Vec<f64>,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
-    let tasks = case.count("tasks_each")? * bed.workers();
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+    let tasks = case.count("tasks_each")? * setup.workers();
     let mut graph = Graph::new();
     let iterations = graph.parameter("iterations");
     match case.text("part") {
@@ -56,9 +56,9 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
         "envelopes" => {
             graph.add("source", "source", &[("messages", whole(tasks))]);
             graph.add("stage", "stage", &[("iterations", iterations)]);
-            graph.copies(bed.workers());
+            graph.copies(setup.workers());
             graph.add("end", "sink", &[]);
-            let edge = 4.max(2 * bed.workers());
+            let edge = 4.max(2 * setup.workers());
             graph.edge("source", "stage", edge);
             graph.edge("stage", "end", edge);
         }
@@ -72,9 +72,9 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     }
     let powers = case.count("most_us")?.ilog2() as i32;
     let grains_us = (-HALVINGS..=powers).rev().map(|power| f64::from(power).exp2()).collect();
-    let (workers, tasks, spin) = (bed.workers() as f64, tasks as u64, bed.spin);
+    let (workers, tasks, spin) = (setup.workers() as f64, tasks as u64, setup.spin);
     let nested = case.text("part") == "closures";
-    Ok(Box::new(Grain { rig: Rig::new(bed, &graph)?, spin, workers, tasks, nested, grains_us }))
+    Ok(Box::new(Grain { rig: Rig::new(setup, &graph)?, spin, workers, tasks, nested, grains_us }))
 }
 
 impl Measured<Error> for Grain {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use boxwork_runtime::Request;
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 use crate::processor_time::ProcessorTime;
 use crate::spread::quantile_us;
@@ -47,7 +47,7 @@ struct Idle {
     part: Part,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let milliseconds = |name| Ok::<_, Error>(Duration::from_secs_f64(case.number(name)? / 1e3));
     let part = match case.text("part") {
         "rest" => Part::Rest {
@@ -63,7 +63,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     };
     let mut graph = Graph::new();
     graph.add("task", "task", &[("marked", whole(1))]);
-    Ok(Box::new(Idle { rig: Rig::new(bed, &graph)?, part }))
+    Ok(Box::new(Idle { rig: Rig::new(setup, &graph)?, part }))
 }
 
 impl Measured<Error> for Idle {

@@ -5,7 +5,7 @@
 
 use super::boxes::fib_in_turn;
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static NESTED: Workload = Workload {
@@ -35,7 +35,7 @@ struct Nested {
 /// Greater numbers take minutes.
 const N_MAX: usize = 45;
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let mut graph = Graph::new();
     let (sum, joins) = match case.text("part") {
         "fib" => {
@@ -53,7 +53,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
             return Err(Error::Setting { name: "part", value: other.to_owned(), wanted });
         }
     };
-    Ok(Box::new(Nested { rig: Rig::new(bed, &graph)?, sum, joins: joins as f64 }))
+    Ok(Box::new(Nested { rig: Rig::new(setup, &graph)?, sum, joins: joins as f64 }))
 }
 
 /// How many joins a number of Fibonacci needs.

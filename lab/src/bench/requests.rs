@@ -12,7 +12,7 @@ use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 use crate::spread::quantile_us;
 
@@ -50,10 +50,10 @@ struct Requests {
     ideal_s: f64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (requests, messages) = (case.count("requests")?, case.count("messages")?);
     let (load, spin_us, edge) = (case.number("load")?, case.number("spin_us")?, case.count("edge")?);
-    let iterations = bed.spin.iterations(spin_us);
+    let iterations = setup.spin.iterations(spin_us);
     let mut graph = Graph::new();
     graph.add(
         "source",
@@ -69,11 +69,11 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     }
     graph.add("end", "sink", &[("stamped", whole(1))]);
     graph.edge(&before, "end", edge);
-    let request_s = (STAGES * messages) as f64 * spin_us / 1e6 / bed.workers() as f64;
+    let request_s = (STAGES * messages) as f64 * spin_us / 1e6 / setup.workers() as f64;
     let arrivals = arrivals(requests, if load > 0.0 { request_s / load } else { 0.0 });
     let ideal_s = request_s * requests as f64;
     let homes = case.number("homes")? > 0.0;
-    let rig = Rig::with(bed, &graph, Config { homes, ..Config::new(bed.topology.clone()) })?;
+    let rig = Rig::with(setup, &graph, Config { homes, ..Config::new(setup.topology.clone()) })?;
     Ok(Box::new(Requests { rig, arrivals, messages: messages as u64, iterations, ideal_s }))
 }
 

@@ -16,13 +16,13 @@ use super::tally::Tally;
 
 /// The runtime, pipeline and tally of a workload.
 #[derive(Clone, Debug)]
-pub struct Bed {
+pub struct Setup {
     pub topology: Topology,
     pub pin: bool,
     pub spin: Spin,
 }
 
-impl Bed {
+impl Setup {
     pub fn workers(&self) -> usize {
         self.topology.slots_count()
     }
@@ -36,27 +36,27 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(bed: &Bed, graph: &Graph) -> Result<Self, Error> {
-        Self::with(bed, graph, Config::new(bed.topology.clone()))
+    pub fn new(setup: &Setup, graph: &Graph) -> Result<Self, Error> {
+        Self::with(setup, graph, Config::new(setup.topology.clone()))
     }
 
     /// Like `new`, with a limit for a blocking class and a limit for the number of threads.
     pub fn with_class(
-        bed: &Bed,
+        setup: &Setup,
         graph: &Graph,
         class: &str,
         limit: ClassLimit,
         threads_max: Option<usize>,
     ) -> Result<Self, Error> {
-        let mut config = Config::new(bed.topology.clone());
+        let mut config = Config::new(setup.topology.clone());
         config.blocking.insert(class.to_owned(), limit);
         config.threads_max = threads_max.unwrap_or(config.threads_max);
-        Self::with(bed, graph, config)
+        Self::with(setup, graph, config)
     }
 
     /// The same on a runtime that is set up so.
-    pub fn with(bed: &Bed, graph: &Graph, config: Config) -> Result<Self, Error> {
-        let runtime = Runtime::start(Config { pin: bed.pin, ..config }).map_err(Error::Threads)?;
+    pub fn with(setup: &Setup, graph: &Graph, config: Config) -> Result<Self, Error> {
+        let runtime = Runtime::start(Config { pin: setup.pin, ..config }).map_err(Error::Threads)?;
         let environment = runtime.environment();
         let prepared = Prepared::new(&graph.declaration, &boxes::catalog(), &[].into(), &environment)?;
         let prepared = Arc::new(prepared);

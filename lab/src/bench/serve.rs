@@ -18,13 +18,13 @@ pub fn serve(settings: &Settings, requests: &mut dyn BufRead, answers: &mut dyn 
     let spin = Spin::calibrate();
     let Some(workload) = settings.workloads.first() else { return Ok(()) };
     let cases = workload.cases(settings.is_quick, &settings.given)?;
-    let (Some(bed), Some(case)) = (settings.beds(spin).into_iter().next(), cases.first()) else {
+    let (Some(setup), Some(case)) = (settings.setups(spin).into_iter().next(), cases.first()) else {
         return Ok(());
     };
-    let mut bench = (workload.open)(&bed, case)?;
+    let mut bench = (workload.open)(&setup, case)?;
     let name = format!("Boxwork {}", env!("CARGO_PKG_VERSION"));
     let first = json!({
-        "name": name, "workload": workload.id, "case": case.to_string(), "workers": bed.workers(),
+        "name": name, "workload": workload.id, "case": case.to_string(), "workers": setup.workers(),
         "spin_ns_per_iteration": spin.ns_per_iteration,
     });
     let mut answer = |json| writeln!(answers, "{json}").and_then(|()| answers.flush()).map_err(Error::Line);

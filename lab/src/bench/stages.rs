@@ -4,7 +4,7 @@
 //! edges and behind it with empty ones. Latency is from an envelope's making to its arrival, queues included.
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::spin::{SEED, spin};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 use crate::spread::quantile_us;
@@ -49,7 +49,7 @@ struct Stages {
     checksum: u64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (stages, messages, edge) = (case.count("stages")?, case.count("messages")?, case.count("edge")?);
     let (spin_us, slow) = (case.number("spin_us")?, case.number("slow")?);
     let mut graph = Graph::new();
@@ -62,7 +62,7 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (mut work_us, mut slowest_us, mut checksum) = (0.0, 0.0_f64, 0_u64);
     for idx in 0..stages {
         let stage_us = if idx == stages / 2 { spin_us * slow } else { spin_us };
-        let iterations = bed.spin.iterations(stage_us);
+        let iterations = setup.spin.iterations(stage_us);
         let name = format!("stage{idx}");
         graph.add(&name, "stage", &[("iterations", whole(iterations))]);
         graph.edge(&before, &name, edge);
@@ -73,10 +73,10 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     }
     graph.add("end", "sink", &[("stamped", whole(1))]);
     graph.edge(&before, "end", edge);
-    let (workers, messages) = (bed.workers() as f64, messages as u64);
+    let (workers, messages) = (setup.workers() as f64, messages as u64);
     let ideal_s = (work_us / workers).max(slowest_us) * messages as f64 / 1e6;
     let hops = (stages as f64 + 1.0) * messages as f64;
-    let rig = Rig::new(bed, &graph)?;
+    let rig = Rig::new(setup, &graph)?;
     Ok(Box::new(Stages { rig, messages, edge, workers, hops, ideal_s, checksum }))
 }
 

@@ -4,7 +4,7 @@
 //! themselves; edges of one envelope make each cell a firing.
 
 use super::graph::{Graph, whole};
-use super::rig::{Bed, Rig};
+use super::rig::{Rig, Setup};
 use super::{Case, Error, Figures, Measured, Workload, figures};
 
 pub static WAVEFRONT: Workload = Workload {
@@ -31,9 +31,9 @@ struct Wavefront {
     ideal_s: f64,
 }
 
-fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
+fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let (side, spin_us) = (case.count("side")?, case.number("spin_us")?);
-    let iterations = bed.spin.iterations(spin_us);
+    let iterations = setup.spin.iterations(spin_us);
     let mut graph = Graph::new();
     graph.add("source", "source", &[("messages", whole(side))]);
     let mut before = "source".to_owned();
@@ -45,11 +45,11 @@ fn open(bed: &Bed, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     }
     graph.add("end", "sink", &[]);
     graph.edge(&before, "end", 1);
-    let (workers, cells) = (bed.workers() as f64, (side * side) as u64);
+    let (workers, cells) = (setup.workers() as f64, (side * side) as u64);
     // The longest path goes along one row and down one column.
     let tasks = (cells as f64 / workers).max(2.0 * side as f64 - 1.0);
     let ideal_s = tasks * spin_us / 1e6;
-    Ok(Box::new(Wavefront { rig: Rig::new(bed, &graph)?, cells, iterations, workers, ideal_s }))
+    Ok(Box::new(Wavefront { rig: Rig::new(setup, &graph)?, cells, iterations, workers, ideal_s }))
 }
 
 impl Measured<Error> for Wavefront {

@@ -44,8 +44,8 @@ pub(super) trait Work: Send {
     }
 }
 
-/// A block and where it may go.
-struct Parcel {
+/// A block in the queue, and the devices that it may go to.
+struct Queued {
     work: Box<dyn Work>,
     allowed: Arc<[usize]>,
     /// Devices that have failed it.
@@ -78,7 +78,7 @@ pub struct DeviceStatistics {
 }
 
 struct State {
-    waiting: VecDeque<Parcel>,
+    waiting: VecDeque<Queued>,
     /// By feeding thread: lanes whose commands have ended, the number of the flight, and the driver's word.
     ended: Vec<Vec<(Place, u64, i32)>>,
     /// By device.
@@ -93,15 +93,17 @@ struct State {
 /// An end point of a feeding thread, and a lane of it.
 type Place = (usize, usize);
 
-struct Hall {
+/// The devices and the queue, as feeding threads share them.
+struct Pool {
     devices: Vec<Arc<Device>>,
     /// Threads that gather for one block, at most.
     gatherers: usize,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
 }
 
-/// Where everybody meets. Apart from the devices, as a driver's thread may hold it a moment longer than all others.
-struct Desk {
+/// The queue that submitters, feeding threads and the driver's threads share. It does not own the devices, because a thread
+/// of the driver may hold it a moment longer than all others.
+struct Shared {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -109,7 +111,7 @@ struct Desk {
 /// Devices and the threads that feed them. Dropping the last reference ends the threads, once the blocks that wait have come
 /// back, and releases what is allocated on the devices.
 pub struct Devices {
-    hall: Arc<Hall>,
+    pool: Arc<Pool>,
     options: Options,
     threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
@@ -154,17 +156,17 @@ impl Devices {
             warnings,
             closing: false,
         };
-        let hall = Arc::new(Hall {
+        let pool = Arc::new(Pool {
             devices,
             gatherers: options.gatherers.max(1),
-            desk: Arc::new(Desk { state: Mutex::new(state), changed: Condvar::new() }),
+            shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }),
         });
-        Ok(Arc::new(Self { hall, options, threads: Mutex::new(None) }))
+        Ok(Arc::new(Self { pool, options, threads: Mutex::new(None) }))
     }
 
     /// The devices, by their numbers.
     pub fn list(&self) -> &[Arc<Device>] {
-        &self.hall.devices
+        &self.pool.devices
     }
 
     /// The numbers of the devices that are more than the cores of this machine.
@@ -175,19 +177,19 @@ impl Devices {
 
     /// What each device has done so far.
     pub fn statistics(&self) -> Vec<DeviceStatistics> {
-        self.hall.desk.state.lock().statistics.clone()
+        self.pool.shared.state.lock().statistics.clone()
     }
 
     /// How fast each device was lately with blocks of a kind (see [`Block::kind`](super::Block::kind)), in blocks' sizes a
     /// second; 0 where it has computed none.
     pub fn rates(&self, kind: &str) -> Vec<f64> {
-        let state = self.hall.desk.state.lock();
+        let state = self.pool.shared.state.lock();
         state.rates.iter().map(|rates| rates.of(kind).get()).collect()
     }
 
     /// What the person who runs this should be told: each device's first failure, and its last. Each is given once.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.hall.desk.state.lock().warnings)
+        std::mem::take(&mut self.pool.shared.state.lock().warnings)
     }
 
     /// Takes a block in. The threads are started with the first.
@@ -196,7 +198,7 @@ impl Devices {
             allowed.iter().all(|idx| *idx < self.list().len()),
             "a block may go to a device that is not there"
         );
-        self.threads.lock().get_or_insert_with(|| self.hall.start(&self.options));
+        self.threads.lock().get_or_insert_with(|| self.pool.start(&self.options));
         let accesses = work.residents();
         if let Some(first) = accesses.first() {
             let home = first.device();
@@ -209,17 +211,17 @@ impl Devices {
             allowed = [home.idx()].into();
         }
         let (failed, turns) = (Vec::new(), Vec::new());
-        let parcel = Parcel { work, allowed, failed, turns, held_back: None, error: None };
-        if let Some(parcel) = self.hall.put(parcel, accesses) {
-            self.hall.give_up(parcel);
+        let queued = Queued { work, allowed, failed, turns, held_back: None, error: None };
+        if let Some(queued) = self.pool.put(queued, accesses) {
+            self.pool.give_up(queued);
         }
     }
 }
 
 impl Drop for Devices {
     fn drop(&mut self) {
-        self.hall.desk.state.lock().closing = true;
-        self.hall.desk.changed.notify_all();
+        self.pool.shared.state.lock().closing = true;
+        self.pool.shared.changed.notify_all();
         let threads = self.threads.lock().take().into_iter().flatten();
         // The end of a request may drop its operators on a feeding thread, which cannot wait for itself.
         let own = std::thread::current().id();
@@ -236,7 +238,7 @@ impl std::fmt::Debug for Devices {
     }
 }
 
-impl Parcel {
+impl Queued {
     fn may_go_to(&self, device: &Device) -> bool {
         self.allowed.contains(&device.idx()) && !self.failed.contains(&device.idx()) && !device.is_retired()
     }
@@ -253,7 +255,7 @@ impl Parcel {
     }
 }
 
-impl Hall {
+impl Pool {
     /// Starts the feeding threads. A device for which the system refuses all of them is retired.
     fn start(self: &Arc<Self>, options: &Options) -> Vec<JoinHandle<()>> {
         let (mut threads, limit) = (Vec::new(), options.limit);
@@ -264,15 +266,15 @@ impl Hall {
             };
             for _ in 0..count {
                 let number = {
-                    let state = &mut *self.desk.state.lock();
+                    let state = &mut *self.shared.state.lock();
                     state.ended.push(Vec::new());
                     state.threads[device.idx()] += 1;
                     state.ended.len() - 1
                 };
-                let (hall, of_thread) = (Arc::clone(self), Arc::clone(device));
+                let (pool, of_thread) = (Arc::clone(self), Arc::clone(device));
                 let thread = std::thread::Builder::new()
                     .name(format!("feed-{}-{number}", device.idx()))
-                    .spawn(move || Feeder::new(hall, of_thread, number, limit).run(end_points));
+                    .spawn(move || Feeder::new(pool, of_thread, number, limit).run(end_points));
                 match thread {
                     Ok(thread) => threads.push(thread),
                     Err(error) => self.lose_thread(device, &error.to_string()),
@@ -283,57 +285,57 @@ impl Hall {
     }
 
     /// Queues a block, with the residents that it uses when it is submitted; it comes back where no device takes it.
-    fn put(&self, mut parcel: Parcel, accesses: Vec<Access>) -> Option<Parcel> {
+    fn put(&self, mut queued: Queued, accesses: Vec<Access>) -> Option<Queued> {
         {
-            let mut state = self.desk.state.lock();
+            let mut state = self.shared.state.lock();
             if !accesses.is_empty() {
                 // Under the lock, so that all residents see the blocks in one order, and no two blocks wait for each other.
-                parcel.turns = Turn::take(accesses);
+                queued.turns = Turn::take(accesses);
             }
             // Looked at under the lock: a device that retires later finds the block in the queue.
-            if !self.devices.iter().any(|device| parcel.may_go_to(device)) {
-                return Some(parcel);
+            if !self.devices.iter().any(|device| queued.may_go_to(device)) {
+                return Some(queued);
             }
-            state.waiting.push_back(parcel);
+            state.waiting.push_back(queued);
         }
-        self.desk.changed.notify_all();
+        self.shared.changed.notify_all();
         None
     }
 
     /// Queues a block again, before all others, that waits for what another one brings to the device.
-    fn put_back(&self, mut parcel: Parcel, device: &Device, held_back: Arc<dyn HoldsBack>) {
-        parcel.held_back = Some((device.idx(), held_back));
+    fn put_back(&self, mut queued: Queued, device: &Device, held_back: Arc<dyn HoldsBack>) {
+        queued.held_back = Some((device.idx(), held_back));
         let left = {
-            let mut state = self.desk.state.lock();
+            let mut state = self.shared.state.lock();
             // As in `put`: a device that retired while the block was fed has looked at the queue without it.
-            if self.devices.iter().any(|device| parcel.may_go_to(device)) {
-                state.waiting.push_front(parcel);
+            if self.devices.iter().any(|device| queued.may_go_to(device)) {
+                state.waiting.push_front(queued);
                 None
             } else {
-                Some(parcel)
+                Some(queued)
             }
         };
         // Other devices may take it.
-        self.desk.changed.notify_all();
-        if let Some(parcel) = left {
-            self.give_up(parcel);
+        self.shared.changed.notify_all();
+        if let Some(queued) = left {
+            self.give_up(queued);
         }
     }
 
     /// Wakes the feeding threads if a block waits for another one: a part was filled, or a block was fed or has come back.
     fn look_again(&self) {
         let is_any = {
-            let state = self.desk.state.lock();
-            state.waiting.iter().any(|parcel| parcel.held_back.is_some() || !parcel.turns.is_empty())
+            let state = self.shared.state.lock();
+            state.waiting.iter().any(|queued| queued.held_back.is_some() || !queued.turns.is_empty())
         };
         if is_any {
-            self.desk.changed.notify_all();
+            self.shared.changed.notify_all();
         }
     }
 
     /// A block goes back to its box.
-    fn end(&self, parcel: Parcel, result: Result<(), DeviceError>) {
-        let Parcel { work, turns, .. } = parcel;
+    fn end(&self, queued: Queued, result: Result<(), DeviceError>) {
+        let Queued { work, turns, .. } = queued;
         let has_turns = !turns.is_empty();
         // Before the box learns of it, which may then submit blocks that use the same residents.
         turns.into_iter().for_each(|turn| turn.end(result.is_ok()));
@@ -344,19 +346,19 @@ impl Hall {
     }
 
     /// A block that no device takes goes back to its box, which computes it in another way.
-    fn give_up(&self, mut parcel: Parcel) {
-        let error = parcel.error.take().unwrap_or(DeviceError::NoneLeft);
+    fn give_up(&self, mut queued: Queued) {
+        let error = queued.error.take().unwrap_or(DeviceError::NoneLeft);
         debug_assert!(
-            !self.devices.iter().any(|device| parcel.may_go_to(device)),
+            !self.devices.iter().any(|device| queued.may_go_to(device)),
             "a block is given up that a device would take"
         );
-        self.end(parcel, Err(error));
+        self.end(queued, Err(error));
     }
 
     /// A feeding thread has ended early. The last one of a device retires it.
     fn lose_thread(&self, device: &Device, reason: &str) {
         let is_last = {
-            let state = &mut *self.desk.state.lock();
+            let state = &mut *self.shared.state.lock();
             debug_assert!(
                 state.threads[device.idx()] > 0,
                 "more feeding threads of a device ended than began"
@@ -372,25 +374,25 @@ impl Hall {
     /// A device takes no more blocks: those that only it would have taken go back.
     fn retire(&self, device: &Device, reason: &str) {
         debug_assert!(device.is_retired(), "blocks are taken from a device that still takes some");
-        let left: Vec<Parcel> = {
-            let state = &mut *self.desk.state.lock();
+        let left: Vec<Queued> = {
+            let state = &mut *self.shared.state.lock();
             state.warnings.push(format!(
                 "device {} ({}) is not used any more: {reason}",
                 device.idx(),
                 device.info().name
             ));
-            let is_left = |parcel: &Parcel| !self.devices.iter().any(|device| parcel.may_go_to(device));
+            let is_left = |queued: &Queued| !self.devices.iter().any(|device| queued.may_go_to(device));
             let (left, waiting) = state.waiting.drain(..).partition(is_left);
             state.waiting = waiting;
-            Vec::from_iter::<VecDeque<Parcel>>(left)
+            Vec::from_iter::<VecDeque<Queued>>(left)
         };
-        self.desk.changed.notify_all();
-        left.into_iter().for_each(|parcel| self.give_up(parcel));
+        self.shared.changed.notify_all();
+        left.into_iter().for_each(|queued| self.give_up(queued));
     }
 
     /// Counts a failure of a device, and says it once.
     fn count_failure(&self, device: &Device, error: &DeviceError) {
-        let state = &mut *self.desk.state.lock();
+        let state = &mut *self.shared.state.lock();
         let of_device = &mut state.statistics[device.idx()];
         of_device.failures += 1;
         if of_device.failures == 1 {
@@ -442,7 +444,7 @@ mod tests {
         let devices = Devices::open(Options::default()).unwrap();
         let (told, ended) = mpsc::channel();
         let (failed, turns) = (Vec::new(), Vec::new());
-        let parcel = Parcel {
+        let queued = Queued {
             work: Box::new(Ends(told)),
             allowed: [0].into(),
             failed,
@@ -452,8 +454,8 @@ mod tests {
         };
         let device = &devices.list()[0];
         assert!(device.retire());
-        devices.hall.retire(device, "for the test");
-        devices.hall.put_back(parcel, device, Arc::new(FillOnce::<()>::default()));
+        devices.pool.retire(device, "for the test");
+        devices.pool.put_back(queued, device, Arc::new(FillOnce::<()>::default()));
         assert_eq!(
             ended.try_recv(),
             Ok(Err(DeviceError::NoneLeft)),

@@ -2,7 +2,7 @@
 //!
 //! A firing that sleeps, reads a file or waits for a lock outside of `detached` holds its slot meanwhile, and a core
 //! idles. Asking the system at each firing would cost more than most firings do, so that each thread only publishes
-//! what it fires (`sampler/desk.rs`), and one thread looks at that every [`PERIOD`]. A firing that is there at two looks
+//! what it fires (`sampler/current_firing.rs`), and one thread looks at that every [`PERIOD`]. A firing that is there at two looks
 //! is watched from then on: what passed since, less the time on a CPU and the time in the queue for one, it was off the
 //! CPU by its own doing. From [`OFF_CPU_MIN`] on that counts for its box.
 //!
@@ -15,7 +15,7 @@
 //! Branches of a firing that other threads run are not seen.
 
 mod thread_times;
-mod desk;
+mod current_firing;
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-pub(super) use self::desk::{Desk, Told};
+pub(super) use self::current_firing::{CurrentFiring, FiringMark};
 use self::thread_times::Times;
 use super::Scheduler;
 use crate::sync::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ pub(super) struct Sampler {
 
 #[derive(Default)]
 struct Shared {
-    desks: Mutex<Vec<Arc<Desk>>>,
+    firings: Mutex<Vec<Arc<CurrentFiring>>>,
     /// Whether its thread parks, or is about to look for the last time.
     asleep: AtomicBool,
     stopped: Mutex<bool>,
@@ -52,7 +52,7 @@ struct Shared {
 impl Sampler {
     /// Starts its thread, where the system tells what it needs to know; elsewhere it does nothing.
     pub(super) fn start(&self, scheduler: &Arc<Scheduler>) {
-        if !thread_times::are_told() {
+        if !thread_times::are_known() {
             return;
         }
         debug_assert!(self.thread.lock().is_none(), "two samplers watch one scheduler: all is counted twice");
@@ -63,9 +63,9 @@ impl Sampler {
         *self.thread.lock() = thread.spawn(move || watch(&shared, &scheduler)).ok();
     }
 
-    /// Takes a thread's desk in.
-    pub(super) fn add(&self, desk: &Arc<Desk>) {
-        self.shared.desks.lock().push(Arc::clone(desk));
+    /// Takes a thread's current in.
+    pub(super) fn add(&self, current: &Arc<CurrentFiring>) {
+        self.shared.firings.lock().push(Arc::clone(current));
     }
 
     /// A thread has got a slot.
@@ -86,10 +86,10 @@ impl Sampler {
 }
 
 fn watch(shared: &Shared, scheduler: &Weak<Scheduler>) {
-    let mut sights: Vec<Sight> = Vec::new();
+    let mut observations: Vec<Observation> = Vec::new();
     while !*shared.stopped.lock() {
         let Some(scheduler) = scheduler.upgrade() else { return };
-        sample(shared, &scheduler, &mut sights);
+        sample(shared, &scheduler, &mut observations);
         // First the word, then the look, both in one order with whoever takes a slot from rest and then reads the word:
         // under the lock of the crew's pool either the slot is seen, or the word.
         shared.asleep.store(true, Ordering::SeqCst);
@@ -108,15 +108,15 @@ fn watch(shared: &Shared, scheduler: &Weak<Scheduler>) {
 }
 
 /// Looks at each thread once.
-fn sample(shared: &Shared, scheduler: &Scheduler, sights: &mut Vec<Sight>) {
-    let desks: Vec<Arc<Desk>> = shared.desks.lock().clone();
+fn sample(shared: &Shared, scheduler: &Scheduler, observations: &mut Vec<Observation>) {
+    let firings: Vec<Arc<CurrentFiring>> = shared.firings.lock().clone();
     debug_assert!(
-        sights.len() <= desks.len(),
-        "a desk has left: what was seen of it counts for the next one"
+        observations.len() <= firings.len(),
+        "a current has left: what was seen of it counts for the next one"
     );
-    sights.resize_with(desks.len(), Sight::default);
-    for (desk, sight) in desks.iter().zip(sights) {
-        if let Some(off) = sight.look(desk) {
+    observations.resize_with(firings.len(), Observation::default);
+    for (current, observation) in firings.iter().zip(observations) {
+        if let Some(off) = observation.look(current) {
             scheduler.count_undeclared(off);
         }
     }
@@ -124,8 +124,8 @@ fn sample(shared: &Shared, scheduler: &Scheduler, sights: &mut Vec<Sight>) {
 
 /// What was seen of a thread at the last look.
 #[derive(Default)]
-struct Sight {
-    told: Option<Told>,
+struct Observation {
+    mark: Option<FiringMark>,
     /// The times at the second look at one firing.
     base: Option<(Instant, Times)>,
     counted: Duration,
@@ -133,29 +133,29 @@ struct Sight {
 
 /// A firing that was off the CPU.
 pub(super) struct OffCpu {
-    pub(super) told: Told,
+    pub(super) mark: FiringMark,
     /// Since it was last counted.
     pub(super) more: Duration,
     /// In all.
     pub(super) whole: Duration,
 }
 
-impl Sight {
-    fn look(&mut self, desk: &Desk) -> Option<OffCpu> {
-        let told = desk.read();
-        if told.is_none() || told != self.told {
-            *self = Self { told, ..Self::default() };
+impl Observation {
+    fn look(&mut self, current: &CurrentFiring) -> Option<OffCpu> {
+        let mark = current.read();
+        if mark.is_none() || mark != self.mark {
+            *self = Self { mark, ..Self::default() };
             return None;
         }
         let Some((since, before)) = self.base else {
-            let times = desk.times()?;
+            let times = current.times()?;
             self.base = Some((Instant::now(), times));
             return None;
         };
         let passed = since.elapsed();
-        let now = desk.times()?;
+        let now = current.times()?;
         // One that could run has perhaps waited for a CPU since, which the system counts when it gets it.
-        if now.could_run || desk.read() != told {
+        if now.could_run || current.read() != mark {
             return None;
         }
         let whole = passed.saturating_sub(now.on_cpu.saturating_sub(before.on_cpu));
@@ -166,6 +166,6 @@ impl Sight {
         }
         debug_assert!(self.counted < whole, "time off the CPU is counted twice");
         self.counted = whole;
-        Some(OffCpu { told: told?, more, whole })
+        Some(OffCpu { mark: mark?, more, whole })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::blocking::{Admission, Class, Entered, Permit, Used};
 use super::crew::GivenAway;
 use super::queues::Task;
-use super::sampler::Desk;
+use super::sampler::CurrentFiring;
 use super::search::Found;
 use super::slot::{Message, Seat, Slot};
 use super::withheld::Lender;
@@ -38,22 +38,22 @@ pub(super) struct Worker {
     pinned: Option<usize>,
     pub(super) number: usize,
     /// Tells the sampler what it fires.
-    desk: Arc<Desk>,
+    current: Arc<CurrentFiring>,
     /// When the part of a firing that runs now began on this slot, where a trace is asked for.
     pub(super) part_begun: Option<Instant>,
 }
 
 impl Worker {
     pub(super) fn new(scheduler: Arc<Scheduler>, seat: Seat, number: usize) -> Self {
-        let desk = Arc::new(Desk::default());
-        scheduler.sampler.add(&desk);
-        Self { scheduler, seat, slot: None, pinned: None, number, desk, part_begun: None }
+        let current = Arc::new(CurrentFiring::default());
+        scheduler.sampler.add(&current);
+        Self { scheduler, seat, slot: None, pinned: None, number, current, part_begun: None }
     }
 
     /// The thread's life.
     pub(super) fn run(mut self) {
         let _guard = AbortOnPanic;
-        self.desk.sit_down();
+        self.current.attach_thread();
         let scheduler = Arc::clone(&self.scheduler);
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
@@ -145,7 +145,7 @@ impl Worker {
             if let Some(slot) = &self.slot {
                 count_own(&scheduler.slots[slot.idx].counters.tasks);
             }
-            self.desk.begin(task.model.id(), task.cell);
+            self.current.begin(task.model.id(), task.cell);
             let after = self.fire(&task, woken);
             // A box that has given something to one other, and has no task of its own left, hands its token on: what
             // `plan_after` and `next` would come to, without going there.
@@ -161,7 +161,7 @@ impl Worker {
             interleave();
         };
         debug_assert!(self.slot.is_some(), "a firing ended without a slot: its token would never come back");
-        self.desk.end();
+        self.current.end();
         let stopped = (!was_stopping && task.model.is_stopping()).then(|| Arc::clone(&task.model));
         if let Some(slot) = &mut self.slot {
             scheduler.plan_after(slot, task, after, woken);
@@ -206,10 +206,10 @@ impl Worker {
         count_own(&scheduler.slots[slot_idx].counters.tasks);
         // A box that declares its class may block.
         if class.is_none() {
-            self.desk.begin(model.id(), cell);
+            self.current.begin(model.id(), cell);
         }
         let after = self.fire(&task, woken);
-        self.desk.end();
+        self.current.end();
         if scheduler.traced {
             self.trace_part(model, cell, now());
         }
@@ -342,9 +342,9 @@ impl Worker {
         // wait for a slot that never comes back. What the slot has planned is for others.
         let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
         self.scheduler.crew.publish_left(slot);
-        let told = self.desk.end();
+        let mark = self.current.end();
         latch.park();
-        self.desk.resume(told);
+        self.current.resume(mark);
     }
 
     /// Runs a part of a branch of a join that another slot has stolen.
@@ -407,7 +407,7 @@ impl Detacher for Worker {
         let scheduler = Arc::clone(&self.scheduler);
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
-        let told = self.desk.end();
+        let mark = self.current.end();
         scheduler.plan_early(slot, model, woken, false);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
@@ -438,7 +438,7 @@ impl Detacher for Worker {
             self.slot.as_ref().is_some_and(|slot| slot.next.is_none()),
             "a firing goes on with a slot that has a next task: it would be lost at the firing's end"
         );
-        self.desk.resume(told);
+        self.current.resume(mark);
         if scheduler.traced {
             self.trace_blocked(model, cell, class_name, old.0, &Blocked { begun, permitted, returned });
         }

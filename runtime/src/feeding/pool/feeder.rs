@@ -18,7 +18,7 @@ use super::super::error::DeviceError;
 use super::super::gather::Gatherers;
 use super::super::resident::Turn;
 use super::super::share::{Rate, takes};
-use super::{Hall, Parcel, Place, State};
+use super::{Place, Pool, Queued, State};
 use crate::outside::{Computing, Lend};
 use crate::panic_message::panic_message;
 
@@ -40,7 +40,7 @@ const LOST_PAUSE: Duration = Duration::from_millis(100);
 struct Flight {
     /// Counted by its feeding thread.
     number: u64,
-    parcel: Parcel,
+    queued: Queued,
     begun: Instant,
     /// When all its commands were enqueued.
     fed: Instant,
@@ -49,7 +49,7 @@ struct Flight {
 /// What a feeding thread does next.
 enum Next {
     Collect(Place, i32),
-    Feed(Parcel, Place),
+    Feed(Queued, Place),
     /// The blocks of an end point that do not come back.
     GiveUp(usize),
     /// A look at what was given up.
@@ -59,7 +59,7 @@ enum Next {
 
 /// One feeding thread.
 pub(super) struct Feeder {
-    hall: Arc<Hall>,
+    pool: Arc<Pool>,
     device: Arc<Device>,
     number: usize,
     end_points: Vec<EndPoint>,
@@ -75,9 +75,9 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    pub(super) fn new(hall: Arc<Hall>, device: Arc<Device>, number: usize, limit: Duration) -> Self {
+    pub(super) fn new(pool: Arc<Pool>, device: Arc<Device>, number: usize, limit: Duration) -> Self {
         Self {
-            hall,
+            pool,
             device,
             number,
             end_points: Vec::new(),
@@ -98,9 +98,9 @@ impl Feeder {
                     self.heard.push(None);
                 }
                 Err(error) => {
-                    self.hall.count_failure(&self.device, &error);
+                    self.pool.count_failure(&self.device, &error);
                     if self.end_points.is_empty() {
-                        return self.hall.lose_thread(&self.device, &error.to_string());
+                        return self.pool.lose_thread(&self.device, &error.to_string());
                     }
                     break;
                 }
@@ -114,7 +114,7 @@ impl Feeder {
         loop {
             match self.next() {
                 Next::Collect(place, status) => self.collect(place, status),
-                Next::Feed(parcel, place) => self.feed(parcel, place),
+                Next::Feed(queued, place) => self.feed(queued, place),
                 Next::GiveUp(end_point) => self.give_up(end_point),
                 Next::Recover => self.end_points.iter_mut().for_each(EndPoint::recover),
                 Next::End => break,
@@ -140,9 +140,9 @@ impl Feeder {
         if self.flights.is_empty() {
             self.slot = None;
         }
-        let hall = Arc::clone(&self.hall);
-        let desk = &*hall.desk;
-        let mut state = desk.state.lock();
+        let pool = Arc::clone(&self.pool);
+        let shared = &*pool.shared;
+        let mut state = shared.state.lock();
         let begun = Instant::now();
         loop {
             while let Some((place, flight, status)) = state.ended[self.number].pop() {
@@ -158,17 +158,17 @@ impl Feeder {
             let lane = lane.filter_map(|(idx, end_point)| Some((idx, end_point.free_lane()?))).next();
             if let Some(place) = lane
                 && let Some(at) = self.choose(&state)
-                && let Some(parcel) = state.waiting.remove(at)
+                && let Some(queued) = state.waiting.remove(at)
             {
-                return Next::Feed(parcel, place);
+                return Next::Feed(queued, place);
             }
             if self.flights.is_empty() {
                 if !self.end_points.iter().any(EndPoint::is_lost) {
-                    desk.changed.wait(&mut state);
-                } else if desk.changed.wait_for(&mut state, LOST_PAUSE).timed_out() {
+                    shared.changed.wait(&mut state);
+                } else if shared.changed.wait_for(&mut state, LOST_PAUSE).timed_out() {
                     return Next::Recover;
                 }
-            } else if desk
+            } else if shared
                 .changed
                 .wait_for(&mut state, (begun.elapsed() / LOOK_SHARE).clamp(LOOK_PAUSE_MIN, LOOK_PAUSE_MAX))
                 .timed_out()
@@ -192,7 +192,7 @@ impl Feeder {
         let now = Instant::now();
         // The time of a block that waits for another one on the device begins when that one is back.
         let waiting =
-            self.flights.values_mut().filter(|flight| flight.parcel.turns.iter().any(Turn::is_waiting));
+            self.flights.values_mut().filter(|flight| flight.queued.turns.iter().any(Turn::is_waiting));
         waiting.for_each(|flight| flight.fed = now);
         self.flights.iter().find_map(|((end_point, _), flight)| {
             let from = self.heard[*end_point].map_or(flight.fed, |heard| heard.max(flight.fed));
@@ -207,46 +207,46 @@ impl Feeder {
 
     /// The first block that waits for this device, if it should take one.
     fn choose(&self, state: &State) -> Option<usize> {
-        let at = state.waiting.iter().position(|parcel| parcel.is_ready_for(&self.device))?;
-        let parcel = &state.waiting[at];
-        let kind = parcel.work.kind();
+        let at = state.waiting.iter().position(|queued| queued.is_ready_for(&self.device))?;
+        let queued = &state.waiting[at];
+        let kind = queued.work.kind();
         let others: Vec<Rate> = self
-            .hall
+            .pool
             .devices
             .iter()
-            .filter(|device| device.idx() != self.device.idx() && parcel.may_go_to(device))
+            .filter(|device| device.idx() != self.device.idx() && queued.may_go_to(device))
             .map(|device| state.rates[device.idx()].of(kind))
             .collect();
-        let alike = state.waiting.iter().filter(|parcel| parcel.work.kind() == kind);
-        let waiting = alike.map(|parcel| parcel.work.size()).sum();
-        takes(parcel.work.size(), state.rates[self.device.idx()].of(kind), waiting, &others).then_some(at)
+        let alike = state.waiting.iter().filter(|queued| queued.work.kind() == kind);
+        let waiting = alike.map(|queued| queued.work.size()).sum();
+        takes(queued.work.size(), state.rates[self.device.idx()].of(kind), waiting, &others).then_some(at)
     }
 
-    fn feed(&mut self, mut parcel: Parcel, place: Place) {
-        if parcel.turns.iter().any(Turn::is_lost) {
+    fn feed(&mut self, mut queued: Queued, place: Place) {
+        if queued.turns.iter().any(Turn::is_lost) {
             // The device is not at fault, and the block has nothing to compute with.
-            return self.hall.end(parcel, Err(DeviceError::Lost));
+            return self.pool.end(queued, Err(DeviceError::Lost));
         }
         debug_assert!(!self.flights.contains_key(&place), "a lane gets a block while it has one");
         let begun = Instant::now();
-        let (desk, number) = (Arc::clone(&self.hall.desk), self.number);
+        let (shared, number) = (Arc::clone(&self.pool.shared), self.number);
         self.flights_count += 1;
         let flight = self.flights_count;
-        let told = Box::new(move |status| {
-            desk.state.lock().ended[number].push((place, flight, status));
-            desk.changed.notify_all();
+        let on_ended = Box::new(move |status| {
+            shared.state.lock().ended[number].push((place, flight, status));
+            shared.changed.notify_all();
         });
-        let lender = parcel.work.lender();
+        let lender = queued.work.lender();
         self.hold_slot(lender.as_ref());
-        let gatherers = Gatherers { most: self.hall.gatherers, lender };
-        let (work, turns) = (&mut parcel.work, &parcel.turns);
+        let gatherers = Gatherers { most: self.pool.gatherers, lender };
+        let (work, turns) = (&mut queued.work, &queued.turns);
         let guarded = |feed: &mut Feed<'_>| {
             catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
-        let hall = Arc::clone(&self.hall);
-        let on_filled = move || hall.look_again();
-        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, told, (turns, &on_filled));
+        let pool = Arc::clone(&self.pool);
+        let on_filled = move || pool.look_again();
+        let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, on_ended, (turns, &on_filled));
         // A part that could not be filled is left to the blocks that wait for it.
         if fed.is_err() {
             on_filled();
@@ -254,7 +254,7 @@ impl Feeder {
         let (feed_ns, gathered) =
             (begun.elapsed().as_nanos() as u64, self.end_points[place.0].take_gathered());
         {
-            let state = &mut *self.hall.desk.state.lock();
+            let state = &mut *self.pool.shared.state.lock();
             let of_device = &mut state.statistics[self.device.idx()];
             of_device.feed_ns += feed_ns;
             of_device.gathered_bytes += gathered.bytes;
@@ -263,11 +263,11 @@ impl Feeder {
         match fed {
             Ok(()) => {
                 let last = self.end_points[place.0].last(place.1);
-                parcel.turns.iter().for_each(|turn| turn.fed(last));
-                if !parcel.turns.is_empty() {
-                    self.hall.look_again();
+                queued.turns.iter().for_each(|turn| turn.fed(last));
+                if !queued.turns.is_empty() {
+                    self.pool.look_again();
                 }
-                let flight = Flight { number: flight, parcel, begun, fed: Instant::now() };
+                let flight = Flight { number: flight, queued, begun, fed: Instant::now() };
                 let before = self.flights.insert(place, flight);
                 debug_assert!(before.is_none(), "a lane has one block");
                 debug_assert!(
@@ -279,24 +279,24 @@ impl Feeder {
                 self.judge(place.0);
                 match self.end_points[place.0].take_held_back() {
                     Some(held_back) if error == DeviceError::HeldBack => {
-                        self.hall.put_back(parcel, &self.device, held_back);
+                        self.pool.put_back(queued, &self.device, held_back);
                     }
-                    _ => self.fail(parcel, error),
+                    _ => self.fail(queued, error),
                 }
             }
         }
     }
 
     fn collect(&mut self, place: Place, status: i32) {
-        let Some(Flight { mut parcel, begun, .. }) = self.flights.remove(&place) else {
+        let Some(Flight { mut queued, begun, .. }) = self.flights.remove(&place) else {
             unreachable!("a lane's commands ended twice")
         };
         debug_assert!(
-            parcel.allowed.contains(&self.device.idx()),
+            queued.allowed.contains(&self.device.idx()),
             "a block came back of a device that may not compute it"
         );
-        self.hold_slot(parcel.work.lender().as_ref());
-        let work = &mut parcel.work;
+        self.hold_slot(queued.work.lender().as_ref());
+        let work = &mut queued.work;
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
             catch_unwind(AssertUnwindSafe(|| work.collect(back)))
                 .map(|()| back.kernel_ns())
@@ -309,9 +309,9 @@ impl Feeder {
                 let from = self.last_back.map_or(begun, |last| last.max(begun));
                 let now = Instant::now();
                 self.last_back = Some(now);
-                let (size, kind) = (parcel.work.size(), parcel.work.kind());
+                let (size, kind) = (queued.work.size(), queued.work.kind());
                 {
-                    let state = &mut *self.hall.desk.state.lock();
+                    let state = &mut *self.pool.shared.state.lock();
                     let of_device = &mut state.statistics[self.device.idx()];
                     of_device.blocks += 1;
                     of_device.size += size;
@@ -319,11 +319,11 @@ impl Feeder {
                     let seconds = now.duration_since(from).as_secs_f64();
                     state.rates[self.device.idx()].measure(kind, size, seconds);
                 }
-                self.hall.end(parcel, Ok(()));
+                self.pool.end(queued, Ok(()));
             }
             Err(error) => {
                 self.judge(place.0);
-                self.fail(parcel, error);
+                self.fail(queued, error);
             }
         }
     }
@@ -336,16 +336,16 @@ impl Feeder {
         }
         self.judge(end_point);
         for place in places {
-            let Some(Flight { mut parcel, .. }) = self.flights.remove(&place) else { continue };
+            let Some(Flight { mut queued, .. }) = self.flights.remove(&place) else { continue };
             debug_assert!(
-                !parcel.failed.contains(&self.device.idx()),
+                !queued.failed.contains(&self.device.idx()),
                 "a block was in flight on a device that had failed it"
             );
-            self.hall.desk.state.lock().statistics[self.device.idx()].failures += 1;
-            parcel.failed.push(self.device.idx());
-            parcel.error = Some(self.hung());
-            if let Some(parcel) = self.hall.put(parcel, Vec::new()) {
-                self.hall.give_up(parcel);
+            self.pool.shared.state.lock().statistics[self.device.idx()].failures += 1;
+            queued.failed.push(self.device.idx());
+            queued.error = Some(self.hung());
+            if let Some(queued) = self.pool.put(queued, Vec::new()) {
+                self.pool.give_up(queued);
             }
         }
     }
@@ -358,28 +358,28 @@ impl Feeder {
     fn judge(&self, end_point: usize) {
         if self.end_points[end_point].is_lost() && self.device.retire() {
             let reason = format!("{}; it is computed elsewhere, with the same result", self.hung());
-            self.hall.retire(&self.device, &reason);
+            self.pool.retire(&self.device, &reason);
         }
     }
 
     /// A block did not work here: it goes to the other devices, or back.
-    fn fail(&self, mut parcel: Parcel, error: DeviceError) {
+    fn fail(&self, mut queued: Queued, error: DeviceError) {
         if error.is_of_device() {
-            self.hall.count_failure(&self.device, &error);
+            self.pool.count_failure(&self.device, &error);
             debug_assert!(
-                !parcel.failed.contains(&self.device.idx()),
+                !queued.failed.contains(&self.device.idx()),
                 "a device was given a block once more that it had failed"
             );
             if self.device.failed() {
-                self.hall.retire(&self.device, "it has failed too often");
+                self.pool.retire(&self.device, "it has failed too often");
             }
-            parcel.failed.push(self.device.idx());
-            parcel.error = Some(error);
-            if let Some(parcel) = self.hall.put(parcel, Vec::new()) {
-                self.hall.give_up(parcel);
+            queued.failed.push(self.device.idx());
+            queued.error = Some(error);
+            if let Some(queued) = self.pool.put(queued, Vec::new()) {
+                self.pool.give_up(queued);
             }
         } else {
-            self.hall.end(parcel, Err(error));
+            self.pool.end(queued, Err(error));
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Times {
 }
 
 /// Whether this system tells.
-pub(super) fn are_told() -> bool {
+pub(super) fn are_known() -> bool {
     of_this_thread().is_some_and(|thread| read(&thread).is_some())
 }
 

@@ -19,7 +19,7 @@ const TURNS: u64 = 1 << (u64::BITS - CELL_BITS - REQUEST_BITS);
 /// What a thread tells; only the thread writes it. Alone in its cache lines: it is written twice a task.
 #[derive(Default)]
 #[repr(align(128))]
-pub(in crate::scheduler) struct Desk {
+pub(in crate::scheduler) struct CurrentFiring {
     /// 0 while nothing is fired.
     word: Counter,
     turn: Counter,
@@ -28,14 +28,14 @@ pub(in crate::scheduler) struct Desk {
 
 /// One firing, as far as a word holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) struct Told(u64);
+pub(in crate::scheduler) struct FiringMark(u64);
 
-impl Desk {
-    /// The calling thread is the desk's.
-    pub(in crate::scheduler) fn sit_down(&self) {
+impl CurrentFiring {
+    /// The calling thread is the current's.
+    pub(in crate::scheduler) fn attach_thread(&self) {
         if let Some(thread) = thread_times::of_this_thread() {
             let is_first = self.thread.set(thread).is_ok();
-            debug_assert!(is_first, "two threads sit at one desk: the sampler would judge the wrong one");
+            debug_assert!(is_first, "two threads sit at one current: the sampler would judge the wrong one");
         }
     }
 
@@ -49,24 +49,27 @@ impl Desk {
 
     /// A firing ends, or is left for a while: what it was comes back.
     #[inline]
-    pub(in crate::scheduler) fn end(&self) -> Option<Told> {
-        let told = self.read();
+    pub(in crate::scheduler) fn end(&self) -> Option<FiringMark> {
+        let mark = self.read();
         self.word.store(0, Ordering::Relaxed);
-        told
+        mark
     }
 
     /// A firing that was left goes on. It counts as another one, whose time off the CPU begins anew.
-    pub(in crate::scheduler) fn resume(&self, left: Option<Told>) {
+    pub(in crate::scheduler) fn resume(&self, left: Option<FiringMark>) {
         if let Some(left) = left {
-            debug_assert!(self.read().is_none(), "a firing goes on at a desk where another one is under way");
+            debug_assert!(
+                self.read().is_none(),
+                "a firing goes on at a current where another one is under way"
+            );
             self.begin(left.request(), left.cell());
         }
     }
 
-    pub(super) fn read(&self) -> Option<Told> {
+    pub(super) fn read(&self) -> Option<FiringMark> {
         match self.word.load(Ordering::Relaxed) {
             0 => None,
-            word => Some(Told(word)),
+            word => Some(FiringMark(word)),
         }
     }
 
@@ -78,7 +81,7 @@ impl Desk {
 fn pack(turn: u64, request: RequestId, cell: usize) -> u64 {
     debug_assert!(
         (cell as u64) < (1 << CELL_BITS) - 1,
-        "a box's number does not fit into the word of a desk"
+        "a box's number does not fit into the word of a current"
     );
     // The cell counts from 1: no firing is 0.
     let cell = (cell as u64 + 1) & ((1 << CELL_BITS) - 1);
@@ -86,7 +89,7 @@ fn pack(turn: u64, request: RequestId, cell: usize) -> u64 {
     (turn % TURNS) << (CELL_BITS + REQUEST_BITS) | request << CELL_BITS | cell
 }
 
-impl Told {
+impl FiringMark {
     /// The last bits of the request's number.
     fn request(self) -> RequestId {
         RequestId(self.0 >> CELL_BITS & ((1 << REQUEST_BITS) - 1))
@@ -111,24 +114,24 @@ mod tests {
 
     #[test]
     fn a_word_keeps_what_it_is_given() {
-        let desk = Desk::default();
-        assert_eq!(desk.read(), None);
+        let current = CurrentFiring::default();
+        assert_eq!(current.read(), None);
         for (request, cell) in [(1, 0), (7, 1000), ((1 << 22) + 5, (1 << 24) - 2)] {
-            desk.begin(RequestId(request), cell);
-            let told = desk.read().unwrap();
-            assert!(told.is_of(RequestId(request)) && !told.is_of(RequestId(request + 1)));
-            assert_eq!(told.cell(), cell);
+            current.begin(RequestId(request), cell);
+            let mark = current.read().unwrap();
+            assert!(mark.is_of(RequestId(request)) && !mark.is_of(RequestId(request + 1)));
+            assert_eq!(mark.cell(), cell);
         }
     }
 
     #[test]
     fn two_firings_of_a_box_differ() {
-        let desk = Desk::default();
-        desk.begin(RequestId(3), 4);
-        let first = desk.end();
-        assert_eq!(desk.read(), None);
-        desk.resume(first);
-        assert!(desk.read() != first && desk.read().map(Told::cell) == Some(4));
-        desk.resume(None);
+        let current = CurrentFiring::default();
+        current.begin(RequestId(3), 4);
+        let first = current.end();
+        assert_eq!(current.read(), None);
+        current.resume(first);
+        assert!(current.read() != first && current.read().map(FiringMark::cell) == Some(4));
+        current.resume(None);
     }
 }
