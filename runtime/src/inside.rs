@@ -1,10 +1,10 @@
 //! Nested parallelism inside a firing: `join`, `for_each_chunk` and `scope`, whose caller runs only its own branches.
 //!
-//! A branch is put where other slots find it, and taken back by its maker when nobody has. Invariants: a caller that
-//! waits for a branch which another thread runs does nothing else meanwhile but what that branch has made: it never runs
-//! a foreign branch or a task on its stack, so that it runs there what it would run without other threads too, and no
-//! box is entered twice. It keeps its slot, so that it needs nobody to go on (runtime/README.md, section "Branches"). A
-//! branch ends, or is taken back unrun, before the call that made it returns: what it borrows outlives it.
+//! The caller puts a branch where other slots find it, and takes it back if no slot has taken it. Invariants:
+//! - a caller that waits for a branch on another thread runs only branches that this branch has made. It never runs a foreign
+//!   branch or a task on its stack. So its stack has only calls that it would have on one thread, and no box is entered twice;
+//! - the caller keeps its slot, so it needs no other thread to continue (runtime/README.md, section "Branches");
+//! - a branch ends, or is taken back, before the call that made it returns, so everything that it borrows outlives it.
 
 mod branch;
 mod scope;
@@ -18,7 +18,7 @@ pub(crate) use self::branch::{Branch, Latch};
 pub use self::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 
-/// What a thread of the scheduler does for branches: the inversion that keeps this module free of it.
+/// The services of a scheduler's thread for branches. This trait keeps the module free of the scheduler.
 pub(crate) trait Lane {
     /// Puts a branch where other slots find it, the newest on top.
     fn push(&mut self, branch: Branch);
@@ -30,7 +30,7 @@ pub(crate) trait Lane {
     }
     /// Waits for a latch.
     fn wait(&mut self, latch: &Latch);
-    /// The same for a branch of a join; meanwhile it may run what it finds of what that branch has made.
+    /// Waits for a branch of a join. Meanwhile the thread may run branches that this branch has made.
     fn help(&mut self, latch: &Latch) {
         self.wait(latch);
     }
@@ -38,12 +38,11 @@ pub(crate) trait Lane {
 
 /// The inside of a firing: closures may run beside each other here, and none of them can touch the box's ports.
 ///
-/// A thread that waits for a closure which another slot has taken runs parts of that closure meanwhile (the joins that it
-/// has made), and nothing else: no closure of another firing or of another branch, and no box. So what may happen on a
-/// stack is what would happen there on one slot. rayon's joiners, and oneTBB's without `isolate`, take whatever they find:
-/// there a lock that is held across a join may be wanted by what the joiner takes, which then waits for itself, and a
-/// function may be entered again on the stack of its own first call. Of locks only the usual is left to be kept: what a
-/// closure wants, nobody may hold who waits for that closure.
+/// If another slot has taken a closure, the waiting thread runs only parts of that closure meanwhile (the joins that it has
+/// made): no closure of another firing or branch, and no box. So its stack has only calls that it would have on one slot.
+/// The joiners of rayon, and of oneTBB without `isolate`, take any task. There a joiner that holds a lock may take a task
+/// that needs this lock and so wait for itself, and a function may be entered again on the stack of its own first call. Here
+/// only the usual rule applies: do not wait for a closure while holding a lock that the closure needs.
 pub struct Inside<'a> {
     /// None runs everything in turn.
     lane: Option<&'a mut dyn Lane>,
@@ -55,7 +54,7 @@ impl<'a> Inside<'a> {
         Self { lane, stopping }
     }
 
-    /// Whether the request is being cancelled: a long closure asks now and then, and returns early.
+    /// Whether the request is being cancelled. A long closure asks now and then, and returns early.
     pub fn is_cancelled(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -68,8 +67,8 @@ impl<'a> Inside<'a> {
 
     /// Runs two closures, beside each other if another slot is free, and gives both results.
     ///
-    /// The first runs here, on the caller's stack. When it panics the panic goes on once the second has ended, or at once
-    /// when nobody has begun it.
+    /// The first runs here, on the caller's stack. If it panics, the panic continues when the second has ended, or at once if
+    /// no thread has begun the second.
     #[expect(unsafe_code, reason = "a branch lies on the stack of its maker")]
     #[inline]
     pub fn join<A, B>(
@@ -115,7 +114,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// The same for the items of a slice, with the place of each chunk's first.
+    /// Like `for_each_chunk` for the items of a slice, with the index of each chunk's first item.
     ///
     /// # Panics
     /// As [`Inside::for_each_chunk`].
@@ -189,7 +188,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Takes a branch back, if nobody has stolen it.
+    /// Takes a branch back, unless another slot has stolen it.
     #[inline]
     fn take_back(&mut self, branch: Branch) -> bool {
         let Some(lane) = &mut self.lane else { return false };

@@ -1,4 +1,4 @@
-//! What a box has under way outside of its firings: a token that its request waits for.
+//! Work of a box outside of its firings: a token that its request waits for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 /// Something of a box that is under way outside of its firings, such as a block on a device: until this is dropped the
 /// request does not end and is not taken for stalled, and then the box is fired again.
 ///
-/// Whoever works for the box holds it, never the operator: a box that kept its own would wait for itself.
+/// Give this token to the background work. A box whose operator keeps its own token never finishes.
 pub struct Outside {
     over: Option<Box<dyn FnOnce() + Send>>,
     lender: Option<Arc<dyn Lend>>,
 }
 
-/// What lends slots to threads that are not a scheduler's own.
+/// A lender of slots to threads that are not a scheduler's own.
 pub(crate) trait Lend: Send + Sync {
     /// Withholds a slot from tasks; none where too few are left.
     fn withhold(&self) -> Option<Computing>;
-    /// Whose slots they are: a number that no two schedulers have at once.
+    /// The number of the scheduler that lends; no two schedulers have one number at once.
     fn number(&self) -> usize;
 }
 
@@ -38,19 +38,19 @@ impl Drop for Computing {
 }
 
 impl Outside {
-    /// One that calls `over` when it is dropped; schedulers and harnesses make it.
+    /// A token that calls `over` when it is dropped; schedulers and harnesses make it.
     pub fn new(over: impl FnOnce() + Send + 'static) -> Self {
         Self { over: Some(Box::new(over)), lender: None }
     }
 
-    /// The same, of a scheduler that lends slots.
+    /// Adds the scheduler that lends slots.
     pub(crate) fn lent_by(mut self, lender: Arc<dyn Lend>) -> Self {
         debug_assert!(self.lender.is_none(), "two schedulers lend slots to one thing outside");
         self.lender = Some(lender);
         self
     }
 
-    /// Who lends slots, where it is some scheduler's.
+    /// The lender of slots, if the token is a scheduler's.
     pub(crate) fn lender(&self) -> Option<Arc<dyn Lend>> {
         self.lender.clone()
     }

@@ -34,7 +34,7 @@ pub enum Severity {
     Error,
 }
 
-/// Where in a declaration a fault is; the front end knows the lines.
+/// The place of a fault in a declaration; the front end knows the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The pipeline as a whole.
@@ -72,17 +72,17 @@ pub enum Place {
 /// One fault of a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it is.
+    /// The place.
     pub place: Place,
     /// How bad it is.
     pub severity: Severity,
-    /// What kind of fault it is.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// What is wrong, in a sentence.
+    /// The fault, in a sentence.
     pub message: String,
     /// A few words to stand under the place.
     pub label: String,
-    /// What to do about it, where that is known.
+    /// The remedy, if one is known.
     pub help: Option<String>,
 }
 

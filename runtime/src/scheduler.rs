@@ -1,9 +1,12 @@
-//! The scheduler: slots, queues and the threads that run tasks. Its protocol is told in runtime/README.md.
+//! The scheduler: slots, queues and the threads that run tasks. runtime/README.md describes its protocol.
 //!
-//! One decision a file: `sleep.rs` whether somebody is woken, `slot.rs` who holds a slot, `crew.rs` the two together,
-//! `search.rs` where a task is looked for, `queues.rs` where tasks without a slot wait, `blocking.rs` who may block,
-//! `register.rs` which requests there are, `worker.rs` what a thread does, `tracing.rs` what a trace keeps of it, `deadline.rs` when a request is over,
-//! `sampler.rs` who blocks without saying so, `withheld.rs` what feeding threads take from tasks.
+//! Each file takes one decision:
+//! - `sleep.rs`: whether a publisher wakes a thread; `slot.rs`: which thread holds a slot; `crew.rs`: both together;
+//! - `search.rs`: the order in which a slot searches for a task; `queues.rs`: the tasks that wait without a slot;
+//! - `blocking.rs`: which tasks may block; `withheld.rs`: the slots that feeding threads take from tasks;
+//! - `register.rs`: the requests under way; `deadline.rs`: the end of a request by its deadline;
+//! - `worker.rs`: the life of a thread; `tracing.rs`: its events in a trace;
+//! - `sampler.rs`: the boxes that block without a declaration.
 
 mod sleep;
 pub(crate) mod blocking;
@@ -44,7 +47,7 @@ use crate::topology::{Distance, Ring, Topology};
 /// Operations in flight of a blocking class that the configuration does not name.
 const CLASS_LIMIT: ClassLimit = ClassLimit::Fixed(8);
 
-/// What everybody may know of a slot, whoever holds it.
+/// The part of a slot that all threads may read, whichever thread holds it.
 struct SlotShared {
     stealer: Stealer<Task>,
     branches: Stealer<Branch>,
@@ -68,8 +71,8 @@ struct SlotCounters {
 pub(crate) struct Scheduler {
     crew: Crew,
     pin: bool,
-    /// Whether a thread is brought to the core of a slot that it takes over: where all cores have slots, one that computes
-    /// beside another leaves a core idle.
+    /// Whether a thread is moved to the core of a slot that it takes over. If all cores have slots, two threads on one core
+    /// leave another core idle.
     brings: bool,
     homes: bool,
     /// Whose turn it is, where requests have no home.
@@ -255,7 +258,7 @@ impl Scheduler {
             return;
         }
         model.take_tokens(tasks - 1);
-        // What has its data on another node is no next task of this slot.
+        // A task whose data lie on another node is not the next task of this slot.
         let stays = |cell: usize| self.stays(&model, cell, slot.node);
         let mut next = woken.take_first_input(stays);
         if next.is_none() && after == After::Again(WokenBy::Input) && stays(cell) {
@@ -267,7 +270,7 @@ impl Scheduler {
         slot.next = next.map(|cell| Task { model, cell });
     }
 
-    /// Plans what a firing has made so far; it goes on without its slot, or the slot is `busy` with it.
+    /// Plans the tasks that a firing has made so far. The firing continues without its slot, or keeps the slot `busy`.
     fn plan_early(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken, busy: bool) {
         model.take_tokens(woken.len());
         self.plan_woken(slot, model, woken, busy);
@@ -293,7 +296,7 @@ impl Scheduler {
             WokenBy::Room => self.plan_regular(task),
             WokenBy::Input if !self.stays(&task.model, task.cell, slot.node) => self.plan_regular(task),
             WokenBy::Input => {
-                // The first one wakes nobody: the owner takes it next.
+                // The first task wakes no thread: the owner takes it next.
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
                 if known {
@@ -357,7 +360,7 @@ impl Scheduler {
             seat.put(Message::Slot(slot));
             return Ok(());
         }
-        // The scheduler has shut down meanwhile: nobody else joins this thread, and nothing is left for the slot to run.
+        // The scheduler has shut down meanwhile: no other thread joins this one, and the slot has nothing left to run.
         seat.put(Message::Exit);
         let _ = handle.join();
         Ok(())
@@ -370,7 +373,7 @@ impl Scheduler {
         }
     }
 
-    /// What the requests under way have done so far.
+    /// The statistics so far of the requests under way.
     pub(crate) fn request_statistics(&self) -> Vec<RequestStatistics> {
         self.register.all().iter().map(|model| model.statistics()).collect()
     }
@@ -409,7 +412,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether one of its own threads asks.
+    /// Whether the calling thread is one of its own.
     pub(crate) fn is_on_own_thread(&self) -> bool {
         self.threads.lock().iter().flatten().any(Thread::is_current)
     }

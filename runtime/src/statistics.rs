@@ -1,4 +1,4 @@
-//! What the scheduler counts, and what it records when a trace is asked for.
+//! The counters of the scheduler, and the events of a trace.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::topology::Distance;
 
-/// What one slot did, whichever threads held it.
+/// The counters of one slot, whichever threads held it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotStatistics {
     /// Tasks run.
@@ -66,7 +66,7 @@ impl FromStr for ClassLimit {
 #[error("a limit is a number from 1 on, or `auto`")]
 pub struct LimitError;
 
-/// What one blocking class did.
+/// The counters of one blocking class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassStatistics {
     /// The class.
@@ -87,7 +87,7 @@ pub struct ClassStatistics {
     pub waiting: usize,
 }
 
-/// What the scheduler did since it started.
+/// The counters of the scheduler since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerStatistics {
     /// By slot.
@@ -106,7 +106,7 @@ pub struct SchedulerStatistics {
     pub elapsed: Duration,
 }
 
-/// What a trace event tells of.
+/// The kind of a trace event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// A firing of a box, or a part of one: a firing that detaches has a part before and a part after.
@@ -184,7 +184,7 @@ pub struct TraceEvent {
     pub duration_ns: u64,
     /// Tasks in the request queues of the slot's node when it was recorded.
     pub queued: usize,
-    /// What it was.
+    /// Its kind.
     pub kind: TraceKind,
 }
 

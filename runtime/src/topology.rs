@@ -31,7 +31,7 @@ pub use synthetic::{Problem, TopologyError};
 /// The most slots that a synthetic topology, [`Topology::flat`] or the virtual slots of [`Topology::first`] may make.
 pub const VIRTUAL_SLOTS_COUNT_MAX: usize = 4096;
 
-/// Where a topology was read.
+/// The source of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     /// The hwloc library; memory and node distances, which its Rust crate cannot tell, are read from `/sys`.
@@ -237,7 +237,7 @@ impl Topology {
         self.slots[slot].os_idx
     }
 
-    /// What a person should know of how this was read: providers that were refused, facts that were missing.
+    /// Notes for people on how it was read: providers that were refused, facts that were missing.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -338,7 +338,7 @@ struct CacheFacts {
     bytes: Option<u64>,
 }
 
-/// What a provider knows of a node besides its CPUs.
+/// The data of a provider about a node, besides its CPUs.
 #[derive(Clone, Debug, Default)]
 struct NodeFacts {
     os_idx: Option<usize>,

@@ -1,8 +1,8 @@
-//! A branch: a closure that another thread may run, and the latch that tells its maker of its end.
+//! A branch: a closure that another thread may run, and the latch that notifies its maker of its end.
 //!
-//! Invariants: a branch is run once or taken back once, by whoever pops it; its maker's stack holds it until then. Setting
-//! the latch is the last access of the thread that ran it, and is put off while the maker takes something from that thread's
-//! deque: what it takes there the branch has made.
+//! Invariants: the thread that pops a branch runs it or takes it back, once; the stack of its maker holds it until then. The
+//! thread that ran it sets the latch as its last access. It waits with this while the maker takes a branch from its deque,
+//! so every branch that the maker takes there was made by this branch.
 
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use super::{Inside, Lane};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Mailbox, Ordering, UnsafeCell, relax};
 
-/// What a branch gave: its result, or its panic.
+/// The outcome of a branch: its result or its panic.
 pub(super) type Ended<R> = Result<R, Box<dyn Any + Send>>;
 
-/// What stands first in every branch.
+/// The first fields of every branch.
 pub(super) struct Header {
     run: unsafe fn(NonNull<Header>, &mut dyn Lane),
     /// The scope that it belongs to; null for a join.
@@ -29,7 +29,7 @@ impl Header {
     }
 }
 
-/// A branch, for the deques: one word, as every join pushes one and pops one. Whoever holds it may run it, once.
+/// A branch in a deque: one word, because every join pushes one and pops one. The thread that holds it may run it, once.
 #[derive(Clone, Copy)]
 pub(crate) struct Branch(NonNull<Header>);
 
@@ -122,7 +122,7 @@ where
         self.work.with(|work| unsafe { ManuallyDrop::into_inner(work.read()) })
     }
 
-    /// What the branch gave.
+    /// The outcome of the branch.
     ///
     /// # Safety
     /// Its latch is set, and the caller calls this once.
@@ -148,10 +148,10 @@ where
     }
 }
 
-/// Tells one thread of one event: null until then, or the seat at which that thread parks.
+/// Notifies one thread of one event: null until then, or the seat at which that thread parks.
 pub(crate) struct Latch {
     state: AtomicPtr<Mailbox<()>>,
-    /// The slot that runs what is waited for; [`NOBODY`] until it does.
+    /// The slot that runs the branch; [`NOBODY`] until one does.
     slot: AtomicUsize,
 }
 
@@ -214,7 +214,7 @@ impl Latch {
         }
     }
 
-    /// Sets it. Whoever waits may free it at once.
+    /// Sets it. The waiting thread may free it at once.
     pub(crate) fn set(&self) {
         let mut before = ptr::null_mut();
         while let Err(now) =

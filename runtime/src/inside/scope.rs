@@ -1,7 +1,7 @@
 //! A scope: any number of branches that end before it does.
 //!
-//! Invariants: `open` counts the branches that have not ended, and the scope itself until it waits; whoever brings it
-//! to zero sets the latch. A branch that panics takes none of the others with it.
+//! Invariants: `open` counts the branches that have not ended, and the scope itself until it waits; the thread that
+//! decrements it to zero sets the latch. A panic of one branch does not end the others.
 
 use std::any::Any;
 use std::marker::PhantomData;

@@ -20,7 +20,7 @@ pub enum Piece {
     Parameter(String),
 }
 
-/// What stands at a key: a value, or something made of the pipeline's parameters.
+/// The setting of a key: a value, or an expression of the pipeline's parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// A value.

@@ -1,4 +1,4 @@
-//! What the checks ask of a plan's graph: cycles, and diamonds that bounded edges can stall.
+//! Searches in a plan's graph for the checks: cycles, and diamonds that bounded edges can stall.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 //! released goes to the first waiter and is never free while one waits; a cancelled waiter leaves at once. A thread
 //! that waits holding its slot (at the thread cap) comes before all others, as they may need that very slot. A limit
 //! that the runtime finds itself (`blocking/auto.rs`) changes when a permit comes back, under the class's lock: above
-//! a limit that has shrunk nothing is admitted until enough has ended, below one that has grown nobody waits.
+//! a limit that has shrunk no operation begins until enough have ended; below a limit that has grown none waits.
 
 mod auto;
 
@@ -17,17 +17,17 @@ use crate::request::RequestId;
 use crate::statistics::{ClassLimit, ClassStatistics};
 use crate::sync::{Mailbox, Mutex, now};
 
-/// A permit that is back sooner was not used: a firing found nothing to do. It tells nothing of the device.
+/// A permit that returns sooner was not used, because a firing found nothing to do. It says nothing about the device.
 const UNUSED: Duration = Duration::from_micros(5);
 
-/// What a waiting thread is told.
+/// The answer to a waiting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
     Granted,
     Cancelled,
 }
 
-/// Who waits for a permit.
+/// A task or thread that waits for a permit.
 enum Waiter<T> {
     /// A thread in `detached`.
     Thread(Arc<Mailbox<Permit>>),
@@ -35,7 +35,7 @@ enum Waiter<T> {
     Task(T),
 }
 
-/// What a class says to a task that is about to start.
+/// The answer of a class to a task that is about to start.
 pub(crate) enum Admission<T> {
     /// The permit is the task's.
     Permitted(T),
@@ -45,7 +45,7 @@ pub(crate) enum Admission<T> {
     Later,
 }
 
-/// What a class says to a thread.
+/// The answer of a class to a thread.
 pub(crate) enum Entered {
     Now(Permit),
     /// It is told here.
@@ -56,7 +56,7 @@ type Waiters<T> = BTreeMap<(RequestId, u64), Waiter<T>>;
 
 struct State<T> {
     limit: usize,
-    /// Who finds the limit, where it is not fixed.
+    /// The search for the limit, if it is not fixed.
     auto: Option<Auto>,
     in_flight: usize,
     arrivals: u64,
@@ -69,7 +69,7 @@ struct State<T> {
 /// One blocking class, of tasks of type `T`.
 pub(crate) struct Class<T> {
     pub(crate) name: String,
-    /// What an automatic limit counts time from.
+    /// The instant from which an automatic limit counts time.
     started: Option<Instant>,
     state: Mutex<State<T>>,
 }
@@ -251,7 +251,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Gives what permits are free to those who wait, first those that hold a slot. The caller tells them.
+    /// Gives the free permits to waiters, first to those that hold a slot. The caller notifies them.
     fn admit_waiters(&mut self) -> Vec<Waiter<T>> {
         let mut admitted = Vec::new();
         while self.in_flight < self.limit
@@ -270,7 +270,7 @@ impl<T> State<T> {
     }
 }
 
-/// Tells threads that they have a permit, without the lock; the tasks come back.
+/// Notifies threads of their permits, without the lock, and returns the tasks that have one.
 fn tell<T>(admitted: Vec<Waiter<T>>) -> Vec<T> {
     let mut tasks = Vec::new();
     for waiter in admitted {

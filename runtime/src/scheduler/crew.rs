@@ -151,13 +151,14 @@ impl Crew {
         *threads -= 1;
     }
 
-    /// Tells a sleeper of work that is visible on a node, if there is one and nobody searches already.
+    /// Wakes a sleeping thread for work that is visible on a node, unless a thread searches already.
     pub(crate) fn publish(&self, node: usize, near: Option<usize>) {
         self.publish_one_of(1, node, near);
     }
 
-    /// The same for one of so many tasks that wait: another sleeper is told while fewer search than that, up to half of the
-    /// node. One that is told takes some 40 us to come, and a sleeper that only it could tell would come after that.
+    /// Like `publish`, with a known number of waiting tasks: wakes a thread while fewer threads search than tasks wait, up to
+    /// half of the node. A thread takes some 40 us to wake; if it had to wake the next one, that one would come another
+    /// 40 us later.
     pub(crate) fn publish_one_of(&self, waiting: usize, node: usize, near: Option<usize>) {
         interleave();
         for node in std::iter::once(node).chain(self.others[node].iter().copied()) {
@@ -194,15 +195,16 @@ impl Crew {
     }
 
     /// A slot has found a task (or gets another use). The node's last searcher that leaves work behind wakes another:
-    /// publishers who saw it search have woken nobody.
+    /// publishers that saw it search have woken no thread.
     pub(crate) fn end_search(&self, slot: &mut Slot, any_work: impl Fn() -> bool) {
         if std::mem::take(&mut slot.searching) && self.nodes[slot.node].end_search() && any_work() {
             self.publish(slot.node, Some(slot.idx));
         }
     }
 
-    /// A slot that may have searched has found something. Where a task waits in its node's queue for every slot it wakes two
-    /// others, each of which does the same: one after the other, sixteen would take sixteen times as long to come as one.
+    /// Notes that a slot that may have searched has found a task. If its node's queue has a task for every slot, the slot
+    /// wakes two others, each of which does the same. Sixteen threads woken one after the other would take sixteen times as
+    /// long as one.
     #[inline]
     pub(crate) fn found(
         &self,
@@ -212,7 +214,7 @@ impl Crew {
     ) {
         let searched = slot.searching;
         self.end_search(slot, any_work);
-        // A glance: who misses a sleeper here leaves it to those that publish.
+        // Reads the counts without order: a sleeper that this slot misses is woken by the next publisher.
         if searched && self.sleeping(slot.node) > 0 {
             for _ in 0..2 {
                 let waiting = waiting(slot.node);
@@ -223,11 +225,10 @@ impl Crew {
         }
     }
 
-    /// Whether there is something to look for again, before a slot that has found nothing rests. Only one that searches
-    /// waits here, and whoever publishes meanwhile wakes nobody; `looks` is how often it has looked since it last had a
-    /// task.
+    /// Whether a slot that has found nothing should search again before it rests. Only a searching slot waits here, so
+    /// publishers wake no thread meanwhile. `looks` counts its searches since its last task.
     pub(crate) fn lingers(&self, slot: &Slot, looks: &mut u32, any_work: impl Fn() -> bool) -> bool {
-        // A virtual clock does not go on meanwhile, and each look is a change of threads.
+        // A virtual clock stands still meanwhile, and each look is a change of threads.
         let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
         while slot.searching && *looks < most {
             *looks += 1;
@@ -268,13 +269,13 @@ impl Crew {
             self.nodes[node].end_search();
         }
         interleave();
-        // The last look: whoever published before the words said that this slot rests has woken nobody.
+        // The last look: a publisher that came before the words showed this slot at rest has woken no thread.
         if any_work() {
             self.publish(node, Some(idx));
         }
     }
 
-    /// At a task's end: the slot goes to whoever waits to attach, if anybody does, and the caller is a backup.
+    /// At the end of a task: if a thread waits to attach, it gets the slot, and the caller becomes a backup.
     #[inline]
     pub(crate) fn pass_to_attaching(&self, slot: &mut Option<Slot>, own: &Seat, any_work: impl Fn() -> bool) {
         if self.is_awaited() {
@@ -282,7 +283,7 @@ impl Crew {
         }
     }
 
-    /// Whether somebody waits to attach.
+    /// Whether a thread waits to attach.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         self.attaching.load(Ordering::Acquire) > 0
@@ -306,7 +307,7 @@ impl Crew {
         let (idx, node) = (slot.idx, slot.node);
         let mut pool = self.pool.lock();
         if pool.is_exiting() {
-            // No request is left that could use the slot, and nobody would join a thread for it.
+            // No request is left that could use the slot, and no thread would join a thread started for it.
             return GivenAway::Gone;
         }
         if let Some(receiver) = pool.next_attaching() {
@@ -386,8 +387,8 @@ impl Crew {
         }
     }
 
-    /// Tells a sleeper of a branch, one of those that wait on a slot, if one sleeps and fewer search. A look without the
-    /// order that `publish` keeps: who misses a branch loses nothing, as its maker runs it.
+    /// Wakes a sleeping thread for a branch if fewer threads search than branches wait on the slot. This reads the counts
+    /// without the order that `publish` keeps: a branch that no thread takes is run by its maker.
     #[inline]
     pub(crate) fn publish_branch(&self, slot: &Slot) {
         let counts = self.nodes[slot.node].glance();
@@ -407,8 +408,8 @@ impl Crew {
         }
     }
 
-    /// Hands a slot to a thread that waited to attach. It goes on with its own task, so that what the deque holds is
-    /// for others.
+    /// Hands a slot to a thread that waited to attach. That thread continues its own task, so other threads take the tasks in
+    /// the deque.
     fn hand_over(&self, receiver: &Seat, slot: Slot) {
         let (idx, node, left) = (slot.idx, slot.node, slot.has_left());
         slot.check_to_hand_on();
@@ -427,14 +428,14 @@ impl Crew {
         }
     }
 
-    /// The first task of a deque wakes nobody, as its owner takes it next; this owner does not.
+    /// Wakes a thread for the first task of a deque. Usually the owner takes that task next; this owner does not.
     pub(crate) fn publish_left(&self, slot: &Slot) {
         if slot.has_left() {
             self.publish(slot.node, Some(slot.idx));
         }
     }
 
-    /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
+    /// Begins the shutdown: parked threads end, resting slots are dropped.
     pub(crate) fn exit(&self) {
         let parked = self.pool.lock().exit();
         for seat in parked {

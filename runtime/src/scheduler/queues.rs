@@ -80,8 +80,8 @@ impl RequestQueues {
         self.take(0, |_| false, |_| ())
     }
 
-    /// The same, and up to `most` of the same request in all: those that follow and fit go to the deque, from which its
-    /// owner takes them in their order.
+    /// Takes the oldest task, and up to `most` tasks of its request in all: those that follow and fit go to the deque, from
+    /// which its owner takes them in their order.
     pub(crate) fn pop_several(
         &self,
         most: usize,

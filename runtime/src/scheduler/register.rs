@@ -1,4 +1,4 @@
-//! The register of requests under way: who asks for them all, or for one by its number, finds them here.
+//! The register of requests under way: all of them, or one by its number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::request::RequestId;
 use crate::sync::Mutex;
 
-/// See the module. The requests are weak: what is listed here keeps nothing alive.
+/// See the module. The references are weak: the register keeps no request alive.
 pub(super) struct Register {
     requests: Mutex<HashMap<RequestId, Weak<Model>>>,
 }

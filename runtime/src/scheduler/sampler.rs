@@ -1,15 +1,15 @@
-//! The sampler: it finds boxes that block without saying so.
+//! The sampler: it finds boxes that block without a declaration.
 //!
 //! A firing that sleeps, reads a file or waits for a lock outside of `detached` holds its slot meanwhile, and a core
-//! idles. Asking the system at each firing would cost more than most firings do, so that each thread only publishes
-//! what it fires (`sampler/current_firing.rs`), and one thread looks at that every [`PERIOD`]. A firing that is there at two looks
-//! is watched from then on: what passed since, less the time on a CPU and the time in the queue for one, it was off the
-//! CPU by its own doing. From [`OFF_CPU_MIN`] on that counts for its box.
+//! idles. To ask the system at each firing would cost more than most firings do. So each thread only publishes its current
+//! firing (`sampler/current_firing.rs`), and one thread reads it every [`PERIOD`]. After a firing was seen twice, the sampler
+//! measures its time: the time since, less the time on a CPU and the time in the queue for one, is the time that it was off
+//! the CPU by its own doing. From [`OFF_CPU_MIN`] on this time counts for its box.
 //!
 //! Invariants:
-//! - at rest it costs nothing: the thread parks when all slots rest, and whoever gets a slot then rouses it;
-//! - nothing is counted that a firing did not do: the time is measured from the second look on, a thread that could
-//!   run is not judged, and neither is a firing that ends while it is looked at;
+//! - at rest it costs nothing: the thread parks when all slots rest, and the next thread that gets a slot wakes it;
+//! - it counts only time that a firing spent: it measures from the second look on, and skips a thread that could run and a
+//!   firing that ends during a look;
 //! - closures in `detached`, waits for branches, and boxes that declare a blocking class do not count.
 //!
 //! Branches of a firing that other threads run are not seen.
@@ -43,14 +43,14 @@ pub(super) struct Sampler {
 #[derive(Default)]
 struct Shared {
     firings: Mutex<Vec<Arc<CurrentFiring>>>,
-    /// Whether its thread parks, or is about to look for the last time.
+    /// Whether its thread parks, or is about to look once more before it parks.
     asleep: AtomicBool,
     stopped: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Sampler {
-    /// Starts its thread, where the system tells what it needs to know; elsewhere it does nothing.
+    /// Starts its thread if the system reports the times of threads; elsewhere it does nothing.
     pub(super) fn start(&self, scheduler: &Arc<Scheduler>) {
         if !thread_times::are_known() {
             return;
@@ -59,11 +59,11 @@ impl Sampler {
         // Weak: the scheduler joins this thread when it shuts down.
         let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("boxwork-sampler".to_owned());
-        // Without a thread nothing is found, and all else goes on.
+        // If the system refuses the thread, the scheduler runs without samples.
         *self.thread.lock() = thread.spawn(move || watch(&shared, &scheduler)).ok();
     }
 
-    /// Takes a thread's current in.
+    /// Adds a thread.
     pub(super) fn add(&self, current: &Arc<CurrentFiring>) {
         self.shared.firings.lock().push(Arc::clone(current));
     }
@@ -90,8 +90,8 @@ fn watch(shared: &Shared, scheduler: &Weak<Scheduler>) {
     while !*shared.stopped.lock() {
         let Some(scheduler) = scheduler.upgrade() else { return };
         sample(shared, &scheduler, &mut observations);
-        // First the word, then the look, both in one order with whoever takes a slot from rest and then reads the word:
-        // under the lock of the crew's pool either the slot is seen, or the word.
+        // First the word, then the look. A thread takes a slot from rest first and reads the word then, so under the lock of
+        // the crew's pool either this thread sees the slot, or that thread sees the word.
         shared.asleep.store(true, Ordering::SeqCst);
         let all_rest = scheduler.crew.all_rest();
         drop(scheduler);
@@ -122,7 +122,7 @@ fn sample(shared: &Shared, scheduler: &Scheduler, observations: &mut Vec<Observa
     }
 }
 
-/// What was seen of a thread at the last look.
+/// The state of a thread at the last look.
 #[derive(Default)]
 struct Observation {
     mark: Option<FiringMark>,
@@ -154,7 +154,7 @@ impl Observation {
         };
         let passed = since.elapsed();
         let now = current.times()?;
-        // One that could run has perhaps waited for a CPU since, which the system counts when it gets it.
+        // Skip runnable threads: the kernel adds queue time only when the thread is scheduled.
         if now.could_run || current.read() != mark {
             return None;
         }

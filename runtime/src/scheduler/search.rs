@@ -1,4 +1,4 @@
-//! Where a slot looks for its next task: the nearest first.
+//! The order in which a slot searches for its next task: the nearest queue first.
 //!
 //! Its own deque; other slots of its node, nearest ring first, from a random place within the ring; the oldest
 //! request's queue on its node; the global queue, which homes that request here; then other nodes, nearest first.
@@ -16,14 +16,14 @@ use crate::statistics::TraceKind;
 use crate::sync::{Ordering, now};
 use crate::topology::Distance;
 
-/// So often a slot looks at the request queues before its own deque, so that a chain of immediate tasks cannot
-/// keep an older request waiting for ever.
+/// Every so many searches a slot looks at the request queues before its own deque, so that a chain of immediate tasks
+/// cannot keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
 
-/// So many tasks of a request a slot takes from its node's queue at once, at most: for so many an older request waits.
+/// The most tasks of a request that a slot takes from its node's queue at once. An older request may wait for that many.
 const TASKS_AT_ONCE_MAX: usize = 8;
 
-/// What a slot does next.
+/// The next step of a slot.
 pub(super) enum Found {
     Task(Task),
     /// A part of a firing that runs elsewhere.
@@ -116,8 +116,8 @@ impl Scheduler {
         None
     }
 
-    /// Whether nobody on a node rests, so that what waits there waits for a task's end. Else it has been told to one of
-    /// its own, or one that came to rest since looks once more.
+    /// Whether no slot of a node rests, so that a task in its queue waits for the end of another task. Otherwise a slot of the
+    /// node was woken for it, or a slot that has just come to rest searches once more.
     fn is_busy(&self, node: usize) -> bool {
         !self.homes || self.crew.sleeping(node) == 0
     }
@@ -199,7 +199,7 @@ impl Scheduler {
         self.queues[slot.node].push_all(model.id(), tasks);
         self.release(&model);
         let task = self.queues[slot.node].pop();
-        // This slot takes one; the others are for whoever wakes.
+        // This slot takes one; slots that wake take the others.
         let waiting = self.queues[slot.node].len();
         if waiting > 0 && !slot.searching {
             self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));

@@ -1,9 +1,9 @@
-//! Who searches and who sleeps on a node: the word that decides whether a publisher wakes somebody.
+//! The numbers of searching and sleeping slots of a node, in one word that decides whether a publisher wakes a thread.
 //!
-//! Invariants (the protocol is told in runtime/README.md, section "Sleep"):
+//! Invariants (runtime/README.md, section "Sleep", describes the protocol):
 //! - a publisher first makes its task visible, then reads the words; a searcher that gives up first leaves the word,
 //!   then looks at the queues once more. All of it is SeqCst, so one of the two sees the other: no wake-up is lost;
-//! - whoever wakes a slot counts it as searching before it runs, so that no more are woken than there are tasks: no herd;
+//! - the thread that wakes a slot counts it as searching before it runs, so no more slots wake than there are tasks;
 //! - at most half of a node's slots (and at least one) search at once.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ impl NodeSleep {
         self.word.load(Ordering::Relaxed).into()
     }
 
-    /// Whether those that search are enough for so many tasks that wait, or nobody sleeps who could come beside them.
+    /// Whether enough slots search for this many waiting tasks, or no slot sleeps that could join them.
     pub(crate) fn is_enough(&self, counts: Counts, waiting: usize) -> bool {
         let wanted = (waiting as u64).clamp(1, self.searching_max);
         u64::from(counts.searching) >= wanted || (counts.searching > 0 && counts.sleeping == 0)

@@ -1,9 +1,9 @@
 //! Slots and the threads that hold them: hand-over, rest, and attaching.
 //!
-//! A slot is the right to compute on one core; whoever holds its [`Slot`] computes, nobody else. All changes of
-//! hands go through one lock, the pool's. Invariants (runtime/README.md, section "Slots"):
+//! A slot is the right to compute on one core; only the thread that holds its [`Slot`] computes. Every hand-over
+//! takes one lock, the pool's. Invariants (runtime/README.md, section "Slots"):
 //! - there are exactly as many `Slot`s as slots: at most that many tasks compute, ever;
-//! - at least as many backup threads are parked as slots rest, so whoever wakes a slot finds a thread for it;
+//! - at least as many backup threads are parked as slots rest, so a thread is ready for each slot that is woken;
 //! - a thread waits to attach only while no slot rests.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Slot {
     pub(crate) deque: Deque<Task>,
     /// Branches of firings, kept like tasks.
     pub(crate) branches: Deque<Branch>,
-    /// What its holder runs next: the first task that its last firing made, known to nobody else.
+    /// The task that its holder runs next: the first task that its last firing made. No other thread sees it.
     pub(crate) next: Option<Task>,
     /// Whether the node counts it as searching.
     pub(crate) searching: bool,
@@ -86,15 +86,15 @@ impl Slot {
 /// The most that a slot looks again before it rests, some 20 us in all: about as long as resting and being woken take.
 #[cfg(not(loom))]
 const PATIENCE_MAX: u32 = 48;
-/// What a first short rest makes of none.
+/// The patience after a first short rest.
 #[cfg(not(loom))]
 const PATIENCE_MIN: u32 = 4;
-// In the models each look is a point where threads change: one shows what more would.
+// In the models threads can change at each look, so one look shows as much as several.
 #[cfg(loom)]
 const PATIENCE_MAX: u32 = 1;
 #[cfg(loom)]
 const PATIENCE_MIN: u32 = 1;
-/// Who rested less than this would have done better to look on.
+/// After a rest shorter than this, a longer search would have been better.
 const SHORT_REST_NS: u64 = 15_000;
 
 impl Slot {
@@ -104,7 +104,7 @@ impl Slot {
         self.patience
     }
 
-    /// It was woken from a rest of this length: whether looking on would have paid is what it goes by next time.
+    /// Notes the length of a rest. The slot searches longer next time if this rest was short, and less long otherwise.
     pub(crate) fn has_rested(&mut self, rested_ns: u64) {
         self.patience = if rested_ns < SHORT_REST_NS {
             (2 * self.patience).clamp(PATIENCE_MIN, PATIENCE_MAX)
@@ -114,7 +114,7 @@ impl Slot {
     }
 }
 
-/// What a parked thread is told.
+/// A message to a parked thread.
 pub(crate) enum Message {
     /// It holds this slot from now on.
     Slot(Slot),
@@ -122,7 +122,7 @@ pub(crate) enum Message {
     Exit,
 }
 
-/// Where one thread parks.
+/// The place at which one thread parks.
 pub(crate) type Seat = Arc<Mailbox<Message>>;
 
 /// Resting slots, parked backup threads and threads that wait to attach; under the crew's lock.
@@ -257,8 +257,8 @@ impl Pool {
         below
     }
 
-    /// Takes the resting slot that is best by `rank` (the least wins; none where it gives nothing). Of equals the one that
-    /// has rested least: its caches are the warmest, and its core sleeps the least deeply.
+    /// Takes the resting slot with the least `rank`; a slot without a rank is not taken. Among equal ranks it takes the slot
+    /// that has rested least: its caches are the warmest, and its core sleeps the least deeply.
     pub(crate) fn take_resting(&mut self, rank: impl Fn(&Slot) -> Option<usize>) -> Option<Slot> {
         let latest = self.resting.iter().enumerate().rev();
         let (_, place) =
@@ -269,8 +269,8 @@ impl Pool {
         Some(slot)
     }
 
-    /// A parked thread for a slot: one that has held it before, since the system wakes a thread where it last ran, which is
-    /// that slot's core most likely; of several the one that parked last has the warmest caches.
+    /// A parked thread for a slot, if possible one that has held the slot before: the system wakes a thread where it last ran,
+    /// most likely on that slot's core. Among several, the thread that parked last has the warmest caches.
     pub(crate) fn backup(&mut self, slot: usize) -> Seat {
         let place = self.backups.iter().rposition(|(_, held)| *held == slot);
         let place = place.or(self.backups.len().checked_sub(1));
@@ -293,7 +293,7 @@ impl Pool {
         self.check_rest();
     }
 
-    /// Begins the shutdown: parked threads are told to end, slots that rest are dropped.
+    /// Begins the shutdown: parked threads end, resting slots are dropped.
     pub(crate) fn exit(&mut self) -> Vec<Seat> {
         debug_assert!(!self.exiting, "a pool was told to end twice");
         debug_assert!(

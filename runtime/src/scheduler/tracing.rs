@@ -1,7 +1,7 @@
-//! What a trace keeps of a thread's work; nothing of this runs where no trace is asked for.
+//! The events of a thread's work in a trace. Without a trace none of this runs.
 //!
-//! Invariants: a slot has one event at a time, as only its holder records firings, branches and steals on it, and a firing that
-//! detaches is recorded in parts, so that what blocks between them takes none of the slot's time. A detached closure
+//! Invariants: a slot has one event at a time, because only its holder records firings, branches and steals on it. A firing that
+//! detaches is recorded in parts, so that the closure that blocks between them takes none of the slot's time. A detached closure
 //! begins at the instant at which one part ends, and ends at the one at which the next begins.
 
 use std::time::Instant;

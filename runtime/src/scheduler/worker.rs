@@ -1,4 +1,4 @@
-//! What a thread of the scheduler does: it holds a slot and runs tasks, or is parked as a backup, or blocks.
+//! A thread of the scheduler: it holds a slot and runs tasks, or is parked as a backup, or blocks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::topology::{bring_current_thread, pin_current_thread};
 
 /// How often a thread looks at the latch of a branch before it parks: about as long as that takes.
 const SPINS_BEFORE_PARKING: usize = 500;
-/// So often it looks there before it looks for something to help with, which touches what the other one writes.
+/// Latch checks between two attempts to steal from the thread that runs the branch. Stealing touches that thread's cache
+/// lines, so it is done rarely.
 const SPINS_BEFORE_HELPING: usize = 16;
 
 /// The instants of a closure that blocked, in their order.
@@ -37,7 +38,7 @@ pub(super) struct Worker {
     pub(super) slot: Option<Slot>,
     pinned: Option<usize>,
     pub(super) number: usize,
-    /// Tells the sampler what it fires.
+    /// The firing that the sampler sees.
     current: Arc<CurrentFiring>,
     /// When the part of a firing that runs now began on this slot, where a trace is asked for.
     pub(super) part_begun: Option<Instant>,
@@ -61,7 +62,7 @@ impl Worker {
         let mut looks = 0;
         while self.hold() {
             interleave();
-            // Whoever waits to attach comes before new tasks.
+            // Threads that wait to attach come before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else {
                 woken.forget_clock();
@@ -105,8 +106,8 @@ impl Worker {
                 // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
                 self.pinned = pin_current_thread(os_idx).then_some(os_idx);
             }
-            // The one that it takes over from is about to leave this core idle. A slot that was woken looks for work: it
-            // should be there soon, wherever.
+            // The thread that gave the slot away is about to leave this core idle. A woken slot searches for work instead: it
+            // should begin soon, on any core.
             Some(os_idx) if self.scheduler.brings && !slot.searching => bring_current_thread(os_idx),
             _ => {}
         }
@@ -147,8 +148,8 @@ impl Worker {
             }
             self.current.begin(task.model.id(), task.cell);
             let after = self.fire(&task, woken);
-            // A box that has given something to one other, and has no task of its own left, hands its token on: what
-            // `plan_after` and `next` would come to, without going there.
+            // A box that has pushed to one other box, and has no task of its own left, hands its token on. `plan_after` and
+            // `next` would have the same result at a higher cost.
             let Some(slot) = self.slot.as_mut().filter(|_| after == After::Ended) else { break after };
             let goes_on =
                 |cell: usize| !task.model.blocks(cell) && scheduler.stays(&task.model, cell, slot.node);
@@ -338,8 +339,8 @@ impl Worker {
                 }
             }
         }
-        // The slot is kept, idle: whoever got it could want a lock that this firing holds, and this thread would then
-        // wait for a slot that never comes back. What the slot has planned is for others.
+        // This thread keeps the slot, idle. Another holder could wait for a lock that this firing holds, and this thread
+        // would then wait for ever to get the slot back. Other slots take the tasks planned on it.
         let Some(slot) = &self.slot else { unreachable!("a thread waits for a branch without a slot") };
         self.scheduler.crew.publish_left(slot);
         let mark = self.current.end();
@@ -349,9 +350,9 @@ impl Worker {
 
     /// Runs a part of a branch of a join that another slot has stolen.
     ///
-    /// The deque of that slot had no branch of a join in it when it began: a join that waits has had all that were older
-    /// stolen, and a slot that looks for work takes its own branches first. So what it holds while that branch goes on, if
-    /// it is of a join, was made by it. What was spawned into a scope may be of a scope outside.
+    /// The deque of that slot had no branch of a join when the stolen branch began: a waiting join has lost all older branches
+    /// to thieves, and a slot that searches takes its own branches first. So a branch of a join in that deque was made by the
+    /// stolen branch. A branch of a scope may belong to a scope outside of it.
     #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
     fn run_part(&mut self, latch: &Latch) -> Part {
         interleave();
@@ -368,7 +369,7 @@ impl Worker {
         let distance = self.scheduler.topology().distance(slot.idx, thief);
         count(&self.scheduler.slots[slot.idx].counters.steals[distance as usize]);
         if !branch.is_of_join() {
-            // For whoever comes, as before.
+            // Any slot may take it, as before.
             self.push(branch);
             return Part::Foreign;
         }
@@ -378,7 +379,7 @@ impl Worker {
     }
 }
 
-/// What a thread that waits for a branch has found of it.
+/// The result of a waiting thread's search for parts of its branch.
 enum Part {
     Run,
     None,

@@ -1,7 +1,7 @@
-//! Which CPUs this process may use, and the pinning of a thread to one of them; the one door to `core_affinity`.
+//! The CPUs that this process may use, and the pinning of a thread to one of them. Only this file calls `core_affinity`.
 //!
-//! The system tells what the *calling thread* may use, which is one CPU once it is pinned, for its children too.
-//! So the list is taken once, at the latest before the first pinning, and kept.
+//! The system reports the CPUs of the *calling thread*. A pinned thread and its children have only one. So the list is read
+//! once, at the latest before the first pinning, and kept.
 
 use std::sync::OnceLock;
 use std::thread;

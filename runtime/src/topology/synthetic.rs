@@ -25,7 +25,7 @@ const NAMES: &str = "pack, numa, l3, core, pu";
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{problem}{}", place(.token, *.column))]
 pub struct TopologyError {
-    /// What is wrong, and what would be right.
+    /// The fault, and a correct form.
     pub problem: Problem,
     /// The token at fault, as given; empty when the whole string is.
     pub token: String,
@@ -49,7 +49,7 @@ fn place(token: &str, column: usize) -> String {
     }
 }
 
-/// What can be wrong with a token.
+/// The faults of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {

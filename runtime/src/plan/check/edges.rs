@@ -1,4 +1,4 @@
-//! What an edge or a hint joins: the boxes and ports of its ends, and whether their descriptors agree.
+//! The ends of an edge or a hint: their boxes and ports, and whether their descriptors agree.
 
 use std::collections::BTreeMap;
 

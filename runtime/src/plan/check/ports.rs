@@ -1,4 +1,4 @@
-//! What the edges make of the boxes together: ports fed too little or too often, cycles, diamonds.
+//! Faults of the graph as a whole: ports with too few or too many edges, cycles, diamonds.
 
 use super::{Checker, graph};
 use crate::operator::{Kind, Mode};
@@ -6,7 +6,7 @@ use crate::plan::declaration::COPIES;
 use crate::plan::{Copies, FaultKind, Place, PlanBox, PlanEdge};
 
 impl Checker<'_> {
-    /// Required ports that nothing feeds, inputs fed twice, and boxes that nobody reads.
+    /// Required ports without an edge, inputs with two edges, and boxes whose output no box reads.
     pub(super) fn ports(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
         for (idx, planned) in boxes.iter().enumerate() {
             let Some(planned) = planned else { continue };

@@ -1,8 +1,8 @@
-//! Where a thread tells what it fires: one word, written by the thread and read by the sampler.
+//! The current firing of a thread: one word, written by the thread and read by the sampler.
 //!
-//! A firing costs two plain stores and no clock. The word bears a number of the firing, so that a box that is fired
-//! again and again is not taken for one that stays: it comes round after [`TURNS`] firings of one thread, for which a
-//! period of the sampler is far too short.
+//! A firing costs two plain stores and no clock. The word contains a number of the firing, so that the sampler
+//! distinguishes repeated firings of a box from a long one. The number repeats after [`TURNS`] firings of one thread, and a
+//! period of the sampler is far too short for so many.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,10 +13,11 @@ use crate::sync::{Counter, Ordering};
 
 const CELL_BITS: u32 = 24;
 const REQUEST_BITS: u32 = 22;
-/// Firings that are told apart.
+/// Firings that a word distinguishes.
 const TURNS: u64 = 1 << (u64::BITS - CELL_BITS - REQUEST_BITS);
 
-/// What a thread tells; only the thread writes it. Alone in its cache lines: it is written twice a task.
+/// The current firing of a thread; only that thread writes it. It is alone in its cache lines, because it is written twice
+/// a task.
 #[derive(Default)]
 #[repr(align(128))]
 pub(in crate::scheduler) struct CurrentFiring {
@@ -31,7 +32,7 @@ pub(in crate::scheduler) struct CurrentFiring {
 pub(in crate::scheduler) struct FiringMark(u64);
 
 impl CurrentFiring {
-    /// The calling thread is the current's.
+    /// Makes the calling thread the one whose times are read.
     pub(in crate::scheduler) fn attach_thread(&self) {
         if let Some(thread) = thread_times::of_this_thread() {
             let is_first = self.thread.set(thread).is_ok();
@@ -47,7 +48,7 @@ impl CurrentFiring {
         self.word.store(pack(turn, request, cell), Ordering::Relaxed);
     }
 
-    /// A firing ends, or is left for a while: what it was comes back.
+    /// Notes that a firing ends or is interrupted, and returns its mark.
     #[inline]
     pub(in crate::scheduler) fn end(&self) -> Option<FiringMark> {
         let mark = self.read();
@@ -55,7 +56,7 @@ impl CurrentFiring {
         mark
     }
 
-    /// A firing that was left goes on. It counts as another one, whose time off the CPU begins anew.
+    /// Notes that an interrupted firing continues. It counts as another firing, whose time off the CPU begins at zero.
     pub(in crate::scheduler) fn resume(&self, left: Option<FiringMark>) {
         if let Some(left) = left {
             debug_assert!(

@@ -1,4 +1,4 @@
-//! What the system knows of a thread's time: the one door to `/proc/PID/task/TID`.
+//! The times of a thread as the system counts them. Only this file reads `/proc/PID/task/TID`.
 //!
 //! Linux tells how long a thread was on a CPU and how long it waited in a run queue, and whether it could run now. No
 //! unsafe call is needed, and one file for each: only threads whose firings last are asked for. Elsewhere nothing is
@@ -17,7 +17,7 @@ pub(super) struct Times {
     pub(super) could_run: bool,
 }
 
-/// Whether this system tells.
+/// Whether this system reports them.
 pub(super) fn are_known() -> bool {
     of_this_thread().is_some_and(|thread| read(&thread).is_some())
 }
