@@ -1,4 +1,4 @@
-//! What does a device compute a second, of what its arithmetic or its memory allows?
+//! The rates of devices, and their share of the limit that arithmetic or memory sets.
 //!
 //! `what=distances` (as without `what`): signature distances; 75 x 75 centroids of 7 coordinates, Gaussian over L2,
 //! the signatures on the device. Time is the kernels' own, by OpenCL's events with one block in flight, and the wall
@@ -100,7 +100,7 @@ const OF_OTHERS: [&str; 14] = [
     "csv",
 ];
 
-/// What `what=help` says.
+/// The text of `what=help`.
 const HELP: &str = "\
 what=distances  signature distances a second (as without `what`)
                 objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8,... apart=no,yes streams=no
@@ -123,7 +123,7 @@ all             csv=FILE to append what figures are drawn of by benches/gpu/figu
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
 programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CPU (PoCL) gets small sizes.";
 
-/// Of a runtime whose boxes compute on these devices.
+/// The configuration of a runtime whose boxes compute on these devices.
 fn config(workers: usize, devices: &Arc<Devices>) -> Config {
     Config { devices: Arc::new(Arc::clone(devices).into()), ..Config::flat(workers) }
 }

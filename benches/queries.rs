@@ -1,4 +1,4 @@
-//! What does a hint cost, by how many queries its request answers?
+//! The cost of a hint by the number of queries of its request.
 //!
 //! Units: ns for a join and a read of one hint, and us for a request from its submission to its end. Baseline: 64
 //! queries a request, as many as there are when a pipeline does not say. The bar: a hint of 4,096 queries costs no more.

@@ -86,7 +86,7 @@ fn measure(
     Ok(())
 }
 
-/// Smooth gradients and discs for even numbers; the same under noise and stripes for odd ones.
+/// Smooth gradients and discs for even numbers; gradients and discs under noise and stripes for odd ones.
 fn synthetic(number: u64) -> Vec<u8> {
     let mut random = Random::mixed(number);
     let mut unit = |scale: f64| random.unit() * scale;

@@ -58,7 +58,7 @@ pub trait Distance: Send + Sync {
     /// Checks that the object has distances.
     ///
     /// # Errors
-    /// What is wrong with the object, such as a number that is not finite.
+    /// Names the fault of the object, such as a number that is not finite.
     fn check(&self, object: Self::Object<'_>) -> Result<(), DistanceError>;
 
     /// The distance of two objects that have passed [`Distance::check`], computed by the fast path.
@@ -67,7 +67,7 @@ pub trait Distance: Send + Sync {
     /// If the objects have different dimensions.
     fn distance(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64;
 
-    /// The same distance computed as it is defined, to test the fast path.
+    /// The distance by its definition, to test the fast path.
     ///
     /// # Panics
     /// As [`Distance::distance`].

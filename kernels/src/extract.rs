@@ -1,6 +1,6 @@
 //! From pixels to a feature signature: sampling points, colour, texture and adaptive k-means.
 //!
-//! The same image, parameters and seed give the same bits on every machine, number of threads and instruction set: samples are
+//! Equal images, parameters and seeds give equal bits on every machine, number of threads and instruction set: samples are
 //! fixed-point numbers, sums and textures are integers, every rounded expression has one order, and nothing calls a
 //! platform's mathematics library. [mod@reference] defines the algorithm. [`Extractor`] computes the same result quickly,
 //! and tests compare the two bit for bit.

@@ -65,7 +65,7 @@ pub enum MeasureError {
     UnknownGround(String),
 }
 
-/// One signature distance: which similarity, over which ground metric, with which alpha.
+/// One signature distance: its similarity, ground metric and alpha.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     similarity: Similarity,

@@ -95,8 +95,8 @@ impl Slack {
         (own - other) / 2.0 - self.of(own + other + largest)
     }
 
-    /// The same for distances with the four-point property, where the pivots are `apart` from each other: the distance of the
-    /// object from the plane in the middle between the pivots (R. Connor, L. Vadicamo, F. A. Cardillo, F. Rabitti,
+    /// Like `beyond_border`, for distances with the four-point property and pivots that are `apart` from each other: the distance
+    /// of the object from the plane in the middle between the pivots (R. Connor, L. Vadicamo, F. A. Cardillo, F. Rabitti,
     /// "Supermetric search", Information Systems 80, 2019).
     #[inline]
     pub fn beyond_plane(self, own: f64, other: f64, apart: f64, largest: f64) -> f64 {

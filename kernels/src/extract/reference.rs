@@ -139,7 +139,7 @@ pub(super) fn cluster(parameters: &ExtractParameters, samples: &[[i32; FEATURES]
     Signature::from_means(&means)
 }
 
-/// Keeps the `count` heaviest means in their old order. Of equally heavy ones it keeps the earlier.
+/// Keeps the `count` heaviest means in their old order. Among equally heavy means it keeps the earlier.
 pub(super) fn keep_heaviest(means: &mut Vec<(Point, u32)>, count: usize) {
     let mut order: Vec<usize> = (0..means.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(means[i].1), i));

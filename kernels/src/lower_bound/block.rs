@@ -209,7 +209,7 @@ fn fetch(numbers: &[f32]) {
     let _ = numbers;
 }
 
-/// The same loops compiled for wider vectors.
+/// The loops above, compiled for wider vectors.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {

@@ -37,7 +37,7 @@ impl Shape {
         Self { bound, numbers: columns, held: HELD }
     }
 
-    /// The same with another number of blocks per work group, for benchmarks.
+    /// Changes the number of blocks per work group, for benchmarks.
     ///
     /// # Panics
     /// If a work group would have no block.

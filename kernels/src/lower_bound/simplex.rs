@@ -76,7 +76,7 @@ impl Simplex {
         let mut partial: Vec<Vec<f64>> = vec![Vec::new(); count];
         let mut left: Vec<usize> = (1..count).collect();
         let (mut kept, mut rows) = (Vec::new(), Vec::new());
-        // The farthest first; of equally far ones, the first.
+        // The farthest pivot first; the first one among equally far pivots.
         while let Some(place) =
             (0..left.len()).reduce(|a, b| if rest[left[b]] > rest[left[a]] { b } else { a })
         {

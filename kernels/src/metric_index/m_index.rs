@@ -140,7 +140,7 @@ impl MIndex {
         let start = self.keys.len();
         let is_divided = prefix.is_empty() || (prefix.len() < levels && members.len() > capacity);
         if is_divided {
-            // Of equally near pivots, the first.
+            // The first one among equally near pivots.
             let nearest = |object: u32, prefix: &[u16]| {
                 let row = row(object);
                 let left = (0..count as u16).filter(|pivot| !prefix.contains(pivot));

@@ -37,7 +37,7 @@ impl<'a> IndexedObjects<'a> {
         }
     }
 
-    /// The same objects, but the caller can interrupt work on them.
+    /// Lets the caller interrupt work on the objects.
     #[must_use]
     pub fn until(self, interrupt: Interrupt<'a>) -> Self {
         Self { interrupt, ..self }

@@ -1,4 +1,4 @@
-//! One search: what is wanted, what was found so far, and the range that follows from both.
+//! One search: its limits, the objects found so far, and the range that follows from both.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -40,7 +40,7 @@ impl<'a> Search<'a> {
         Self { k, range, slack, distance, nearest: BinaryHeap::new(), computed: 0, interrupt: &never }
     }
 
-    /// The same search, but the caller can interrupt it.
+    /// Lets the caller interrupt the search.
     #[must_use]
     pub fn until(self, interrupt: Interrupt<'a>) -> Self {
         Self { interrupt, ..self }

@@ -26,7 +26,7 @@ const PARTIAL: usize = 16;
 /// Rows of a query that are in local memory at a time: 8 KiB in seven dimensions.
 const LOCAL_ROWS: usize = 256;
 
-/// The same on matrix units, by the number of steps of eight numbers in a row: 8 KiB.
+/// Rows in local memory on matrix units, by the number of steps of eight numbers in a row: 8 KiB.
 const MATRIX_ROWS: [usize; 2] = [128, 64];
 
 /// Bands of sixteen candidates whose products a work item holds at a time, by the number of steps in a row.
@@ -67,7 +67,7 @@ pub(super) fn depth(centroids: usize) -> usize {
     PARTIAL + centroids.div_ceil(PARTIAL) + 1 + tree
 }
 
-/// The same on matrix units.
+/// The depth of the sum on matrix units.
 pub(super) fn depth_of_matrices(centroids: usize) -> usize {
     let tree = PIECE / LANES + LANES.ilog2() as usize;
     let partial = 2 * centroids.min(MATRIX_PARTIAL).div_ceil(8);
@@ -166,7 +166,7 @@ impl Shape {
         self.items
     }
 
-    /// The same with another split of the work, for benchmarks.
+    /// Changes the split of the work, for benchmarks.
     ///
     /// # Panics
     /// If a group could not add up its pieces.
@@ -184,7 +184,7 @@ impl Shape {
         (self.dimensions + 1).div_ceil(8)
     }
 
-    /// The same on NVIDIA's matrix units (PTX `mma`, compute capability 8.0 and above), if the measure is Gaussian and rows
+    /// Moves the products to NVIDIA's matrix units (PTX `mma`, compute capability 8.0 and above), if the measure is Gaussian and rows
     /// are short enough. Devices without these units emulate them slowly.
     #[must_use]
     pub fn matrices(self) -> Self {
@@ -194,8 +194,8 @@ impl Shape {
         if made.matrices.is_some() { made } else { Self { items, ..self } }
     }
 
-    /// The same with `batch` bands of sixteen candidates at a time, of which `by_product` compute every fourth power by
-    /// multiplication; for benchmarks.
+    /// Like [`matrices`](Self::matrices), with `batch` bands of sixteen candidates at a time, of which `by_product` compute every
+    /// fourth power by multiplication; for benchmarks.
     #[must_use]
     pub fn matrices_of(self, batch: usize, by_product: usize) -> Self {
         let bands = self.tile() / (self.items / WARP).max(1) / BAND;

@@ -73,13 +73,13 @@ pub(super) struct ErrorBound {
     dimensions: f64,
     /// Relative error of a term and of summing, for every pair.
     relative: f64,
-    /// The same on matrix units.
+    /// Relative error on matrix units.
     relative_of_matrices: f64,
     /// Largest value of a similarity; infinite for minus.
     similarity_max: f64,
     /// The bound that holds at every distance. For minus, the part that is not relative to sigma.
     fixed: f64,
-    /// The same on matrix units.
+    /// The bound at every distance on matrix units.
     fixed_of_matrices: f64,
     /// Length of the longest query centroid, and the largest absolute logarithm of a weight.
     length_max: f64,

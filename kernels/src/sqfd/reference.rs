@@ -206,7 +206,7 @@ impl Pairs {
     }
 }
 
-/// The same loop compiled for wider vectors.
+/// The loop above, compiled for wider vectors.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "instructions beyond the target's are called where the machine has them")]
 mod x86 {

@@ -1,4 +1,4 @@
-//! What the operators of metric indexes share: an index that is made once for all requests, and the box that asks it.
+//! The common part of the operators of metric indexes: an index made once for all requests, and the box that searches it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! `select_pivots`: which objects of a store its index measures the others against.
+//! `select_pivots`: chooses the objects of a store from which an index measures all others.
 //!
-//! Invariants: the same store, space and seed give the same pivots, on any number of workers; no two pivots are at a
+//! Invariants: equal stores, spaces and seeds give equal pivots, on any number of workers; no two pivots are at a
 //! distance that rounding alone could make.
 
 use std::sync::{Arc, OnceLock};
@@ -121,7 +121,7 @@ struct SelectPivots {
     space: Arc<dyn Space>,
     count: usize,
     select: Select,
-    /// What is chosen from, in an order of chance.
+    /// The candidates, in random order.
     sample: Vec<u64>,
     /// The distance of each of the sample to the nearest pivot; minus infinity for one that is too near. Of `random`
     /// infinity until its turn comes: most of the sample is never looked at.

@@ -131,7 +131,7 @@ impl WritePivots {
         Ok(())
     }
 
-    /// Puts distances in their places; what makes whole objects goes to the file.
+    /// Puts distances in their places, and writes the objects that are complete.
     fn take(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
         let (numbers, ids, distances) =
             (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);

@@ -1,6 +1,6 @@
 //! `mix_signatures`: as many signatures as wanted that lie as real ones do, for measuring on large stores.
 //!
-//! Invariant: the same store, seed, `mix` and `move` give the same objects, and the first of a larger count are those
+//! Invariant: equal stores, seeds, `mix` and `move` give equal objects, and the first of a larger count are those
 //! of a smaller one.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `read_arrow`: Arrow record batches from a request's caller or from a file.
 //!
-//! Invariant: what goes out has the declared columns and no nulls, and fits an envelope.
+//! Invariant: each output has the declared columns and no nulls, and fits an envelope.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -20,9 +20,9 @@ use boxwork_stores::object_column::footer_fits;
 
 use crate::columns;
 
-/// What names the standard input.
+/// The name of the standard input.
 const STDIN: &str = "-";
-/// What a file of the Arrow IPC file format begins with; a stream does not.
+/// The first bytes of a file of the Arrow IPC file format; a stream does not have them.
 const MAGIC: &[u8] = b"ARROW1";
 
 const ROWS: Out = Out::new(0, "rows", columns::named, "the batches, in their order");

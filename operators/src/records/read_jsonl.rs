@@ -1,6 +1,6 @@
 //! `read_jsonl`: signatures that another program made, as lines of JSON.
 //!
-//! Invariant: what is not sound ends the request with the file and the line; nothing is lost silently.
+//! Invariant: an unsound line ends the request with the file and the line; no line is lost silently.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,7 +24,7 @@ use boxwork_stores::signature_store::StoreError;
 const ROWS: usize = 1024;
 /// Centroids after which it does, whatever its rows: about a megabyte at seven coordinates.
 const CENTROIDS: usize = 1 << 15;
-/// What names the standard input.
+/// The name of the standard input.
 const STDIN: &str = "-";
 
 const SIGNATURES: Out =

@@ -20,7 +20,7 @@ use boxwork_stores::signature_store::{TemporaryFile, way_out};
 
 use crate::columns;
 
-/// What names the standard output.
+/// The name of the standard output.
 const STDOUT: &str = "-";
 /// Buffers of a file begin at a multiple of this, so that they can be used where a map puts them.
 const ALIGNMENT_BYTES: usize = 64;

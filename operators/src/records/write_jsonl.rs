@@ -13,7 +13,7 @@ use boxwork_stores::json_lines::write_line;
 use boxwork_stores::signature::{SignatureColumns, coordinate_names};
 use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
 
-/// What names the standard output.
+/// The name of the standard output.
 const STDOUT: &str = "-";
 
 const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the objects");
@@ -65,7 +65,7 @@ impl Operator for WriteJsonl {
             let text = self.lines(&envelope)?;
             let outcome = cx.detached("disk", || self.append(text.as_bytes()))?;
             if let Err(error) = outcome {
-                // Whoever read the lines has seen enough of them.
+                // The reader of the lines has closed them, which is no error.
                 if error.kind() == io::ErrorKind::BrokenPipe && self.is_stdout() {
                     cx.close(SIGNATURES);
                     return Ok(Flow::Done);

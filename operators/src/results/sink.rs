@@ -1,4 +1,4 @@
-//! What the sinks of a search share: the results of a request by query, and the writer that keeps requests in order.
+//! The common part of the sinks: the results of a request by query, and the writer that keeps requests in order.
 //!
 //! Invariants: results are ordered by (distance, id) whatever the order they come in; what is written is the
 //! requests' texts in the order of their parts; a file is there whole or not at all.
@@ -21,7 +21,7 @@ use boxwork_stores::store::Store;
 
 /// The answer to one query.
 pub(crate) struct Answer {
-    /// What the person called the query.
+    /// The user's name of the query.
     pub(crate) query: String,
     /// The objects found, nearest first.
     pub(crate) hits: Vec<Hit>,
@@ -91,7 +91,7 @@ pub(crate) fn exact_text(distance: f64) -> String {
 /// The parameters that every sink of results has, first in its table.
 pub(crate) const STORE: Parameter = store_parameter("the store that was searched, for the objects' names");
 
-/// Where a sink writes.
+/// The destination of a sink.
 pub(crate) const OUT: Parameter = Parameter::new(
     "out",
     ParameterType::Path,

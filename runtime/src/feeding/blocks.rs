@@ -1,4 +1,4 @@
-//! A box's side of feeding: what a block is, and where those come back that a box has handed over.
+//! A box's side of feeding: the blocks that it submits, and the queue in which they return.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::outside::{Lend, Outside};
 
 /// A piece of work for a device. Its methods run on feeding threads.
 pub trait Block: Send + 'static {
-    /// How much work it is, in a unit of the operator's own: what devices' speeds are told by.
+    /// The amount of work, in a unit of the operator's own. Devices' speeds are measured in it.
     fn size(&self) -> u64;
 
     /// What kind of work it is. A device's speed is measured for each kind apart: a million bounds are not a million

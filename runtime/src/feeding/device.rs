@@ -82,7 +82,7 @@ impl Device {
         self.idx
     }
 
-    /// What its driver tells of it.
+    /// The properties that its driver reports.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -97,7 +97,7 @@ impl Device {
         self.memory.budget_bytes()
     }
 
-    /// What it keeps in its memory now, in bytes.
+    /// The bytes that it keeps in its memory now.
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.used_bytes()
     }
@@ -172,7 +172,7 @@ impl Device {
         built
     }
 
-    /// Where a program is, or will be.
+    /// The place of a program, before and after it is compiled.
     fn place_of(&self, key: String) -> Arc<FillOnce<Built>> {
         let (place, _dropped) = {
             let programs = &mut *self.programs.lock();

@@ -1,4 +1,4 @@
-//! What the feeding side asks of a driver: the calls of OpenCL that it uses, one method each.
+//! The driver that feeding needs: the calls of OpenCL that it uses, one method each.
 //!
 //! `opencl.rs` makes them, and `faults.rs` stands in between and lets them fail. Invariant: a [`Handle`] comes from the
 //! driver that it is given to, and [`Object`](super::object::Object) releases each once, after its last use.
@@ -50,7 +50,7 @@ pub struct PlatformInfo {
     pub version: String,
 }
 
-/// What computes in a device.
+/// The class of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceClass {
     /// Cores that this process computes on anyway.
@@ -69,18 +69,18 @@ impl fmt::Display for DeviceClass {
     }
 }
 
-/// What a driver tells of a device.
+/// The properties of a device, as its driver reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its name.
     pub name: String,
-    /// Who made it.
+    /// The vendor.
     pub vendor: String,
     /// The version of its driver.
     pub driver: String,
     /// The version of OpenCL that it offers, in its own words.
     pub version: String,
-    /// What it is.
+    /// The class.
     pub class: DeviceClass,
     /// Multiprocessors, or cores.
     pub compute_units: u32,
@@ -117,7 +117,7 @@ pub(crate) struct ArgumentInfo {
     pub(crate) space: Space,
 }
 
-/// What an argument is set to.
+/// The value of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Set<'a> {
     Buffer(Handle),

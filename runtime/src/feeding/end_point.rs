@@ -74,7 +74,7 @@ struct Kernel {
     group_items_max: usize,
 }
 
-/// What a block in flight uses.
+/// The resources of a block in flight.
 struct Lane {
     staging: Staging,
     busy: bool,
@@ -145,7 +145,7 @@ impl EndPoint {
         })
     }
 
-    /// What was gathered since this was asked last.
+    /// The bytes gathered and the time, since the last call.
     pub(super) fn take_gathered(&mut self) -> Gathered {
         std::mem::take(&mut self.gathered)
     }
@@ -385,7 +385,7 @@ impl EndPoint {
     }
 }
 
-/// What came back of a block.
+/// The results of a block.
 pub struct Back<'a> {
     lane: &'a Lane,
     kernel_ns: u64,

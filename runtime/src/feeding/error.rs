@@ -1,4 +1,4 @@
-//! What can go wrong with devices.
+//! The errors of devices.
 
 use super::driver::DriverError;
 
@@ -16,27 +16,27 @@ pub enum DeviceError {
         device: String,
         /// The program.
         program: &'static str,
-        /// What the compiler said.
+        /// The compiler's message.
         log: String,
     },
-    /// A kernel's arguments are not those that its table names: a bug of whoever wrote the two.
+    /// A kernel's arguments differ from those that its table names: a bug in one of the two.
     #[error("kernel `{kernel}` of `{program}`: {reason}")]
     Arguments {
         /// The program.
         program: &'static str,
         /// The kernel.
         kernel: &'static str,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
     /// The block needs more memory than the device has to give.
     #[error("{wanted_bytes} bytes do not fit: {used_bytes} of {budget_bytes} are in use")]
     Memory {
-        /// What was asked for.
+        /// The bytes asked for.
         wanted_bytes: u64,
-        /// What cannot be freed.
+        /// The bytes that cannot be freed.
         used_bytes: u64,
-        /// What may be used at most.
+        /// The most bytes that may be used.
         budget_bytes: u64,
     },
     /// The block itself could not be fed: its own words.

@@ -19,7 +19,7 @@ enum State<T> {
     Filled(T),
 }
 
-/// What a thread finds that needs the value.
+/// The state that a thread finds if it needs the value.
 pub(super) enum Found<'a, T> {
     /// It is there.
     Filled,
@@ -68,7 +68,7 @@ impl<T> Default for FillOnce<T> {
 }
 
 impl<T> FillOnce<T> {
-    /// Looks for the value; whoever finds none is to make it.
+    /// Looks for the value; a thread that finds none must make it.
     pub(super) fn find(&self) -> Found<'_, T> {
         let state = &mut *self.state.lock();
         match state {

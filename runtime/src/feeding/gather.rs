@@ -12,15 +12,15 @@ use super::error::DeviceError;
 use super::plain::Plain;
 use crate::outside::Lend;
 
-/// What is worth helpers: some milliseconds of one thread.
+/// The least work that is worth helpers: some milliseconds of one thread.
 const SPLIT_BYTES_MIN: usize = 4 << 20;
 
-/// Who gathers for a block.
+/// The threads that gather for a block.
 #[derive(Clone)]
 pub(super) struct Gatherers {
     /// Threads at once, the feeding thread included.
     pub(super) most: usize,
-    /// Who lends them slots; without one they need none.
+    /// The lender of their slots; without one they need none.
     pub(super) lender: Option<Arc<dyn Lend>>,
 }
 

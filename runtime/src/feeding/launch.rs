@@ -1,4 +1,4 @@
-//! What a kernel is launched with: the range that it runs over, and the arguments that are no buffers.
+//! The launch of a kernel: the range that it runs over, and the arguments that are no buffers.
 
 use super::plain::{Plain, bytes_of};
 

@@ -27,7 +27,7 @@ pub struct LazyDevices {
 #[derive(Default)]
 struct State {
     opened: Option<Arc<Devices>>,
-    /// What was wrong with the options.
+    /// The fault of the options.
     warnings: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl LazyDevices {
         self.state.lock().opened.clone()
     }
 
-    /// What the person who runs this should be told: see [`Devices::take_warnings`]. Opens none.
+    /// The warnings for the user: see [`Devices::take_warnings`]. Opens no device.
     pub fn take_warnings(&self) -> Vec<String> {
         let (mut warnings, opened) = {
             let state = &mut *self.state.lock();
@@ -90,7 +90,7 @@ impl LazyDevices {
         warnings
     }
 
-    /// What each device has done that has computed anything, with its number and name. Opens none.
+    /// The statistics of each device that has computed anything, with its number and name. Opens no device.
     pub fn statistics(&self) -> Vec<(String, DeviceStatistics)> {
         let Some(devices) = self.opened() else { return Vec::new() };
         let names = devices.list().iter().map(|device| format!("{} ({})", device.idx(), device.info().name));

@@ -15,14 +15,14 @@ use super::error::DeviceError;
 use super::fill_once::FillOnce;
 use super::object::Object;
 
-/// What a shared buffer holds: a part of a resource, in the form that a space or a kernel wants.
+/// The contents of a shared buffer: a part of a resource, in the form that a space or a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedKey {
-    /// Which resource; no two that live at once have one number.
+    /// The number of the resource; no two live resources have one number.
     pub resource: u64,
     /// In which form.
     pub form: u64,
-    /// Which part of it.
+    /// The part of the resource.
     pub part: u64,
 }
 

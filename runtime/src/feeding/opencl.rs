@@ -363,7 +363,7 @@ impl Driver for OpenCl {
     }
 }
 
-/// What the driver calls from a thread of its own.
+/// The callback that the driver calls from a thread of its own.
 extern "C" fn call_back(_: cl_event, status: cl_int, user_data: *mut c_void) {
     // SAFETY: `on_complete` has made it for this call, of which there is one.
     let f = unsafe { Box::from_raw(user_data.cast::<OnComplete>()) };

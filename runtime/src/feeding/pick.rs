@@ -6,7 +6,7 @@ use super::lazy::LazyDevices;
 use super::pool::Devices;
 use crate::parameter::DeviceChoice;
 
-/// What was picked.
+/// The devices picked.
 #[derive(Clone, Debug)]
 pub struct Picked {
     /// The devices, and the numbers of those to use; nothing means the slots.

@@ -20,7 +20,7 @@ use super::staging::{Region, Staging};
 /// Keys that are remembered as asked for once: parts of 128 MiB of eight terabytes.
 const ONCE_MAX: usize = 1 << 16;
 
-/// What the devices of one owner may pin together.
+/// The bytes that the devices of one owner may pin together.
 #[derive(Debug)]
 pub(super) struct PinBudget {
     given: Option<u64>,
@@ -86,7 +86,7 @@ impl Drop for PinnedPart {
     }
 }
 
-/// What is pinned for one device.
+/// The memory pinned for one device.
 pub(super) struct Pinned {
     budget: Arc<PinBudget>,
     /// Whether it is a copy that a device saves: one that computes in the host's memory gains nothing, unless it is asked for.
@@ -174,7 +174,7 @@ impl Pinned {
         part.is_some_and(|part| part.memory.is_filled())
     }
 
-    /// What is pinned for the device now, in bytes.
+    /// The bytes pinned for the device now.
     pub(super) fn bytes(&self) -> u64 {
         self.state.lock().parts.values().map(|part| part.bytes).sum()
     }

@@ -1,9 +1,9 @@
 //! The feeding pool: the queue of blocks, and the threads that feed end points from it.
 //!
-//! Invariants: a block that was submitted ends exactly once; it never waits for a device that will not come to it, as
-//! whoever retires a device looks at all that wait; nor for longer than the limit for one that does not answer, which
-//! is retired then. What such a device may yet write to is kept until it has, by the feeding thread, and for good
-//! where that ends first.
+//! Invariants: a submitted block ends exactly once. It never waits for a retired device, because the thread that retires a
+//! device checks all waiting blocks. It never waits longer than the limit for a device that does not answer: the device is
+//! retired then. The feeding thread keeps the memory to which such a device may still write until the device has ended; if
+//! the thread ends first, the memory is never freed.
 
 mod feeder;
 
@@ -38,7 +38,7 @@ pub(super) trait Work: Send {
     fn residents(&self) -> Vec<Access> {
         Vec::new()
     }
-    /// Who leaves cores to the threads that work for the block, where they are some scheduler's.
+    /// The scheduler that leaves cores to the threads that work for the block, if there is one.
     fn lender(&self) -> Option<Arc<dyn Lend>> {
         None
     }
@@ -52,13 +52,13 @@ struct Queued {
     failed: Vec<usize>,
     /// Its turns with the residents that it uses.
     turns: Vec<Turn>,
-    /// What a device is being filled with that it needs there.
+    /// The data that it needs on a device, while another thread brings them there.
     held_back: Option<(usize, Arc<dyn HoldsBack>)>,
-    /// What the last of them said.
+    /// The last error.
     error: Option<DeviceError>,
 }
 
-/// What a device has done so far.
+/// The statistics of a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceStatistics {
     /// Blocks that came back with results.
@@ -175,7 +175,7 @@ impl Devices {
         gpus.map(|device| device.idx()).collect()
     }
 
-    /// What each device has done so far.
+    /// The statistics of each device so far.
     pub fn statistics(&self) -> Vec<DeviceStatistics> {
         self.pool.shared.state.lock().statistics.clone()
     }
@@ -187,7 +187,7 @@ impl Devices {
         state.rates.iter().map(|rates| rates.of(kind).get()).collect()
     }
 
-    /// What the person who runs this should be told: each device's first failure, and its last. Each is given once.
+    /// The warnings for the user: each device's first failure, and its last. Each is returned once.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.pool.shared.state.lock().warnings)
     }

@@ -250,7 +250,7 @@ fn least_of(costs: &[f64], worths: &[f64]) -> f64 {
     least.into_iter().chain(rest).fold(f64::INFINITY, f64::min)
 }
 
-/// The same by successive shortest paths (Bellman and Ford) in the residual graph: slow and without trees, to test
+/// The least work by successive shortest paths (Bellman and Ford) in the residual graph, slow and without trees, to test
 /// [`least_work`].
 pub(super) fn reference(supplies: &[i64], demands: &[i64], costs: &[f64]) -> f64 {
     let (sources, sinks) = (supplies.len(), demands.len());

@@ -1,4 +1,4 @@
-//! What a block enqueues its commands with.
+//! The interface through which a block enqueues its commands.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::super::resident::{Resident, Turn};
 use super::super::staging::{Region, Staging};
 use super::{EndPoint, Lane, Place};
 
-/// What a block enqueues its commands with.
+/// The interface through which a block enqueues its commands.
 ///
 /// Buffers are known by name, and a kernel's arguments of these names are bound to them.
 pub struct Feed<'a> {
