@@ -133,8 +133,14 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
     );
     says(at, &["remove", "--store", "s.arrow"], 2, &["NAME"]);
     says(at, &["add", "--store", "s.arrow"], 2, &["PATH"]);
+    other_signatures_are_refused(at);
+    other_indexes_are_refused(at, &before);
+    an_index_left_behind_is_refused_until_it_is_brought_up(at);
+    unsound_indexes_are_refused(at);
+    parts_that_are_missing_or_of_another_store_are_refused(at);
+}
 
-    // Signatures that were made otherwise.
+fn other_signatures_are_refused(at: &Path) {
     ok(at, &["extract", "more", "--out", "o.arrow", "--points", "200", "--seeds", "60", "--size", "70"]);
     let otherwise = ["add", "--store", "s.arrow", "--from", "o.arrow"];
     says(at, &otherwise, 3, &["extracted otherwise: points 200 where the store has 300"]);
@@ -154,8 +160,10 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         &["does not say how its signatures were extracted", "--from"],
     );
     says(at, &["add", "--store", "v.arrow", "--from", "v.arrow"], 3, &["`a` is in `v.arrow` already"]);
+}
 
-    // Indexes of something else: nothing is changed then.
+/// An index of something else changes nothing.
+fn other_indexes_are_refused(at: &Path, before: &[u8]) {
     ok(at, &["index", "--store", "o.arrow", "--out", "oi.arrow", "--pivots", "3"]);
     ok(at, &["index", "--store", "s.arrow", "--out", "a.arrow", "--pivots", "3", "--alpha", "0.5"]);
     let add = |pivots| ["add", "--store", "s.arrow", "--replace", "more", "--pivots", pivots];
@@ -166,9 +174,12 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         &["`oi.arrow` is the index of another store", "boxwork index --store s.arrow --out oi.arrow"],
     );
     says(at, &add("s.arrow"), 3, &["`s.arrow` is no index"]);
-    assert!(fs::read(at.join("s.arrow")).expect("a store") == before, "the store was changed");
+    assert!(fs::read(at.join("s.arrow")).expect("a store") == *before, "the store was changed");
+}
 
-    // Any measure's index follows; one that was not named is behind, and says how it is brought up.
+/// Indexes of any measure are brought up; one that was not named is behind, and the message says how to bring it up.
+fn an_index_left_behind_is_refused_until_it_is_brought_up(at: &Path) {
+    let add = |pivots| ["add", "--store", "s.arrow", "--replace", "more", "--pivots", pivots];
     says(at, &add("a.arrow"), 0, &["s.arrow holds"]);
     let all = names(at, "s.arrow");
     let search = ["search", "--store", "s.arrow", "--query", &all[0], "--pivots"];
@@ -210,8 +221,10 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         2,
         &["--append"],
     );
+}
 
-    // The rest of what is unsound.
+fn unsound_indexes_are_refused(at: &Path) {
+    let all = names(at, "s.arrow");
     let index = |more: &[&'static str]| {
         ["index", "--store", "s.arrow", "--out", "n.arrow"]
             .into_iter()
@@ -224,7 +237,9 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
     let found =
         ok(at, &["search", "--store", "s.arrow", "--query", &all[0], "-k", "1000", "--format", "csv"]);
     assert_eq!(found.lines().count(), 1 + all.len(), "k beyond the objects gives all");
-    // A part that is missing or another's.
+}
+
+fn parts_that_are_missing_or_of_another_store_are_refused(at: &Path) {
     let part = at.join("s.arrow.part-0");
     let sound = fs::read(&part).expect("the base");
     fs::rename(&part, at.join("away")).expect("a new name");

@@ -34,9 +34,6 @@ const LONG_FUNCTIONS: &[&str] = &[
     "benches/index.rs::search",
     "benches/sqfd.rs::measure",
     "operators/src/search/distance/block.rs::enqueue",
-    "pipelines/src/report.rs::statistics",
-    "stores/src/pivot_table/chain.rs::read",
-    "tests/store_commands.rs::what_cannot_be_done_is_refused_with_the_way_out",
 ];
 
 /// The least assertions in a thousand lines of the runtime, tests left out.

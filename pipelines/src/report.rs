@@ -23,13 +23,25 @@ pub fn statistics(
 ) -> String {
     let mut text = String::new();
     let boxes = run_report::boxes(outcomes);
+    list_boxes(&mut text, &boxes);
+    undeclared(&mut text, &boxes);
+    edges(&mut text, outcomes);
+    slots(&mut text, scheduler);
+    classes(&mut text, scheduler);
+    list_devices(&mut text, devices);
+    requests(&mut text, outcomes);
+    let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
+    text
+}
+
+fn list_boxes(text: &mut String, boxes: &[BoxStatistics]) {
     let width = boxes.iter().map(|of_box| of_box.name.len()).max().unwrap_or(0).max("box".len());
     let _ = writeln!(
         text,
         "{:width$}  {:>6}  {:>9}  {:>11}  {:>11}  {:>9}  {:>9}  {:>9}",
         "box", "copies", "firings", "rows in", "rows out", "busy", "waiting", "blocked"
     );
-    for of_box in &boxes {
+    for of_box in boxes {
         let _ = writeln!(
             text,
             "{:width$}  {:>6}  {:>9}  {:>11}  {:>11}  {:>9}  {:>9}  {:>9}",
@@ -43,7 +55,9 @@ pub fn statistics(
             time(of_box.blocked_ns)
         );
     }
-    undeclared(&mut text, &boxes);
+}
+
+fn edges(text: &mut String, outcomes: &[Outcome]) {
     if let Some(outcome) = outcomes.first() {
         let width = outcome.edges.iter().map(|edge| edge.from.len() + edge.to.len() + 4).max().unwrap_or(0);
         let _ = writeln!(
@@ -70,6 +84,9 @@ pub fn statistics(
             let _ = writeln!(text, "(edges: the first of {} requests)", outcomes.len());
         }
     }
+}
+
+fn slots(text: &mut String, scheduler: &SchedulerStatistics) {
     let distances: Vec<String> = Distance::ALL.iter().map(|distance| format!("{distance:>14}")).collect();
     let _ = writeln!(
         text,
@@ -84,6 +101,9 @@ pub fn statistics(
             slot.tasks, slot.from_node, slot.from_other_nodes, slot.parks, slot.wakes, slot.hand_overs
         );
     }
+}
+
+fn classes(text: &mut String, scheduler: &SchedulerStatistics) {
     for class in &scheduler.classes {
         let of_limit = match class.auto {
             // The limit of the end may be below what was tried.
@@ -96,6 +116,9 @@ pub fn statistics(
             class.name, class.operations, class.waited
         );
     }
+}
+
+fn list_devices(text: &mut String, devices: &[(String, DeviceStatistics)]) {
     for (name, device) in devices {
         let gathered = match device.gather_ns {
             0 => "nothing gathered".to_owned(),
@@ -113,9 +136,6 @@ pub fn statistics(
             device.failures
         );
     }
-    requests(&mut text, outcomes);
-    let _ = writeln!(text, "{} threads, {} in all", scheduler.threads, time(elapsed.as_nanos() as u64));
-    text
 }
 
 /// The costs of the first requests.

@@ -108,7 +108,7 @@ impl RequestQueues {
             spare.push(emptied);
         }
         if task.is_some() {
-            // After the others stand in the deque: whoever looks here and then there sees them.
+            // The others are in the deque by now: a slot that looks here and then there sees them.
             let before = self.count.fetch_sub(1 + others, Ordering::SeqCst);
             debug_assert!(before > others, "more tasks left a node's queues than came");
         }

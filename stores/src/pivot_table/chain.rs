@@ -5,7 +5,7 @@
 //! and after it, whichever of the two is in force when a process is killed. Files of others under such names are
 //! passed over, and neither replaced nor removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
@@ -72,10 +72,10 @@ pub(super) enum Depth {
     Ends,
 }
 
-/// Reads an index of a space: the file of that name, or the one that was made for a compacted store, and all that
-/// follows.
-pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<PivotTable, IndexError> {
-    let store = Arc::clone(space.store());
+/// Opens the first file of an index, the one of that name or the one that was made for a compacted store. Returns it with its
+/// name and the number of ids that it covers.
+fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), IndexError> {
+    let store = space.store();
     // All files of an index lie beside it, not beside a link to it.
     let (mut file, mut name) = (IndexFile::open(path, layout::FORMAT), real_path(path));
     let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
@@ -96,7 +96,14 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
         let found = found.to_owned();
         return Err(IndexError::OtherMeasure { path: path.to_owned(), found, wanted });
     }
+    Ok((file, name, ids))
+}
 
+/// Reads an index of a space: the file of that name, or the one that was made for a compacted store, and all that
+/// follows.
+pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<PivotTable, IndexError> {
+    let store = Arc::clone(space.store());
+    let (file, name, ids) = first(path, &*space)?;
     let pivots = file.counts(file.said(layout::PIVOTS_KEY))?;
     let kept = file.counts(file.said(layout::KEPT_KEY))?;
     let kept: Vec<usize> = kept.into_iter().map(|pivot| pivot as usize).collect();
