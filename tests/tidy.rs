@@ -21,8 +21,6 @@ const LONG_FILES: &[&str] = &[
     "benches/gpu/bounds.rs",
     "operators/src/search/distance/tests.rs",
     "operators/src/search/lower_bounds.rs",
-    "runtime/src/model.rs",
-    "runtime/src/model/firing.rs",
     "runtime/tests/feeding.rs",
     "tests/index.rs",
     "tests/pipelines.rs",

@@ -1,3 +1,5 @@
+//! Ports by their handles: the right ones at once, the wrong ones refused.
+
 use std::collections::BTreeMap;
 
 use arrow_array::{ArrayRef, UInt32Array};
