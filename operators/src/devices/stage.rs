@@ -130,7 +130,6 @@ pub(crate) enum Taken<I> {
     /// It is a block by itself.
     Whole(I),
     /// The slots are to compute it, as no device does.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no task of now has such items"))]
     ForSlots(I),
 }
 
@@ -209,6 +208,11 @@ impl<T: DeviceTask> DeviceStage<T> {
             left: VecDeque::new(),
             statistics: StageStatistics::default(),
         }
+    }
+
+    /// Its task, when it is done.
+    pub(crate) fn into_task(self) -> T {
+        self.task
     }
 
     /// What became of its blocks and items.

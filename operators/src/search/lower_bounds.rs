@@ -4,47 +4,39 @@
 //! lost. The range is no less than the f64 distance of the k-th answer: it is the k-th smallest upper bound, or the
 //! range asked for. Both hold wherever the bounds were computed.
 
+mod answers;
 mod block;
 mod bounded;
+mod bounding;
 mod on_device;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
-use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, Bounds};
-use boxwork_runtime::envelope::Envelope;
+use boxwork_kernels::lower_bound::{Bound, BoundEvaluator};
 use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, HintOut, In, Join, Kind, Operator, OperatorSpec, Out, Pushed,
+    Bind, BoxError, Context, Flow, HintOut, In, Join, Kind, Operator, OperatorSpec, Out,
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
-use self::bounded::{Bounded, Found, above};
-use self::on_device::{Came, OnDevice, SIZES, Sizes};
+use self::answers::Answers;
+use self::bounded::{Bounded, above};
+use self::bounding::Bounding;
+use self::on_device::{OnDevice, SIZES, STAGE_SIZES, Sizes};
 use crate::auto::cost_model::{self, OnDevices, Remembered, Search};
 use crate::columns;
 use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
 use crate::resources::space::options;
 use crate::search::distance;
 use crate::search::queries::Queries;
 use crate::search::scan;
 use boxwork_stores::pivot_table::PivotTable;
 
-/// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
-const BLOCKS_PER_FIRING: usize = 1024;
-/// Blocks that are bounded by one closure at most, and at least: of a small table each slot gets some all the same.
-const BLOCKS_PER_CHUNK: usize = 32;
-const BLOCKS_PER_CHUNK_MIN: usize = 4;
 /// Pivots whose distances to a query are computed by one closure: some tens of microseconds' worth.
 const PIVOTS_PER_CHUNK: usize = 2;
-/// Rows of an envelope at most, and at least where there are as many.
-const ENVELOPE_ROWS: usize = 4096;
-const ENVELOPE_ROWS_MIN: usize = 256;
-/// Pieces of any work that each slot gets at least.
-const PIECES_PER_SLOT: usize = 4;
 /// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
 const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 
@@ -155,14 +147,12 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         .map(|((devices, allowed), store)| scan::OnDevices::new(&store, devices, allowed));
     Ok(Box::new(LowerBounds {
         table,
-        evaluator: BoundEvaluator::new(CodePath::detect()),
         bound,
         // Costs are known of tables that are read, whose unit is 1.
         is_auto: bind.text("bound") == "auto" && unit == 1.0,
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
         limit: bind.get_number("range").map_or(f32::INFINITY, |range| above(range / unit)),
         remember: bind.count("remember"),
-        queries: None,
         picked: picked?.devices,
         computes: scans.as_ref().and_then(|scans| {
             let (devices, allowed) = scans.devices();
@@ -172,13 +162,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         slots: bind.slots(),
         remembered: bind.memory(),
         sizes: SIZES,
-        devices: None,
-        rest: VecDeque::new(),
-        bounded: 0,
-        left: Some(0),
-        is_mixed: false,
-        sending: None,
-        made: None,
+        state: State::New,
     }))
 }
 
@@ -202,7 +186,6 @@ fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -
 
 struct LowerBounds {
     table: Arc<PivotTable>,
-    evaluator: BoundEvaluator,
     bound: Option<Bound>,
     /// Whether the bound is given up where it does not pay.
     is_auto: bool,
@@ -210,7 +193,6 @@ struct LowerBounds {
     /// The range asked for.
     limit: f32,
     remember: usize,
-    queries: Option<Vec<Bounded>>,
     /// The devices that may be used, and the numbers of those.
     picked: Option<(Arc<Devices>, Arc<[usize]>)>,
     /// The devices that compute distances, by ranges where no bound is worth it.
@@ -222,67 +204,46 @@ struct LowerBounds {
     /// What the runtime knows of such searches.
     remembered: Arc<Remembered>,
     sizes: Sizes,
-    /// What is under way there.
-    devices: Option<OnDevice>,
-    /// Blocks that the slots have yet to bound.
-    rest: VecDeque<Range<usize>>,
-    /// Objects that are done.
-    bounded: u64,
-    /// Objects remembered of all queries; nothing when they were too many.
-    left: Option<usize>,
-    /// Whether devices were asked, from which blocks come in any order.
-    is_mixed: bool,
-    /// How far the answers are sent, once all are known.
-    sending: Option<Sending>,
-    /// Made, and yet to be sent.
-    made: Option<Envelope>,
+    state: State,
 }
 
-/// How far the answers are sent.
-#[derive(Clone, Copy, std::default::Default)]
-struct Sending {
-    query: usize,
-    /// The block, where none are remembered.
-    place: usize,
+/// How far the box is.
+#[derive(std::default::Default)]
+enum State {
+    #[default]
+    New,
+    Bounding(Box<DeviceStage<Bounding>>),
+    Sending(Answers),
 }
 
 impl Operator for LowerBounds {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if self.queries.is_none() {
-            self.prepare(cx)?;
-            return Ok(Flow::More);
-        }
-        if self.sending.is_none() {
-            if cx.is_cancelled() {
-                return Ok(Flow::Done);
+        match &mut self.state {
+            State::New => {
+                self.state = State::Bounding(Box::new(self.prepare(cx)?));
+                Ok(Flow::More)
             }
-            if self.devices.is_some() {
-                self.take_back(cx)?;
-            }
-            if !self.rest.is_empty() {
-                self.bound_blocks(cx);
-                return Ok(Flow::More);
-            }
-            if self.devices.is_some() {
-                return Ok(Flow::Wait);
-            }
-            for query in self.queries.iter_mut().flatten() {
-                if self.is_mixed {
-                    query.sort(ENVELOPE_ROWS);
+            State::Bounding(stage) => {
+                let flow = stage.process(cx)?;
+                if cx.is_cancelled() {
+                    return Ok(Flow::Done);
                 }
-                if query.query.is_some() {
-                    cx.join_hint(RANGE, query.number, f64::from(query.range()) * self.table.unit());
+                if flow == Flow::Done {
+                    let State::Bounding(stage) = std::mem::take(&mut self.state) else { return Ok(flow) };
+                    let answers = stage.into_task().answers(cx, self.bound.is_some(), self.scans.take());
+                    self.state = State::Sending(answers);
+                    return Ok(Flow::More);
                 }
+                Ok(flow)
             }
-            self.sending = Some(Sending::default());
+            State::Sending(answers) => answers.send(cx),
         }
-        self.send(cx)
     }
 }
 
 impl LowerBounds {
     /// Computes the queries' distances to the pivots, where they are to be bounded.
-    fn prepare(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+    fn prepare(&mut self, cx: &mut Context<'_>) -> Result<DeviceStage<Bounding>, BoxError> {
         let space = Arc::clone(self.table.space());
         let queries = Queries::of_side(cx, QUERIES, &space)?;
         let search = Search {
@@ -337,209 +298,42 @@ impl LowerBounds {
             });
             prepared.push(Bounded::new(query.number, bound.transpose()?, self.limit));
         }
+        let (mut left, mut rest, mut devices) = (Some(0), VecDeque::new(), None);
         match (self.bound, &self.picked) {
             // Nothing to bound: whatever is sent is bounded then, by nothing.
-            (None, _) => self.left = None,
-            _ if prepared.is_empty() => self.left = None,
+            (None, _) => left = None,
+            _ if prepared.is_empty() => left = None,
             // Where nothing is left out, all would come back; and devices do not know which objects were removed.
-            (Some(bound), Some((devices, allowed)))
+            (Some(bound), Some(picked))
                 if (self.k.is_some() || self.limit.is_finite())
                     && store.objects_count() == store.ids_count() =>
             {
-                let (table, k) = (&self.table, self.k);
-                let places = (devices, &**allowed);
-                let on_device = OnDevice::new(table, bound, &prepared, k, places, self.sizes, self.remember);
-                (self.devices, self.is_mixed) = (Some(on_device), true);
+                devices = Some(OnDevice::new(
+                    table,
+                    bound,
+                    &prepared,
+                    self.k,
+                    (&picked.0, &*picked.1),
+                    self.sizes,
+                    self.remember,
+                ));
             }
-            _ => self.rest.push_back(0..self.table.blocks()),
+            _ => rest.push_back(0..table.blocks()),
         }
-        self.queries = Some(prepared);
-        Ok(())
-    }
-
-    /// Takes what devices have bounded, and hands over what they are to bound.
-    fn take_back(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let (Some(devices), Some(queries)) = (&mut self.devices, &mut self.queries) else { return Ok(()) };
-        for came in devices.process(cx, queries)? {
-            match came {
-                Came::Failed(blocks) => {
-                    self.rest.push_back(blocks);
-                    continue;
-                }
-                Came::TooMany(scan) => {
-                    self.bounded += scan.objects();
-                    self.left = None;
-                }
-                Came::Left(scan) => {
-                    self.bounded += scan.objects();
-                    for (query, entries) in queries.iter_mut().zip(&scan.entries) {
-                        let range = query.range();
-                        let uppers = entries.iter().map(|entry| entry.upper);
-                        let mut found = Found::default();
-                        found.uppers.extend(uppers.filter(|upper| *upper <= range));
-                        entries.iter().for_each(|entry| found.left.push(entry.id, entry.lower));
-                        query.learn(found);
-                    }
-                }
-            }
-            cx.progress(self.bounded, self.table.len());
-        }
-        if devices.is_over() {
-            self.devices = None;
-        }
-        self.narrow();
-        Ok(())
-    }
-
-    /// Forgets what the upper bounds seen rule out, and everything where too much is left.
-    fn narrow(&mut self) {
-        let Some(queries) = &mut self.queries else { return };
-        let mut left = 0;
-        for query in queries.iter_mut() {
-            left += query.narrow(self.k);
-        }
-        self.left = self.left.map(|_| left).filter(|left| *left <= self.remember);
-        if self.left.is_none() {
-            queries.iter_mut().for_each(|query| query.left.clear());
-        }
-    }
-
-    /// Bounds the next blocks for all queries.
-    fn bound_blocks(&mut self, cx: &mut Context<'_>) {
-        let Some(queries) = &mut self.queries else { return };
-        let Some(rest) = self.rest.front_mut() else { return };
-        let count = (BLOCKS_PER_FIRING / queries.len()).max(BLOCKS_PER_CHUNK);
-        let blocks = rest.start..rest.end.min(rest.start + count);
-        rest.start = blocks.end;
-        if rest.start == rest.end {
-            self.rest.pop_front();
-        }
-        let per_chunk =
-            (blocks.len() / (PIECES_PER_SLOT * self.slots)).clamp(BLOCKS_PER_CHUNK_MIN, BLOCKS_PER_CHUNK);
-        let chunks = blocks.len().div_ceil(per_chunk);
-        let mut parts: Vec<Vec<Found>> = (0..chunks).map(|_| Vec::new()).collect();
-        let (table, evaluator, k, keeps) = (&self.table, &self.evaluator, self.k, self.left.is_some());
-        let shared: &[Bounded] = queries;
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut parts, 1, |chunk, part| {
-                let first = blocks.start + chunk * per_chunk;
-                let mut found: Vec<Found> = shared.iter().map(|_| Found::default()).collect();
-                let mut bounds = Bounds::default();
-                let upto = blocks.end.min(first + per_chunk);
-                for block in first..upto {
-                    // All queries of a block while it is near.
-                    let mut next = (block + 1 < upto).then(|| table.block(block + 1));
-                    for (query, found) in shared.iter().zip(&mut found) {
-                        let Some(prepared) = &query.query else { continue };
-                        evaluator.bounds_before(prepared, table.block(block), next.take(), &mut bounds);
-                        table.hide_removed(block, &mut bounds);
-                        query.see(table.ids(block), &bounds, k, keeps, found);
-                    }
-                }
-                part[0] = found;
-            });
-        });
-        for part in parts {
-            queries.iter_mut().zip(part).for_each(|(query, found)| query.learn(found));
-        }
-        self.narrow();
-        self.bounded += self.table.ids(blocks.end - 1).end - self.table.ids(blocks.start).start;
-        cx.progress(self.bounded, self.table.len());
-    }
-
-    /// Sends what is left, query after query.
-    fn send(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(queries) = &self.queries else { return Ok(Flow::Done) };
-        if let Some(scan) = &mut self.scans {
-            let numbers: Vec<u32> = queries.iter().map(|query| query.number).collect();
-            while cx.has_room(RANGES) {
-                let next = if cx.is_cancelled() || numbers.is_empty() { None } else { scan.next(&numbers)? };
-                let Some(envelope) = next else { return Ok(Flow::Done) };
-                if cx.push(RANGES, envelope)? == Pushed::Closed {
-                    return Ok(Flow::Done);
-                }
-            }
-            return Ok(Flow::Wait);
-        }
-        while cx.has_room(CANDIDATES) {
-            cx.announce();
-            let made = match self.made.take() {
-                None => self.make()?,
-                made => made,
-            };
-            let Some(made) = made else { return Ok(Flow::Done) };
-            let (mut rows, whole) = (made.rows(), made.rows());
-            if let Some(left) = &mut self.left {
-                // As a scan does, so that all slots end together where what follows computes.
-                rows = rows.min((*left / (2 * self.slots)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS));
-                *left -= rows;
-            }
-            let mut next = made.clone();
-            if rows < whole {
-                next = Envelope::new(made.batch().slice(0, rows))?;
-                self.made = Some(Envelope::new(made.batch().slice(rows, whole - rows))?);
-            }
-            if cx.push(CANDIDATES, next)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        Ok(Flow::Wait)
-    }
-
-    /// The next of what is left, of one query; nothing when all was made.
-    fn make(&mut self) -> Result<Option<Envelope>, BoxError> {
-        let (Some(queries), Some(sending)) = (&mut self.queries, &mut self.sending) else { return Ok(None) };
-        let space = Arc::clone(self.table.space());
-        let store = space.store();
-        let mut bounds = Bounds::default();
-        while let Some(query) = queries.get_mut(sending.query) {
-            let range = query.range();
-            let (mut ids, mut lowers) = (Vec::new(), Vec::new());
-            if self.left.is_some() {
-                // Narrowed to the range before the first was sent. Large pieces go as they are, small ones together.
-                let mut left = query.left.pop_front().unwrap_or_default();
-                while let Some(next) =
-                    query.left.pop_front_if(|next| next.len() + left.len() <= ENVELOPE_ROWS)
-                {
-                    left.append(next);
-                }
-                (ids, lowers) = (left.ids, left.lowers);
-                lowers.iter_mut().for_each(|lower| *lower *= self.table.unit());
-                if query.left.is_empty() {
-                    *sending = Sending { query: sending.query + 1, place: 0 };
-                }
-            } else {
-                let is_scan = self.bound.is_none();
-                let left = self.table.len() - self.table.ids(sending.place).start;
-                let rows_max =
-                    if is_scan { scan::rows_next(left, self.slots) as usize } else { ENVELOPE_ROWS };
-                while ids.len() < rows_max && sending.place < self.table.blocks() {
-                    if let Some(prepared) = &query.query {
-                        self.evaluator.bounds(prepared, self.table.block(sending.place), &mut bounds);
-                    }
-                    for (id, lower) in self.table.ids(sending.place).zip(bounds.lower.iter().copied()) {
-                        if lower <= range && store.has(id) {
-                            ids.push(id);
-                            lowers.push(f64::from(lower) * self.table.unit());
-                        }
-                    }
-                    sending.place += 1;
-                }
-                if sending.place == self.table.blocks() {
-                    *sending = Sending { query: sending.query + 1, place: 0 };
-                }
-            }
-            if ids.is_empty() {
-                continue;
-            }
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from(vec![query.number; ids.len()]))),
-                ("id", Arc::new(UInt64Array::from(ids))),
-                ("lower", Arc::new(Float64Array::from(lowers))),
-            ];
-            return Ok(Some(Envelope::from_columns(columns)?));
-        }
-        Ok(None)
+        let picked = self.picked.clone().filter(|_| devices.is_some());
+        let bounding = Bounding {
+            table: Arc::clone(table),
+            evaluator: BoundEvaluator::new(CodePath::detect()),
+            k: self.k,
+            remember: self.remember,
+            slots: self.slots,
+            queries: prepared,
+            devices,
+            rest,
+            bounded: 0,
+            left,
+        };
+        Ok(DeviceStage::new(bounding, STAGE_SIZES, picked))
     }
 }
 

@@ -113,6 +113,8 @@ pub(super) enum BoundsBlock {
 pub(super) struct Load {
     pub(super) common: Arc<Common>,
     pub(super) chunk: usize,
+    /// The place of its device among those that are used.
+    pub(super) place: usize,
 }
 
 /// Blocks of the table that are bounded for all queries.

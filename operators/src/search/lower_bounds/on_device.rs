@@ -1,18 +1,16 @@
-//! The box's side of bounds on devices: the table is cut into parts, each is brought to a device and bounded there, and
-//! what a device fails at is left to the slots.
-//!
-//! Invariant: every block of the table is bounded exactly once, by a device or by the slots.
+//! Which device bounds what of the table: it is cut into parts, each is brought to a device and bounded there. What a device
+//! fails at goes to the next one, and at last to the slots.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::lower_bound::Bound;
-use boxwork_runtime::feeding::{Blocks, Devices};
-use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_runtime::feeding::Devices;
 
 use super::block::{BoundsBlock, Common, Load, Scan, block_bytes};
 use super::bounded::Bounded;
+use crate::devices::stage;
 use boxwork_stores::pivot_table::PivotTable;
 
 /// How a table and what is left of it are cut.
@@ -35,6 +33,10 @@ const PASSING_SHARE: u64 = 8;
 /// Chunks on their way to a device at once: one is gathered while the other one is sent.
 const LOADS: usize = 2;
 
+/// The stage gathers nothing: what a device is to do is a block from the start.
+pub(super) const STAGE_SIZES: stage::Sizes =
+    stage::Sizes { block: [u64::MAX; 2], block_min: [0; 2], slots: [0; 2], blocks_per_device: LOADS };
+
 /// Entries of all queries together, at most: the kernel counts their numbers in 32 bits.
 const ENTRIES_MAX: usize = 1 << 28;
 
@@ -43,7 +45,7 @@ const ENTRIES_OF_QUERY: usize = 1 << 16;
 
 pub(super) struct OnDevice {
     common: Arc<Common>,
-    /// Of each device: its blocks, so that a part stays where it was brought.
+    devices: Arc<Devices>,
     places: Vec<Place>,
     parts: Vec<Part>,
     /// Objects that have been brought to where they are bounded.
@@ -53,8 +55,12 @@ pub(super) struct OnDevice {
     remember: usize,
 }
 
+/// What one device is to do: a part stays where it was brought.
 struct Place {
-    blocks: Blocks<BoundsBlock>,
+    /// Its number.
+    device: usize,
+    /// Its blocks on their way.
+    under_way: usize,
     /// Chunks to be brought in before their parts are bounded.
     to_load: VecDeque<usize>,
     to_scan: VecDeque<usize>,
@@ -63,18 +69,27 @@ struct Place {
 /// Some blocks of the table.
 struct Part {
     blocks: Range<usize>,
-    /// Devices that it may go to, the next one last.
+    /// Where it was submitted last.
+    place: usize,
+    /// Devices that it may go to yet, the next one last.
     places: Vec<usize>,
 }
 
-/// What became of a part.
-pub(super) enum Came {
-    /// The objects left of a part.
+/// What is to be done next.
+pub(super) enum Next {
+    Block(BoundsBlock),
+    /// Blocks of the table that no device bounds.
+    ForSlots(Range<usize>),
+}
+
+/// What became of a part that was bounded.
+pub(super) enum Scanned {
+    /// The objects left of it.
     Left(Scan),
-    /// These blocks are bounded, and more objects are left than may be remembered; the ranges hold.
+    /// It is bounded, and more objects are left than may be remembered; the ranges hold.
     TooMany(Scan),
-    /// Blocks that no device bounds.
-    Failed(Range<usize>),
+    /// It is to be bounded with more room.
+    Again(Scan),
 }
 
 impl OnDevice {
@@ -101,7 +116,8 @@ impl OnDevice {
         let mut places: Vec<Place> = allowed
             .iter()
             .map(|idx| Place {
-                blocks: Blocks::new(Arc::clone(devices), [*idx]),
+                device: *idx,
+                under_way: 0,
                 to_load: VecDeque::new(),
                 to_scan: VecDeque::new(),
             })
@@ -121,118 +137,127 @@ impl OnDevice {
             places[place].to_scan.push_back(part);
             let order = (0..places.len()).map(|turn| (place + turn) % places.len()).rev();
             let blocks = common.blocks(first).start..common.blocks(last).end;
-            parts.push(Part { blocks, places: order.collect() });
+            parts.push(Part { blocks, place, places: order.collect() });
         }
-        Self { common, places, parts, loaded, entries: sizes.entries, remember }
+        let devices = Arc::clone(devices);
+        Self { common, devices, places, parts, loaded, entries: sizes.entries, remember }
     }
 
-    /// Whether all that was begun has come back.
-    pub(super) fn is_over(&self) -> bool {
-        self.places.iter().all(|place| place.to_scan.is_empty() && place.blocks.in_flight() == 0)
+    /// Whether anything waits for a device.
+    pub(super) fn has_more(&self) -> bool {
+        self.places.iter().any(|place| !place.to_load.is_empty() || !place.to_scan.is_empty())
     }
 
-    /// Takes what has come back, and hands over what is next.
-    pub(super) fn process(
-        &mut self,
-        cx: &mut Context<'_>,
-        queries: &[Bounded],
-    ) -> Result<Vec<Came>, BoxError> {
-        let mut back = Vec::new();
-        for place in 0..self.places.len() {
-            while let Some((block, result)) = self.places[place].blocks.take() {
-                match (block, result) {
-                    (BoundsBlock::Load(load), Ok(())) => {
-                        self.loaded += self.common.objects(&self.common.blocks(load.chunk)) as u64;
-                        cx.progress(self.loaded, self.common.table.len());
+    fn is_served(&self, place: usize) -> bool {
+        !self.devices.list()[self.places[place].device].is_retired()
+    }
+
+    /// What is next for a device that has room; or what no device bounds.
+    pub(super) fn next(&mut self, queries: &[Bounded]) -> Option<Next> {
+        let mut place = 0;
+        while place < self.places.len() {
+            let is_served = self.is_served(place);
+            let here = &mut self.places[place];
+            if !is_served {
+                here.to_load.clear();
+                if let Some(part) = here.to_scan.pop_front() {
+                    if let Some(blocks) = self.pass_on(part) {
+                        return Some(Next::ForSlots(blocks));
                     }
-                    // What could not be brought in ahead of it, a part brings in itself, or fails.
-                    (BoundsBlock::Load(_), Err(error)) if error.is_of_device() => {}
-                    (BoundsBlock::Scan(scan), Ok(())) => back.extend(self.scanned(place, scan, queries, cx)),
-                    (BoundsBlock::Scan(scan), Err(error)) if error.is_of_device() => {
-                        back.extend(self.pass_on(scan.part));
-                    }
-                    (_, Err(error)) => return Err(error.into()),
+                    // It may have gone to a device that had its turn.
+                    place = 0;
+                    continue;
+                }
+            } else if here.under_way < LOADS {
+                if let Some(chunk) = here.to_load.pop_front() {
+                    here.under_way += 1;
+                    let load = Load { common: Arc::clone(&self.common), chunk, place };
+                    return Some(Next::Block(BoundsBlock::Load(load)));
+                }
+                // After the chunks: what bounds them waits for those on their way by itself.
+                if let Some(part) = here.to_scan.pop_front() {
+                    here.under_way += 1;
+                    // What it is brought to is where it was before.
+                    self.parts[part].place = place;
+                    self.parts[part].places.retain(|other| *other != place);
+                    let room = (self.entries / queries.len().max(1)).clamp(1, ENTRIES_OF_QUERY);
+                    return Some(Next::Block(BoundsBlock::Scan(self.scan(part, room, queries))));
                 }
             }
+            place += 1;
         }
-        // A part that is passed on may go to a device that had its turn.
-        while self.hand_over(cx, queries, &mut back) {}
-        Ok(back)
-    }
-
-    /// Bounds the part again with more room where it has to be.
-    fn scanned(
-        &mut self,
-        place: usize,
-        scan: Scan,
-        queries: &[Bounded],
-        cx: &mut Context<'_>,
-    ) -> Option<Came> {
-        for (query, range) in queries.iter().zip(&scan.ranges) {
-            query.lower_range(*range);
-        }
-        let Some(most) = scan.missing() else { return Some(Came::Left(scan)) };
-        let wanted: u64 = scan.counts.iter().map(|count| u64::from(*count)).sum();
-        if wanted > self.remember as u64
-            || most.saturating_mul(scan.counts.len()) > self.remember.max(self.entries).min(ENTRIES_MAX)
-        {
-            return Some(Came::TooMany(scan));
-        }
-        self.submit(place, scan.part, most, queries, cx);
         None
     }
 
+    /// Blocks that wait for a device, where there is none any more.
+    pub(super) fn rest(&mut self) -> Option<Range<usize>> {
+        self.places.iter_mut().for_each(|place| place.to_load.clear());
+        let part = self.places.iter_mut().find_map(|place| place.to_scan.pop_front())?;
+        Some(self.parts[part].blocks.clone())
+    }
+
+    /// The only device that a block may go to.
+    pub(super) fn home(&self, block: &BoundsBlock) -> usize {
+        self.places[self.place(block)].device
+    }
+
+    fn place(&self, block: &BoundsBlock) -> usize {
+        match block {
+            BoundsBlock::Load(load) => load.place,
+            BoundsBlock::Scan(scan) => self.parts[scan.part].place,
+        }
+    }
+
+    /// Takes a chunk back that was brought in. Gives the objects that have been so far.
+    pub(super) fn loaded(&mut self, load: &Load) -> u64 {
+        self.places[load.place].under_way -= 1;
+        self.loaded += self.common.objects(&self.common.blocks(load.chunk)) as u64;
+        self.loaded
+    }
+
+    /// Takes a part back that was bounded. It is bounded again with more room where it has to be.
+    pub(super) fn scanned(&mut self, scan: Scan, queries: &[Bounded]) -> Scanned {
+        for (query, range) in queries.iter().zip(&scan.ranges) {
+            query.lower_range(*range);
+        }
+        let most = scan.missing();
+        let wanted: u64 = scan.counts.iter().map(|count| u64::from(*count)).sum();
+        if let Some(most) = most
+            && wanted <= self.remember as u64
+            && most.saturating_mul(scan.counts.len()) <= self.remember.max(self.entries).min(ENTRIES_MAX)
+        {
+            return Scanned::Again(self.scan(scan.part, most, queries));
+        }
+        self.places[self.parts[scan.part].place].under_way -= 1;
+        if most.is_some() { Scanned::TooMany(scan) } else { Scanned::Left(scan) }
+    }
+
+    /// Takes a block back that a device failed at. Gives what no device bounds.
+    pub(super) fn failed(&mut self, block: &BoundsBlock) -> Option<Range<usize>> {
+        let place = self.place(block);
+        self.places[place].under_way -= 1;
+        match block {
+            // What could not be brought in ahead of it, a part brings in itself, or fails.
+            BoundsBlock::Load(_) => None,
+            BoundsBlock::Scan(scan) => self.pass_on(scan.part),
+        }
+    }
+
     /// A part goes to the next device that it has not been to, or to the slots.
-    fn pass_on(&mut self, part: usize) -> Option<Came> {
-        let Part { blocks, places } = &mut self.parts[part];
-        while let Some(place) = places.pop() {
-            if self.places[place].blocks.is_served() {
+    fn pass_on(&mut self, part: usize) -> Option<Range<usize>> {
+        while let Some(place) = self.parts[part].places.pop() {
+            if self.is_served(place) {
                 self.places[place].to_scan.push_back(part);
                 return None;
             }
         }
-        Some(Came::Failed(blocks.clone()))
+        Some(self.parts[part].blocks.clone())
     }
 
-    /// Submits what each device has room for. True when a part was passed on, so that another look is worth it.
-    fn hand_over(&mut self, cx: &mut Context<'_>, queries: &[Bounded], back: &mut Vec<Came>) -> bool {
-        let mut is_passed_on = false;
-        for place in 0..self.places.len() {
-            let here = &mut self.places[place];
-            if !here.blocks.is_served() {
-                here.to_load.clear();
-                for part in std::mem::take(&mut here.to_scan) {
-                    back.extend(self.pass_on(part));
-                    is_passed_on = true;
-                }
-                continue;
-            }
-            while here.blocks.in_flight() < LOADS
-                && let Some(chunk) = here.to_load.pop_front()
-            {
-                let load = Load { common: Arc::clone(&self.common), chunk };
-                here.blocks.submit(BoundsBlock::Load(load), cx.outside());
-            }
-            // After the chunks: what bounds them waits for those on their way by itself.
-            if here.to_load.is_empty() {
-                while self.places[place].blocks.in_flight() < LOADS
-                    && let Some(part) = self.places[place].to_scan.pop_front()
-                {
-                    let room = (self.entries / queries.len().max(1)).clamp(1, ENTRIES_OF_QUERY);
-                    self.submit(place, part, room, queries, cx);
-                }
-            }
-        }
-        is_passed_on
-    }
-
-    fn submit(&mut self, place: usize, part: usize, room: usize, queries: &[Bounded], cx: &mut Context<'_>) {
+    fn scan(&self, part: usize, room: usize, queries: &[Bounded]) -> Scan {
         let blocks = self.parts[part].blocks.clone();
-        // What it is brought to is where it was before.
-        self.parts[part].places.retain(|other| *other != place);
         let room = room.min(self.common.objects(&blocks));
         let ranges = queries.iter().map(Bounded::range).collect();
-        let scan = Scan::new(&self.common, part, blocks, room, ranges);
-        self.places[place].blocks.submit(BoundsBlock::Scan(scan), cx.outside());
+        Scan::new(&self.common, part, blocks, room, ranges)
     }
 }

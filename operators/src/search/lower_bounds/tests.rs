@@ -1,6 +1,7 @@
 //! No answer is ruled out, whatever bounds it and wherever.
 
-use boxwork_kernels::lower_bound::{BoundQuery, PACKED_OBJECTS};
+use boxwork_kernels::lower_bound::{BoundQuery, Bounds, PACKED_OBJECTS};
+use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use boxwork_runtime::feeding::{Blocks, Options};
 use boxwork_runtime::harness::Harness;
@@ -165,26 +166,18 @@ fn operator(
     let allowed: Vec<usize> = (0..devices.list().len()).collect();
     LowerBounds {
         table: Arc::clone(table),
-        evaluator: BoundEvaluator::new(CodePath::detect()),
         bound: Some(bound),
         is_auto: false,
         k,
         limit: range.map_or(f32::INFINITY, above),
         remember,
-        queries: None,
         picked: Some((Arc::clone(devices), allowed.into())),
         scans: None,
         computes: None,
         slots: 2,
         remembered: Arc::default(),
         sizes,
-        devices: None,
-        rest: VecDeque::new(),
-        bounded: 0,
-        left: Some(0),
-        is_mixed: false,
-        sending: None,
-        made: None,
+        state: State::New,
     }
 }
 
