@@ -124,34 +124,45 @@ struct Extract {
     lanes: Vec<Lane>,
 }
 
+/// Pictures that slots extract.
+struct Work<'a> {
+    pictures: &'a [ImageRef<'a>],
+    /// The place of the next one.
+    next: &'a AtomicUsize,
+    parameters: &'a ExtractParameters,
+}
+
 /// Pictures that one slot extracts.
+#[derive(Default)]
 struct Lane {
-    extractor: Extractor,
+    /// From the first picture on: making one takes as long as a picture, so each slot makes its own.
+    extractor: Option<Extractor>,
     /// Each with the place of its picture.
     made: Vec<(usize, Signature)>,
 }
 
 impl Lane {
     fn new(parameters: &ExtractParameters) -> Result<Self, BoxError> {
-        Ok(Self { extractor: Extractor::new(parameters.clone())?, made: Vec::new() })
+        Ok(Self { extractor: Some(Extractor::new(parameters.clone())?), made: Vec::new() })
     }
 }
 
 /// Extracts pictures on as many slots as there are lanes, if so many are free: each lane takes the next picture.
-fn extract(inside: &mut Inside<'_>, lanes: &mut [Lane], pictures: &[ImageRef<'_>], next: &AtomicUsize) {
+fn extract(inside: &mut Inside<'_>, lanes: &mut [Lane], work: &Work<'_>) {
     if lanes.len() > 1 {
         let (left, right) = lanes.split_at_mut(lanes.len() / 2);
-        inside.join(
-            |inside| extract(inside, left, pictures, next),
-            |inside| extract(inside, right, pictures, next),
-        );
+        inside.join(|inside| extract(inside, left, work), |inside| extract(inside, right, work));
         return;
     }
     let Some(lane) = lanes.first_mut() else { return };
+    let Work { pictures, next, parameters } = work;
     while !inside.is_cancelled() {
         let place = next.fetch_add(1, Ordering::Relaxed);
         let Some(picture) = pictures.get(place) else { return };
-        lane.made.push((place, lane.extractor.extract(*picture)));
+        let extractor = lane.extractor.get_or_insert_with(|| {
+            Extractor::new((*parameters).clone()).expect("the first lane was made of these parameters")
+        });
+        lane.made.push((place, extractor.extract(*picture)));
     }
 }
 
@@ -165,11 +176,12 @@ impl Extract {
             }
         }
         let lanes = self.slots.min(pictures.len());
-        while self.lanes.len() < lanes {
-            self.lanes.push(Lane::new(&self.parameters)?);
+        if self.lanes.len() < lanes {
+            self.lanes.resize_with(lanes, Lane::default);
         }
         let next = AtomicUsize::new(0);
-        cx.inside(|inside| extract(inside, &mut self.lanes[..lanes], &pictures, &next));
+        let work = Work { pictures: &pictures, next: &next, parameters: &self.parameters };
+        cx.inside(|inside| extract(inside, &mut self.lanes[..lanes], &work));
         let mut made: Vec<_> = self.lanes.iter_mut().flat_map(|lane| lane.made.drain(..)).collect();
         made.sort_unstable_by_key(|(place, _)| *place);
         Ok(made.into_iter().map(|(_, signature)| signature).collect())
