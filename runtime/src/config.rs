@@ -28,7 +28,7 @@ pub struct Config {
     /// Whether a request keeps to the node that took it first. Without, every slot is as good as another: for
     /// comparing.
     pub homes: bool,
-    /// Whether firings are recorded for [`Runtime::take_trace`].
+    /// Whether firings are recorded for [`Runtime::take_trace`](crate::Runtime::take_trace).
     pub trace: bool,
     /// Whether a thread looks for boxes that block without saying so
     /// ([`BoxStatistics::undeclared_blocking_ns`](crate::request::BoxStatistics::undeclared_blocking_ns)). On Linux only; elsewhere
