@@ -297,6 +297,10 @@ impl Model {
 
     /// Tells a box that something it had begun outside is over. True when that makes a task, which is the caller's to plan.
     pub(crate) fn tell_of_outside(&self, cell_idx: usize) -> bool {
+        debug_assert!(
+            self.live.load(Ordering::Relaxed) > 0,
+            "something outside is over of a request that has ended: its token was lost"
+        );
         self.notify(cell_idx, WokenBy::Input, &mut Woken::default()) == Notified::Plan
     }
 
@@ -323,7 +327,9 @@ impl Model {
     /// Gives one token back. True when it was the last: the caller settles the request.
     pub(crate) fn release(&self) -> bool {
         // AcqRel: whoever releases last sees all that the others did.
-        self.live.fetch_sub(1, Ordering::AcqRel) == 1
+        let before = self.live.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a token was given back that nobody held: the request would never end");
+        before == 1
     }
 
     /// Whether the request has been at home long enough to be moved.
@@ -370,7 +376,9 @@ impl Model {
     pub(crate) fn conclude(&self) {
         for cell in &self.boxes {
             // Nothing of the request has a task any more.
-            let Some(mut turn) = cell.state.claim() else { continue };
+            let claimed = cell.state.claim();
+            debug_assert!(claimed.is_some(), "a request ends while one of its boxes has a task");
+            let Some(mut turn) = claimed else { continue };
             if let Err(cause) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *turn = None)) {
                 let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
                 self.fail(RequestError::Panicked { name, cause: panic_message(cause.as_ref()) });

@@ -83,6 +83,7 @@ impl Shared {
             inner.state.refusals += u64::from(waits);
             return Offered::Full(envelope);
         }
+        debug_assert!(!inner.state.ended, "an envelope is put on an edge whose producers have all ended");
         ledger.charge(&envelope);
         let state = &mut inner.state;
         state.envelopes += 1;
@@ -106,6 +107,10 @@ impl Shared {
         }
         let mut inner = self.inner.lock();
         let (lane, envelope) = inner.take(node)?;
+        debug_assert!(
+            inner.state.envelopes > 0 && inner.state.bytes >= envelope.bytes(),
+            "an edge gives out more than it counts"
+        );
         inner.state.envelopes -= 1;
         inner.state.bytes -= envelope.bytes();
         let freed = ledger.release(&envelope);
@@ -149,6 +154,7 @@ impl Shared {
     /// One producer has ended. True when it was the last: the consumers must be told.
     pub(super) fn end(&self) -> bool {
         let mut inner = self.inner.lock();
+        debug_assert!(inner.producers_open > 0, "more producers of an edge have ended than it has");
         inner.producers_open -= 1;
         inner.state.ended = inner.producers_open == 0;
         inner.state.ended
@@ -188,6 +194,11 @@ impl Shared {
     fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (Vec<Envelope>, bool) {
         let mut freed = false;
         let dropped: Vec<Envelope> = inner.lanes.iter_mut().flat_map(|lane| lane.drain(..)).collect();
+        debug_assert_eq!(
+            dropped.len(),
+            inner.state.envelopes,
+            "an edge holds other envelopes than it counts"
+        );
         for envelope in &dropped {
             freed |= ledger.release(envelope);
         }

@@ -174,6 +174,10 @@ impl Single {
         if self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(false, Ordering::Relaxed);
         }
+        debug_assert!(
+            !self.has_end(),
+            "an envelope is put on an edge whose producer has ended: it may not be taken"
+        );
         let made = self.queue.producer();
         let (rows, bytes) = (envelope.rows() as u64, envelope.bytes());
         made.bytes.store(made.bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
@@ -280,6 +284,7 @@ impl Single {
     }
 
     pub(super) fn end(&self) {
+        debug_assert!(!self.has_end(), "the one producer of an edge has ended twice");
         self.ended.store(true, Ordering::Release);
     }
 
@@ -293,6 +298,7 @@ impl Single {
         let freed = unsafe { self.empty(ledger) };
         interleave();
         // Release: a thread that reaps the edge takes envelopes after all that this consumer took.
+        debug_assert!(!self.is_closed(), "the one consumer of an edge has closed it twice");
         self.closed.store(true, Ordering::Release);
         interleave();
         freed

@@ -159,6 +159,18 @@ impl Model {
         {
             return step;
         }
+        debug_assert!(
+            running.ports.staged.is_empty(),
+            "a box is fired with envelopes staged: a push could fail"
+        );
+        debug_assert!(
+            running.ports.results.is_empty(),
+            "a copy is fired while it has results of its last input"
+        );
+        debug_assert!(
+            self.live.load(Ordering::Relaxed) > 0,
+            "a box is fired of a request that holds no token: the request may end meanwhile"
+        );
         add(&cell.counters.firings, 1);
         let Running { operator, ports: state, is_plain, schema, .. } = &mut *running;
         let node = detacher.node();
@@ -315,6 +327,7 @@ impl Model {
     /// Takes all envelopes of the side inputs, once they have ended.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     fn take_sides(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
+        debug_assert!(!running.sides_complete, "the side inputs of a box are taken twice");
         let ports = || self.boxes[cell_idx].ports().enumerate().filter(|(_, (mode, _))| *mode == Mode::Side);
         if !ports().all(|(_, (_, edges))| edges.all(Edge::has_end)) {
             return false;
@@ -391,6 +404,7 @@ impl Model {
             {
                 return Step::Idle;
             }
+            debug_assert!(reorder.copies_open > 0, "more copies of a box have ended than it has");
             reorder.copies_open -= 1;
         }
         self.close_inputs(cell_idx, running, woken);
