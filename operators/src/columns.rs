@@ -11,18 +11,15 @@ use boxwork_runtime::descriptor::{Column, Descriptor, Family};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 
+use boxwork_stores::any_kind::KINDS;
+use boxwork_stores::kinds::{Kind, Signatures};
 use boxwork_stores::signature::SIGNATURE;
-use boxwork_stores::signature::coordinate_names;
 
 /// Any object that a distance is of.
 static OBJECT: Family = Family {
     name: "Object",
-    about: "List<Float32> (a vector), Utf8 (a text), List<UInt32> (a set) or a Signature",
-    accepts: |kind| match kind {
-        DataType::Utf8 => true,
-        DataType::List(item) if matches!(item.data_type(), DataType::Float32 | DataType::UInt32) => true,
-        other => coordinate_names(other).is_some(),
-    },
+    about: "an object of any kind that stores hold: List<Float32> (a vector), Utf8 (a text), a Signature and others",
+    accepts: |kind| KINDS.iter().any(|known| known.is_type(kind)),
 };
 
 /// The parameter of boxes that take or give rows of any of these columns: see [`named`].
@@ -101,6 +98,17 @@ pub fn signatures(_: &Arguments) -> Descriptor {
         Column::new("width", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
         Column::new("height", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
     ])
+}
+
+/// An object that goes into a store or comes from one, of the kind that the parameter `holds` names.
+pub fn objects(arguments: &Arguments) -> Descriptor {
+    match arguments.get("holds") {
+        Some(Value::Text(holds)) if holds != Signatures::NAME => Descriptor::new([
+            Column::new("name", DataType::Utf8, "the object's name, unlike any other in its store"),
+            Column::family("object", &OBJECT, "the object"),
+        ]),
+        _ => signatures(arguments),
+    }
 }
 
 /// A query of the request.

@@ -9,7 +9,33 @@ pub mod write_jsonl;
 pub mod write_arrow;
 pub mod read_arrow;
 
-use boxwork_runtime::operator::OperatorSpec;
+use arrow_array::{ArrayRef, StringArray};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, OperatorSpec};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::any_kind::{self, AnyKind};
+
+/// The parameter that names the kind of objects which come or go.
+pub(crate) const HOLDS: Parameter = Parameter::new(
+    "holds",
+    ParameterType::Text,
+    Default::Text("signatures"),
+    "the kind of the objects, such as signatures, vectors, texts or sets",
+);
+
+/// The kind that [`HOLDS`] names.
+pub(crate) fn kind(bind: &Bind<'_>) -> Result<&'static dyn AnyKind, BoxError> {
+    any_kind::named(bind.text(HOLDS.name)).map_err(BoxError::new)
+}
+
+/// The names of objects in an envelope, and their columns.
+pub(crate) fn objects<'a>(
+    envelope: &'a Envelope,
+    kind: &dyn AnyKind,
+) -> Result<(&'a StringArray, Vec<ArrayRef>), BoxError> {
+    let column = |name: &&str| Ok(envelope.column(name)?.clone());
+    Ok((envelope.texts("name")?, kind.column_names().iter().map(column).collect::<Result<_, BoxError>>()?))
+}
 
 /// The operators of this folder, in the order in which data meets them.
 pub(crate) static LIST: &[&OperatorSpec] = &[

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
+use arrow_schema::DataType;
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::topology::Topology;
 use serde_json::Value;
@@ -57,7 +58,15 @@ pub fn open_by(path: &Path, access: Access, machine: Option<Topology>) -> Result
 /// # Errors
 /// As [`StoreChange::begin`].
 pub fn change(path: &Path) -> Result<Box<dyn AnyChange>, StoreError> {
-    of_file(path)?.change(path)
+    change_by(path, Access::Map)
+}
+
+/// As [`change`], but the files are mapped or read as `access` says.
+///
+/// # Errors
+/// As [`StoreChange::begin`].
+pub fn change_by(path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError> {
+    of_files(path, &Files::open(path, access)?)?.change(path, access)
 }
 
 /// Writes what is left of a store file of any kind, to take its place. `cancelled` says when to stop, and is asked for
@@ -101,6 +110,12 @@ pub trait AnyKind: Debug + Sync {
     /// The Arrow types that columns of other programs may have; empty if the kind is not read from such columns.
     fn arrow_types(&self) -> &'static str;
 
+    /// Whether objects in a store's files and in envelopes have this Arrow type.
+    fn is_type(&self, kind: &DataType) -> bool;
+
+    /// The names of the columns that objects have beside ids and names; the objects come first.
+    fn column_names(&self) -> &'static [&'static str];
+
     /// An empty list of objects like a value in JSON; nothing if the value has the form of another kind.
     fn rows_of_json(&self, value: &Value) -> Option<Box<dyn AnyRows>>;
 
@@ -128,7 +143,7 @@ pub trait AnyKind: Debug + Sync {
     ///
     /// # Errors
     /// As [`StoreChange::begin`].
-    fn change(&self, path: &Path) -> Result<Box<dyn AnyChange>, StoreError>;
+    fn change(&self, path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError>;
 
     /// Writes what is left of a store file, to take its place.
     ///
@@ -270,6 +285,14 @@ impl<K: Kind> AnyKind for Of<K> {
         K::ARROW_TYPES
     }
 
+    fn is_type(&self, kind: &DataType) -> bool {
+        K::is_type(kind)
+    }
+
+    fn column_names(&self) -> &'static [&'static str] {
+        K::COLUMN_NAMES
+    }
+
     fn rows_of_json(&self, value: &Value) -> Option<Box<dyn AnyRows>> {
         Some(Box::new(Rows::new(K::of_json(value)?)))
     }
@@ -296,8 +319,8 @@ impl<K: Kind> AnyKind for Of<K> {
         Some(StoreWriter::of(path, &kind, info).map(|writer| Box::new(writer) as Box<dyn AnyWriter>))
     }
 
-    fn change(&self, path: &Path) -> Result<Box<dyn AnyChange>, StoreError> {
-        Ok(Box::new(StoreChange::<K>::begin(path)?))
+    fn change(&self, path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError> {
+        Ok(Box::new(StoreChange::<K>::begin_by(path, access)?))
     }
 
     fn compaction(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compaction, StoreError> {

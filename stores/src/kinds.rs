@@ -36,12 +36,18 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The form that the text of a query must have, such as `a list such as [1, 2]`.
     const TEXT: &'static str;
 
+    /// The names of the [columns](Kind::columns).
+    const COLUMN_NAMES: &'static [&'static str] = &[OBJECT];
+
     /// One object, borrowed, with all that its store holds of it but its name.
     type Item<'a>: Copy;
     /// The columns of some objects, checked.
     type Batch: Debug + Send + Sync;
     /// Objects that become a batch.
     type Builder: Send;
+
+    /// Whether objects in a store's files and in envelopes have this Arrow type.
+    fn is_type(kind: &DataType) -> bool;
 
     /// The kind of a file with this schema; nothing if the schema is of another kind.
     fn of_schema(schema: &Schema) -> Option<Self>;

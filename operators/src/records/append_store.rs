@@ -5,22 +5,22 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use serde_json::Value as Json;
 
+use super::HOLDS;
 use crate::columns;
 use crate::images::extract::PARAMETERS_NOTE;
-use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
-use boxwork_stores::signature_store::{SignatureStore, StoreChange};
+use boxwork_stores::any_kind::{self, AnyChange, AnyKind};
+use boxwork_stores::object_store::Access;
+use boxwork_stores::store::Store;
 use boxwork_stores::upkeep;
 
-const SIGNATURES: In =
-    In::stream(0, "signatures", columns::signatures, "the objects, made as the store's were");
+const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the objects, made as the store's were");
 
-/// Adds signatures to a store.
+/// Adds objects to a store.
 ///
 /// The store's other objects keep their ids, and the new ones follow in the order in which they come. Who reads the
 /// store meanwhile keeps what it opened. A run that fails, is cancelled or killed leaves the store as it was. It costs
@@ -34,7 +34,7 @@ const SIGNATURES: In =
 ///
 /// # Parameters
 /// `store`: the store to add to. `pivots`: its indexes, which are brought up to it. `replace`: whether an object takes
-/// the place of one of its name, which is removed.
+/// the place of one of its name, which is removed. `holds`: the kind of the objects.
 pub static APPEND_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("store", ParameterType::Resource("store"), Default::Required, "the store to add to"),
@@ -50,24 +50,29 @@ pub static APPEND_STORE: OperatorSpec = OperatorSpec {
             Default::Boolean(false),
             "whether an object takes the place of one of its name",
         ),
+        HOLDS,
     ],
     inputs: &[SIGNATURES],
     example: "store: {kind: append_store, store: signatures, pivots: [photos.pivots.arrow]}",
-    ..OperatorSpec::new("append_store", "Adds signatures to a store file.", Kind::Stateful, make)
+    ..OperatorSpec::new("append_store", "Adds objects to a store file.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let pivots = bind.texts("pivots").into_iter().map(PathBuf::from).collect();
-    let (store, replaces) = (crate::resources::signatures(bind)?, bind.boolean("replace"));
-    Ok(Box::new(AppendStore { store, pivots, replaces, change: None }))
+    let (kind, store, replaces) =
+        (super::kind(bind)?, crate::resources::store(bind)?, bind.boolean("replace"));
+    let access = crate::resources::store::access(bind);
+    Ok(Box::new(AppendStore { store, kind, access, pivots, replaces, change: None }))
 }
 
 struct AppendStore {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
+    kind: &'static dyn AnyKind,
+    access: Access,
     pivots: Vec<PathBuf>,
     replaces: bool,
     // Holds the store's lock from the first firing on; dropped, it leaves the store as it was.
-    change: Option<StoreChange>,
+    change: Option<Box<dyn AnyChange>>,
 }
 
 impl Operator for AppendStore {
@@ -76,13 +81,13 @@ impl Operator for AppendStore {
             Some(change) => change,
             None => {
                 // At once, so that nobody's work is in vain when another process changes the store.
-                let (path, access) = (self.store.path(), self.store.access());
-                self.change.insert(cx.detached("disk", || StoreChange::begin_by(path, access))??)
+                let (path, access) = (self.store.path(), self.access);
+                self.change.insert(cx.detached("disk", || any_kind::change_by(path, access))??)
             }
         };
         while let Some(envelope) = cx.take(SIGNATURES) {
-            let replaces = self.replaces;
-            cx.detached("disk", || append(change, &envelope, replaces))??;
+            let (kind, replaces) = (self.kind, self.replaces);
+            cx.detached("disk", || append(&mut **change, kind, &envelope, replaces))??;
             cx.progress(change.added(), 0);
         }
         if !cx.is_ended(SIGNATURES) {
@@ -106,31 +111,22 @@ impl Operator for AppendStore {
     }
 }
 
-fn append(change: &mut StoreChange, envelope: &Envelope, replaces: bool) -> Result<(), BoxError> {
+fn append(
+    change: &mut dyn AnyChange,
+    kind: &dyn AnyKind,
+    envelope: &Envelope,
+    replaces: bool,
+) -> Result<(), BoxError> {
     if envelope.rows() == 0 {
         return Ok(());
     }
-    let store = Arc::clone(change.store());
-    let signatures = envelope.lists("signature")?;
-    let coordinates = coordinate_names(signatures.data_type())
-        .ok_or_else(|| SignatureError::Type(signatures.data_type().to_string()))?;
-    store.check_coordinates(&coordinates)?;
-    check_parameters(&store, envelope.note(PARAMETERS_NOTE))?;
-    let columns = SignatureColumns::new(signatures)?;
-    let (names, widths, heights) =
-        (envelope.texts("name")?, envelope.u32s("width")?, envelope.u32s("height")?);
-    for row in 0..envelope.rows() {
-        let name = names.value(row);
-        if replaces {
-            change.remove_named(name)?;
-        }
-        change.push(name, columns.signature(row), widths[row], heights[row])?;
-    }
-    Ok(())
+    check_parameters(&*change.store(), envelope.note(PARAMETERS_NOTE))?;
+    let (names, columns) = super::objects(envelope, kind)?;
+    Ok(change.push_rows(names, &columns, replaces)?)
 }
 
 /// Refuses signatures that were not made as the store's.
-fn check_parameters(store: &SignatureStore, found: Option<&str>) -> Result<(), BoxError> {
+fn check_parameters(store: &dyn Store, found: Option<&str>) -> Result<(), BoxError> {
     let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Json>(text).ok());
     let (wanted, came) = (read(store.parameters()), read(found));
     if wanted == came {

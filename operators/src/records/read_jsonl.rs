@@ -15,8 +15,12 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use super::HOLDS;
 use crate::columns;
+use boxwork_stores::any_kind::{AnyKind, AnyRows};
 use boxwork_stores::json_lines::{Line, next_line, read_line};
+use boxwork_stores::kinds::{Kind as _, Signatures};
+use boxwork_stores::object_column;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::StoreError;
 
@@ -27,13 +31,13 @@ const CENTROIDS: usize = 1 << 15;
 /// The name of the standard input.
 const STDIN: &str = "-";
 
-const SIGNATURES: Out =
-    Out::new(0, "signatures", columns::signatures, "the objects in the order of the lines");
+const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects in the order of the lines");
 
-/// Reads signatures from lines of JSON.
+/// Reads objects from lines of JSON: signatures, or another kind that `holds` names.
 ///
 /// A line is `{"name": "a", "centroids": [[1, 2], [3, 4]], "weights": [1, 3]}`: all centroids of the file have the
 /// same number of coordinates, weights are above 0 and are divided by their sum, and no two objects have one name.
+/// Other objects stand under the key `column`: `{"name": "a", "object": [0.5, 1]}`.
 /// `width`, `height` (pixels) and `coordinates` (names) may be there. Empty lines are passed over; the first line
 /// that is not sound ends the request.
 ///
@@ -60,15 +64,29 @@ pub static READ_JSONL: OperatorSpec = OperatorSpec {
             Default::EmptyList,
             "names of a centroid's numbers; none given: those of the first line, or c0, c1 and so on",
         ),
+        HOLDS,
+        Parameter::new(
+            "column",
+            ParameterType::Text,
+            Default::Text("object"),
+            "the key of the object in a line, of all kinds but signatures",
+        ),
+        Parameter::new(
+            "name",
+            ParameterType::Text,
+            Default::Text("name"),
+            "the key of the object's name, of all kinds but signatures; without one objects are called by their place",
+        ),
     ],
     outputs: &[SIGNATURES],
     example: "objects: {kind: read_jsonl, path: signatures.jsonl}",
-    ..OperatorSpec::new("read_jsonl", "Reads signatures from JSON lines.", Kind::Stateful, make)
+    ..OperatorSpec::new("read_jsonl", "Reads objects from JSON lines.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(ReadJsonl {
         path: bind.path("path"),
+        objects: ObjectLines::of(bind)?,
         renamed: !bind.texts("coordinates").is_empty(),
         coordinates: Some(bind.texts("coordinates")).filter(|names| !names.is_empty()),
         reader: None,
@@ -81,6 +99,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 
 struct ReadJsonl {
     path: PathBuf,
+    // How other objects than signatures stand in a line.
+    objects: Option<ObjectLines>,
     // The parameter's names hold whatever the lines say.
     renamed: bool,
     coordinates: Option<Vec<String>>,
@@ -109,12 +129,42 @@ impl Operator for ReadJsonl {
 impl ReadJsonl {
     /// The next envelope, or nothing at the end of the file.
     fn read(&mut self) -> Result<Option<Envelope>, BoxError> {
+        if let Some(mut lines) = self.objects.take() {
+            let envelope = self.read_objects(&mut lines);
+            self.objects = Some(lines);
+            return envelope;
+        }
         let mut objects: Option<Objects> = None;
         let mut text = String::new();
-        while objects.as_ref().is_none_or(|objects| !objects.is_full()) {
+        while objects.as_ref().is_none_or(|objects| !objects.is_full()) && self.next_text(&mut text)? {
+            let line = read_line(&text).map_err(|reason| self.error(reason))?;
+            self.accept(&line).map_err(|reason| self.error(reason))?;
+            let coordinates = self.coordinates.as_deref().unwrap_or_default();
+            let objects = match &mut objects {
+                Some(objects) => objects,
+                None => objects.insert(Objects::new(coordinates).map_err(|reason| self.error(reason))?),
+            };
+            objects.push(line).map_err(|reason| self.error(reason))?;
+        }
+        objects.map(Objects::finish).transpose()
+    }
+
+    /// The next envelope of other objects than signatures.
+    fn read_objects(&mut self, lines: &mut ObjectLines) -> Result<Option<Envelope>, BoxError> {
+        let mut text = String::new();
+        while !lines.is_full() && self.next_text(&mut text)? {
+            let name = lines.push(&text).map_err(|reason| self.error(reason))?;
+            self.accept_name(&name).map_err(|reason| self.error(reason))?;
+        }
+        lines.take()
+    }
+
+    /// Reads the next line that is not empty; says whether there is one.
+    fn next_text(&mut self, text: &mut String) -> Result<bool, BoxError> {
+        loop {
             text.clear();
-            match self.read_text(&mut text) {
-                Ok(0) => break,
+            match self.read_text(text) {
+                Ok(0) => return Ok(false),
                 Ok(_) => self.line += 1,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.line += 1;
@@ -128,19 +178,10 @@ impl ReadJsonl {
                     return Err(StoreError::Io { path: self.path.clone(), action: "read", source }.into());
                 }
             }
-            if text.trim().is_empty() {
-                continue;
+            if !text.trim().is_empty() {
+                return Ok(true);
             }
-            let line = read_line(&text).map_err(|reason| self.error(reason))?;
-            self.accept(&line).map_err(|reason| self.error(reason))?;
-            let coordinates = self.coordinates.as_deref().unwrap_or_default();
-            let objects = match &mut objects {
-                Some(objects) => objects,
-                None => objects.insert(Objects::new(coordinates).map_err(|reason| self.error(reason))?),
-            };
-            objects.push(line).map_err(|reason| self.error(reason))?;
         }
-        objects.map(Objects::finish).transpose()
     }
 
     fn read_text(&mut self, text: &mut String) -> io::Result<usize> {
@@ -177,15 +218,19 @@ impl ReadJsonl {
                 names.join(", ")
             ));
         }
-        let key = [0, 1].map(|idx: usize| self.hashers[idx].hash_one(&line.name));
+        self.accept_name(&line.name)
+    }
+
+    /// Refuses a name that a line before has.
+    fn accept_name(&mut self, name: &str) -> Result<(), String> {
+        let key = [0, 1].map(|idx: usize| self.hashers[idx].hash_one(name));
         match self.lines_of_names.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(self.line);
                 Ok(())
             }
             Entry::Occupied(entry) => Err(format!(
-                "`{}` is also the name in line {}: rename one, as objects are found by name",
-                line.name,
+                "`{name}` is also the name in line {}: rename one, as objects are found by name",
                 entry.get()
             )),
         }
@@ -193,6 +238,52 @@ impl ReadJsonl {
 
     fn error(&self, reason: String) -> BoxError {
         BoxError::new(format!("{}:{}: {reason}", self.path.display(), self.line))
+    }
+}
+
+/// Objects of any kind but signatures, a line each.
+struct ObjectLines {
+    kind: &'static dyn AnyKind,
+    column: String,
+    name: String,
+    /// Made at the first object, which says what all have in common.
+    rows: Option<Box<dyn AnyRows>>,
+    count: u64,
+}
+
+impl ObjectLines {
+    /// Nothing where signatures are to be read.
+    fn of(bind: &Bind<'_>) -> Result<Option<Self>, BoxError> {
+        let kind = super::kind(bind)?;
+        let (column, name) = (bind.text("column").to_owned(), bind.text("name").to_owned());
+        let lines = Self { kind, column, name, rows: None, count: 0 };
+        Ok(Some(lines).filter(|_| kind.name() != Signatures::NAME))
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.is_full(ROWS))
+    }
+
+    /// Takes a line, and returns the name of its object.
+    fn push(&mut self, line: &str) -> Result<String, String> {
+        let (named, value) = object_column::object_of_line(line, &self.column, &self.name)?;
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            None => self.rows.insert(object_column::rows_like(&value, Some(self.kind))?),
+        };
+        let name = named.unwrap_or_else(|| self.count.to_string());
+        rows.push_json(&name, &value)?;
+        self.count += 1;
+        Ok(name)
+    }
+
+    /// The objects since the last envelope; nothing where there are none.
+    fn take(&mut self) -> Result<Option<Envelope>, BoxError> {
+        let Some(rows) = self.rows.as_mut().filter(|rows| !rows.is_empty()) else { return Ok(None) };
+        let (names, objects) = rows.take();
+        let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names))];
+        columns.extend(self.kind.column_names().iter().copied().zip(objects));
+        Ok(Some(Envelope::from_columns(columns)?))
     }
 }
 

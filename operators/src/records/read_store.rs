@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
+use arrow_array::builder::StringBuilder;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use super::HOLDS;
 use crate::columns;
 use crate::images::extract::PARAMETERS_NOTE;
-use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::any_kind::AnyKind;
+use boxwork_stores::store::Store;
 
 /// Rows of an envelope: a few megabytes at the usual number of centroids, so that some fit an edge.
 const ROWS: usize = 1024;
 
-const SIGNATURES: Out = Out::new(0, "signatures", columns::signatures, "the objects, by id");
+const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects, by id");
 
 /// Gives all objects of a store, in their order, with a note of how they were extracted.
 ///
@@ -26,64 +30,85 @@ const SIGNATURES: Out = Out::new(0, "signatures", columns::signatures, "the obje
 /// `signatures`: the objects.
 ///
 /// # Parameters
-/// `store`: the store.
+/// `store`: the store. `holds`: the kind of its objects.
 pub static READ_STORE: OperatorSpec = OperatorSpec {
-    parameters: &[Parameter::new(
-        "store",
-        ParameterType::Resource("store"),
-        Default::Required,
-        "the store whose objects are wanted",
-    )],
+    parameters: &[
+        Parameter::new(
+            "store",
+            ParameterType::Resource("store"),
+            Default::Required,
+            "the store whose objects are wanted",
+        ),
+        HOLDS,
+    ],
     outputs: &[SIGNATURES],
     example: "objects: {kind: read_store, store: signatures}",
     ..OperatorSpec::new("read_store", "Gives all objects of a store.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(ReadStore { store: crate::resources::signatures(bind)?, sent: 0 }))
+    let (kind, store) = (super::kind(bind)?, crate::resources::store(bind)?);
+    if store.kind() != kind.name() {
+        let (path, found) = (store.path().display(), store.kind());
+        return Err(BoxError::new(format!(
+            "`{path}` holds {found}, and `{}` is to read {}: say `holds: {found}`",
+            bind.name,
+            kind.name()
+        )));
+    }
+    Ok(Box::new(ReadStore { store, kind, sent: 0 }))
 }
 
 struct ReadStore {
-    store: Arc<SignatureStore>,
+    store: Arc<dyn Store>,
+    kind: &'static dyn AnyKind,
     sent: u64,
 }
 
 impl Operator for ReadStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while self.sent < self.store.len() {
+        while self.sent < self.store.ids_count() {
             if !cx.has_room(SIGNATURES) {
                 return Ok(Flow::Wait);
             }
             cx.announce();
-            let (batch, row) = self.store.locate(self.sent)?;
-            if !self.store.is_checked(batch) {
-                cx.detached("disk", || self.store.bring_in([self.sent]))??;
+            let first = [self.sent];
+            if !self.store.is_in(&first) {
+                cx.detached("disk", || self.store.bring_in(&first))??;
             }
-            // A run of objects, without those that were removed.
-            let most = self.store.ids(batch).end.min(self.sent + ROWS as u64);
-            let next = |is_there: bool| {
-                let mut ids = self.sent..most;
-                ids.find(|id| self.store.has(*id) == is_there).unwrap_or(most)
-            };
-            let (first, end) = (next(true), next(false));
-            if first > self.sent {
-                self.sent = first;
+            let (batch, _) = self.store.locate(self.sent)?;
+            let end = self.store.batch_ids(batch).end.min(self.sent + ROWS as u64);
+            let ids: Vec<u64> = self.store.among(self.sent..end).collect();
+            self.sent = end;
+            if ids.is_empty() {
                 continue;
             }
-            let rows = (end - self.sent) as usize;
-            let table = self.store.read(|objects| objects.copied(batch, row..row + rows))?;
-            let mut envelope = Envelope::new(table)?;
-            if let Some(parameters) = self.store.parameters() {
-                envelope = envelope.with_note(PARAMETERS_NOTE, parameters);
-            }
-            let pushed = cx.push(SIGNATURES, envelope)?;
-            self.sent = end;
-            cx.progress(self.store.count(0..self.sent), self.store.objects());
+            let pushed = cx.push(SIGNATURES, self.envelope(batch, &ids)?)?;
+            cx.progress(self.store.count(0..self.sent), self.store.objects_count());
             if pushed == Pushed::Closed {
                 break;
             }
         }
         Ok(Flow::Done)
+    }
+}
+
+impl ReadStore {
+    /// The names and columns of objects of one batch.
+    fn envelope(&self, batch: usize, ids: &[u64]) -> Result<Envelope, BoxError> {
+        let mut names = StringBuilder::new();
+        self.store.each_name(batch, &mut |id, name| {
+            if ids.binary_search(&id).is_ok() {
+                names.append_value(name);
+            }
+        })?;
+        let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names.finish()))];
+        columns.extend(self.kind.column_names().iter().copied().zip(self.store.columns(ids)?));
+        let envelope = Envelope::from_columns(columns)?;
+        Ok(match self.store.parameters() {
+            Some(parameters) => envelope.with_note(PARAMETERS_NOTE, parameters),
+            None => envelope,
+        })
     }
 }
 
@@ -96,7 +121,7 @@ mod tests {
 
     use super::*;
     use boxwork_stores::signature::SignatureColumns;
-    use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
+    use boxwork_stores::signature_store::{SignatureStore, StoreInfo, StoreWriter};
 
     fn harness(path: &std::path::Path) -> Harness {
         let store: Resource =

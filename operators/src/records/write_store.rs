@@ -4,22 +4,21 @@
 
 use std::path::PathBuf;
 
-use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use super::HOLDS;
 use crate::columns;
 use crate::images::extract::PARAMETERS_NOTE;
-use boxwork_stores::kinds::Signatures;
-use boxwork_stores::signature::{SignatureColumns, SignatureError, coordinate_names};
-use boxwork_stores::signature_store::{StoreError, StoreInfo, StoreWriter};
+use boxwork_stores::any_kind::{AnyKind, AnyWriter};
+use boxwork_stores::signature_store::{StoreError, StoreInfo};
 
-const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the objects, no two of one name");
+const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the objects, no two of one name");
 
-/// Writes signatures to a store.
+/// Writes objects of one kind to a store.
 ///
-/// Each signature is checked and its weights are divided by their sum. The file replaces one of its name once all of
+/// Each object is checked; the weights of a signature are divided by their sum. The file replaces one of its name once all of
 /// it is on disk; a run that fails or is cancelled leaves the old one. Objects are numbered in the order in which
 /// they come.
 ///
@@ -31,14 +30,15 @@ const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the obj
 ///
 /// # Parameters
 /// `out`: the file to write. `source`: the folder that the names are paths in, so that the pictures can be shown.
-/// `parameters`: how the signatures were made, as JSON; kept as it is. When not given, what `extract` noted.
+/// `parameters`: how the signatures were made, as JSON; kept as it is. When not given, what `extract` noted. `holds`: the
+/// kind of the objects.
 pub static WRITE_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "out",
             ParameterType::Path,
             Default::Required,
-            "the file to write, by custom `NAME.signatures.arrow`",
+            "the file to write, by custom `NAME.signatures.arrow` or `NAME.vectors.arrow`",
         ),
         Parameter::new(
             "source",
@@ -52,10 +52,11 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
             Default::Absent,
             "the extraction's parameters, as JSON; when not given, what `extract` noted",
         ),
+        HOLDS,
     ],
     inputs: &[SIGNATURES],
     example: "store: {kind: write_store, out: photos.signatures.arrow}",
-    ..OperatorSpec::new("write_store", "Writes signatures to a store file.", Kind::Stateful, make)
+    ..OperatorSpec::new("write_store", "Writes objects to a store file.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -65,21 +66,23 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             .map_err(|error| BoxError::new(format!("`parameters` is not JSON: {error}")))?;
     }
     let source = bind.get_text("source").map(std::path::absolute).transpose()?;
-    Ok(Box::new(WriteStore { out: bind.path("out"), info: StoreInfo { parameters, source }, writer: None }))
+    let (kind, info) = (super::kind(bind)?, StoreInfo { parameters, source });
+    Ok(Box::new(WriteStore { out: bind.path("out"), info, kind, writer: None }))
 }
 
 struct WriteStore {
     out: PathBuf,
     info: StoreInfo,
-    // Made at the first signature, which says the coordinates; removes its file when dropped.
-    writer: Option<StoreWriter>,
+    kind: &'static dyn AnyKind,
+    // Made at the first object, which says what all have in common; removes its file when dropped.
+    writer: Option<Box<dyn AnyWriter>>,
 }
 
 impl Operator for WriteStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while let Some(envelope) = cx.take(SIGNATURES) {
             cx.detached("disk", || self.append(&envelope))??;
-            cx.progress(self.writer.as_ref().map_or(0, StoreWriter::len), 0);
+            cx.progress(self.writer.as_ref().map_or(0, |writer| writer.len()), 0);
         }
         if !cx.is_ended(SIGNATURES) {
             return Ok(Flow::Wait);
@@ -96,27 +99,20 @@ impl WriteStore {
         if envelope.rows() == 0 {
             return Ok(());
         }
-        let signatures = envelope.lists("signature")?;
-        let coordinates = coordinate_names(signatures.data_type())
-            .ok_or_else(|| SignatureError::Type(signatures.data_type().to_string()))?;
+        let (names, columns) = super::objects(envelope, self.kind)?;
         let writer = match &mut self.writer {
-            Some(writer) => {
-                writer.check_kind(&Signatures::new(&coordinates)?)?;
-                writer
-            }
+            Some(writer) => writer,
             None => {
                 let noted = || envelope.note(PARAMETERS_NOTE).map(str::to_owned);
                 self.info.parameters = self.info.parameters.take().or_else(noted);
-                self.writer.insert(StoreWriter::create(&self.out, &coordinates, &self.info)?)
+                let writer = self.kind.create(&self.out, &columns, &self.info).ok_or_else(|| {
+                    let (found, wanted) = (columns[0].data_type(), self.kind.name());
+                    BoxError::new(format!("the objects that came are {found}, where {wanted} are wanted"))
+                })?;
+                self.writer.insert(writer?)
             }
         };
-        let columns = SignatureColumns::new(signatures)?;
-        let (names, widths, heights) =
-            (envelope.texts("name")?, envelope.u32s("width")?, envelope.u32s("height")?);
-        for row in 0..envelope.rows() {
-            writer.push(names.value(row), columns.signature(row), widths[row], heights[row])?;
-        }
-        Ok(())
+        Ok(writer.push_rows(names, &columns)?)
     }
 }
 

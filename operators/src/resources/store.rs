@@ -125,7 +125,7 @@ pub fn open(
 }
 
 /// How a store comes into memory: the runtime says whether files may be mapped.
-fn access(bind: &Bind<'_>) -> Access {
+pub(crate) fn access(bind: &Bind<'_>) -> Access {
     if bind.environment.maps { Access::Map } else { Access::Read }
 }
 

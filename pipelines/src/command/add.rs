@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::any_kind;
 
 use super::path_value;
 use crate::shipped;
@@ -45,6 +46,12 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let pipeline = match &arguments.from {
         Some(from) => {
             values.insert("from".to_owned(), path_value(from));
+            // A store that cannot be opened is a fault of the run, which says more.
+            if let Ok(store) = any_kind::open(&arguments.store, None) {
+                let holds = Value::Text(store.kind().to_owned());
+                values.insert("from_holds".to_owned(), holds.clone());
+                values.insert("holds".to_owned(), holds);
+            }
             shipped::ADD_FROM
         }
         None => {

@@ -2,7 +2,7 @@
 
 use arrow_array::ArrayRef;
 use arrow_array::types::UInt32Type;
-use arrow_schema::{Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use boxwork_kernels::distance::{Distance, Jaccard};
 use serde_json::Value;
 
@@ -31,12 +31,16 @@ impl Kind for Sets {
     type Batch = SetsBatch;
     type Builder = SetsBuilder;
 
+    fn is_type(kind: &DataType) -> bool {
+        is_list_of::<UInt32Type>(kind)
+    }
+
     fn of_schema(_: &Schema) -> Option<Self> {
         Some(Self)
     }
 
     fn of_array(objects: &ArrayRef) -> Option<Self> {
-        is_list_of::<UInt32Type>(objects.data_type()).then_some(Self)
+        Self::is_type(objects.data_type()).then_some(Self)
     }
 
     fn of_json(value: &Value) -> Option<Self> {

@@ -133,11 +133,16 @@ impl Kind for Signatures {
     const NAME: &'static str = "signatures";
     const USUAL_DISTANCE: &'static str = "sqfd";
     const ARROW_TYPES: &'static str = "";
+    const COLUMN_NAMES: &'static [&'static str] = &[SIGNATURE, "width", "height"];
     const TEXT: &'static str = "the name of an object, or an image";
 
     type Item<'a> = SizedSignature<'a>;
     type Batch = SignaturesBatch;
     type Builder = SignaturesBuilder;
+
+    fn is_type(kind: &DataType) -> bool {
+        coordinate_names(kind).is_some()
+    }
 
     fn of_schema(schema: &Schema) -> Option<Self> {
         let coordinates = coordinate_names(schema.field_with_name(SIGNATURE).ok()?.data_type())?;

@@ -40,12 +40,16 @@ impl Kind for Texts {
     type Batch = TextsBatch;
     type Builder = TextsBuilder;
 
+    fn is_type(kind: &DataType) -> bool {
+        *kind == DataType::Utf8
+    }
+
     fn of_schema(_: &Schema) -> Option<Self> {
         Some(Self)
     }
 
     fn of_array(objects: &ArrayRef) -> Option<Self> {
-        (*objects.data_type() == DataType::Utf8).then_some(Self)
+        Self::is_type(objects.data_type()).then_some(Self)
     }
 
     fn of_json(value: &Value) -> Option<Self> {

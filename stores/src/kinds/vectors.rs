@@ -44,6 +44,10 @@ impl Kind for Vectors {
     type Batch = VectorsBatch;
     type Builder = VectorsBuilder;
 
+    fn is_type(kind: &DataType) -> bool {
+        is_list_of::<Float32Type>(kind)
+    }
+
     fn of_schema(schema: &Schema) -> Option<Self> {
         let dimensions = schema.metadata().get(DIMENSIONS_KEY)?.parse().ok().filter(|count| *count > 0)?;
         Some(Self { dimensions })

@@ -1,0 +1,98 @@
+//! Stores of every kind through the shipped pipelines: imported, searched by the one `search.yaml`, added to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use boxwork::shipped::{self, Shipped};
+use boxwork_kernels::distance::{Distance, Lp};
+use boxwork_operators::catalog;
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::any_kind;
+use serde_json::Value as Json;
+
+const OBJECTS: usize = 300;
+
+fn run(runtime: &Runtime, pipeline: Shipped, given: &[(&str, &str)]) {
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), Value::Text((*value).to_owned())));
+    let mut values: BTreeMap<String, Value> = given.collect();
+    if let Some(Value::Text(query)) = values.get("queries").cloned() {
+        values.insert("queries".to_owned(), Value::List(vec![Value::Text(query)]));
+    }
+    let prepared = Prepared::new(&pipeline.load().declaration, &catalog(), &values, &runtime.environment());
+    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)));
+    let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
+    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path));
+}
+
+/// The names and distances that a search finds.
+fn search(runtime: &Runtime, store: &str, query: &str, out: &Path) -> Vec<(String, f64)> {
+    let path = out.to_str().expect("a path in UTF-8");
+    run(runtime, shipped::SEARCH, &[("store", store), ("queries", query), ("format", "json"), ("out", path)]);
+    let json: Json = serde_json::from_str(&fs::read_to_string(out).expect("written")).expect("JSON");
+    let hits = json["queries"][0]["results"].as_array().expect("a list");
+    let hit = |hit: &Json| {
+        let name = hit["name"].as_str().expect("a name").to_owned();
+        (name, hit["distance"].as_f64().expect("a number"))
+    };
+    hits.iter().map(hit).collect()
+}
+
+fn vector(nth: usize) -> [f32; 3] {
+    [nth * 7919 % 101, nth * 31 % 17, nth % 7].map(|number| number as f32 + 0.5)
+}
+
+#[test]
+fn vectors_and_signatures_of_store_files_go_through_one_search_pipeline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a path in UTF-8").to_owned();
+    let runtime = Runtime::start(Config::flat(2)).expect("a runtime");
+    let (mut vectors, mut signatures) = (String::new(), String::new());
+    for nth in 0..OBJECTS {
+        let [x, y, z] = vector(nth);
+        let _ = writeln!(vectors, "{{\"name\": \"v{nth}\", \"object\": [{x}, {y}, {z}]}}");
+        let line = format!("\"centroids\": [[{x}, {y}], [{y}, {z}]], \"weights\": [1, {}]", nth + 1);
+        let _ = writeln!(signatures, "{{\"name\": \"s{nth}\", {line}}}");
+    }
+    fs::write(at("vectors.jsonl"), vectors).expect("a disk");
+    fs::write(at("signatures.jsonl"), signatures).expect("a disk");
+    for kind in ["vectors", "signatures"] {
+        let (from, to) = (at(&format!("{kind}.jsonl")), at(&format!("{kind}.arrow")));
+        run(&runtime, shipped::IMPORT, &[("path", &from), ("out", &to), ("holds", kind)]);
+        assert_eq!(any_kind::open(Path::new(&to), None).expect("a store").kind(), kind);
+    }
+    let out = folder.path().join("found.json");
+    let found = search(&runtime, &at("signatures.arrow"), "s11", &out);
+    assert_eq!((found.len(), &found[0]), (10, &("s11".to_owned(), 0.0)));
+    let nearest = |skipped: Option<usize>| {
+        let objects = (0..OBJECTS).filter(|nth| Some(*nth) != skipped);
+        let mut all: Vec<(f64, usize)> =
+            objects.map(|nth| (Lp::L2.distance(&vector(11), &vector(nth)), nth)).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let named = all.into_iter().take(10).map(|(distance, nth)| (format!("v{nth}"), distance));
+        named.collect::<Vec<_>>()
+    };
+    let store = at("vectors.arrow");
+    assert_eq!(search(&runtime, &store, "v11", &out), nearest(None));
+    assert_eq!(search(&runtime, &store, "[11.5, 0.5, 1]", &out).len(), 10);
+
+    // The store changes: the query's nearest leaves, and what is added is found.
+    let second = nearest(None)[1].0.clone();
+    let skipped = second[1..].parse().expect("a number");
+    let mut change = any_kind::change(Path::new(&store)).expect("a store");
+    let id = change.store().find(&second).expect("names").expect("an object");
+    assert!(change.remove(id).expect("an object"));
+    change.write().expect("a disk").commit().expect("a disk");
+    assert_eq!(search(&runtime, &store, "v11", &out), nearest(Some(skipped)));
+    let [x, y, z] = vector(11);
+    fs::write(at("more.jsonl"), format!("{{\"name\": \"new\", \"object\": [{x}, {y}, {z}]}}\n"))
+        .expect("a disk");
+    run(&runtime, shipped::ADD_FROM, &[("store", &store), ("from", &at("more.jsonl")), ("holds", "vectors")]);
+    let found = search(&runtime, &store, "v11", &out);
+    assert_eq!(found[..2], [("v11".to_owned(), 0.0), ("new".to_owned(), 0.0)]);
+}
