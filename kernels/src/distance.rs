@@ -79,6 +79,8 @@ pub trait Distance: Send + Sync {
 pub struct Properties {
     /// The name of the distance in messages.
     pub name: &'static str,
+    /// Whether these are the properties of the square root of that distance.
+    pub is_root: bool,
     /// The triangle inequality.
     pub metric: bool,
     /// Ptolemy's inequality, for every four objects.
@@ -95,12 +97,28 @@ impl Properties {
     /// The properties of a metric that obeys no further inequality.
     pub const fn metric(name: &'static str) -> Self {
         let no = false;
-        Self { name, metric: true, ptolemaic: no, four_point: no, hilbert: no, negative_type: no }
+        Self {
+            name,
+            is_root: no,
+            metric: true,
+            ptolemaic: no,
+            four_point: no,
+            hilbert: no,
+            negative_type: no,
+        }
     }
 
     /// The properties of a Hilbert distance, which obeys all of them.
     pub const fn hilbert(name: &'static str) -> Self {
-        Self { name, metric: true, ptolemaic: true, four_point: true, hilbert: true, negative_type: true }
+        Self {
+            name,
+            is_root: false,
+            metric: true,
+            ptolemaic: true,
+            four_point: true,
+            hilbert: true,
+            negative_type: true,
+        }
     }
 
     /// Checks that a bound may be used: `Ok` if it cannot lose answers.
@@ -123,7 +141,10 @@ impl Properties {
         };
         match obeyed {
             true => Ok(()),
-            false => Err(Unsound { bound, distance: self.name, needs, instead: self.tightest() }),
+            false => {
+                let (distance, is_root) = (self.name, self.is_root);
+                Err(Unsound { bound, distance, is_root, needs, instead: self.tightest() })
+            }
         }
     }
 
@@ -164,6 +185,8 @@ pub struct Unsound {
     pub bound: Bound,
     /// The distance.
     pub distance: &'static str,
+    /// Whether its square root was meant.
+    pub is_root: bool,
     /// The property that the distance lacks.
     pub needs: Needs,
     /// The tightest bound that is sound.
@@ -174,8 +197,9 @@ impl std::error::Error for Unsound {}
 
 impl fmt::Display for Unsound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bound, distance, needs, instead } = self;
-        write!(f, "{distance} {needs}, so the {bound} bound could lose results; use ")?;
+        let Self { bound, distance, is_root, needs, instead } = self;
+        let root = if *is_root { "the root of " } else { "" };
+        write!(f, "{root}{distance} {needs}, so the {bound} bound could lose results; use ")?;
         match instead {
             Some(instead) => write!(f, "{instead}"),
             None => f.write_str("no bound"),

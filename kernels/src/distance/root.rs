@@ -14,20 +14,9 @@ impl Properties {
     /// The properties of the square root of a distance with these properties.
     #[must_use]
     pub fn rooted(self) -> Self {
-        let name = match self.name {
-            "l1" => "the root of l1",
-            "l2" => "the root of l2",
-            "linf" => "the root of linf",
-            "lp" => "the root of lp",
-            "jaccard" => "the root of jaccard",
-            "levenshtein" => "the root of levenshtein",
-            "hausdorff" => "the root of hausdorff",
-            "emd" => "the root of emd",
-            "sqfd" => "the root of sqfd",
-            _ => "the root",
-        };
         Self {
-            name,
+            name: self.name,
+            is_root: true,
             metric: self.metric,
             ptolemaic: self.metric,
             four_point: self.metric,
