@@ -31,6 +31,7 @@ pub static DISTANCES: &[&dyn Distance] = &[
     &distances::lp::L2,
     &distances::lp::LINF,
     &distances::lp::LP,
+    &distances::canberra::CANBERRA,
     &distances::levenshtein::LEVENSHTEIN,
     &distances::jaccard::JACCARD,
     &distances::hausdorff::HAUSDORFF,

@@ -1,5 +1,6 @@
 //! The distances that have a name, one file each.
 
+pub(super) mod canberra;
 pub(super) mod emd;
 pub(super) mod hausdorff;
 pub(super) mod jaccard;

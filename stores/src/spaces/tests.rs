@@ -180,7 +180,7 @@ fn what_does_not_go_together_is_refused_with_the_reason() {
     refused(DistanceOptions { p: Some(0.5), ..options("lp", "l2") }, &["p is 0.5"]);
     refused(options("emd", "l2_squared"), &["emd over l2_squared is no metric", "l1, l2 or linf"]);
     refused(options("sqfd", "l1"), &["gaussian", "use l2"]);
-    refused(options("cosine", "l2"), &["no distance `cosine`", "l1, l2, linf, lp, levenshtein"]);
+    refused(options("cosine", "l2"), &["no distance `cosine`", "l1, l2, linf, lp, canberra, levenshtein"]);
     for text in
         ["", "auto", "root of auto", "lp", "lp with p 0.5", "emd over l9", "l2 over l2", "l2 at alpha 1"]
     {
@@ -251,8 +251,11 @@ fn columns_are_stores_of_batches() {
 #[test]
 fn every_distance_is_listed_once_with_what_it_is_of() {
     let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
-    assert_eq!(names, ["l1", "l2", "linf", "lp", "levenshtein", "jaccard", "hausdorff", "emd", "sqfd"]);
+    assert_eq!(
+        names,
+        ["l1", "l2", "linf", "lp", "canberra", "levenshtein", "jaccard", "hausdorff", "emd", "sqfd"]
+    );
     let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
-    assert_eq!(of[3..7], ["vectors", "texts", "sets", "signatures"]);
+    assert_eq!(of[4..8], ["vectors", "texts", "sets", "signatures"]);
     assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
 }
