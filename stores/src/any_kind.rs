@@ -11,7 +11,7 @@ use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::topology::Topology;
 use serde_json::Value;
 
-use super::kinds::{Kind, Sets, Signatures, Texts, Vectors};
+use super::kinds::{Codes, Kind, Sets, Signatures, Texts, Vectors};
 use super::object_store::{
     Access, Compaction, Files, ObjectStore, PendingChange, Rows, StoreChange, StoreInfo, StoreWriter, copied,
 };
@@ -21,7 +21,7 @@ use super::store_error::StoreError;
 /// Every kind of object. A new one is a file under `kinds` and a line here. Among kinds of one form in JSON or in Arrow,
 /// the first is taken if none is named.
 pub static KINDS: &[&dyn AnyKind] =
-    &[&Of::<Signatures>::NEW, &Of::<Vectors>::NEW, &Of::<Texts>::NEW, &Of::<Sets>::NEW];
+    &[&Of::<Signatures>::NEW, &Of::<Vectors>::NEW, &Of::<Texts>::NEW, &Of::<Sets>::NEW, &Of::<Codes>::NEW];
 
 /// The kind of a name.
 ///

@@ -8,6 +8,7 @@ pub mod signatures;
 mod vectors;
 mod texts;
 mod sets;
+mod codes;
 
 use std::fmt::Debug;
 
@@ -15,6 +16,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value;
 
+pub use codes::Codes;
 pub use sets::Sets;
 pub use signatures::Signatures;
 pub use texts::Texts;

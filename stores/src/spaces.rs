@@ -34,6 +34,7 @@ pub static DISTANCES: &[&dyn Distance] = &[
     &distances::canberra::CANBERRA,
     &distances::levenshtein::LEVENSHTEIN,
     &distances::jaccard::JACCARD,
+    &distances::hamming::HAMMING,
     &distances::hausdorff::HAUSDORFF,
     &distances::emd::EMD,
     &distances::sqfd::SQFD,

@@ -18,7 +18,8 @@ use boxwork_stores::upkeep;
 /// A kind, and its `nth` object in JSON.
 type Case = (&'static str, fn(u64) -> String);
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 4] = [
+    ("codes", |nth| format!("\"{:x}f{nth:016x}\"", nth * 7919 % 977)),
     ("vectors", |nth| format!("[{}, {}.5, -{nth}]", nth * 7919 % 101, nth * 31 % 17)),
     ("texts", |nth| format!("\"{}é{}\"", "ab".repeat(nth as usize % 5), nth * 7919 % 1000)),
     ("sets", |nth| format!("[{}, {}, {}]", nth % 3, 10 + nth % 7, 100 + nth)),
@@ -184,7 +185,7 @@ fn every_flipped_byte_of_a_store_of_any_kind_is_found() {
 #[test]
 fn objects_that_do_not_go_together_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [vectors, texts, sets] = CASES;
+    let [_, vectors, texts, sets] = CASES;
     let path = written(vectors, folder.path(), 3);
     let mut change = any_kind::change(&path).expect("a store");
     for (other, words) in [
@@ -200,6 +201,6 @@ fn objects_that_do_not_go_together_are_refused() {
     }
     let error = boxwork_stores::signature_store::SignatureStore::open(&path).unwrap_err().to_string();
     assert!(error.contains("holds vectors, where signatures are wanted"), "{error}");
-    let error = any_kind::named("codec").unwrap_err();
-    assert!(error.contains("signatures, vectors, texts, sets"), "{error}");
+    let error = any_kind::named("nothing").unwrap_err();
+    assert!(error.contains("signatures, vectors, texts, sets, codes"), "{error}");
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod canberra;
 pub(super) mod emd;
+pub(super) mod hamming;
 pub(super) mod hausdorff;
 pub(super) mod jaccard;
 pub(super) mod levenshtein;

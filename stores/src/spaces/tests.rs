@@ -253,9 +253,21 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
     let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
     assert_eq!(
         names,
-        ["l1", "l2", "linf", "lp", "canberra", "levenshtein", "jaccard", "hausdorff", "emd", "sqfd"]
+        [
+            "l1",
+            "l2",
+            "linf",
+            "lp",
+            "canberra",
+            "levenshtein",
+            "jaccard",
+            "hamming",
+            "hausdorff",
+            "emd",
+            "sqfd"
+        ]
     );
     let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
-    assert_eq!(of[4..8], ["vectors", "texts", "sets", "signatures"]);
+    assert_eq!(of[4..9], ["vectors", "texts", "sets", "codes", "signatures"]);
     assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
 }
