@@ -2,31 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use boxwork_runtime::descriptor::Descriptor;
-use boxwork_runtime::operator::{Catalog, Join, Kind, OperatorSpec, ResourceSpec};
+use boxwork_runtime::operator::{Catalog, Join, Kind, OperatorEntry, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, Value};
 use serde_json::{Value as Json, json};
 
 /// The entries of a name in the catalogue; an operator and a kind of resource may share a name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Found {
     /// The operator.
-    pub operator: Option<&'static OperatorSpec>,
+    pub operator: Option<Arc<OperatorEntry>>,
     /// The kind of resource.
     pub resource: Option<&'static ResourceSpec>,
 }
 
 /// Looks a name up.
 pub fn find(catalog: &Catalog, name: &str) -> Option<Found> {
-    let found = Found { operator: catalog.operator(name), resource: catalog.resource(name) };
+    let found = Found { operator: catalog.operator(name).cloned(), resource: catalog.resource(name) };
     (found.operator.is_some() || found.resource.is_some()).then_some(found)
 }
 
 /// All operators and kinds of resource, a line each.
 pub fn list_text(catalog: &Catalog) -> String {
     let operators: Vec<(&str, &str)> =
-        catalog.operators().iter().map(|spec| (spec.name, spec.about)).collect();
+        catalog.operators().iter().map(|spec| (&*spec.name, &*spec.about)).collect();
     let resources: Vec<(&str, &str)> =
         catalog.resources().iter().map(|spec| (spec.name, spec.about)).collect();
     let width = operators.iter().chain(&resources).map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -52,7 +53,7 @@ pub fn list_json(catalog: &Catalog) -> Json {
 impl Found {
     /// The page for people.
     pub fn text(&self) -> String {
-        let operator = self.operator.map(operator_text);
+        let operator = self.operator.as_deref().map(operator_text);
         let resource = self.resource.map(resource_text);
         [operator, resource].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
@@ -65,17 +66,17 @@ impl Found {
     }
 }
 
-fn operator_text(spec: &'static OperatorSpec) -> String {
+fn operator_text(spec: &OperatorEntry) -> String {
     let mut page = format!("{}: {}\n\n", spec.name, spec.about);
     let _ = writeln!(page, "an operator, {}: {}", spec.kind, copies(spec.kind));
-    if let Some(class) = spec.blocking {
+    if let Some(class) = &spec.blocking {
         let _ = writeln!(page, "takes a permit of the blocking class `{class}` before it starts");
     }
-    let defaults = defaults(spec.parameters);
+    let defaults = defaults(&spec.parameters);
     if !spec.inputs.is_empty() {
         page += "\ninputs\n";
     }
-    for port in spec.inputs {
+    for port in &spec.inputs {
         let needed = if port.required { "" } else { ", optional" };
         let least = if port.envelopes_min > 1 {
             format!(", at least {} envelopes on its edge", port.envelopes_min)
@@ -88,20 +89,20 @@ fn operator_text(spec: &'static OperatorSpec) -> String {
     if !spec.outputs.is_empty() {
         page += "\noutputs\n";
     }
-    for port in spec.outputs {
+    for port in &spec.outputs {
         let _ = writeln!(page, "  {}  {}", port.name, port.about);
         columns(&mut page, &(port.descriptor)(&defaults));
     }
-    parameters(&mut page, spec.parameters);
+    parameters(&mut page, &spec.parameters);
     if !(spec.hints_read.is_empty() && spec.hints_written.is_empty()) {
         page += "\nhints\n";
     }
     let mut hint = |verb: &str, name: &str, join, about: &str| {
         let _ = writeln!(page, "  {verb} {name} ({})  {about}", join_word(join));
     };
-    spec.hints_read.iter().for_each(|read| hint("reads", read.name, read.join, read.about));
-    spec.hints_written.iter().for_each(|written| hint("writes", written.name, written.join, written.about));
-    example(&mut page, spec.example);
+    spec.hints_read.iter().for_each(|read| hint("reads", &read.name, read.join, &read.about));
+    spec.hints_written.iter().for_each(|written| hint("writes", &written.name, written.join, &written.about));
+    example(&mut page, &spec.example);
     page
 }
 
@@ -200,8 +201,8 @@ pub(crate) fn columns_json(descriptor: &Descriptor) -> Json {
         .collect()
 }
 
-fn operator_json(spec: &'static OperatorSpec) -> Json {
-    let defaults = defaults(spec.parameters);
+fn operator_json(spec: &OperatorEntry) -> Json {
+    let defaults = defaults(&spec.parameters);
     let inputs: Vec<Json> = spec
         .inputs
         .iter()
@@ -223,13 +224,13 @@ fn operator_json(spec: &'static OperatorSpec) -> Json {
         .collect();
     let hint = |name: &str, join, about: &str| json!({"name": name, "join": join_word(join), "about": about});
     let hints_read: Vec<Json> =
-        spec.hints_read.iter().map(|read| hint(read.name, read.join, read.about)).collect();
+        spec.hints_read.iter().map(|read| hint(&read.name, read.join, &read.about)).collect();
     let hints_written: Vec<Json> =
-        spec.hints_written.iter().map(|written| hint(written.name, written.join, written.about)).collect();
+        spec.hints_written.iter().map(|written| hint(&written.name, written.join, &written.about)).collect();
     json!({
         "name": spec.name, "about": spec.about, "kind": spec.kind.to_string(),
         "copies": spec.kind != Kind::Stateful, "blocking": spec.blocking,
-        "inputs": inputs, "outputs": outputs, "parameters": parameters_json(spec.parameters),
+        "inputs": inputs, "outputs": outputs, "parameters": parameters_json(&spec.parameters),
         "hints_read": hints_read, "hints_written": hints_written,
         "example": spec.example,
     })

@@ -15,8 +15,9 @@ mod tests;
 pub mod measured;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use boxwork_runtime::operator::{Catalog, Mode, OperatorSpec};
+use boxwork_runtime::operator::{Catalog, Mode, OperatorEntry};
 use boxwork_runtime::parameter::{ParameterType, Value};
 use boxwork_runtime::plan::{BoxDeclaration, End, Place, Setting, Severity};
 
@@ -144,7 +145,7 @@ pub fn draw(loaded: &Loaded, catalog: &Catalog, values: &BTreeMap<String, Value>
 struct Artist {
     drawing: Drawing,
     /// The operators of the boxes, where known.
-    specs: Vec<Option<&'static OperatorSpec>>,
+    specs: Vec<Option<Arc<OperatorEntry>>>,
 }
 
 impl Artist {
@@ -160,7 +161,7 @@ impl Artist {
             (_, Setting::Parameter(name)) => format!("${{{name}}}"),
             _ => "?".to_owned(),
         };
-        let spec = catalog.operator(&kind);
+        let spec = catalog.operator(&kind).cloned();
         let mut notes: Vec<String> = Vec::new();
         if let Some(copies) = declared.copies.as_ref().and_then(|copies| copies.resolve(values)) {
             let text = match copies {
@@ -170,7 +171,7 @@ impl Artist {
             notes.push(format!("copies: {text}"));
         }
         for (key, setting) in &declared.settings {
-            let of_resource = spec.is_some_and(|spec| {
+            let of_resource = spec.as_ref().is_some_and(|spec| {
                 spec.parameters.iter().any(|parameter| {
                     parameter.name == key && matches!(parameter.kind, ParameterType::Resource(_))
                 })
@@ -183,15 +184,15 @@ impl Artist {
             let port = |(name, side): (&str, bool)| Port { name: name.to_owned(), side, connected: false };
             names.into_iter().map(port).collect()
         };
-        let inputs = spec.map_or(Vec::new(), |spec| {
-            ports(spec.inputs.iter().map(|port| (port.name, port.mode == Mode::Side)).collect())
+        let inputs = spec.as_ref().map_or(Vec::new(), |spec| {
+            ports(spec.inputs.iter().map(|port| (&*port.name, port.mode == Mode::Side)).collect())
         });
         let outputs = spec
-            .map_or(Vec::new(), |spec| ports(spec.outputs.iter().map(|port| (port.name, false)).collect()));
-        self.specs.push(spec);
+            .as_ref()
+            .map_or(Vec::new(), |spec| ports(spec.outputs.iter().map(|port| (&*port.name, false)).collect()));
         self.drawing.boxes.push(DrawnBox {
             name: declared.name.clone(),
-            about: spec.map_or(String::new(), |spec| spec.about.to_owned()),
+            about: spec.as_ref().map_or(String::new(), |spec| spec.about.to_string()),
             state: if wrong || spec.is_none() { State::Wrong } else { State::Right },
             kind,
             inputs,
@@ -199,6 +200,7 @@ impl Artist {
             notes,
             measured: None,
         });
+        self.specs.push(spec);
     }
 
     /// The place of a box; one that is missing is drawn.
@@ -239,11 +241,11 @@ impl Artist {
 
     fn hint(&mut self, from: &End, to: &End, wrong: bool) {
         let (from_idx, to_idx) = (self.find(&from.name), self.find(&to.name));
-        let first = |end: &End, spec: Option<&OperatorSpec>| {
-            let known = spec.and_then(|spec| spec.hints_written.first()).map(|hint| hint.name.to_owned());
+        let first = |end: &End, spec: Option<&OperatorEntry>| {
+            let known = spec.and_then(|spec| spec.hints_written.first()).map(|hint| hint.name.to_string());
             end.port.clone().or(known).unwrap_or_default()
         };
-        let name = first(from, self.specs[from_idx]);
+        let name = first(from, self.specs[from_idx].as_deref());
         let kind = ArrowKind::Hint(name);
         self.drawing.arrows.push(Arrow {
             from: from_idx,

@@ -56,7 +56,7 @@ pub fn estimate(
         Some(Value::Number(range)) => Some(*range),
         _ => None,
     };
-    let computing = plan.boxes.iter().find(|planned| ["distance", "sqfd"].contains(&planned.spec.name));
+    let computing = plan.boxes.iter().find(|planned| ["distance", "sqfd"].contains(&&*planned.spec.name));
     let device = computing.and_then(|planned| text(planned.arguments.as_ref()?, "device"));
     let device: DeviceChoice = device.and_then(|text| text.parse().ok()).unwrap_or(DeviceChoice::Auto);
     let devices = OnDevices::picked(devices, &device, table.len());

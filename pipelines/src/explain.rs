@@ -88,7 +88,7 @@ impl Explained<'_> {
             notes.push(settings.join(", "));
             notes.retain(|note| !note.is_empty());
             let name = planned.name.clone();
-            vec![name, planned.spec.name.to_owned(), self.copies_text(planned), notes.join("; ")]
+            vec![name, planned.spec.name.to_string(), self.copies_text(planned), notes.join("; ")]
         });
         table(page, "boxes, in the order of the data", rows.collect());
     }
@@ -116,7 +116,7 @@ impl Explained<'_> {
             let (written, read) =
                 (&writer.spec.hints_written[hint.written], &reader.spec.hints_read[hint.read]);
             let name = format!("{}.{} ~> {}.{}", writer.name, written.name, reader.name, read.name);
-            vec![name, read.about.to_owned()]
+            vec![name, read.about.to_string()]
         });
         table(page, "hints: shared values that may be stale", rows.collect());
     }
@@ -143,7 +143,7 @@ impl Explained<'_> {
     }
 
     fn code_path(&self, planned: &PlanBox) -> Option<String> {
-        Some((planned.spec.code_path?)(planned.arguments.as_ref()?, self.devices))
+        Some((planned.spec.code_path.as_ref()?)(planned.arguments.as_ref()?, self.devices))
     }
 
     fn edge_name(&self, edge: &PlanEdge) -> String {

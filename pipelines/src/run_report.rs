@@ -254,7 +254,7 @@ impl BoxReport {
     fn new(of_box: &BoxStatistics) -> Self {
         Self {
             name: of_box.name.clone(),
-            operator: of_box.kind.to_owned(),
+            operator: of_box.kind.to_string(),
             copies: of_box.copies,
             firings: of_box.firings,
             rows_in: of_box.rows_in,

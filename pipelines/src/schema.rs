@@ -25,7 +25,7 @@ pub fn schema(catalog: &Catalog) -> Json {
     let boxes = catalog.operators().iter().map(|spec| {
         let mut own = own_box_keys(spec.kind == Kind::Stateful);
         own.insert("kind".into(), json!({"const": spec.name}));
-        (spec.name, spec.about, spec.parameters, own)
+        (&*spec.name, &*spec.about, &*spec.parameters, own)
     });
     let resources = catalog.resources().iter().map(|spec| {
         let own = Map::from_iter([("kind".to_owned(), json!({"const": spec.name}))]);
@@ -61,7 +61,7 @@ pub fn schema(catalog: &Catalog) -> Json {
             "interpolated": {"type": "string", "pattern": INTERPOLATED},
             "parameter": parameter_declaration(),
             "resource": kinds(catalog.resources().iter().map(|spec| (spec.name, spec.about)).collect(), resources),
-            "box": kinds(catalog.operators().iter().map(|spec| (spec.name, spec.about)).collect(), boxes),
+            "box": kinds(catalog.operators().iter().map(|spec| (&*spec.name, &*spec.about)).collect(), boxes),
             "edge": edge(),
         },
     })
@@ -77,9 +77,9 @@ fn map_of(description: &str, reference: &str) -> Json {
 
 /// An object whose `kind` says which other keys there are; one `if` a kind, so that an editor's complaint names the
 /// key that is wrong and not all kinds that did not match.
-fn kinds(
+fn kinds<'a>(
     names: Vec<(&str, &str)>,
-    tables: impl Iterator<Item = (&'static str, &'static str, &'static [Parameter], Map<String, Json>)>,
+    tables: impl Iterator<Item = (&'a str, &'a str, &'a [Parameter], Map<String, Json>)>,
 ) -> Json {
     let mut known: Vec<Json> =
         names.iter().map(|(name, about)| json!({"const": name, "description": about})).collect();

@@ -14,7 +14,7 @@ use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
     Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, Join, Mode, Operator,
-    OperatorSpec, Outside, PortState, Ports, Problem, Resource, Services,
+    OperatorEntry, Outside, PortState, Ports, Problem, Resource, Services,
 };
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -70,7 +70,7 @@ fn input_edge(input: usize) -> PortEdges {
 /// The edges out of the box of an operator on a machine of so many nodes. Each holds one envelope less than the room of the
 /// output, so that the last one is staged and the firing sees no room. An edge that is empty takes any envelope: for a room
 /// of one it holds the filler.
-fn output_edges(spec: &OperatorSpec, room: usize, nodes: usize, filler: &Envelope) -> Box<[PortEdges]> {
+fn output_edges(spec: &OperatorEntry, room: usize, nodes: usize, filler: &Envelope) -> Box<[PortEdges]> {
     let output = |idx| {
         // An edge to copies keeps apart the envelopes of each node.
         let (consumers, lanes): (&[usize], usize) =
@@ -101,10 +101,10 @@ impl Harness {
     /// # Errors
     /// When a parameter is wrong or the operator refuses to be made.
     pub fn new<'a>(
-        spec: &'static OperatorSpec,
+        operator: impl Into<Arc<OperatorEntry>>,
         parameters: impl IntoIterator<Item = (&'a str, Value)>,
     ) -> Result<Self, BoxError> {
-        Self::with_resources(spec, parameters, [])
+        Self::with_resources(operator, parameters, [])
     }
 
     /// Makes a box of an operator with these parameters and resources.
@@ -112,50 +112,52 @@ impl Harness {
     /// # Errors
     /// When a parameter is wrong or the operator refuses to be made.
     pub fn with_resources<'a>(
-        spec: &'static OperatorSpec,
+        operator: impl Into<Arc<OperatorEntry>>,
         parameters: impl IntoIterator<Item = (&'a str, Value)>,
         resources: impl IntoIterator<Item = (&'a str, Resource)>,
     ) -> Result<Self, BoxError> {
+        let spec = operator.into();
         let given = parameters.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let arguments = Arguments::check(spec.parameters, given).map_err(|faults| {
+        let arguments = Arguments::check(&spec.parameters, given).map_err(|faults| {
             BoxError::new(faults.into_iter().map(|(_, message)| message).collect::<Vec<_>>().join("; "))
         })?;
         let resources: BTreeMap<String, Resource> =
             resources.into_iter().map(|(name, resource)| (name.to_owned(), resource)).collect();
         let environment = Environment::of_slots(1);
-        let mut bind = Bind::new(spec.name, &arguments, &resources, &environment);
-        let shared: Option<Arc<_>> = spec.share.map(|share| share(&bind)).transpose()?;
+        let mut bind = Bind::new(&spec.name, &arguments, &resources, &environment);
+        let shared: Option<Arc<_>> = spec.share.as_ref().map(|share| share(&bind)).transpose()?;
         bind.shared = shared.as_ref();
         let operator = (spec.make)(&bind)?;
         Ok(Self::around(spec, operator, arguments))
     }
 
     /// A box of an operator that the test has made itself, with the defaults of its parameters where it has any.
-    pub fn of(spec: &'static OperatorSpec, operator: Box<dyn Operator>) -> Self {
-        Self::around(spec, operator, Arguments::new(BTreeMap::new()))
+    pub fn of(spec: impl Into<Arc<OperatorEntry>>, operator: Box<dyn Operator>) -> Self {
+        Self::around(spec.into(), operator, Arguments::new(BTreeMap::new()))
     }
 
-    fn around(spec: &'static OperatorSpec, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
-        spec.check_places();
+    fn around(spec: Arc<OperatorEntry>, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
         let filler = filler();
-        let input = |(idx, port): (usize, &crate::operator::In)| {
+        let input = |(idx, port): (usize, &crate::operator::InputPort)| {
             // As on a graph: one that may stay unconnected is so until it is given something.
             if port.required { input_edge(idx) } else { PortEdges::default() }
         };
         let inputs = spec.inputs.iter().enumerate().map(input).collect();
+        let outputs = output_edges(&spec, usize::MAX, 1, &filler);
+        let (inputs_count, outputs_count) = (spec.inputs.len(), spec.outputs.len());
         let at = Connections {
             place: BOX,
             descriptors: spec.outputs.iter().map(|port| (port.descriptor)(&arguments)).collect(),
             hints_read: spec.hints_read.iter().map(|hint| vec![hint_cell(hint.join)]).collect(),
             hints_written: spec.hints_written.iter().map(|hint| hint_cell(hint.join)).collect(),
-            ..Connections::new(spec, inputs, output_edges(spec, usize::MAX, 1, &filler))
+            ..Connections::new(Arc::clone(&spec), inputs, outputs)
         };
         let stopping = Arc::new(AtomicBool::new(false));
         Self {
             operator,
             arguments,
             at,
-            state: PortState::new(spec.inputs.len(), spec.outputs.len()),
+            state: PortState::new(inputs_count, outputs_count),
             ledger: Ledger::new(None),
             services: TestServices {
                 stopping: Arc::clone(&stopping),
@@ -176,13 +178,13 @@ impl Harness {
     /// Envelopes that each output holds before it has no room. To be said before the box runs.
     pub fn room(&mut self, envelopes: usize) {
         self.room = envelopes;
-        self.at.outputs = output_edges(self.at.spec, self.room, self.nodes, &self.filler);
+        self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
     }
 
     /// Lets the box see a machine of so many nodes, of which it runs on the first. To be said before the box runs.
     pub fn nodes(&mut self, nodes: usize) {
         self.nodes = nodes;
-        self.at.outputs = output_edges(self.at.spec, self.room, self.nodes, &self.filler);
+        self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
     }
 
     fn input(&self, name: &str) -> usize {

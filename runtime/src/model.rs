@@ -31,7 +31,7 @@ use self::reorder::Reorder;
 pub(crate) use self::services::Detacher;
 use self::statistics::busy_ns;
 use crate::edge::{Edge, Ledger, PortEdges};
-use crate::operator::{Bind, Cancellation, Connections, Environment, HintCell, Mode, OperatorSpec, Problem};
+use crate::operator::{Bind, Cancellation, Connections, Environment, HintCell, Mode, OperatorEntry, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
 use crate::request::{EdgeState, Outcome, PROBLEMS_KEPT_MAX, RequestError, RequestId, Submission};
@@ -182,7 +182,7 @@ impl Model {
                 state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len(), is_plain))),
                 plan_box: cell.plan_box,
                 is_source: inputs.iter().all(PortEdges::is_empty),
-                only_stream: only_stream(planned.spec, &inputs),
+                only_stream: only_stream(&planned.spec, &inputs),
                 blocks: planned.blocking.is_some(),
                 timed: AtomicBool::new(true),
                 at: Connections {
@@ -191,7 +191,7 @@ impl Model {
                     hints_read: cell.hints_read.iter().map(|fed| fed.iter().map(hint).collect()).collect(),
                     hints_written: cell.hints_written.iter().map(hint).collect(),
                     is_ordered: cell.reorder.is_some(),
-                    ..Connections::new(planned.spec, inputs, outputs)
+                    ..Connections::new(Arc::clone(&planned.spec), inputs, outputs)
                 },
                 reorder: cell.reorder,
                 permit: AtomicBool::new(false),
@@ -478,7 +478,7 @@ impl Model {
 }
 
 /// The edge of a box that takes from no other one, its side inputs left out.
-fn only_stream(spec: &OperatorSpec, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
+fn only_stream(spec: &OperatorEntry, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
     let streams = spec.inputs.iter().zip(inputs).filter(|(port, _)| port.mode != Mode::Side);
     let mut edges = streams.flat_map(|(_, edges)| edges.shared());
     let only = edges.next()?;

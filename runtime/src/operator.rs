@@ -21,6 +21,7 @@ mod bind;
 mod handle;
 mod hint_cell;
 mod table;
+mod entry;
 mod ports;
 mod context;
 mod catalog;
@@ -30,6 +31,9 @@ pub use caller::{BatchWriter, CALLER, Collected, InputReader, OutputWriter, Requ
 pub use catalog::Catalog;
 pub use context::Context;
 pub(crate) use context::Services;
+pub use entry::{
+    CheckBox, CodePath, DescriptorOf, Hint, InputPort, Make, MakeShared, OperatorEntry, OutputPort, Text,
+};
 pub use environment::{Cancellation, Environment};
 pub use handle::{HintIn, HintOut, In, Join, Mode, Out};
 pub(crate) use hint_cell::HintCell;
@@ -48,6 +52,21 @@ pub trait Operator: Send {
     /// # Errors
     /// An error ends the request, with the box's name before the message.
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError>;
+}
+
+/// An operator that is a closure: each call is a firing.
+pub fn from_fn(
+    process: impl FnMut(&mut Context<'_>) -> Result<Flow, BoxError> + Send + 'static,
+) -> Box<dyn Operator> {
+    struct FromFn<F>(F);
+
+    impl<F: FnMut(&mut Context<'_>) -> Result<Flow, BoxError> + Send> Operator for FromFn<F> {
+        fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+            (self.0)(cx)
+        }
+    }
+
+    Box::new(FromFn(process))
 }
 
 /// What a box does after a firing.

@@ -10,8 +10,10 @@ mod fault;
 mod graph;
 pub mod check;
 
+use std::sync::Arc;
+
 use crate::descriptor::Descriptor;
-use crate::operator::{Mode, OperatorSpec, ResourceSpec};
+use crate::operator::{Mode, OperatorEntry, ResourceSpec};
 use crate::parameter::{Arguments, QUERIES_MAX};
 pub use check::check;
 pub use declaration::{BoxDeclaration, Declaration, EdgeDeclaration, End, HintDeclaration};
@@ -114,7 +116,7 @@ pub struct PlanBox {
     /// The name.
     pub name: String,
     /// The operator.
-    pub spec: &'static OperatorSpec,
+    pub spec: Arc<OperatorEntry>,
     /// The settings as declared; bound anew for each request.
     pub settings: Vec<(String, Setting)>,
     /// The arguments from the values known when the plan was checked.

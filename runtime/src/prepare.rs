@@ -165,7 +165,7 @@ impl Prepared {
             stopped(cancellation)?;
             let name = &planned.name;
             let failed = |cause| PrepareError::Box { name: name.clone(), cause };
-            let shared = match planned.spec.share {
+            let shared = match &planned.spec.share {
                 None => None,
                 Some(share) => {
                     let arguments = planned.arguments.as_ref().ok_or_else(|| failed(unbound()))?;
@@ -319,10 +319,10 @@ fn likes(boxes: &[PlanBox]) -> Vec<usize> {
     // By operator: the boxes that are like no other before them. A pipeline has few different ones.
     let mut firsts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (idx, planned) in boxes.iter().enumerate() {
-        let firsts = firsts.entry(planned.spec.name).or_default();
+        let firsts = firsts.entry(&planned.spec.name).or_default();
         let is_like = |first: &&usize| {
             let other = &boxes[**first];
-            std::ptr::eq(other.spec, planned.spec) && other.settings == planned.settings
+            Arc::ptr_eq(&other.spec, &planned.spec) && other.settings == planned.settings
         };
         let like = firsts.iter().take(LIKES_LOOKED_AT).find(is_like).copied();
         if like.is_none() {
@@ -339,7 +339,7 @@ fn likes(boxes: &[PlanBox]) -> Vec<usize> {
 
 /// The arguments of a box.
 fn bind(planned: &PlanBox, values: &BTreeMap<String, Value>) -> Result<Arguments, PrepareError> {
-    let table = planned.spec.parameters;
+    let table = &*planned.spec.parameters;
     let given =
         planned.settings.iter().filter(|(key, _)| table.iter().any(|parameter| parameter.name == key));
     let given = given.filter_map(|(key, setting)| Some((key.clone(), setting.resolve(values)?)));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use crate::edge::EdgeState;
-use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput};
+use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput, Text};
 use crate::parameter::Value;
 use crate::plan::Plan;
 use crate::prepare::PrepareError;
@@ -49,7 +49,7 @@ impl Submission {
             let cause = match plan.box_idx(name) {
                 None => format!("the request gives it an {what}, and the pipeline has no such box"),
                 Some(idx) => {
-                    let kind = plan.boxes[idx].spec.name;
+                    let kind = &plan.boxes[idx].spec.name;
                     format!("the request gives it an {what}, and a box of the kind `{kind}` takes none")
                 }
             };
@@ -118,7 +118,7 @@ pub struct BoxStatistics {
     /// The box.
     pub name: String,
     /// The operator.
-    pub kind: &'static str,
+    pub kind: Text,
     /// Copies that it had.
     pub copies: usize,
     /// Calls of its processing method.

@@ -26,7 +26,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         };
     };
     let Some(found) = catalogue::find(catalog, name) else {
-        let operators = catalog.operators().iter().map(|spec| spec.name);
+        let operators = catalog.operators().iter().map(|spec| &*spec.name);
         let names = operators.chain(catalog.resources().iter().map(|spec| spec.name));
         let help = match nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),

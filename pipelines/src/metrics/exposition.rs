@@ -210,7 +210,8 @@ impl Page {
             for request in requests {
                 let id = request.id.to_string();
                 for of_box in &request.boxes {
-                    let labels = [("request", id.as_str()), ("box", &of_box.name), ("operator", of_box.kind)];
+                    let labels =
+                        [("request", id.as_str()), ("box", &of_box.name), ("operator", &of_box.kind)];
                     self.sample(name, &labels, value(of_box));
                 }
             }

@@ -48,7 +48,7 @@ fn snapshot() -> Snapshot {
     };
     let of_box = BoxStatistics {
         name: "distance".to_owned(),
-        kind: "sqfd",
+        kind: "sqfd".into(),
         copies: 2,
         firings: 5,
         busy_ns: 250_000_000,

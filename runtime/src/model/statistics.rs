@@ -42,7 +42,7 @@ impl Model {
             let most = copies.iter().map(|cell| &self.boxes[*cell].counters.undeclared_ns_max);
             BoxStatistics {
                 name: planned.name.clone(),
-                kind: planned.spec.name,
+                kind: planned.spec.name.clone(),
                 copies: copies.len(),
                 firings: sum(|cell| &cell.counters.firings),
                 rows_in: sum(|cell| &cell.at.rows_in),

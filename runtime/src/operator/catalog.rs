@@ -1,11 +1,13 @@
 //! What pipelines can name: the operators and kinds of resource of a program.
 
-use super::{OperatorSpec, ResourceSpec};
+use std::sync::Arc;
+
+use super::{OperatorEntry, OperatorSpec, ResourceSpec};
 
 /// The operators and resources that pipelines can name.
 #[derive(Clone, Default)]
 pub struct Catalog {
-    operators: Vec<&'static OperatorSpec>,
+    operators: Vec<Arc<OperatorEntry>>,
     resources: Vec<&'static ResourceSpec>,
     renamed: Vec<(&'static str, &'static str)>,
 }
@@ -29,16 +31,16 @@ impl Catalog {
         catalog
     }
 
-    /// The same with one more operator.
+    /// The same with one more operator: a static [`OperatorSpec`], or an [`OperatorEntry`] made at run time.
     ///
     /// # Panics
     /// When an operator of that name is there already, or a port stands at another place of its table than its handle
     /// says.
     #[must_use]
-    pub fn with(mut self, spec: &'static OperatorSpec) -> Self {
-        spec.check_places();
-        assert!(self.operator(spec.name).is_none(), "two operators are named `{}`", spec.name);
-        self.operators.push(spec);
+    pub fn with(mut self, operator: impl Into<Arc<OperatorEntry>>) -> Self {
+        let operator = operator.into();
+        assert!(self.operator(&operator.name).is_none(), "two operators are named `{}`", operator.name);
+        self.operators.push(operator);
         self
     }
 
@@ -66,7 +68,7 @@ impl Catalog {
     }
 
     /// All operators, in the order they were added.
-    pub fn operators(&self) -> &[&'static OperatorSpec] {
+    pub fn operators(&self) -> &[Arc<OperatorEntry>] {
         &self.operators
     }
 
@@ -76,8 +78,8 @@ impl Catalog {
     }
 
     /// The operator of a name.
-    pub fn operator(&self, name: &str) -> Option<&'static OperatorSpec> {
-        self.operators.iter().copied().find(|spec| spec.name == name)
+    pub fn operator(&self, name: &str) -> Option<&Arc<OperatorEntry>> {
+        self.operators.iter().find(|operator| operator.name == name)
     }
 
     /// The kind of resource of a name.

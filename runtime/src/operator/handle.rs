@@ -115,6 +115,11 @@ impl In {
         Self { place, name, mode, required: true, envelopes_min: 1, descriptor, about }
     }
 
+    /// The handle of the input at a place of an [`OperatorEntry`](super::OperatorEntry), which says everything else of it.
+    pub const fn nth(place: usize) -> Self {
+        Self::new(place, "", Mode::Stream, nothing, "")
+    }
+
     /// A required stream input.
     pub const fn stream(
         place: usize,
@@ -168,6 +173,11 @@ pub struct Out {
 }
 
 impl Out {
+    /// The handle of the output at a place of an [`OperatorEntry`](super::OperatorEntry), which says everything else of it.
+    pub const fn nth(place: usize) -> Self {
+        Self::new(place, "", nothing, "")
+    }
+
     /// An output of this name and descriptor.
     pub const fn new(
         place: usize,
@@ -193,6 +203,12 @@ pub struct HintIn {
 }
 
 impl HintIn {
+    /// The handle of the hint at a place of those read by an [`OperatorEntry`](super::OperatorEntry), which says everything
+    /// else of it.
+    pub const fn nth(place: usize) -> Self {
+        Self::new(place, "", Join::Minimum, "")
+    }
+
     /// A hint of this name and join.
     pub const fn new(place: usize, name: &'static str, join: Join, about: &'static str) -> Self {
         Self { place, name, join, about }
@@ -213,8 +229,19 @@ pub struct HintOut {
 }
 
 impl HintOut {
+    /// The handle of the hint at a place of those written by an [`OperatorEntry`](super::OperatorEntry), which says everything
+    /// else of it.
+    pub const fn nth(place: usize) -> Self {
+        Self::new(place, "", Join::Minimum, "")
+    }
+
     /// A hint of this name and join.
     pub const fn new(place: usize, name: &'static str, join: Join, about: &'static str) -> Self {
         Self { place, name, join, about }
     }
+}
+
+/// Stands for the columns of a port whose table says them.
+fn nothing(_: &Arguments) -> Descriptor {
+    Descriptor::default()
 }

@@ -21,7 +21,7 @@ use arrow_schema::SchemaRef;
 
 pub(crate) use self::general::close_edge;
 use super::hint_cell::HintCell;
-use super::{BoxError, OperatorSpec, Pushed};
+use super::{BoxError, OperatorEntry, Pushed};
 use crate::descriptor::Descriptor;
 use crate::edge::{Edge, Ledger, PortEdges, Single};
 use crate::envelope::Envelope;
@@ -32,7 +32,7 @@ const NO_BOX: usize = usize::MAX;
 
 /// The edges and hints that a box is connected to, and the counts of what passes.
 pub(crate) struct Connections {
-    pub(crate) spec: &'static OperatorSpec,
+    pub(crate) spec: Arc<OperatorEntry>,
     /// The box's place in its model.
     pub(crate) place: usize,
     /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
@@ -103,11 +103,7 @@ pub(crate) enum Notice {
 
 impl Connections {
     /// A box with these edges, at place 0 of its model, without hints.
-    pub(crate) fn new(
-        spec: &'static OperatorSpec,
-        inputs: Box<[PortEdges]>,
-        outputs: Box<[PortEdges]>,
-    ) -> Self {
+    pub(crate) fn new(spec: Arc<OperatorEntry>, inputs: Box<[PortEdges]>, outputs: Box<[PortEdges]>) -> Self {
         Self {
             spec,
             place: 0,

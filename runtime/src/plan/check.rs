@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::declaration::{BLOCKING, BoxDeclaration, COPIES, Declaration, KIND, Setting};
 use super::graph;
 use super::{COPIES_MAX, Copies, Fault, FaultKind, Place, Plan, PlanBox, PlanResource, Severity};
-use crate::operator::{Catalog, Kind, OperatorSpec, ResourceSpec};
+use crate::operator::{Catalog, Kind, OperatorEntry, ResourceSpec};
 use crate::parameter::{Arguments, Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
 use crate::parameter::{check_table, did_you_mean, nearest};
 
@@ -250,7 +250,7 @@ impl Checker<'_> {
     /// Checks settings against a table; gives the arguments when every value is known and right.
     fn arguments(
         &mut self,
-        table: &'static [Parameter],
+        table: &[Parameter],
         settings: &[(String, Setting)],
         at: &dyn Fn(&str) -> Place,
         whole: &Place,
@@ -370,8 +370,8 @@ impl Checker<'_> {
     fn plan_box(&mut self, declared: &BoxDeclaration, resources: &[PlanResource]) -> Option<PlanBox> {
         let place = Place::BoxKind(declared.name.clone());
         let kind = self.kind(&place, &declared.kind)?;
-        let Some(spec) = self.catalog.operator(&kind) else {
-            let names = || self.catalog.operators().iter().map(|spec| spec.name).collect::<Vec<_>>();
+        let Some(spec) = self.catalog.operator(&kind).cloned() else {
+            let names = || self.catalog.operators().iter().map(|spec| &*spec.name).collect::<Vec<_>>();
             let help = self.help(|| {
                 Some(format!("{} (`boxwork boxes` lists them all)", suggestion(&kind, &names(), "operators")))
             });
@@ -381,7 +381,7 @@ impl Checker<'_> {
             return None;
         };
         let arguments = self.arguments(
-            spec.parameters,
+            &spec.parameters,
             &declared.settings,
             &|key| Place::BoxSetting(declared.name.clone(), key.to_owned()),
             &Place::Box(declared.name.clone()),
@@ -391,18 +391,18 @@ impl Checker<'_> {
             let resource = resources.iter().find(|resource| resource.name == name);
             resource.and_then(|resource| resource.arguments.clone())
         };
-        if let (Some(check), Some(arguments)) = (spec.check, &arguments)
+        if let (Some(check), Some(arguments)) = (&spec.check, &arguments)
             && let Err(message) = check(arguments, &of_resource)
         {
             let (place, message) =
                 (Place::Box(declared.name.clone()), format!("box `{}`: {message}", declared.name));
             self.fault(place, FaultKind::RefusedBox, message, "refused", None);
         }
-        let copies = self.copies(declared, spec);
+        let copies = self.copies(declared, &spec);
         let mut settings = declared.settings.clone();
         settings.push((KIND.to_owned(), declared.kind.clone()));
         settings.extend(declared.copies.clone().map(|copies| (COPIES.to_owned(), copies)));
-        let blocking = declared.blocking.clone().or_else(|| spec.blocking.map(str::to_owned));
+        let blocking = declared.blocking.clone().or_else(|| spec.blocking.as_deref().map(str::to_owned));
         if blocking.as_deref() == Some("") {
             let place = Place::BoxSetting(declared.name.clone(), BLOCKING.to_owned());
             self.fault(
@@ -416,7 +416,7 @@ impl Checker<'_> {
         Some(PlanBox { name: declared.name.clone(), spec, settings, arguments, copies, blocking })
     }
 
-    fn copies(&mut self, declared: &BoxDeclaration, spec: &OperatorSpec) -> Copies {
+    fn copies(&mut self, declared: &BoxDeclaration, spec: &OperatorEntry) -> Copies {
         let Some(setting) = &declared.copies else { return Copies::Count(1) };
         let place = Place::BoxSetting(declared.name.clone(), COPIES.to_owned());
         if self.known_parameters(&place, setting).is_none() {

@@ -161,7 +161,7 @@ impl Shape {
     fn connect(&mut self, plan: &Plan, slots: usize, nodes: usize) {
         for (plan_edge, edge) in plan.edges.iter().enumerate() {
             let (producers, consumers) = (&self.copies[edge.from], &self.copies[edge.to]);
-            let spec = plan.boxes[edge.to].spec;
+            let spec = &plan.boxes[edge.to].spec;
             if spec.inputs[edge.input].mode == Mode::Side {
                 self.edges.extend(consumers.iter().map(|consumer| EdgeShape {
                     plan_edge,
@@ -208,7 +208,7 @@ impl Shape {
             }
         }
         for cell in &mut self.boxes {
-            let (plan_box, spec) = (cell.plan_box, plan.boxes[cell.plan_box].spec);
+            let (plan_box, spec) = (cell.plan_box, &plan.boxes[cell.plan_box].spec);
             let feeding = |read| {
                 let edges = plan.hints.iter().filter(|hint| (hint.to, hint.read) == (plan_box, read));
                 edges.map(|hint| places[&(hint.from, hint.written)]).collect()

@@ -346,7 +346,7 @@ impl Measured<Failure> for Runs {
             taken.seconds += outcome.duration.as_secs_f64();
             taken.processor_ms = taken.processor_ms.zip(spent).map(|(sum, ns)| sum + ns as f64 * 1e-6);
             for of in &outcome.boxes {
-                *taken.rows.entry(of.kind.to_owned()).or_default() += of.rows_out;
+                *taken.rows.entry(of.kind.to_string()).or_default() += of.rows_out;
             }
         }
         match self.figures {

@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use super::*;
 use crate::descriptor::{Column, Descriptor};
 use crate::edge::EdgeShape;
-use crate::operator::{In, Kind, Out};
+use crate::operator::{In, Kind, OperatorSpec, Out};
 use crate::parameter::Arguments;
 
 fn numbers(_: &Arguments) -> Descriptor {
@@ -46,7 +46,7 @@ fn connections(consumers: &[usize]) -> Connections {
     let inputs = [PortEdges::new([edge(0, 0, &[PLACE])])].into();
     let given = Arguments::new(BTreeMap::new());
     let descriptors = Arc::new([numbers(&given), numbers(&given)]);
-    Connections { place: PLACE, descriptors, ..Connections::new(&BOX, inputs, outputs) }
+    Connections { place: PLACE, descriptors, ..Connections::new((&BOX).into(), inputs, outputs) }
 }
 
 #[expect(unsafe_code, reason = "each test is the only thread")]

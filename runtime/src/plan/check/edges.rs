@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, suggestion};
-use crate::operator::OperatorSpec;
+use crate::operator::OperatorEntry;
 use crate::parameter::Arguments;
 use crate::plan::declaration::{EdgeDeclaration, End};
 use crate::plan::{EDGE_BYTES, FaultKind, Place, PlanBox, PlanEdge, PlanHint};
@@ -29,7 +29,7 @@ impl Checker<'_> {
     }
 
     fn port(&mut self, end: &End, place: &Place, planned: &PlanBox, side: Side) -> Option<usize> {
-        let names = side.names(planned.spec);
+        let names = side.names(&planned.spec);
         let Some(port) = &end.port else {
             if names.is_empty() {
                 let message = format!("box `{}` ({}) has no {}", end.name, planned.spec.name, side.word());
@@ -151,12 +151,12 @@ enum Side {
 }
 
 impl Side {
-    fn names(self, spec: &OperatorSpec) -> Vec<&'static str> {
+    fn names(self, spec: &OperatorEntry) -> Vec<&str> {
         match self {
-            Self::Input => spec.inputs.iter().map(|port| port.name).collect(),
-            Self::Output => spec.outputs.iter().map(|port| port.name).collect(),
-            Self::Written => spec.hints_written.iter().map(|hint| hint.name).collect(),
-            Self::Read => spec.hints_read.iter().map(|hint| hint.name).collect(),
+            Self::Input => spec.inputs.iter().map(|port| &*port.name).collect(),
+            Self::Output => spec.outputs.iter().map(|port| &*port.name).collect(),
+            Self::Written => spec.hints_written.iter().map(|hint| &*hint.name).collect(),
+            Self::Read => spec.hints_read.iter().map(|hint| &*hint.name).collect(),
         }
     }
 

@@ -20,7 +20,7 @@ impl Checker<'_> {
                         edge.is_none()
                             && declared.to.name == planned.name
                             && declared.to.port.as_deref().is_none_or(|name| {
-                                name == port.name || planned.spec.input_idx(name).is_none()
+                                name == &*port.name || planned.spec.input_idx(name).is_none()
                             })
                     });
                 if feeding.is_empty() && port.required && !maybe {
