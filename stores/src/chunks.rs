@@ -2,11 +2,11 @@
 //! kernel.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::sqfd::StoreColumns;
 use boxwork_kernels::sqfd::device::{Layout, Shape};
-use boxwork_runtime::feeding::{Devices, SharedKey};
+use boxwork_runtime::feeding::{Devices, Residence, SharedKey};
 
 use super::signature_store::{Objects, SignatureStore, StoreError};
 
@@ -19,9 +19,6 @@ const CHUNK_BYTES_SMALL: u64 = 64 << 10;
 /// Columns on a device begin at multiples of so many numbers.
 const COLUMN_ALIGNMENT: usize = 32;
 
-/// Of a device's memory, the share that a store may take and still be kept there: the rest is the blocks' own.
-const RESIDENT_SHARE: f64 = 0.75;
-
 /// Rows (objects for queries) that a device computes at once, at most: their similarities take four bytes each.
 const ROWS_MAX: u64 = 1 << 22;
 /// The same in tests.
@@ -29,9 +26,6 @@ const ROWS_SMALL: u64 = 5000;
 
 /// Runs of chunks of one device at once, at least, where there are as many chunks: one for each end point.
 const RUNS_PER_DEVICE: usize = 2;
-
-/// Chunks' columns that pass through a device at once, at most: those of all lanes, and one more that is brought in.
-const PASSING: u64 = 5;
 
 /// How a store is cut.
 #[derive(Clone, Copy, Debug)]
@@ -46,17 +40,6 @@ pub struct Chunks {
     /// How it is cut.
     pub cut: Cut,
     laid: Vec<OnceLock<Laid>>,
-}
-
-/// How much of a store devices keep.
-#[derive(Clone, Copy, Debug)]
-pub struct Residence {
-    /// Each can keep all of it.
-    pub whole: bool,
-    /// Chunks that each keeps of its share: the first ones. The others pass through.
-    kept: usize,
-    /// How many share it.
-    devices: usize,
 }
 
 /// Queries that follow each other, and a run of chunks: what one block computes.
@@ -118,32 +101,14 @@ impl Cut {
         SharedKey { resource: store.number(), form: form as u64, part: chunk as u64 }
     }
 
-    /// How much of the store these devices keep.
-    pub fn residence(&self, store: &SignatureStore, devices: &Devices, allowed: &[usize]) -> Residence {
+    /// Which of these devices each chunk is at home on, and whether it stays there.
+    ///
+    /// # Panics
+    /// When there is no device.
+    pub fn residence(&self, store: &SignatureStore, devices: &Devices, allowed: &Arc<[usize]>) -> Residence {
         let bytes =
-            |batches: Range<usize>| -> u64 { batches.map(|batch| store.batch_bytes(batch) as u64).sum() };
-        let budgets = allowed.iter().map(|idx| devices.list()[*idx].memory_budget_bytes());
-        let budget = budgets.min().unwrap_or(0);
-        let for_store = (budget as f64 * RESIDENT_SHARE) as u64;
-        let (all, shares) = (bytes(0..store.batches()), allowed.len().max(1));
-        let largest =
-            (0..self.count).map(|chunk| bytes(self.batches(store, chunk))).max().unwrap_or(1).max(1);
-        let kept = match all.div_ceil(shares as u64) <= for_store {
-            true => self.count,
-            false => (for_store.min(budget.saturating_sub(PASSING * largest)) / largest) as usize,
-        };
-        Residence { whole: all <= for_store, kept, devices: shares }
-    }
-
-    /// Which of so many devices a chunk is kept on, where each keeps a share of the store.
-    pub fn home(&self, chunk: usize, devices: usize) -> usize {
-        chunk * devices / self.count()
-    }
-
-    /// Whether a chunk stays on its device.
-    pub fn is_kept(&self, residence: Residence, chunk: usize) -> bool {
-        let first = (self.home(chunk, residence.devices) * self.count()).div_ceil(residence.devices);
-        chunk - first < residence.kept
+            |chunk| self.batches(store, chunk).map(|batch| store.batch_bytes(batch) as u64).sum::<u64>();
+        Residence::new(devices, Arc::clone(allowed), (0..self.count).map(bytes))
     }
 
     /// Cuts chunks for queries as devices take it best: what lies on one already in few long runs, the rest chunk by chunk.
@@ -151,12 +116,12 @@ impl Cut {
         &self,
         store: &SignatureStore,
         devices: &Devices,
-        allowed: &[usize],
+        allowed: &Arc<[usize]>,
         (queries, chunks): Piece,
     ) -> Vec<Piece> {
+        let residence = self.residence(store, devices, allowed);
         let is_held = |chunk: usize| {
-            let device = &devices.list()[allowed[self.home(chunk, allowed.len())]];
-            device.holds(Self::key(store, Form::Columns, chunk))
+            devices.list()[residence.home(chunk)].holds(Self::key(store, Form::Columns, chunk))
         };
         let rows_max = crate::limit(ROWS_MAX, ROWS_SMALL);
         let chunks_max = self.count().div_ceil(RUNS_PER_DEVICE * allowed.len()).max(1);
@@ -164,24 +129,8 @@ impl Cut {
             (self.ids(store, run.end - 1).end - self.ids(store, run.start).start)
                 .saturating_mul(queries.len() as u64)
         };
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        let mut was_held = false;
-        for chunk in chunks {
-            let held = is_held(chunk);
-            match runs.last_mut() {
-                Some(run)
-                    if held
-                        && was_held
-                        && run.len() < chunks_max
-                        && self.home(run.start, allowed.len()) == self.home(chunk, allowed.len())
-                        && rows(run.start..chunk + 1) <= rows_max =>
-                {
-                    run.end = chunk + 1;
-                }
-                _ => runs.push(chunk..chunk + 1),
-            }
-            was_held = held;
-        }
+        let fits = |run: Range<usize>| run.len() <= chunks_max && rows(run) <= rows_max;
+        let runs = residence.runs(chunks, is_held, fits);
         let few_queries = |run: Range<usize>| {
             let of_all = rows(run.clone());
             let most = match of_all <= rows_max {

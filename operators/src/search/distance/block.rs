@@ -12,13 +12,13 @@ use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{
-    Back, Block, Device, DeviceError, Feed, Grid, ProgramSource, SharedKey, Value,
+    Back, Block, Device, DeviceError, Feed, Grid, ProgramSource, Residence, SharedKey, Value,
 };
 
 use super::select::{Keeps, Kept, Part, Select};
 use crate::devices::device_kernels::distances_program;
 use crate::search::queries::Queries;
-use boxwork_stores::chunks::{Cut, Form, Gathered, Residence};
+use boxwork_stores::chunks::{Cut, Form, Gathered};
 use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
@@ -239,7 +239,7 @@ impl SqfdBlock {
                 let end = from + wanted.ids[from..].partition_point(|id| *id < all.end);
                 let dense = (end - from) * DENSE_SHARE >= (all.end - all.start) as usize;
                 let is_held = feed.device().holds(common.key(chunk));
-                if common.residence.whole && (is_held || dense) {
+                if common.residence.is_whole() && (is_held || dense) {
                     self.brings |= !is_held;
                     let lies = chunks.chunk(objects, chunk)?;
                     let places = lies.places(objects, &wanted.ids[from..end])?;

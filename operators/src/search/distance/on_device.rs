@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::sqfd::Arithmetic;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Back, Block, DeviceError, Devices, Feed};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Devices, Feed, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
 
 use super::block::{Common, SqfdBlock, arithmetic};
@@ -15,7 +15,7 @@ use super::select::Keeps;
 use super::with_distances;
 use crate::columns::distances_envelope;
 use crate::search::queries::Queries;
-use boxwork_stores::chunks::{Cut, Form, Piece, Residence};
+use boxwork_stores::chunks::{Cut, Form, Piece};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Similarities of objects to themselves that one slot computes at a time: a millisecond.
@@ -142,7 +142,7 @@ impl OnDevice {
     }
 
     fn common(&mut self, queries: &Queries) -> Arc<Common> {
-        let make = || Arc::new(Common::new(&self.space, self.residence, queries, self.keeps));
+        let make = || Arc::new(Common::new(&self.space, self.residence.clone(), queries, self.keeps));
         Arc::clone(self.common.get_or_insert_with(make))
     }
 
@@ -155,7 +155,7 @@ impl OnDevice {
     ) -> Result<Sent, BoxError> {
         let common = self.common(queries);
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
-        let home = self.allowed[cut.home(chunks.start, self.allowed.len())];
+        let home = self.residence.home(chunks.start);
         let device = &self.devices.list()[home];
         let block = RangeBlock::new(&common, places, chunks.clone(), Some(home));
         let is_held = |chunk| {
@@ -210,7 +210,7 @@ impl OnDevice {
             let (first, last) = (run[0].1, run[run.len() - 1].1);
             batches.extend(store.locate(first)?.0..store.locate(last)?.0 + 1);
         }
-        bring_in_batches(cx, &self.space, self.residence, batches)
+        bring_in_batches(cx, &self.space, &self.residence, batches)
     }
 
     /// The distances of a block that came back.
@@ -234,13 +234,13 @@ impl OnDevice {
 pub(super) fn bring_in_batches(
     cx: &mut Context<'_>,
     space: &SqfdSpace,
-    residence: Residence,
+    residence: &Residence,
     mut batches: Vec<usize>,
 ) -> Result<(), BoxError> {
     let (store, cut) = (space.store(), space.chunks().cut);
     batches.sort_unstable();
     batches.dedup();
-    if residence.whole {
+    if residence.is_whole() {
         let chunks = batches.iter().map(|batch| cut.of(store, store.ids(*batch).start));
         let mut chunks = chunks.collect::<Result<Vec<_>, _>>()?;
         chunks.dedup();

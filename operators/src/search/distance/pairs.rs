@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use boxwork_kernels::sqfd::reference;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::Devices;
+use boxwork_runtime::feeding::{Devices, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
 
 use super::block::Common;
 pub(crate) use super::block::SqfdBlock;
 use super::on_device::bring_in_batches;
-use boxwork_stores::chunks::Residence;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Pairs of a space whose distances devices compute.
@@ -24,7 +23,7 @@ pub(crate) struct DevicePairs {
 }
 
 impl DevicePairs {
-    pub(crate) fn new(space: Arc<SqfdSpace>, devices: &Devices, allowed: &[usize]) -> Self {
+    pub(crate) fn new(space: Arc<SqfdSpace>, devices: &Devices, allowed: &Arc<[usize]>) -> Self {
         let residence = space.chunks().cut.residence(space.store(), devices, allowed);
         Self { space, residence }
     }
@@ -48,14 +47,14 @@ impl DevicePairs {
                 batches.push(batch);
             }
         }
-        bring_in_batches(cx, space, self.residence, batches)?;
+        bring_in_batches(cx, space, &self.residence, batches)?;
         // In the order of their ids, so that neighbours among the queries lie beside each other too.
         let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
         places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);
         let prepared = store.read::<_, BoxError>(|objects| {
             places.keys().map(|id| Ok(space.prepare(objects.signature(*id)?))).collect::<Result<Vec<_>, _>>()
         })?;
-        let common = Common::of(space, self.residence, prepared.iter(), None);
+        let common = Common::of(space, self.residence.clone(), prepared.iter(), None);
         let wanted = rows.iter().map(|(query, id)| (places[query], *id)).collect();
         Ok(SqfdBlock::new(&Arc::new(common), envelopes, wanted))
     }

@@ -109,7 +109,7 @@ impl RangeBlock {
                 lies.copy_column(objects, column, to).map_err(block_error)
             };
             let key = Cut::key(store, Form::Columns, chunk);
-            if chunks.cut.is_kept(common.residence, chunk) {
+            if common.residence.is_kept(chunk) {
                 brings |= !feed.device().holds(key);
                 feed.shared_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
             } else {
