@@ -20,7 +20,6 @@ const FUNCTION_LINES_MAX: usize = 80;
 const LONG_FILES: &[&str] = &[
     "benches/gpu/bounds.rs",
     "operators/src/search/distance/tests.rs",
-    "operators/src/search/lower_bounds.rs",
     "runtime/tests/feeding.rs",
     "tests/index.rs",
     "tests/pipelines.rs",

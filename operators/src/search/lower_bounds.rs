@@ -272,21 +272,9 @@ impl LowerBounds {
             self.scans = None;
         }
         // Known only after the choice: a scan needs none of them.
-        let pieces = if self.bound.is_some() { pivots.len().div_ceil(PIVOTS_PER_CHUNK) } else { 0 };
-        let mut parts: Vec<Result<Vec<f64>, BoxError>> =
-            (0..pieces * queries.len()).map(|_| Ok(Vec::new())).collect();
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut parts, 1, |idx, part| {
-                let (query, first) = (queries.at(idx / pieces), idx % pieces * PIVOTS_PER_CHUNK);
-                let upto = pivots.len().min(first + PIVOTS_PER_CHUNK);
-                part[0] = query.exact_until(&pivots[first..upto], &cancelled);
-            });
-        });
-        let parts: Vec<Vec<f64>> = parts.into_iter().collect::<Result<_, _>>()?;
-        let distances: Vec<Vec<f64>> = match pieces {
-            0 => vec![Vec::new(); queries.len()],
-            _ => parts.chunks(pieces).map(<[_]>::concat).collect(),
+        let distances = match self.bound {
+            Some(_) => distances_to(cx, &queries, pivots)?,
+            None => vec![Vec::new(); queries.len()],
         };
         let mut prepared = Vec::new();
         for (query, distances) in queries.iter().zip(distances) {
@@ -335,6 +323,23 @@ impl LowerBounds {
         };
         Ok(DeviceStage::new(bounding, STAGE_SIZES, picked))
     }
+}
+
+/// The f64 distances of each query to the pivots, by pieces that slots compute side by side.
+fn distances_to(cx: &mut Context<'_>, queries: &Queries, pivots: &[u64]) -> Result<Vec<Vec<f64>>, BoxError> {
+    let pieces = pivots.len().div_ceil(PIVOTS_PER_CHUNK);
+    let mut parts: Vec<Result<Vec<f64>, BoxError>> =
+        (0..pieces * queries.len()).map(|_| Ok(Vec::new())).collect();
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk_of(&mut parts, 1, |idx, part| {
+            let (query, first) = (queries.at(idx / pieces), idx % pieces * PIVOTS_PER_CHUNK);
+            let upto = pivots.len().min(first + PIVOTS_PER_CHUNK);
+            part[0] = query.exact_until(&pivots[first..upto], &cancelled);
+        });
+    });
+    let parts: Vec<Vec<f64>> = parts.into_iter().collect::<Result<_, _>>()?;
+    Ok(parts.chunks(pieces).map(<[_]>::concat).collect())
 }
 
 #[cfg(test)]
