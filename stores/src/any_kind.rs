@@ -235,6 +235,12 @@ pub trait AnyChange: Send {
     /// The store as it is before the change.
     fn store(&self) -> Arc<dyn Store>;
 
+    /// Refuses objects of another kind, dimension or other coordinates than the store's; there must be one.
+    ///
+    /// # Errors
+    /// Names both.
+    fn check_kind(&self, columns: &[ArrayRef]) -> Result<(), StoreError>;
+
     /// Adds the objects in the rows of these columns; each takes the place of an object of its name where `replaces` says
     /// so.
     ///
@@ -399,14 +405,18 @@ impl<K: Kind> AnyChange for StoreChange<K> {
         Arc::<ObjectStore<K>>::clone(self.store())
     }
 
+    fn check_kind(&self, columns: &[ArrayRef]) -> Result<(), StoreError> {
+        let store = self.store();
+        store.check_kind(&kind_of(store.path(), columns)?)
+    }
+
     fn push_rows(
         &mut self,
         names: &StringArray,
         columns: &[ArrayRef],
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let store = Arc::clone(self.store());
-        store.check_kind(&kind_of(store.path(), columns)?)?;
+        AnyChange::check_kind(self, columns)?;
         (0..columns[0].len()).try_for_each(|row| {
             let name = names.value(row);
             if replaces {

@@ -120,8 +120,10 @@ fn append(
     if envelope.rows() == 0 {
         return Ok(());
     }
-    check_parameters(&*change.store(), envelope.note(PARAMETERS_NOTE))?;
     let (names, columns) = super::objects(envelope, kind)?;
+    // First, as signatures of other coordinates were extracted otherwise too.
+    change.check_kind(&columns)?;
+    check_parameters(&*change.store(), envelope.note(PARAMETERS_NOTE))?;
     Ok(change.push_rows(names, &columns, replaces)?)
 }
 
