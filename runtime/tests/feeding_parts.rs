@@ -13,7 +13,7 @@ use boxwork_runtime::feeding::{
 use boxwork_runtime::operator::Outside;
 
 /// Far more than any step of a test takes: who waits so long waits for ever.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
     let cache = Some(concat!(env!("CARGO_TARGET_TMPDIR"), "/programs").into());

@@ -16,7 +16,7 @@ use boxwork_runtime::feeding::{Block, Blocks, DeviceError, Devices, Options};
 use boxwork_runtime::operator::Outside;
 
 /// Far more than any step takes: a test that waits so long waits for ever.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
     let cache = Some(concat!(env!("CARGO_TARGET_TMPDIR"), "/programs").into());
