@@ -4,11 +4,11 @@
 //! lost. The range is no less than the f64 distance of the k-th answer: it is the k-th smallest upper bound, or the
 //! range asked for. Both hold wherever the bounds were computed.
 
-mod answers;
 mod block;
 mod bounded;
-mod bounding;
+mod answers;
 mod on_device;
+mod bounding;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
