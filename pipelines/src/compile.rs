@@ -165,7 +165,7 @@ fn plain(settings: &Settings<'_>) -> Vec<(String, Setting)> {
     settings.iter().map(|(key, setting)| (key.value.clone(), setting.value.clone())).collect()
 }
 
-/// A placeholder for a missing kind: the document already has a flaw for it.
+/// The kind of a box that names none; the document already has a flaw for it.
 fn no_kind() -> Setting {
     Setting::Value(Value::Text(String::new()))
 }

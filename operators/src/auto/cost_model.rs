@@ -57,7 +57,7 @@ const CLEAR: f64 = 1.25;
 /// Steps in which the fall of the range over a store is followed.
 const FALL_STEPS: u32 = 64;
 
-/// What is looked for, and by how many workers.
+/// The search to weigh, and its number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     /// How many objects a query gets; all within the range without it.
@@ -68,7 +68,7 @@ pub struct Search {
     pub queries: usize,
     /// Slots that compute.
     pub workers: usize,
-    /// What computes distances in their place, if something does.
+    /// The devices that compute distances in their place, if there are any.
     pub devices: Option<OnDevices>,
 }
 
@@ -77,7 +77,7 @@ pub struct Search {
 pub struct Way {
     /// The strategy's name.
     pub strategy: &'static str,
-    /// What rules objects out; nothing for a scan.
+    /// The bound that rules objects out; nothing for a scan.
     pub bound: Option<Bound>,
     /// Nanoseconds to bound an object on one core.
     pub bound_ns: f64,
@@ -89,16 +89,16 @@ pub struct Way {
     pub seconds: f64,
 }
 
-/// What all ways to search would take.
+/// The times that all ways to search would take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// What is looked for.
+    /// The search.
     pub search: Search,
     /// Objects of the store.
     pub objects: u64,
     /// Objects of them that were bounded to estimate.
     pub sampled: usize,
-    /// What a distance takes.
+    /// The time of a distance.
     pub rates: Rates,
     /// About where the farthest object of the answer lies.
     pub farthest: f64,
@@ -106,7 +106,7 @@ pub struct Estimate {
     pub ways: Vec<Way>,
 }
 
-/// What `auto` takes, and why.
+/// The way that `auto` takes, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// One of the estimate's ways.
@@ -160,7 +160,7 @@ pub fn estimate(table: &PivotTable, search: Search) -> Result<Estimate, BoxError
     Ok(estimate)
 }
 
-/// What is remembered from request to request: measured rates and choices. A runtime keeps it
+/// Measured rates and choices, which one request leaves to the next. A runtime keeps them
 /// ([`Memory`](boxwork_runtime::operator::Memory)).
 #[derive(Default)]
 pub(crate) struct Remembered {

@@ -29,7 +29,7 @@ pub(crate) struct Sizes {
     /// A block that has as much of either unit is worth the way to a device. Less goes there too while the devices are idle,
     /// and at the end.
     pub(crate) block: Weight,
-    /// What has less of both units waits for more, and at the end the slots compute it.
+    /// Items that have less of both units wait for more, and at the end the slots compute them.
     pub(crate) block_min: Weight,
     /// So much the slots take at once where there is no device; at least one item.
     pub(crate) slots: Weight,
@@ -37,13 +37,13 @@ pub(crate) struct Sizes {
     pub(crate) blocks_per_device: usize,
 }
 
-/// What an operator computes on devices, or on slots: its blocks, and where items come from and results go.
+/// The part of an operator that the stage leaves to it: its blocks, and where items come from and results go.
 pub(crate) trait DeviceTask: Send + Sized + 'static {
-    /// What is gathered into a block; mostly an envelope.
+    /// A piece of a block; mostly an envelope.
     type Item: Send;
-    /// What goes to a device: which data, which kernels, and what comes back.
+    /// The work of a device: its data, its kernels, and the results that it sends back.
     type Block: Block;
-    /// What comes of items; mostly an envelope.
+    /// A result; mostly an envelope.
     type Made: Send;
 
     /// Whether results leave in the order of their items.
@@ -52,7 +52,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Prepares what all blocks have in common; called in the first firing, before anything else.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let _ = cx;
         Ok(())
@@ -61,7 +61,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// The next item, where there is one; `device` says that it is for a block.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Self::Item>>, BoxError>;
 
     /// Whether there will be no further item, unless a block comes back without results.
@@ -75,7 +75,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Makes a block, and brings what it reads from disk into memory.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn block(&mut self, cx: &mut Context<'_>, items: Vec<Self::Item>) -> Result<Self::Block, BoxError>;
 
     /// The only device that a block may go to, where what it needs lies on one.
@@ -87,7 +87,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Does on slots what can be done while devices compute the block that was just submitted.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn meanwhile(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let _ = cx;
         Ok(())
@@ -96,17 +96,17 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Makes results of a block that a device has computed.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn finish(&mut self, cx: &mut Context<'_>, block: Self::Block) -> Result<Came<Self>, BoxError>;
 
-    /// What becomes of a block that a device failed at; `is_served` says whether any device still takes blocks.
+    /// Decides about a block that a device failed at; `is_served` says whether any device still takes blocks.
     fn failed(&mut self, block: Self::Block, is_served: bool) -> Came<Self>;
 
     /// Computes on slots some of what is left for them, from the front on: some milliseconds' worth, as it is one firing. What
     /// it has computed it removes.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn compute(
         &mut self,
         cx: &mut Context<'_>,
@@ -119,7 +119,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     /// Sends a result on.
     ///
     /// # Errors
-    /// What ends the request.
+    /// An error ends the request.
     fn push(&mut self, cx: &mut Context<'_>, made: Self::Made) -> Result<Pushed, BoxError>;
 }
 
@@ -133,7 +133,7 @@ pub(crate) enum Taken<I> {
     ForSlots(I),
 }
 
-/// What came of a block.
+/// The outcome of a block.
 pub(crate) enum Came<T: DeviceTask> {
     /// Its results.
     Made(Vec<T::Made>),
@@ -145,7 +145,7 @@ pub(crate) enum Came<T: DeviceTask> {
     Wrong(Vec<T::Item>),
 }
 
-/// What became of the blocks and items of a stage.
+/// Counts of the blocks and items of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StageStatistics {
     /// Blocks that were submitted, each as often as it was.
@@ -170,18 +170,18 @@ pub(crate) struct DeviceStage<T: DeviceTask> {
     blocks_max: usize,
     /// Whether results of devices are used.
     is_trusted: bool,
-    /// What is to be the next block.
+    /// The items of the next block.
     gathered: Vec<T::Item>,
     weight: Weight,
     order: Order<T>,
     /// Results on their way out. The next block becomes results when these have left and `left` is empty.
     made: VecDeque<T::Made>,
-    /// What the slots are to compute next.
+    /// The items that the slots compute next.
     left: VecDeque<T::Item>,
     statistics: StageStatistics,
 }
 
-/// What is to be computed next, and whether by a device.
+/// The items to compute next, and whether a device does.
 struct Gathered<I> {
     items: Vec<I>,
     device: bool,
@@ -215,7 +215,7 @@ impl<T: DeviceTask> DeviceStage<T> {
         self.task
     }
 
-    /// What became of its blocks and items.
+    /// Counts of its blocks and items.
     #[cfg(test)]
     pub(crate) fn statistics(&self) -> StageStatistics {
         self.statistics

@@ -25,7 +25,7 @@ struct Kept {
     rates: Rates,
 }
 
-/// What was measured, by space: a request on a store that is searched all day measures nothing.
+/// Measured rates by space, so that later requests on a store measure nothing.
 #[derive(Default)]
 pub(super) struct RatesBySpace(Mutex<Vec<Kept>>);
 
