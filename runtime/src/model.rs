@@ -7,7 +7,7 @@
 //!   attach), one for each thing that a box has begun outside (a block on a device), and one for the submission until its
 //!   tasks are planned. Tokens move and are never dropped and retaken, so
 //!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
-//! - the model never calls the scheduler: a firing fills a [`Woken`] list, and the worker plans what stands there.
+//! - the model never calls the scheduler: a firing fills a [`NewTasks`] list, and the worker plans what stands there.
 
 #[cfg(test)]
 pub(crate) mod alone;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use self::box_state::{BoxState, Notified};
 pub(crate) use self::firing::After;
 use self::firing::Running;
-pub(crate) use self::notify::{Woken, WokenBy};
+pub(crate) use self::notify::{NewTasks, TaskKind};
 use self::reorder::Reorder;
 pub(crate) use self::services::Detacher;
 use self::statistics::busy_ns;
@@ -296,22 +296,22 @@ impl Model {
     }
 
     /// Tells a box that something it had begun outside is over. True when that makes a task, which is the caller's to plan.
-    pub(crate) fn tell_of_outside(&self, cell_idx: usize) -> bool {
+    pub(crate) fn notify_of_outside(&self, cell_idx: usize) -> bool {
         debug_assert!(
             self.live.load(Ordering::Relaxed) > 0,
             "something outside is over of a request that has ended: its token was lost"
         );
-        self.notify(cell_idx, WokenBy::Input, &mut Woken::default()) == Notified::Plan
+        self.notify(cell_idx, TaskKind::Immediate, &mut NewTasks::default()) == Notified::Plan
     }
 
     /// Tells every source once, so that it starts.
-    pub(crate) fn start(&self, woken: &mut Woken) {
+    pub(crate) fn start(&self, new_tasks: &mut NewTasks) {
         let planned_ns = self.now_ns();
-        woken.has_read(self.id, planned_ns);
+        new_tasks.has_read(self.id, planned_ns);
         for (idx, cell) in self.boxes.iter().enumerate().filter(|(_, cell)| cell.is_source) {
             cell.planned_ns.store(planned_ns, Ordering::Relaxed);
             if cell.state.notify() == Notified::Plan {
-                woken.push(idx, WokenBy::Room);
+                new_tasks.push(idx, TaskKind::Regular);
             }
         }
     }
@@ -357,12 +357,12 @@ impl Model {
 
     /// The request has no token left: it is finished, or a stall is ended by growing an edge. Then there is a list of
     /// tasks, and the request goes on.
-    pub(crate) fn settle(&self) -> Option<Woken> {
+    pub(crate) fn settle(&self) -> Option<NewTasks> {
         if self.is_stopping() || self.boxes.iter().all(|cell| cell.state.is_done()) {
             return None;
         }
         match stall::grow(self) {
-            Ok(woken) => Some(woken),
+            Ok(new_tasks) => Some(new_tasks),
             Err(report) => {
                 self.fail(RequestError::Stalled { report });
                 None

@@ -36,7 +36,7 @@ use self::sampler::{OffCpu, Sampler};
 use self::slot::{Message, Slot};
 use crate::config::Config;
 use crate::inside::Branch;
-use crate::model::{After, HOMELESS, Model, Woken, WokenBy};
+use crate::model::{After, HOMELESS, Model, NewTasks, TaskKind};
 use crate::request::{RequestError, RequestId, RequestStatistics};
 use crate::statistics::{
     CLASS_LIMIT_AUTO_MAX, ClassLimit, ClassStatistics, SchedulerStatistics, SlotStatistics, TraceEvent,
@@ -246,13 +246,13 @@ impl Scheduler {
     /// Plans what a firing has made, at its end: its token moves to one of the tasks, and the holder of the slot runs
     /// the first of them next. With none the token goes back.
     #[inline]
-    fn plan_after(&self, slot: &mut Slot, task: Task, after: After, woken: &mut Woken) {
+    fn plan_after(&self, slot: &mut Slot, task: Task, after: After, new_tasks: &mut NewTasks) {
         let Task { model, cell } = task;
         debug_assert!(
             slot.next.is_none(),
             "a firing ended on a slot that had its next task already: it is lost"
         );
-        let tasks = woken.len() + usize::from(after != After::Ended);
+        let tasks = new_tasks.len() + usize::from(after != After::Ended);
         if tasks == 0 {
             self.release(&model);
             return;
@@ -260,28 +260,28 @@ impl Scheduler {
         model.take_tokens(tasks - 1);
         // A task whose data lie on another node is not the next task of this slot.
         let stays = |cell: usize| self.stays(&model, cell, slot.node);
-        let mut next = woken.take_first_input(stays);
-        if next.is_none() && after == After::Again(WokenBy::Input) && stays(cell) {
+        let mut next = new_tasks.take_first_immediate(stays);
+        if next.is_none() && after == After::Again(TaskKind::Immediate) && stays(cell) {
             next = Some(cell);
-        } else if let After::Again(by) = after {
-            self.plan_task(slot, Task { model: Arc::clone(&model), cell }, by, next.is_some());
+        } else if let After::Again(kind) = after {
+            self.plan_task(slot, Task { model: Arc::clone(&model), cell }, kind, next.is_some());
         }
-        self.plan_woken(slot, &model, woken, next.is_some());
+        self.plan_all(slot, &model, new_tasks, next.is_some());
         slot.next = next.map(|cell| Task { model, cell });
     }
 
     /// Plans the tasks that a firing has made so far. The firing continues without its slot, or keeps the slot `busy`.
-    fn plan_early(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken, busy: bool) {
-        model.take_tokens(woken.len());
-        self.plan_woken(slot, model, woken, busy);
+    fn plan_early(&self, slot: &Slot, model: &Arc<Model>, new_tasks: &mut NewTasks, busy: bool) {
+        model.take_tokens(new_tasks.len());
+        self.plan_all(slot, model, new_tasks, busy);
     }
 
     /// Plans tasks: immediate ones on the slot that made them, the rest on their node. `busy`: the owner of the slot
     /// has something else to run next.
-    fn plan_woken(&self, slot: &Slot, model: &Arc<Model>, woken: &mut Woken, busy: bool) {
-        // Reversed: the owner takes the last one pushed, which is then the first that was woken.
-        for (cell, by) in woken.drain().rev() {
-            self.plan_task(slot, Task { model: Arc::clone(model), cell }, by, busy);
+    fn plan_all(&self, slot: &Slot, model: &Arc<Model>, new_tasks: &mut NewTasks, busy: bool) {
+        // Reversed: the owner takes the last one pushed, which is then the first that was made.
+        for (cell, kind) in new_tasks.drain().rev() {
+            self.plan_task(slot, Task { model: Arc::clone(model), cell }, kind, busy);
         }
     }
 
@@ -291,11 +291,11 @@ impl Scheduler {
         self.queues.len() == 1 || model.near(cell).is_none_or(|near| near == node)
     }
 
-    fn plan_task(&self, slot: &Slot, task: Task, by: WokenBy, busy: bool) {
-        match by {
-            WokenBy::Room => self.plan_regular(task),
-            WokenBy::Input if !self.stays(&task.model, task.cell, slot.node) => self.plan_regular(task),
-            WokenBy::Input => {
+    fn plan_task(&self, slot: &Slot, task: Task, kind: TaskKind, busy: bool) {
+        match kind {
+            TaskKind::Regular => self.plan_regular(task),
+            TaskKind::Immediate if !self.stays(&task.model, task.cell, slot.node) => self.plan_regular(task),
+            TaskKind::Immediate => {
                 // The first task wakes no thread: the owner takes it next.
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
@@ -312,7 +312,7 @@ impl Scheduler {
     /// the box's new task, or goes back where the box has one already.
     fn outside_is_over(&self, model: Arc<Model>, cell: usize) {
         interleave();
-        if model.tell_of_outside(cell) {
+        if model.notify_of_outside(cell) {
             self.plan_regular(Task { model, cell });
         } else {
             self.release(&model);

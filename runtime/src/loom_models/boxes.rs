@@ -9,17 +9,17 @@ use crate::edge::queue::Queue;
 use crate::model::box_state::{BoxState, End, Notified};
 use crate::sync::{AtomicBool, Ordering};
 
-/// A box, the events that it was told of, and those that its firings saw.
-struct Told {
+/// A box, the events that were published for it, and the events that its firings saw.
+struct Listener {
     state: BoxState<[bool; 3]>,
     events: [AtomicBool; 3],
 }
 
-#[expect(unsafe_code, reason = "whoever makes a task runs it")]
-impl Told {
-    /// Publishes an event and tells the box; whoever makes the task runs it.
-    fn tell(&self, event: usize) {
-        // Relaxed: it is the box's state that must carry the event over.
+#[expect(unsafe_code, reason = "the thread that makes a task runs it")]
+impl Listener {
+    /// Publishes an event and notifies the box. If this makes a task, the caller runs it.
+    fn notify(&self, event: usize) {
+        // Relaxed: the box's state must carry the event over.
         self.events[event].store(true, Ordering::Relaxed);
         if self.state.notify() == Notified::Plan {
             self.fire();
@@ -39,7 +39,7 @@ impl Told {
             match seen.end(std::mem::take(&mut again), false) {
                 End::Idle => return,
                 End::Again => {}
-                End::Room(_) => panic!("nobody waits for room"),
+                End::Room(_) => panic!("no producer waits for room"),
             }
         }
     }
@@ -48,22 +48,22 @@ impl Told {
 #[test]
 fn loom_a_box_sees_every_event_and_is_fired_by_one_thread() {
     check(3, || {
-        let told = Arc::new(Told {
+        let listener = Arc::new(Listener {
             state: BoxState::new([false; 3]),
             events: [AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false)],
         });
         let threads = [0, 1].map(|event| {
-            let told = Arc::clone(&told);
-            thread::spawn(move || told.tell(event))
+            let listener = Arc::clone(&listener);
+            thread::spawn(move || listener.notify(event))
         });
-        told.tell(2);
+        listener.notify(2);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(told.state.is_idle());
-        assert_eq!(told.state.claim().map(|seen| *seen), Some([true; 3]), "an event was lost");
+        assert!(listener.state.is_idle());
+        assert_eq!(listener.state.claim().map(|seen| *seen), Some([true; 3]), "an event was lost");
     });
 }
 
-/// Two boxes and an edge between them that holds one item; each is fired by whoever makes its task.
+/// Two boxes and an edge between them that holds one item. The thread that makes a task runs it.
 struct Pair {
     producer: BoxState<usize>,
     consumer: BoxState<Vec<usize>>,
@@ -72,9 +72,9 @@ struct Pair {
     items: usize,
 }
 
-#[expect(unsafe_code, reason = "whoever makes a task runs it")]
+#[expect(unsafe_code, reason = "the thread that makes a task runs it")]
 impl Pair {
-    /// Puts what fits; `Single::offer` and `Model::fire` in small.
+    /// Pushes items while they fit: `Single::offer` and `Model::fire` in small.
     fn produce(&self) {
         loop {
             // SAFETY: the task came from a notification, or from the end of the turn before.
@@ -117,7 +117,7 @@ impl Pair {
                 turn.push(item);
                 made_room = true;
             }
-            let mut told = false;
+            let mut notified = false;
             let again = loop {
                 match turn.end(false, made_room) {
                     End::Idle => break false,
@@ -126,12 +126,12 @@ impl Pair {
                         turn = back;
                         made_room = false;
                         if self.wanted.swap(false, Ordering::AcqRel) {
-                            told = self.producer.notify() == Notified::Plan;
+                            notified = self.producer.notify() == Notified::Plan;
                         }
                     }
                 }
             };
-            if told {
+            if notified {
                 let this: &Self = self;
                 this.produce();
             }
@@ -143,7 +143,7 @@ impl Pair {
 }
 
 #[test]
-fn loom_a_producer_that_waits_for_room_is_told() {
+fn loom_a_producer_that_waits_for_room_is_notified() {
     check(3, || {
         let pair = Arc::new(Pair {
             producer: BoxState::new(0),

@@ -9,7 +9,7 @@ use loom::thread;
 use super::check;
 use crate::descriptor::{Column, Descriptor};
 use crate::envelope::Envelope;
-use crate::model::Woken;
+use crate::model::NewTasks;
 use crate::model::alone::{end, model, of_kind, prepare, run, value};
 use crate::operator::{
     BoxError, Catalog, Context, Flow, In, Kind, Operator, OperatorSpec, Out, ResourceSpec,
@@ -105,11 +105,11 @@ fn loom_an_edge_closed_while_its_producer_ends_is_drained_once() {
         let item = prepared.resource("item").map(Arc::clone).unwrap().downcast::<UInt32Array>().unwrap();
         let holders = Arc::strong_count(&item) + 1; // the operator keeps one
         let model = model(prepared);
-        let mut woken = Woken::default();
-        model.start(&mut woken);
-        let producer = woken.take_only().unwrap();
+        let mut new_tasks = NewTasks::default();
+        model.start(&mut new_tasks);
+        let producer = new_tasks.take_only().unwrap();
         let consumer = 1 - producer;
-        assert!(model.tell_of_outside(consumer), "the consumer has a task");
+        assert!(model.notify_of_outside(consumer), "the consumer has a task");
         let other = {
             let model = Arc::clone(&model);
             thread::spawn(move || run(&model, consumer))

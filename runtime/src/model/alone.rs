@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{After, Detacher, Model, Woken};
+use super::{After, Detacher, Model, NewTasks};
 use crate::inside::{Branch, Lane, Latch};
 use crate::operator::{Cancelled, Catalog, Environment, Outside};
 use crate::parameter::Value;
@@ -41,35 +41,35 @@ impl Detacher for Alone {
         _: &Arc<Model>,
         _: usize,
         _: &str,
-        _: &mut Woken,
+        _: &mut NewTasks,
         _: &mut dyn FnMut(),
     ) -> Result<(), Cancelled> {
         unreachable!("no box here blocks")
     }
 
-    fn plan(&mut self, _: &Arc<Model>, _: &mut Woken) {}
+    fn plan(&mut self, _: &Arc<Model>, _: &mut NewTasks) {}
 
     fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside {
         let model = Arc::clone(model);
-        Outside::new(move || assert!(!model.tell_of_outside(cell), "a box that fires was planned again"))
+        Outside::new(move || assert!(!model.notify_of_outside(cell), "a box that fires was planned again"))
     }
 }
 
 /// Fires a box whose task the caller holds.
-#[expect(unsafe_code, reason = "whoever makes a task runs it")]
-pub(crate) fn fire(model: &Arc<Model>, cell: usize, woken: &mut Woken) -> After {
+#[expect(unsafe_code, reason = "the thread that makes a task runs it")]
+pub(crate) fn fire(model: &Arc<Model>, cell: usize, new_tasks: &mut NewTasks) -> After {
     // SAFETY: the task came from a notification, or from the end of the firing before.
-    unsafe { model.fire(cell, &mut Alone, woken) }
+    unsafe { model.fire(cell, &mut Alone, new_tasks) }
 }
 
 /// The same, and then those boxes that its firings have planned.
 pub(crate) fn run(model: &Arc<Model>, cell: usize) {
-    let (mut tasks, mut woken) = (vec![cell], Woken::default());
+    let (mut tasks, mut new_tasks) = (vec![cell], NewTasks::default());
     while let Some(cell) = tasks.pop() {
-        if let After::Again(_) = fire(model, cell, &mut woken) {
+        if let After::Again(_) = fire(model, cell, &mut new_tasks) {
             tasks.push(cell);
         }
-        tasks.extend(woken.drain().map(|(cell, _)| cell));
+        tasks.extend(new_tasks.drain().map(|(cell, _)| cell));
     }
 }
 

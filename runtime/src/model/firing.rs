@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::box_state::End;
 use super::clock::Sampled;
-use super::notify::{Woken, WokenBy};
+use super::notify::{NewTasks, TaskKind};
 use super::services::{Detacher, FiringServices};
 use super::{BoxCell, Model};
 use crate::edge::{Edge, Offered, PortEdges};
@@ -28,7 +28,7 @@ pub(crate) enum After {
     /// The box is idle or done: its task's token is to be released.
     Ended,
     /// The box is queued again: its token moves to the new task.
-    Again(WokenBy),
+    Again(TaskKind),
 }
 
 /// What a box keeps between firings.
@@ -85,7 +85,7 @@ impl Model {
         self: &Arc<Self>,
         cell_idx: usize,
         detacher: &mut dyn Detacher,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) -> After {
         let cell = &self.boxes[cell_idx];
         // SAFETY: the caller's contract.
@@ -94,12 +94,12 @@ impl Model {
             turn.done();
             return After::Ended;
         };
-        let timed = running.clock.begin(|| woken.now_ns(self), cell);
-        let step = self.step((cell, cell_idx), running, detacher, woken);
+        let timed = running.clock.begin(|| new_tasks.now_ns(self), cell);
+        let step = self.step((cell, cell_idx), running, detacher, new_tasks);
         if let Some(timed) = timed {
-            woken.has_read(self.id, running.clock.end(self, cell, timed));
+            new_tasks.has_read(self.id, running.clock.end(self, cell, timed));
         } else {
-            woken.forget_clock();
+            new_tasks.forget_clock();
         }
         interleave();
         let mut made_room = std::mem::take(&mut running.made_room);
@@ -107,7 +107,7 @@ impl Model {
             if turn.done() {
                 // A consumer may have closed its edge during this firing, after this box had pushed to it, and have
                 // notified the box before it was done.
-                self.reap_closed(cell_idx, woken);
+                self.reap_closed(cell_idx, new_tasks);
             }
             return After::Ended;
         }
@@ -115,27 +115,31 @@ impl Model {
         loop {
             match turn.end(again, made_room) {
                 End::Idle => return After::Ended,
-                End::Again if again => return After::Again(WokenBy::Room),
+                End::Again if again => return After::Again(TaskKind::Regular),
                 End::Again => {
-                    return After::Again(if cell.is_source { WokenBy::Room } else { WokenBy::Input });
+                    return After::Again(if cell.is_source {
+                        TaskKind::Regular
+                    } else {
+                        TaskKind::Immediate
+                    });
                 }
                 End::Room(back) => {
                     turn = back;
                     made_room = false;
-                    self.notify_of_room(cell_idx, woken);
+                    self.notify_of_room(cell_idx, new_tasks);
                 }
             }
         }
     }
 
     /// Drops what was put on edges that were closed at the same time. True when all outputs are closed.
-    fn reap_closed(&self, cell_idx: usize, woken: &mut Woken) -> bool {
+    fn reap_closed(&self, cell_idx: usize, new_tasks: &mut NewTasks) -> bool {
         let mut all = true;
         for edge in self.boxes[cell_idx].at.outputs.iter().flat_map(PortEdges::iter) {
             if !edge.is_closed() {
                 all = false;
             } else if edge.has_waiting() && edge.reap(&self.ledger) {
-                self.notify_budget(woken);
+                self.notify_budget(new_tasks);
             }
         }
         all
@@ -149,13 +153,13 @@ impl Model {
         (cell, cell_idx): (&BoxCell, usize),
         running: &mut Running,
         detacher: &mut dyn Detacher,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) -> Step {
         if self.is_stopping() {
             return Step::Done;
         }
         if (running.has_business || cell.at.closing.load(Ordering::Relaxed))
-            && let Some(step) = self.make_ready((cell, cell_idx), running, woken)
+            && let Some(step) = self.make_ready((cell, cell_idx), running, new_tasks)
         {
             return step;
         }
@@ -176,11 +180,11 @@ impl Model {
         let node = detacher.node();
         // SAFETY: the caller holds the box's turn, from which `running` is borrowed.
         let ports = unsafe { Ports::new(&cell.at, state, &self.ledger, node, *is_plain, *schema) };
-        let mut services = FiringServices { model: self, cell_idx, detacher, woken };
+        let mut services = FiringServices { model: self, cell_idx, detacher, new_tasks };
         let mut context = Context::new(ports, &mut services, &self.stopping, self.nodes);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
         let mut moved = context.moved();
-        self.notify_of(cell_idx, (&mut moved, state), woken);
+        self.notify_of(cell_idx, (&mut moved, state), new_tasks);
         let Moved { drained, is_plain, .. } = moved;
         let progressed = moved.progressed();
         (running.made_room, running.schema) = (moved.took(), moved.schema);
@@ -194,7 +198,7 @@ impl Model {
                 }
             }
             Ok(Ok(flow)) => {
-                let step = self.follow(flow, (cell, cell_idx), running, progressed, drained, woken);
+                let step = self.follow(flow, (cell, cell_idx), running, progressed, drained, new_tasks);
                 running.is_plain &= !running.ports.has_closed;
                 running.has_business =
                     running.finishing || !running.ports.staged.is_empty() || cell.reorder.is_some();
@@ -221,24 +225,24 @@ impl Model {
         &self,
         (cell, cell_idx): (&BoxCell, usize),
         running: &mut Running,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) -> Option<Step> {
         if (cell.reorder.is_some() || !running.ports.staged.is_empty())
-            && !self.flush(cell_idx, running, woken)
+            && !self.flush(cell_idx, running, new_tasks)
         {
             return Some(Step::Idle);
         }
         if running.finishing {
-            return Some(self.finish(cell_idx, running, woken));
+            return Some(self.finish(cell_idx, running, new_tasks));
         }
         if cell.at.closing.load(Ordering::Relaxed)
             && cell.at.closing.swap(false, Ordering::Acquire)
-            && self.reap_closed(cell_idx, woken)
+            && self.reap_closed(cell_idx, new_tasks)
         {
             (running.finishing, running.has_business) = (true, true);
-            return Some(self.finish(cell_idx, running, woken));
+            return Some(self.finish(cell_idx, running, new_tasks));
         }
-        if !running.sides_complete && !self.take_sides(cell_idx, running, woken) {
+        if !running.sides_complete && !self.take_sides(cell_idx, running, new_tasks) {
             return Some(Step::Idle);
         }
         if let Some(reorder) = cell.reorder {
@@ -260,7 +264,7 @@ impl Model {
         running: &mut Running,
         progressed: bool,
         drained: bool,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) -> Step {
         if let Some(reorder) = cell.reorder {
             let results = std::mem::take(&mut running.ports.results);
@@ -275,22 +279,22 @@ impl Model {
                     return Step::Done;
                 }
             }
-            self.flush(cell_idx, running, woken);
+            self.flush(cell_idx, running, new_tasks);
         }
         let was_staged = !running.ports.staged.is_empty();
         match flow {
             Flow::Done => {
                 running.finishing = true;
                 // At once, and not when its last results have found room: others may wait for these inputs.
-                self.close_inputs(cell_idx, running, woken);
-                if self.flush(cell_idx, running, woken) {
-                    self.finish(cell_idx, running, woken)
+                self.close_inputs(cell_idx, running, new_tasks);
+                if self.flush(cell_idx, running, new_tasks) {
+                    self.finish(cell_idx, running, new_tasks)
                 } else {
                     Step::Idle
                 }
             }
             // The operator may wait for room that it has not seen: the box goes on if all has found some.
-            _ if was_staged && self.flush(cell_idx, running, woken) => Step::Again,
+            _ if was_staged && self.flush(cell_idx, running, new_tasks) => Step::Again,
             _ if was_staged => Step::Idle,
             Flow::More => Step::Again,
             Flow::Wait if progressed && self.has_more(cell, running, drained) => Step::Again,
@@ -326,7 +330,7 @@ impl Model {
 
     /// Takes all envelopes of the side inputs, once they have ended.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
-    fn take_sides(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
+    fn take_sides(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) -> bool {
         debug_assert!(!running.sides_complete, "the side inputs of a box are taken twice");
         let ports = || self.boxes[cell_idx].ports().enumerate().filter(|(_, (mode, _))| *mode == Mode::Side);
         if !ports().all(|(_, (_, edges))| edges.all(Edge::has_end)) {
@@ -338,7 +342,7 @@ impl Model {
                 // SAFETY: the caller holds the turn of this consumer.
                 while let Some(popped) = unsafe { edge.pop(0, &self.ledger) } {
                     if popped.freed {
-                        self.notify_budget(woken);
+                        self.notify_budget(new_tasks);
                     }
                     add(&self.boxes[cell_idx].at.rows_in, popped.envelope.rows() as u64);
                     running.ports.add_side(input, popped.envelope);
@@ -351,13 +355,13 @@ impl Model {
 
     /// Moves what is staged (or waits for its order) onto the edges. False when some of the box's own is left.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
-    fn flush(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> bool {
+    fn flush(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) -> bool {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
             let mut unwanted = Vec::new();
             let moved = self.reorders[reorder_idx].lock().flush(|edge, envelope| {
                 // SAFETY: the caller holds the turn of a producer, and offers for the others under the lock of their order.
-                match unsafe { self.offer(&self.edges[edge], envelope, None, woken) } {
+                match unsafe { self.offer(&self.edges[edge], envelope, None, new_tasks) } {
                     Offered::Taken => None,
                     Offered::Full(envelope) => Some(envelope),
                     Offered::Closed(envelope) => {
@@ -370,7 +374,7 @@ impl Model {
             if moved {
                 // Copies that waited for the oldest result, or for their end, can go on.
                 for copy in self.shape.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
-                    self.notify(*copy, WokenBy::Room, woken);
+                    self.notify(*copy, TaskKind::Regular, new_tasks);
                 }
             }
             return true;
@@ -384,7 +388,7 @@ impl Model {
                 Offered::Full(envelope)
             } else {
                 // SAFETY: the caller holds the turn of this producer.
-                unsafe { self.offer(&self.edges[edge], envelope, near, woken) }
+                unsafe { self.offer(&self.edges[edge], envelope, near, new_tasks) }
             };
             if let Offered::Full(envelope) = offered {
                 staged.push_back(Staged { edge, envelope, near });
@@ -394,7 +398,7 @@ impl Model {
     }
 
     /// The box has finished: its outputs end and its inputs close, once nothing of it is left behind.
-    fn finish(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) -> Step {
+    fn finish(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) -> Step {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
             let mut reorder = self.reorders[reorder_idx].lock();
@@ -407,11 +411,11 @@ impl Model {
             debug_assert!(reorder.copies_open > 0, "more copies of a box have ended than it has");
             reorder.copies_open -= 1;
         }
-        self.close_inputs(cell_idx, running, woken);
+        self.close_inputs(cell_idx, running, new_tasks);
         for edge in cell.at.outputs.iter().flat_map(PortEdges::iter) {
             if edge.end() {
                 for consumer in edge.consumers.iter() {
-                    self.notify(*consumer, WokenBy::Input, woken);
+                    self.notify(*consumer, TaskKind::Immediate, new_tasks);
                 }
             }
         }
@@ -419,7 +423,7 @@ impl Model {
     }
 
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
-    fn close_inputs(&self, cell_idx: usize, running: &mut Running, woken: &mut Woken) {
+    fn close_inputs(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) {
         let cell = &self.boxes[cell_idx];
         for (closed, edges) in running.ports.closed_inputs.iter_mut().zip(&cell.at.inputs) {
             if std::mem::replace(closed, true) {
@@ -428,7 +432,7 @@ impl Model {
             for edge in edges.iter() {
                 // SAFETY: the caller holds the turn of this consumer.
                 if let Some(notice) = unsafe { close_edge(edge, cell_idx, &self.ledger) } {
-                    self.notify_as(cell_idx, notice, woken);
+                    self.notify_as(cell_idx, notice, new_tasks);
                 }
             }
         }

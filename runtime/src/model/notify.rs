@@ -1,7 +1,7 @@
-//! Notifying boxes of events: which boxes, why, and the tasks that this makes.
+//! Notifying boxes of events: which boxes, and the tasks that this makes.
 //!
 //! Invariant: the event is published (in the edge, or the hint) before its box is notified. A notification that makes a
-//! task puts it on a [`Woken`] list, without a token; the worker that fires the box plans what stands there.
+//! task puts it on a [`NewTasks`] list, without a token; the worker that fires the box plans the tasks on the list.
 
 use super::Model;
 use super::box_state::Notified;
@@ -11,29 +11,30 @@ use crate::operator::{Moved, Notice, PortState};
 use crate::request::{RequestError, RequestId};
 use crate::sync::Ordering;
 
-/// Why a box was notified: what decides where its task goes. Room on an edge between two boxes counts as an input for a
-/// producer that takes from several: what waits there goes on before more is made.
+/// The kind of a task decides where it is planned. A producer that takes from several edges and is notified of room on
+/// an edge between two boxes gets an immediate task: it passes on the envelopes that wait there before other boxes make
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WokenBy {
-    /// An input was just made: the task is immediate, its data are hot.
-    Input,
-    /// Room was made, or the box goes on: the task is regular.
-    Room,
+pub(crate) enum TaskKind {
+    /// For an input that was just made: its data are hot.
+    Immediate,
+    /// For room on an output, or for a box that continues.
+    Regular,
 }
 
-/// Tasks that a firing made and nobody has planned yet.
+/// The tasks that a firing has made, until a worker plans them.
 #[derive(Default)]
-pub(crate) struct Woken {
-    list: Vec<(usize, WokenBy)>,
-    /// What a request's clock has just said, if the next firing may go by it; 0 for not.
+pub(crate) struct NewTasks {
+    list: Vec<(usize, TaskKind)>,
+    /// The last reading of a request's clock, while the next firing may use it; otherwise 0.
     read_ns: u64,
     read_of: u64,
 }
 
-impl Woken {
+impl NewTasks {
     #[inline]
-    pub(crate) fn push(&mut self, cell: usize, by: WokenBy) {
-        self.list.push((cell, by));
+    pub(crate) fn push(&mut self, cell: usize, kind: TaskKind) {
+        self.list.push((cell, kind));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -46,7 +47,7 @@ impl Woken {
         (self.read_ns, self.read_of) = (now_ns, request.0);
     }
 
-    /// Time passes: what was read does not count any more.
+    /// Time passes: the last reading is out of date.
     #[inline]
     pub(crate) fn forget_clock(&mut self) {
         if self.read_ns != 0 {
@@ -54,7 +55,7 @@ impl Woken {
         }
     }
 
-    /// What the clock of a request says, read anew unless that has just been done.
+    /// The time on the clock of a request; it is read unless that has just been done.
     #[inline(never)]
     pub(super) fn now_ns(&self, model: &Model) -> u64 {
         if self.read_ns != 0 && self.read_of == model.id.0 { self.read_ns } else { model.now_ns() }
@@ -64,24 +65,24 @@ impl Woken {
         self.list.len()
     }
 
-    /// Takes the first box that was told of an input and fits.
+    /// Takes the first immediate task whose box fits.
     #[inline]
-    pub(crate) fn take_first_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        let place = self.list.iter().position(|(cell, by)| *by == WokenBy::Input && fits(*cell))?;
+    pub(crate) fn take_first_immediate(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let place = self.list.iter().position(|(cell, kind)| *kind == TaskKind::Immediate && fits(*cell))?;
         Some(self.list.remove(place).0)
     }
 
-    /// Takes the only box that was told.
+    /// Takes the task if there is only one.
     pub(crate) fn take_only(&mut self) -> Option<usize> {
         let [(only, _)] = self.list[..] else { return None };
         self.list.clear();
         Some(only)
     }
 
-    /// Takes the only box that was told, when that was of an input and it fits.
+    /// Takes the task if there is only one, it is immediate, and its box fits.
     #[inline]
-    pub(crate) fn take_only_input(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        let [(only, WokenBy::Input)] = self.list[..] else { return None };
+    pub(crate) fn take_only_immediate(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let [(only, TaskKind::Immediate)] = self.list[..] else { return None };
         fits(only).then(|| {
             self.list.clear();
             only
@@ -90,22 +91,22 @@ impl Woken {
 
     pub(crate) fn drain(
         &mut self,
-    ) -> impl DoubleEndedIterator<Item = (usize, WokenBy)> + ExactSizeIterator + '_ {
+    ) -> impl DoubleEndedIterator<Item = (usize, TaskKind)> + ExactSizeIterator + '_ {
         self.list.drain(..)
     }
 }
 
 impl Model {
-    /// Notifies a box of an event; when that makes a task, it stands on the list without a token.
+    /// Notifies a box of an event. A task that this makes goes to the list, without a token.
     #[inline]
-    pub(super) fn notify(&self, cell_idx: usize, by: WokenBy, woken: &mut Woken) -> Notified {
+    pub(super) fn notify(&self, cell_idx: usize, kind: TaskKind, new_tasks: &mut NewTasks) -> Notified {
         let cell = &self.boxes[cell_idx];
         let notified = cell.state.notify();
         if notified == Notified::Plan {
             if cell.timed.load(Ordering::Relaxed) {
                 cell.planned_ns.store(self.now_ns(), Ordering::Relaxed);
             }
-            woken.push(cell_idx, by);
+            new_tasks.push(cell_idx, kind);
         }
         notified
     }
@@ -116,13 +117,13 @@ impl Model {
         &self,
         cell_idx: usize,
         (moved, ports): (&mut Moved, &mut PortState),
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) {
         moved.each_notice(ports, |notice| match notice {
             Notice::Consumer(consumer) => {
-                self.notify(consumer, WokenBy::Input, woken);
+                self.notify(consumer, TaskKind::Immediate, new_tasks);
             }
-            other => self.notify_as(cell_idx, other, woken),
+            other => self.notify_as(cell_idx, other, new_tasks),
         });
         if let Some(query) = moved.unknown_query.get() {
             self.fail_of_query(cell_idx, query);
@@ -131,47 +132,47 @@ impl Model {
 
     /// Notifies the boxes of a notice of a box.
     #[inline(never)]
-    pub(super) fn notify_as(&self, cell_idx: usize, notice: Notice, woken: &mut Woken) {
+    pub(super) fn notify_as(&self, cell_idx: usize, notice: Notice, new_tasks: &mut NewTasks) {
         match notice {
             Notice::Consumer(consumer) => {
-                self.notify(consumer, WokenBy::Input, woken);
+                self.notify(consumer, TaskKind::Immediate, new_tasks);
             }
-            Notice::OneConsumer(edge, near) => self.notify_one_consumer(&self.edges[edge], near, woken),
+            Notice::OneConsumer(edge, near) => self.notify_one_consumer(&self.edges[edge], near, new_tasks),
             Notice::Producers(edge) => {
                 for producer in self.edges[edge].producers.iter() {
-                    self.notify(*producer, WokenBy::Room, woken);
+                    self.notify(*producer, TaskKind::Regular, new_tasks);
                 }
             }
-            Notice::Budget => self.notify_budget(woken),
+            Notice::Budget => self.notify_budget(new_tasks),
             Notice::Hint(hint) => {
                 for reader in self.boxes[cell_idx].at.hints_written[hint].readers.iter() {
-                    self.notify(*reader, WokenBy::Room, woken);
+                    self.notify(*reader, TaskKind::Regular, new_tasks);
                 }
             }
-            Notice::Closed { edge, freed } => self.notify_of_closing(&self.edges[edge], freed, woken),
+            Notice::Closed { edge, freed } => self.notify_of_closing(&self.edges[edge], freed, new_tasks),
         }
     }
 
-    /// All consumers have closed an edge; `freed`: the budget has room again.
-    fn notify_of_closing(&self, edge: &Edge, mut freed: bool, woken: &mut Woken) {
+    /// Notifies the producers of an edge that all consumers have closed. `freed`: the budget has room again.
+    fn notify_of_closing(&self, edge: &Edge, mut freed: bool, new_tasks: &mut NewTasks) {
         debug_assert!(edge.is_closed(), "the closing is published before the notification");
         for producer in edge.producers.iter() {
-            // Before the notification, so that the firing that follows looks.
+            // Before the notification: the firing that follows reads it.
             self.boxes[*producer].at.closing.store(true, Ordering::Release);
-            if self.notify(*producer, WokenBy::Room, woken) == Notified::Done {
+            if self.notify(*producer, TaskKind::Regular, new_tasks) == Notified::Done {
                 // The producer may have put something in without having seen the closing; or it has seen it and drains
                 // the edge now.
                 freed |= edge.reap(&self.ledger);
             }
         }
         if freed {
-            self.notify_budget(woken);
+            self.notify_budget(new_tasks);
         }
     }
 
-    /// Notifies the producers that wait for room on the edges of a box, and have some. For the others its flag goes up
-    /// again: they are notified when a later firing has made room for them.
-    pub(super) fn notify_of_room(&self, cell_idx: usize, woken: &mut Woken) {
+    /// Notifies the producers that wait for room on the edges of a box, where there is room. For the other producers
+    /// the box's flag is set again: a later firing that makes room notifies them.
+    pub(super) fn notify_of_room(&self, cell_idx: usize, new_tasks: &mut NewTasks) {
         let mut later = false;
         for edge in self.boxes[cell_idx].at.inputs.iter().flat_map(PortEdges::iter) {
             match edge.room_wanted() {
@@ -179,8 +180,12 @@ impl Model {
                 RoomWanted::Later => later = true,
                 RoomWanted::Now => {
                     for producer in edge.producers.iter() {
-                        let by = if self.boxes[*producer].merges() { WokenBy::Input } else { WokenBy::Room };
-                        self.notify(*producer, by, woken);
+                        let kind = if self.boxes[*producer].merges() {
+                            TaskKind::Immediate
+                        } else {
+                            TaskKind::Regular
+                        };
+                        self.notify(*producer, kind, new_tasks);
                     }
                 }
             }
@@ -200,45 +205,45 @@ impl Model {
         edge: &Edge,
         envelope: Envelope,
         near: Option<usize>,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
     ) -> Offered {
         let want_room = |consumer: usize| self.boxes[consumer].state.want_room();
         // SAFETY: the caller's contract.
         let offered = unsafe { edge.offer(envelope, near, &self.ledger, want_room) };
         if let Offered::Taken = offered {
-            self.notify_one_consumer(edge, near, woken);
+            self.notify_one_consumer(edge, near, new_tasks);
         }
         offered
     }
 
-    /// Notifies one free copy; where all are busy, one of those that run, which then looks again. A copy that has
-    /// closed the edge is not notified: it would take nothing and notify no other one. Of an envelope whose data are on a
-    /// node, a copy is notified that is to be planned there.
-    pub(super) fn notify_one_consumer(&self, edge: &Edge, near: Option<usize>, woken: &mut Woken) {
+    /// Notifies one idle copy, or a running one if all are busy; that copy looks at the edge again. A copy that has
+    /// closed the edge is not notified: it would take nothing and notify no other copy. If the envelope's data are on a
+    /// node, the copy's task is planned there.
+    pub(super) fn notify_one_consumer(&self, edge: &Edge, near: Option<usize>, new_tasks: &mut NewTasks) {
         if let Some(only) = edge.only_consumer() {
-            self.notify(only, WokenBy::Input, woken);
+            self.notify(only, TaskKind::Immediate, new_tasks);
             return;
         }
         let near = near.filter(|node| *node < self.nodes);
         let nth = near.map(|node| (node, self.nodes));
         if let Some(copy) = edge.find_open(nth, |copy| self.boxes[copy].state.is_idle()) {
-            // Whatever it does now, it looks at the edge before it waits; or it closes it, and notifies another.
-            if self.notify(copy, WokenBy::Input, woken) == Notified::Plan
+            // The copy looks at the edge before it waits, or closes the edge and notifies another copy.
+            if self.notify(copy, TaskKind::Immediate, new_tasks) == Notified::Plan
                 && let Some(node) = near
             {
-                // The task is this caller's to plan, so no other thread reads it meanwhile.
+                // This caller plans the task, so no other thread reads the node meanwhile.
                 self.boxes[copy].near.store(node, Ordering::Relaxed);
             }
         }
     }
 
     /// Notifies the producers that wait for the request's budget.
-    pub(super) fn notify_budget(&self, woken: &mut Woken) {
+    pub(super) fn notify_budget(&self, new_tasks: &mut NewTasks) {
         for edge in self.edges.iter().filter(|edge| edge.is_wanted()) {
             // Without its mark the producer offers again.
             edge.take_wanted();
             for producer in edge.producers.iter() {
-                self.notify(*producer, WokenBy::Room, woken);
+                self.notify(*producer, TaskKind::Regular, new_tasks);
             }
         }
     }

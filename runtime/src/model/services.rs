@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Model, Woken};
+use super::{Model, NewTasks};
 use crate::inside::{Inside, Lane};
 use crate::operator::{Cancelled, Outside, Ports, Problem, Services};
 use crate::sync::add;
@@ -12,18 +12,18 @@ pub(crate) trait Detacher: Lane {
     /// The node of the slot that the firing holds.
     fn node(&self) -> usize;
 
-    /// Plans the tasks woken so far, gives the slot away, waits for a permit, runs the closure and attaches again.
+    /// Plans the tasks made so far, gives the slot away, waits for a permit, runs the closure and attaches again.
     fn detached(
         &mut self,
         model: &Arc<Model>,
         cell: usize,
         class: &str,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
         f: &mut dyn FnMut(),
     ) -> Result<(), Cancelled>;
 
-    /// Plans the tasks woken so far, for others than the owner of the slot, who goes on with its firing.
-    fn plan(&mut self, model: &Arc<Model>, woken: &mut Woken);
+    /// Plans the tasks made so far, for others than the owner of the slot, who goes on with its firing.
+    fn plan(&mut self, model: &Arc<Model>, new_tasks: &mut NewTasks);
 
     /// Takes a token for something that the box begins outside of its firings; it moves to the box's next task when that
     /// is over.
@@ -35,15 +35,15 @@ pub(super) struct FiringServices<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) cell_idx: usize,
     pub(super) detacher: &'a mut dyn Detacher,
-    pub(super) woken: &'a mut Woken,
+    pub(super) new_tasks: &'a mut NewTasks,
 }
 
 impl FiringServices<'_> {
     /// Notifies the consumers of what was pushed, and the producers of room where something was taken.
     fn notify_all(&mut self, ports: &mut Ports<'_>) {
-        self.model.notify_of(self.cell_idx, ports.parts(), self.woken);
+        self.model.notify_of(self.cell_idx, ports.parts(), self.new_tasks);
         if ports.moved().took() && self.model.boxes[self.cell_idx].state.take_wanted() {
-            self.model.notify_of_room(self.cell_idx, self.woken);
+            self.model.notify_of_room(self.cell_idx, self.new_tasks);
         }
     }
 }
@@ -51,8 +51,8 @@ impl FiringServices<'_> {
 impl Services for FiringServices<'_> {
     fn announce(&mut self, ports: &mut Ports<'_>) {
         self.notify_all(ports);
-        if !self.woken.is_empty() {
-            self.detacher.plan(self.model, self.woken);
+        if !self.new_tasks.is_empty() {
+            self.detacher.plan(self.model, self.new_tasks);
         }
     }
 
@@ -63,7 +63,7 @@ impl Services for FiringServices<'_> {
         // The closure may take long, and neither consumers nor producers must wait for it.
         self.notify_all(ports);
         let begun_ns = self.model.now_ns();
-        let result = self.detacher.detached(self.model, self.cell_idx, class, self.woken, f);
+        let result = self.detacher.detached(self.model, self.cell_idx, class, self.new_tasks, f);
         ports.continue_on(self.detacher.node());
         let blocked_ns = &self.model.boxes[self.cell_idx].counters.blocked_ns;
         add(blocked_ns, self.model.now_ns().saturating_sub(begun_ns));
@@ -75,7 +75,7 @@ impl Services for FiringServices<'_> {
     }
 
     fn inside(&mut self, ports: &mut Ports<'_>, f: &mut dyn FnMut(&mut Inside<'_>)) {
-        self.model.notify_of(self.cell_idx, ports.parts(), self.woken);
+        self.model.notify_of(self.cell_idx, ports.parts(), self.new_tasks);
         f(&mut Inside::new(Some(self.detacher), &self.model.stopping));
     }
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Model, Woken, WokenBy};
+use super::{Model, NewTasks, TaskKind};
 use crate::edge::{Edge, PortEdges};
 use crate::operator::Mode;
 
@@ -18,20 +18,20 @@ const GROWN_BYTES_MAX: usize = 1 << 30;
 const GROWN_ENVELOPES_MAX: usize = 1 << 20;
 
 /// Ends the stall by growing an edge, and gives the tasks that follow; or tells who waits for what.
-pub(super) fn grow(model: &Model) -> Result<Woken, String> {
+pub(super) fn grow(model: &Model) -> Result<NewTasks, String> {
     let smallest = (0..model.edges.len()).filter(|edge| can_help(model, *edge)).min_by_key(|edge| {
         let state = model.edges[*edge].state();
         (state.bytes, state.envelopes)
     });
-    let mut woken = Woken::default();
+    let mut new_tasks = NewTasks::default();
     if let Some(edge) = smallest {
         let edge = &model.edges[edge];
         edge.grow();
         for producer in &*edge.producers {
-            model.notify(*producer, WokenBy::Room, &mut woken);
+            model.notify(*producer, TaskKind::Regular, &mut new_tasks);
         }
     }
-    if woken.is_empty() { Err(report(model)) } else { Ok(woken) }
+    if new_tasks.is_empty() { Err(report(model)) } else { Ok(new_tasks) }
 }
 
 fn can_help(model: &Model, edge_idx: usize) -> bool {

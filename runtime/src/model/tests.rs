@@ -9,7 +9,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 
 use super::alone::{end, fire, model, of_kind, prepare, run};
-use super::notify::Woken;
+use super::notify::NewTasks;
 use super::{After, Model};
 use crate::descriptor::{Column, Descriptor};
 use crate::envelope::Envelope;
@@ -83,7 +83,7 @@ impl Operator for Answer {
             cx.push(OUT, watched())?;
         } else if let Some(model) = MODEL.get().and_then(Weak::upgrade) {
             run(&model, OTHER_COPY);
-            assert!(model.tell_of_outside(CONSUMER));
+            assert!(model.notify_of_outside(CONSUMER));
             run(&model, CONSUMER);
         }
         Ok(Flow::Wait)
@@ -124,11 +124,11 @@ fn results_that_nobody_wants_are_dropped_outside_the_lock_of_their_order() {
     let catalog = Catalog::new([&PAIR, &ANSWER, &SATISFIED], []);
     let model = model(prepare(&declaration, &catalog));
     assert!(MODEL.set(Arc::downgrade(&model)).is_ok());
-    let mut woken = Woken::default();
-    model.start(&mut woken);
-    let source = woken.take_only().unwrap();
-    assert_eq!(fire(&model, source, &mut woken), After::Ended);
-    let planned: Vec<usize> = woken.drain().map(|(cell, _)| cell).collect();
+    let mut new_tasks = NewTasks::default();
+    model.start(&mut new_tasks);
+    let source = new_tasks.take_only().unwrap();
+    assert_eq!(fire(&model, source, &mut new_tasks), After::Ended);
+    let planned: Vec<usize> = new_tasks.drain().map(|(cell, _)| cell).collect();
     assert_eq!(planned, [FIRST_COPY, OTHER_COPY]);
     run(&model, FIRST_COPY);
     assert!(model.settle().is_none(), "all boxes are done");

@@ -11,7 +11,7 @@ use super::queues::Task;
 use super::slot::Slot;
 use super::{Scheduler, count};
 use crate::inside::Branch;
-use crate::model::{HOMELESS, Model, Woken};
+use crate::model::{HOMELESS, Model, NewTasks};
 use crate::statistics::TraceKind;
 use crate::sync::{Ordering, now};
 use crate::topology::Distance;
@@ -33,14 +33,14 @@ pub(super) enum Found {
 impl Scheduler {
     /// The next task of a slot, or nothing when every place was empty.
     #[inline]
-    pub(super) fn next(self: &Arc<Self>, slot: &mut Slot, woken: &mut Woken) -> Option<Found> {
+    pub(super) fn next(self: &Arc<Self>, slot: &mut Slot, new_tasks: &mut NewTasks) -> Option<Found> {
         let fair = self.is_due(slot);
         slot.ticks = if fair { 0 } else { slot.ticks + 1 };
         if !fair && let Some(task) = slot.next.take() {
             return Some(Found::Task(task));
         }
         slot.shelve();
-        let found = self.look(slot, fair, woken)?;
+        let found = self.look(slot, fair, new_tasks)?;
         debug_assert!(
             slot.next.is_none(),
             "a slot that has found a task has a next one besides: it would be lost"
@@ -55,7 +55,7 @@ impl Scheduler {
         slot.ticks >= TICKS_PER_FAIR_LOOK
     }
 
-    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool, woken: &mut Woken) -> Option<Found> {
+    fn look(self: &Arc<Self>, slot: &mut Slot, fair: bool, new_tasks: &mut NewTasks) -> Option<Found> {
         let counters = &self.slots[slot.idx].counters;
         let queues = &self.queues[slot.node];
         if fair && let Some(task) = queues.pop() {
@@ -81,7 +81,7 @@ impl Scheduler {
             count(&counters.from_node);
             return Some(Found::Task(task));
         }
-        if let Some(task) = self.adopt(slot, woken) {
+        if let Some(task) = self.adopt(slot, new_tasks) {
             return Some(Found::Task(task));
         }
         if !slot.searching {
@@ -160,7 +160,7 @@ impl Scheduler {
     }
 
     /// Takes a new request from the global queue and makes this node its home.
-    fn adopt(self: &Arc<Self>, slot: &mut Slot, woken: &mut Woken) -> Option<Task> {
+    fn adopt(self: &Arc<Self>, slot: &mut Slot, new_tasks: &mut NewTasks) -> Option<Task> {
         let most = self.at_once(self.global.len());
         let mut others = [const { None }; TASKS_AT_ONCE_MAX - 1];
         let model = self.global.pop_several(most, Model::is_one_task, &mut others)?;
@@ -173,8 +173,8 @@ impl Scheduler {
                 "a new request has a home already"
             );
             model.home.store(slot.node, Ordering::Relaxed);
-            model.start(woken);
-            let Some(cell) = woken.take_only() else { unreachable!("a request of one box has one task") };
+            model.start(new_tasks);
+            let Some(cell) = new_tasks.take_only() else { unreachable!("a request of one box has one task") };
             slot.deque.push(Task { model, cell });
             pushed += 1;
         }
@@ -186,16 +186,16 @@ impl Scheduler {
             HOMELESS,
             "the oldest new request has a home already"
         );
-        debug_assert!(woken.is_empty(), "boxes of another request were woken and not planned");
+        debug_assert!(new_tasks.is_empty(), "tasks of another request were not planned");
         model.home.store(slot.node, Ordering::Relaxed);
-        model.start(woken);
-        if let Some(cell) = woken.take_only() {
+        model.start(new_tasks);
+        if let Some(cell) = new_tasks.take_only() {
             // Its token is the submission's, and it need not wait: nothing was in the node's queue a moment ago.
             count(&self.slots[slot.idx].counters.from_node);
             return Some(Task { model, cell });
         }
-        model.take_tokens(woken.len());
-        let tasks = woken.drain().map(|(cell, _)| Task { model: Arc::clone(&model), cell });
+        model.take_tokens(new_tasks.len());
+        let tasks = new_tasks.drain().map(|(cell, _)| Task { model: Arc::clone(&model), cell });
         self.queues[slot.node].push_all(model.id(), tasks);
         self.release(&model);
         let task = self.queues[slot.node].pop();
@@ -211,15 +211,15 @@ impl Scheduler {
     /// Gives a token of a request back, and settles the request when it was the last.
     pub(super) fn release(&self, model: &Arc<Model>) {
         if model.release() {
-            let Some(mut woken) = model.settle() else {
+            let Some(mut new_tasks) = model.settle() else {
                 self.deadlines.remove(model.id());
                 self.register.leave(model.id());
                 model.conclude();
                 return;
             };
-            debug_assert!(!woken.is_empty(), "a request that goes on has no task: it would never end");
-            model.take_tokens(woken.len());
-            for (cell, _) in woken.drain() {
+            debug_assert!(!new_tasks.is_empty(), "a request that goes on has no task: it would never end");
+            model.take_tokens(new_tasks.len());
+            for (cell, _) in new_tasks.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });
             }
         }

@@ -348,10 +348,10 @@ mod tests {
         for idx in 0..4 {
             assert!(pool.rest(Slot::new(idx, idx % 2), &Arc::new(Mailbox::new())).is_none());
         }
-        let mut woken = |rank: fn(&Slot) -> Option<usize>| pool.take_resting(rank).map(|slot| slot.idx);
-        assert_eq!(woken(|slot| (slot.node == 0).then_some(0)), Some(2));
-        assert_eq!(woken(|slot| Some(slot.idx)), Some(0), "the nearest comes first");
-        assert_eq!(woken(|slot| (slot.node == 0).then_some(0)), None);
-        assert_eq!((woken(|_| Some(0)), woken(|_| Some(0)), woken(|_| Some(0))), (Some(3), Some(1), None));
+        let mut taken = |rank: fn(&Slot) -> Option<usize>| pool.take_resting(rank).map(|slot| slot.idx);
+        assert_eq!(taken(|slot| (slot.node == 0).then_some(0)), Some(2));
+        assert_eq!(taken(|slot| Some(slot.idx)), Some(0), "the nearest comes first");
+        assert_eq!(taken(|slot| (slot.node == 0).then_some(0)), None);
+        assert_eq!((taken(|_| Some(0)), taken(|_| Some(0)), taken(|_| Some(0))), (Some(3), Some(1), None));
     }
 }

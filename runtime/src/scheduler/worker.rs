@@ -13,7 +13,7 @@ use super::slot::{Message, Seat, Slot};
 use super::withheld::Lender;
 use super::{Scheduler, count, count_own};
 use crate::inside::{Branch, Lane, Latch};
-use crate::model::{After, Detacher, Model, Woken};
+use crate::model::{After, Detacher, Model, NewTasks};
 use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
 use crate::topology::{bring_current_thread, pin_current_thread};
@@ -58,22 +58,22 @@ impl Worker {
         let scheduler = Arc::clone(&self.scheduler);
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
-        let mut woken = Woken::default();
+        let mut new_tasks = NewTasks::default();
         let mut looks = 0;
         while self.hold() {
             interleave();
             // Threads that wait to attach come before new tasks.
             scheduler.crew.pass_to_attaching(&mut self.slot, &self.seat, any_work);
             let Some(slot) = &mut self.slot else {
-                woken.forget_clock();
+                new_tasks.forget_clock();
                 continue;
             };
-            if let Some(found) = scheduler.next(slot, &mut woken) {
+            if let Some(found) = scheduler.next(slot, &mut new_tasks) {
                 looks = 0;
-                self.run_found(&scheduler, found, &mut woken);
+                self.run_found(&scheduler, found, &mut new_tasks);
                 continue;
             }
-            woken.forget_clock();
+            new_tasks.forget_clock();
             if scheduler.crew.lingers(slot, &mut looks, any_work) {
                 continue;
             } else if let Some(slot) = self.slot.take() {
@@ -116,15 +116,15 @@ impl Worker {
     }
 
     #[expect(unsafe_code, reason = "the worker vouches for what it has found")]
-    fn run_found(&mut self, scheduler: &Arc<Scheduler>, found: Found, woken: &mut Woken) {
+    fn run_found(&mut self, scheduler: &Arc<Scheduler>, found: Found, new_tasks: &mut NewTasks) {
         debug_assert!(
             self.slot.as_ref().is_some_and(|slot| !slot.searching),
             "a thread runs what it has found without a slot, or with one that counts as searching"
         );
         match found {
-            Found::Task(task) => self.run_task(scheduler, task, woken),
+            Found::Task(task) => self.run_task(scheduler, task, new_tasks),
             Found::Branch(branch) => {
-                woken.forget_clock();
+                new_tasks.forget_clock();
                 let begun = scheduler.traced.then(now);
                 // SAFETY: it was just taken from a deque of branches.
                 unsafe { branch.run(self) };
@@ -136,10 +136,10 @@ impl Worker {
     }
 
     #[inline]
-    fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
-        debug_assert!(woken.is_empty(), "boxes that an earlier firing has woken were not planned");
+    fn run_task(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, new_tasks: &mut NewTasks) {
+        debug_assert!(new_tasks.is_empty(), "tasks that an earlier firing has made were not planned");
         if task.model.blocks(task.cell) || scheduler.traced {
-            return self.run_admitted(scheduler, task, woken);
+            return self.run_admitted(scheduler, task, new_tasks);
         }
         let was_stopping = task.model.is_stopping();
         let after = loop {
@@ -147,7 +147,7 @@ impl Worker {
                 count_own(&scheduler.slots[slot.idx].counters.tasks);
             }
             self.current.begin(task.model.id(), task.cell);
-            let after = self.fire(&task, woken);
+            let after = self.fire(&task, new_tasks);
             // A box that has pushed to one other box, and has no task of its own left, hands its token on. `plan_after` and
             // `next` would have the same result at a higher cost.
             let Some(slot) = self.slot.as_mut().filter(|_| after == After::Ended) else { break after };
@@ -156,7 +156,7 @@ impl Worker {
             if scheduler.is_due(slot) || scheduler.crew.is_awaited() {
                 break after;
             }
-            let Some(cell) = woken.take_only_input(goes_on) else { break after };
+            let Some(cell) = new_tasks.take_only_immediate(goes_on) else { break after };
             slot.ticks += 1;
             task.cell = cell;
             interleave();
@@ -165,7 +165,7 @@ impl Worker {
         self.current.end();
         let stopped = (!was_stopping && task.model.is_stopping()).then(|| Arc::clone(&task.model));
         if let Some(slot) = &mut self.slot {
-            scheduler.plan_after(slot, task, after, woken);
+            scheduler.plan_after(slot, task, after, new_tasks);
         }
         if let Some(model) = stopped {
             scheduler.drain_waiters(&model);
@@ -173,7 +173,7 @@ impl Worker {
     }
 
     /// The same for a box that needs a permit, or where a trace is asked for.
-    fn run_admitted(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, woken: &mut Woken) {
+    fn run_admitted(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, new_tasks: &mut NewTasks) {
         let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
             && !task.model.permit(task.cell).load(Ordering::Acquire)
@@ -209,7 +209,7 @@ impl Worker {
         if class.is_none() {
             self.current.begin(model.id(), cell);
         }
-        let after = self.fire(&task, woken);
+        let after = self.fire(&task, new_tasks);
         self.current.end();
         if scheduler.traced {
             self.trace_part(model, cell, now());
@@ -226,7 +226,7 @@ impl Worker {
         }
         let stopped = (!was_stopping && model.is_stopping()).then(|| Arc::clone(model));
         if let Some(slot) = &mut self.slot {
-            scheduler.plan_after(slot, task, after, woken);
+            scheduler.plan_after(slot, task, after, new_tasks);
         }
         if let Some(model) = stopped {
             scheduler.drain_waiters(&model);
@@ -235,10 +235,10 @@ impl Worker {
 
     #[expect(unsafe_code, reason = "the worker vouches for its task")]
     #[inline]
-    fn fire(&mut self, task: &Task, woken: &mut Woken) -> After {
+    fn fire(&mut self, task: &Task, new_tasks: &mut NewTasks) -> After {
         // SAFETY: a `Task` is made for each box that a notification or the end of a firing has given one, and is moved
         // through queues that synchronise until it is here; nothing clones it.
-        unsafe { task.model.fire(task.cell, self, woken) }
+        unsafe { task.model.fire(task.cell, self, new_tasks) }
     }
 
     /// Gives the slot away before blocking; it comes back when the thread cap is reached.
@@ -388,9 +388,9 @@ enum Part {
 }
 
 impl Detacher for Worker {
-    fn plan(&mut self, model: &Arc<Model>, woken: &mut Woken) {
+    fn plan(&mut self, model: &Arc<Model>, new_tasks: &mut NewTasks) {
         let Some(slot) = &self.slot else { unreachable!("a task went on without its slot") };
-        self.scheduler.plan_early(slot, model, woken, true);
+        self.scheduler.plan_early(slot, model, new_tasks, true);
     }
 
     fn node(&self) -> usize {
@@ -402,14 +402,14 @@ impl Detacher for Worker {
         model: &Arc<Model>,
         cell: usize,
         class_name: &str,
-        woken: &mut Woken,
+        new_tasks: &mut NewTasks,
         f: &mut dyn FnMut(),
     ) -> Result<(), Cancelled> {
         let scheduler = Arc::clone(&self.scheduler);
         let Some(slot) = &self.slot else { unreachable!("a task detached twice") };
         let old = (slot.idx, slot.node);
         let mark = self.current.end();
-        scheduler.plan_early(slot, model, woken, false);
+        scheduler.plan_early(slot, model, new_tasks, false);
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
@@ -434,7 +434,7 @@ impl Detacher for Worker {
             Some(slot) => self.slot = Some(slot),
             None => self.attach(model, old),
         }
-        debug_assert!(woken.is_empty(), "a closure that blocked has woken boxes of its own firing");
+        debug_assert!(new_tasks.is_empty(), "a closure that blocked has made tasks of its own firing");
         debug_assert!(
             self.slot.as_ref().is_some_and(|slot| slot.next.is_none()),
             "a firing goes on with a slot that has a next task: it would be lost at the firing's end"
