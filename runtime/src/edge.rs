@@ -20,24 +20,24 @@ pub use self::state::EdgeState;
 use crate::envelope::Envelope;
 use crate::sync::{AtomicUsize, Counter, Ordering};
 
-/// What became of an envelope offered to an edge.
+/// The result of an offer.
 pub(crate) enum Offered {
-    /// It is in; a consumer must be told.
+    /// The edge holds it; the caller notifies a consumer.
     Taken,
-    /// There is no room: the producers will be told when there is.
+    /// There is no room: the producers will be notified of room.
     Full(Envelope),
     /// All consumers have closed the edge. The caller drops the envelope, holding no lock: columns may run foreign code then.
     Closed(Envelope),
 }
 
-/// What a consumer's closing of an edge leads to.
+/// The result of a consumer's closing of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Envelopes wait for the other consumers, who may not have been told of them.
+    /// Envelopes wait for the other consumers, which may not have been notified of them.
     Left,
-    /// Others still take from it, and nothing waits.
+    /// Other consumers still take from it, and nothing waits.
     Others,
-    /// Nobody takes from it any more: the producers must be told; `freed` as in [`Popped`].
+    /// All consumers have closed it: the producers must be notified; `freed` as in [`Popped`].
     Closed { freed: bool },
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum RoomWanted {
     No,
     /// There is room: the producer must be notified.
     Now,
-    /// There is none yet.
+    /// There is no room yet.
     Later,
 }
 
@@ -56,14 +56,13 @@ pub(crate) struct Popped {
     pub(crate) envelope: Envelope,
     /// Its place in the edge's order, from 0.
     pub(crate) sequence: u64,
-    /// Whether producers wait for the room that is there now. Those of an edge between two boxes are told when the
-    /// firing ends.
+    /// Whether producers wait for this room. On an edge between two boxes the end of the firing notifies the producer.
     pub(crate) wanted: bool,
     /// Whether the request's budget has room again.
     pub(crate) freed: bool,
     /// Whether more envelopes wait for other copies.
     pub(crate) more: bool,
-    /// The node that its data are on, where the edge keeps such apart.
+    /// The node that its data are on, if the edge has a lane for each node.
     pub(crate) near: Option<usize>,
 }
 
@@ -76,16 +75,16 @@ pub(crate) struct Edge {
     pub(crate) consumers: Arc<[usize]>,
     /// The boxes that put on it.
     pub(crate) producers: Arc<[usize]>,
-    /// The one of an edge between two boxes.
+    /// The consumer of an edge between two boxes.
     consumer: usize,
     crossing: Crossing,
-    /// Which consumer to look at first for the next envelope.
+    /// The consumer to try first for the next envelope.
     turn: AtomicUsize,
     form: Form,
 }
 
 enum Form {
-    /// Behind a pointer of its own: the two boxes go there directly.
+    /// Behind a pointer of its own: the two boxes keep this pointer.
     Single(Arc<Single>),
     Shared(Shared),
 }
@@ -102,7 +101,7 @@ pub(crate) struct Crossing {
 impl Crossing {
     #[inline]
     pub(crate) fn made_on(&self, node: usize) {
-        // Looked at first: a store would take the line from the consumer each time.
+        // Loaded first: a store would take the cache line from the consumer each time.
         if self.maker.load(Ordering::Relaxed) != node {
             self.maker.store(node, Ordering::Relaxed);
         }
@@ -117,7 +116,7 @@ impl Crossing {
 }
 
 impl Edge {
-    /// An edge of a shape. With copies on either side, envelopes whose data are on a node may be kept apart.
+    /// An edge of a shape. With copies on either side it may have a lane for each node.
     pub(crate) fn new(idx: usize, shape: &EdgeShape) -> Self {
         let EdgeShape { plan_edge, producers, consumers, lanes, envelopes_max, bytes_max } = shape;
         let form = match (&producers[..], &consumers[..]) {
@@ -142,7 +141,7 @@ impl Edge {
         }
     }
 
-    /// What is offered next is made on this node.
+    /// The next envelope offered is made on this node.
     #[inline]
     pub(crate) fn made_on(&self, node: usize) {
         self.crossing().made_on(node);
@@ -156,8 +155,8 @@ impl Edge {
         }
     }
 
-    /// An envelope was taken on a node; its data are near, or where it was made. What waited while its maker changed
-    /// nodes counts as made on the last one.
+    /// Counts an envelope that was taken on a node. Its data are `near`, or on the node that made it. If the producer
+    /// has changed nodes meanwhile, its new node counts.
     #[inline]
     pub(crate) fn count_crossing(&self, node: usize, near: Option<usize>, envelope: &Envelope) {
         self.crossing().count(node, near, envelope);
@@ -197,8 +196,8 @@ impl Edge {
         }
     }
 
-    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Where there is no room, the
-    /// edge marks that its producers wait for it, and `want_room` tells the only consumer of an edge between two boxes.
+    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Without room, the edge
+    /// marks that its producers wait, and on an edge between two boxes `want_room` tells the consumer.
     ///
     /// # Safety
     /// The caller is in a firing of a producer of the edge.
@@ -276,7 +275,7 @@ impl Edge {
         }
     }
 
-    /// Whether its one producer waits for room of which nobody has told it yet: an offer would change nothing.
+    /// Whether its one producer waits for room and has not been notified yet: an offer would change nothing.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.form {
@@ -285,7 +284,8 @@ impl Edge {
         }
     }
 
-    /// Takes the mark that the one producer waits for room. A shared edge tells of it with each envelope.
+    /// Takes the mark that the one producer waits for room. A shared edge reports its mark with each envelope
+    /// ([`Popped`]).
     pub(crate) fn take_wanted(&self) -> bool {
         match &self.form {
             Form::Single(single) => single.take_wanted(),
@@ -303,7 +303,7 @@ impl Edge {
         }
     }
 
-    /// One producer has ended. True when it was the last: the consumers must be told.
+    /// One producer has ended. True when it was the last: the consumers must be notified.
     pub(crate) fn end(&self) -> bool {
         match &self.form {
             Form::Single(single) => {
@@ -327,8 +327,8 @@ impl Edge {
         }
     }
 
-    /// Drops what the one producer put in while the one consumer closed the edge; both may ask for it. True when the
-    /// request's budget has room again. A shared edge drops it under its lock.
+    /// Drops the envelopes that the one producer pushed while the one consumer closed the edge; both boxes may call it.
+    /// True when the request's budget has room again. A shared edge drops them under its lock.
     pub(crate) fn reap(&self, ledger: &Ledger) -> bool {
         match &self.form {
             Form::Single(single) => single.reap(ledger),
@@ -336,8 +336,8 @@ impl Edge {
         }
     }
 
-    /// The first consumer that has not closed it and fits, else any that has not closed it: in turn, or from the first
-    /// copy of a node of so many on. For edges with copies.
+    /// The first consumer that has not closed it and fits, else any that has not closed it. The search begins at each
+    /// consumer in turn, or at the first copy of the node `near.0` of `near.1` nodes. For edges with copies.
     pub(crate) fn find_open(
         &self,
         near: Option<(usize, usize)>,
@@ -355,7 +355,7 @@ impl Edge {
         }
     }
 
-    /// Drops what waits.
+    /// Drops the envelopes that wait.
     ///
     /// # Safety
     /// The request is over: none of its boxes is fired any more, and one thread clears its edges.
@@ -378,7 +378,7 @@ impl Edge {
         }
     }
 
-    /// What it holds now.
+    /// A snapshot of the edge.
     pub(crate) fn state(&self) -> EdgeState {
         let state = match &self.form {
             Form::Single(single) => single.state(),
@@ -388,10 +388,10 @@ impl Edge {
     }
 }
 
-/// The edges at a port. Most ports have one edge, and most edges connect two boxes: a hop then takes one pointer.
+/// The edges at a port. Most ports have one edge, and most edges connect two boxes: such a hop follows one pointer.
 #[derive(Default)]
 pub(crate) struct PortEdges {
-    /// The only edge, where it connects two boxes, and its consumer.
+    /// The only edge, if it connects two boxes, and its consumer.
     single: Option<Arc<Single>>,
     consumer: usize,
     first: Option<Arc<Edge>>,
@@ -410,7 +410,7 @@ impl PortEdges {
         Self { single, consumer, first, rest }
     }
 
-    /// The only edge of the port, where it connects two boxes.
+    /// The only edge of the port, if it connects two boxes.
     #[inline(always)]
     pub(crate) fn single(&self) -> Option<&Single> {
         self.single.as_deref()
@@ -436,7 +436,7 @@ impl PortEdges {
         self.first.as_deref()
     }
 
-    /// The edge of a port that has this one only.
+    /// The only edge of the port.
     #[inline]
     pub(crate) fn only(&self) -> Option<&Edge> {
         self.first().filter(|_| self.rest.is_empty())
@@ -446,7 +446,7 @@ impl PortEdges {
         self.shared().map(Arc::as_ref)
     }
 
-    /// The edges, to be kept.
+    /// The edges as pointers that the caller may keep.
     pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Edge>> {
         self.first.iter().chain(&self.rest)
     }

@@ -1,7 +1,7 @@
 //! The ledger of a request's memory: bytes in its edges against its budget.
 //!
 //! Invariant: a buffer that several edges (or several envelopes) keep counts once. Without a budget nothing is counted,
-//! so that requests without one pay nothing.
+//! so such requests pay nothing.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ impl Ledger {
         self.kept.lock().bytes_high
     }
 
-    /// An envelope is kept by an edge.
+    /// Counts an envelope that an edge now holds.
     pub(crate) fn charge(&self, envelope: &Envelope) {
         if self.limit.is_some() && envelope.bytes() > 0 {
             self.keep(envelope);
@@ -75,7 +75,8 @@ impl Ledger {
         self.limit.is_some()
     }
 
-    /// True when the budget was used up and has room again: producers that waited for it must be told.
+    /// Counts an envelope less. True when the budget was used up and has room again: waiting producers must be
+    /// notified.
     pub(crate) fn release(&self, envelope: &Envelope) -> bool {
         self.limit.is_some_and(|limit| envelope.bytes() > 0 && self.let_go(envelope, limit))
     }

@@ -9,8 +9,8 @@ use std::ptr;
 
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 
-/// Items in a block: with the link, pointers to envelopes fill a cache line. Small, as a queue that is mostly empty goes
-/// round two blocks, and they should stay in the cache.
+/// Items in a block: with the link, pointers to envelopes fill a cache line. A block is small because a queue that is
+/// mostly empty alternates between two blocks, which should stay in the cache.
 const BLOCK: usize = 7;
 
 #[repr(align(64))]
@@ -28,7 +28,7 @@ impl<T> Block<T> {
     }
 }
 
-/// What one side writes, on a cache line of its own, with numbers of the side's own.
+/// The fields that one side writes, on a cache line of their own; `numbers` are the side's own.
 #[repr(align(64))]
 struct Side<T, N> {
     count: AtomicUsize,
@@ -37,8 +37,8 @@ struct Side<T, N> {
     numbers: N,
 }
 
-/// The queue; its two sides are trusted: see the contracts of [`Queue::push`] and [`Queue::pop`]. `P` and `C` are numbers
-/// that the producer and the consumer keep beside their own.
+/// The queue trusts its two sides: see the contracts of [`Queue::push`] and [`Queue::pop`]. `P` and `C` are further
+/// numbers that the producer and the consumer keep on their cache lines.
 pub(crate) struct Queue<T, P, C> {
     producer: Side<T, P>,
     consumer: Side<T, C>,
@@ -78,7 +78,7 @@ impl<T, P: Default, C: Default> Queue<T, P, C> {
 
 #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
 impl<T, P, C> Queue<T, P, C> {
-    /// The numbers of the producer, beside what it writes anyway.
+    /// The numbers of the producer.
     #[inline]
     pub(crate) fn producer(&self) -> &P {
         &self.producer.numbers
@@ -96,16 +96,16 @@ impl<T, P, C> Queue<T, P, C> {
         self.producer.count.load(Ordering::Acquire)
     }
 
-    /// Items taken so far. Whoever reads it sees what the consumer did before.
+    /// Items taken so far. A thread that reads this sees everything that the consumer did before.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.consumer.count.load(Ordering::Acquire)
     }
 
-    /// Items inside. Exact for either side as to what it does itself.
+    /// Items inside. Each side sees all of its own changes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // In this order, so that it is never below zero.
+        // In this order, so that the difference is never below zero.
         let taken = self.taken();
         let len = self.made().wrapping_sub(taken);
         debug_assert!(isize::try_from(len).is_ok(), "more was taken from a queue than was put in");
@@ -132,7 +132,7 @@ impl<T, P, C> Queue<T, P, C> {
         next
     }
 
-    /// Goes on to the block behind the consumer's, which it leaves to the producer, or to the first one.
+    /// Moves to the block behind the consumer's, which the producer may use again, or to the first one.
     ///
     /// # Safety
     /// As [`Queue::pop`]; the block is the one that the consumer stands at, or null, and an item stands beyond it.
@@ -149,7 +149,7 @@ impl<T, P, C> Queue<T, P, C> {
         // Release: pairs with the swap in `lengthen`.
         let before = self.spare.swap(emptied, Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: whoever takes a block out of `spare` owns it.
+            // SAFETY: the thread that takes a block out of `spare` owns it.
             drop(unsafe { Box::from_raw(before) });
         }
         next
@@ -218,10 +218,9 @@ impl<T, P, C> Queue<T, P, C> {
 impl<T, P, C> Drop for Queue<T, P, C> {
     #[expect(unsafe_code, reason = "the two sides share blocks through raw pointers")]
     fn drop(&mut self) {
-        // SAFETY: nobody else can reach the queue any more.
+        // SAFETY: no other thread can reach the queue any more.
         while unsafe { self.pop() }.is_some() {}
-        // Empty, both sides stand at the same block: the one of the last item.
-        // SAFETY: as above.
+        // In an empty queue both sides stand at the block of the last item. SAFETY: as above.
         let block = self.consumer.stands.with(|stands| unsafe { (*stands).0 });
         let spare = self.spare.load(Ordering::Acquire);
         debug_assert!(
@@ -229,7 +228,7 @@ impl<T, P, C> Drop for Queue<T, P, C> {
             "a block is kept as spare and holds the queue's end"
         );
         for block in [block, spare].into_iter().filter(|block| !block.is_null()) {
-            // SAFETY: the two are distinct, and nobody else's.
+            // SAFETY: the two are distinct, and no other thread can reach them.
             drop(unsafe { Box::from_raw(block) });
         }
     }
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn items_come_out_in_order_once() {
-        // Long enough to go round the blocks a few times, and to fill several at once.
+        // Enough items to use each block a few times, and to fill several at once.
         let queue = Queue::<_, (), ()>::new();
         let (mut made, mut taken) = (0, 0);
         for (pushes, pops) in [(3, 5), (20, 7), (0, 30), (8, 8), (1, 1), (40, 2)] {
@@ -288,7 +287,7 @@ mod tests {
             std::thread::spawn(move || {
                 let mut next = 0;
                 while next < items {
-                    // SAFETY: this thread alone takes.
+                    // SAFETY: only this thread takes.
                     match unsafe { queue.pop() } {
                         Some((_, item)) => {
                             assert_eq!(item, Box::new(next));
@@ -300,7 +299,7 @@ mod tests {
             })
         };
         for item in 0..items {
-            // SAFETY: this thread alone puts.
+            // SAFETY: only this thread pushes.
             unsafe { queue.push(Box::new(item)) };
         }
         consumer.join().unwrap();

@@ -1,8 +1,8 @@
 //! An edge with copies on either side, under one lock.
 //!
-//! Invariants: it has ended when all its producers have, and is closed when all its consumers have closed it; an
-//! envelope that came before a closing is seen by it. Envelopes whose data are on a node wait in that node's lane, where
-//! its consumers look first; nobody leaves without one while any waits. Where order matters there is one lane.
+//! Invariants: it has ended when all its producers have, and is closed when all its consumers have closed it; a closing
+//! consumer sees each envelope that came before. Envelopes whose data are on a node wait in that node's lane, where its
+//! consumers look first; no consumer leaves without an envelope while any waits. If order matters there is one lane.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::envelope::Envelope;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 struct Inner {
-    /// By node, for those whose data are on one; the last is for all others.
+    /// One for each node's data; the last is for all other envelopes.
     lanes: Box<[VecDeque<Envelope>]>,
     state: EdgeState,
     producers_open: usize,
@@ -34,7 +34,7 @@ impl Inner {
         near.map_or(others, |node| node.min(others))
     }
 
-    /// The oldest envelope of the first lane that holds one: the node's own, that of all, and then the others in turn.
+    /// The oldest envelope of the first lane that holds one: the node's own, the last, and then the others in turn.
     fn take(&mut self, node: usize) -> Option<(usize, Envelope)> {
         let (own, others) = (self.lane(Some(node)), self.lanes.len() - 1);
         let after = (own + 1..others).chain(0..own);
@@ -62,8 +62,8 @@ impl Shared {
         Self { inner: Mutex::new(inner), waiting: AtomicUsize::new(0) }
     }
 
-    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Where there is no room,
-    /// `waits` marks that a producer waits for it.
+    /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Without room, `waits` marks
+    /// that a producer waits for it.
     pub(super) fn offer(
         &self,
         envelope: Envelope,
@@ -151,7 +151,7 @@ impl Shared {
         self.inner.lock().state.closed
     }
 
-    /// One producer has ended. True when it was the last: the consumers must be told.
+    /// One producer has ended. True when it was the last: the consumers must be notified.
     pub(super) fn end(&self) -> bool {
         let mut inner = self.inner.lock();
         debug_assert!(inner.producers_open > 0, "more producers of an edge have ended than it has");
@@ -160,8 +160,8 @@ impl Shared {
         inner.state.ended
     }
 
-    /// One consumer has closed it. Under the lock of `offer`: an envelope that came before waits and is seen here,
-    /// the producer of a later one sees that this consumer has gone.
+    /// One consumer has closed it. The lock of `offer` orders this: an earlier envelope waits and is seen here; the
+    /// producer of a later one sees that this consumer has closed.
     pub(super) fn close(&self, consumer: usize, ledger: &Ledger) -> Closing {
         let (dropped, freed) = {
             let mut inner = self.inner.lock();
@@ -184,13 +184,13 @@ impl Shared {
         from.iter().chain(before).copied().find(|consumer| fits(*consumer))
     }
 
-    /// Drops what waits; the request is over.
+    /// Drops the envelopes that wait; the request is over.
     pub(super) fn clear(&self, ledger: &Ledger) {
         let dropped = self.empty(&mut self.inner.lock(), ledger);
         drop(dropped);
     }
 
-    /// Takes all that waits; the second is whether the request's budget has room again.
+    /// Takes all envelopes that wait, and whether the request's budget has room again.
     fn empty(&self, inner: &mut Inner, ledger: &Ledger) -> (Vec<Envelope>, bool) {
         let mut freed = false;
         let dropped: Vec<Envelope> = inner.lanes.iter_mut().flat_map(|lane| lane.drain(..)).collect();
@@ -221,7 +221,7 @@ impl Shared {
         state.grown += 1;
     }
 
-    /// What it holds now.
+    /// A snapshot of the edge.
     pub(super) fn state(&self) -> EdgeState {
         self.inner.lock().state
     }

@@ -2,8 +2,8 @@
 //!
 //! Invariants: only a firing of the producer offers envelopes; only a firing of the consumer takes them and closes the
 //! edge. No type can express that, so these functions are `unsafe` and each caller names the firing that it is in. Each
-//! side writes its own numbers. The producer may put an envelope in while the consumer closes the edge: one of the two
-//! drains it, whichever asks first ([`Single::reap`]).
+//! side writes its own numbers. The producer may push an envelope while the consumer closes the edge: the first of the
+//! two that calls [`Single::reap`] drains it.
 
 use super::queue::Queue;
 use super::{Crossing, EdgeState, Ledger, Offered, Popped};
@@ -15,7 +15,7 @@ pub(crate) struct Single {
     queue: Queue<Envelope, Made, Taken>,
     crossing: Crossing,
     closed: AtomicBool,
-    /// Whether somebody drains, or has drained, the edge after its closing.
+    /// Whether a thread drains, or has drained, the edge after its closing.
     reaped: AtomicBool,
     ended: AtomicBool,
     /// Whether the producer has staged an envelope for it.
@@ -27,7 +27,7 @@ pub(crate) struct Single {
     grown: AtomicUsize,
 }
 
-/// What the producer counts.
+/// The producer's numbers.
 #[derive(Default)]
 struct Made {
     /// Since the beginning.
@@ -37,14 +37,14 @@ struct Made {
     rows: Counter,
 }
 
-/// What the consumer counts.
+/// The consumer's numbers.
 #[derive(Default)]
 struct Taken {
-    /// Those made less those taken are what it holds.
+    /// The edge holds the bytes made less the bytes taken.
     bytes: AtomicUsize,
 }
 
-/// What an edge holds, as its producer sees it: others may have taken some since.
+/// The contents of an edge as its producer sees them: the consumer may have taken some since.
 #[derive(Clone, Copy)]
 struct Held {
     envelopes: usize,
@@ -150,7 +150,7 @@ impl Single {
         Offered::Taken
     }
 
-    /// Puts an envelope in, beside what it held.
+    /// Puts an envelope in; `held` is what the edge held before.
     ///
     /// # Safety
     /// The caller is in a firing of the only producer.
@@ -188,10 +188,10 @@ impl Single {
         unsafe { self.queue.push(envelope) };
     }
 
-    /// What it holds, for its producer.
+    /// The contents, for the producer.
     #[inline]
     fn held(&self) -> Held {
-        // First the number taken, then the bytes: they are those of these envelopes, or of more.
+        // The consumer may take envelopes between the two reads, so the two numbers may be of different moments.
         let envelopes = self.queue.len();
         Held { envelopes, bytes: self.bytes() }
     }
@@ -211,7 +211,7 @@ impl Single {
 
     #[inline]
     fn bytes(&self) -> usize {
-        // In this order, so that it is never below zero.
+        // In this order, so that the difference is never below zero.
         let taken = self.queue.consumer().bytes.load(Ordering::Acquire);
         self.queue.producer().bytes.load(Ordering::Acquire).wrapping_sub(taken)
     }
@@ -251,7 +251,7 @@ impl Single {
 
     #[inline]
     pub(super) fn is_ended(&self) -> bool {
-        // In this order: after the end nothing comes.
+        // In this order: nothing comes after the end.
         self.is_closed() || self.has_end() && !self.has_waiting()
     }
 
@@ -269,8 +269,8 @@ impl Single {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Whether the producer may find room. The consumer, which alone makes it, is never told that there is none where
-    /// there is some: it may only miss what has come since.
+    /// Whether the producer may find room. For the consumer, which alone makes room, the answer "no" is exact; after
+    /// "yes" the producer may have filled it again.
     pub(super) fn has_room(&self) -> bool {
         let waiting = self.queue.len();
         waiting == 0
@@ -304,14 +304,16 @@ impl Single {
         freed
     }
 
-    /// Drops what the producer put in while the consumer closed the edge. True when the request's budget has room again.
+    /// Drops the envelopes that the producer pushed while the consumer closed the edge. True when the request's budget
+    /// has room again.
     ///
-    /// Called by the producer once it has seen the closing, after which it puts nothing in, and by the consumer once it has
-    /// seen that the producer is done. Both may come at once, and the queue has one consumer: the first one drains.
+    /// The producer calls it once it has seen the closing, after which it pushes nothing, and the consumer once it has
+    /// seen that the producer is done. Both may call it at once, and the queue has one consumer: the first caller
+    /// drains.
     #[expect(unsafe_code, reason = "the queue trusts its consumer")]
     pub(super) fn reap(&self, ledger: &Ledger) -> bool {
-        // An open edge belongs to its consumer. Nothing that the other one does depends on the swap: each of them sees all
-        // that was put in by itself, or by the run state of the producer.
+        // An open edge belongs to its consumer. The second caller depends on nothing of the first: each of the two sees
+        // all pushed envelopes, because it pushed them itself or through the run state of the producer.
         if !self.is_closed() || self.reaped.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -320,7 +322,7 @@ impl Single {
         unsafe { self.empty(ledger) }
     }
 
-    /// Drops what waits. True when the request's budget has room again.
+    /// Drops the envelopes that wait. True when the request's budget has room again.
     ///
     /// # Safety
     /// As for [`Single::take`].
@@ -334,7 +336,7 @@ impl Single {
         freed
     }
 
-    /// Doubles the bound that is reached; nothing of the request runs.
+    /// Doubles the bound that is reached; no box of the request is fired meanwhile.
     pub(super) fn grow(&self) {
         let envelopes_max = self.envelopes_max.load(Ordering::Relaxed);
         let (bound, before) = if self.queue.len() >= envelopes_max {
@@ -359,7 +361,7 @@ impl Single {
             bytes_high: read(&made.bytes_high),
             envelopes_total: self.queue.made() as u64,
             rows_total: made.rows.load(Ordering::Relaxed),
-            // Counted for both forms, where they meet.
+            // [`Edge`](super::Edge) counts it for both forms.
             bytes_crossed: 0,
             bytes_total: read(&made.bytes) as u64,
             wanted: self.is_wanted(),

@@ -1,4 +1,4 @@
-//! What an edge is made from, and what can be seen of it.
+//! The shape of an edge, and a snapshot of its state.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct EdgeState {
     pub grown: usize,
 }
 
-/// What an edge is made from.
+/// The shape of an edge, from the plan.
 pub(crate) struct EdgeShape {
     /// Its place in the plan.
     pub(crate) plan_edge: usize,
@@ -45,7 +45,7 @@ pub(crate) struct EdgeShape {
     pub(crate) producers: Arc<[usize]>,
     /// The boxes that take from it.
     pub(crate) consumers: Arc<[usize]>,
-    /// The nodes for which it keeps envelopes apart; 0 for none.
+    /// The nodes that have a lane of their own; 0 for none.
     pub(crate) lanes: usize,
     pub(crate) envelopes_max: usize,
     pub(crate) bytes_max: usize,
