@@ -1,13 +1,13 @@
 //! The model: the boxes and edges of one request, instantiated from a plan.
 //!
-//! A box with copies stands here once for each copy; a side edge into a box with copies once for each copy too, a
-//! stream edge once for all. Invariants:
-//! - a box's processing method is run by one thread at a time (`box_state.rs`);
+//! A box with copies has a cell for each copy. A side edge into a box with copies exists once for each copy, a stream
+//! edge once for all. Invariants:
+//! - one thread at a time runs a box's processing method (`box_state.rs`);
 //! - `live` counts the tokens of the request: one for each task (queued, running, detached, waiting for a permit or to
-//!   attach), one for each thing that a box has begun outside (a block on a device), and one for the submission until its
-//!   tasks are planned. Tokens move and are never dropped and retaken, so
-//!   `live == 0` means exactly that nothing can happen any more: the request is finished, or stalled;
-//! - the model never calls the scheduler: a firing fills a [`NewTasks`] list, and the worker plans what stands there.
+//!   attach), one for each piece of work that a box has begun outside (a block on a device), and one for the submission
+//!   until its tasks are planned. Tokens move and are never dropped and retaken, so `live == 0` means exactly that
+//!   nothing can happen any more: the request is finished, or stalled;
+//! - the model never calls the scheduler: a firing fills a [`NewTasks`] list, and the worker plans these tasks.
 
 #[cfg(test)]
 pub(crate) mod alone;
@@ -40,19 +40,20 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, no
 /// The home node of a request that has none yet.
 pub(crate) const HOMELESS: usize = usize::MAX;
 
-/// A request that was moved to another node stays there at least so long: its data must come after it before that pays.
+/// A request that was moved to another node stays there at least this long: a move pays only once its data have
+/// followed.
 const MOVE_PAUSE_NS: u64 = 1_000_000;
 
 /// One copy of a box.
 pub(crate) struct BoxCell {
-    /// What it keeps between firings, until the request is over.
+    /// Its operator and what else it keeps between firings, until the request is over.
     state: BoxState<Option<Running>>,
     /// Its edges and hints.
     at: Connections,
     plan_box: usize,
-    /// Nothing feeds it.
+    /// Whether it has no inputs.
     is_source: bool,
-    /// The edge of a box that takes from no other one, its side inputs left out.
+    /// Its only edge, side inputs left out; none if it takes from several.
     only_stream: Option<Arc<Edge>>,
     /// Whether its firings need permits of a class.
     blocks: bool,
@@ -63,8 +64,8 @@ pub(crate) struct BoxCell {
     /// A permit of the box's blocking class was taken for its next firing.
     pub(crate) permit: AtomicBool,
     planned_ns: Counter,
-    /// The node that its tasks are planned on: that of the data that it was last told of; [`HOMELESS`] for the request's
-    /// home.
+    /// The node that its tasks are planned on, where the data of the last notification lie; [`HOMELESS`] for the
+    /// request's home.
     near: AtomicUsize,
     counters: Counters,
 }
@@ -75,7 +76,7 @@ struct Counters {
     busy_ns: Counter,
     waiting_ns: Counter,
     blocked_ns: Counter,
-    /// Both written by the sampler.
+    /// The sampler writes both.
     undeclared_ns: Counter,
     undeclared_ns_max: Counter,
     /// When its task began to wait for a permit, and got one, since the request's start; 0 for not. For traces.
@@ -84,7 +85,7 @@ struct Counters {
 }
 
 impl BoxCell {
-    /// Whether it takes from several edges, which hold the more the longer it waits.
+    /// Whether it takes from several edges: they fill up while it waits.
     fn merges(&self) -> bool {
         self.only_stream.is_none() && !self.is_source
     }
@@ -100,13 +101,13 @@ pub(crate) struct Model {
     id: RequestId,
     prepared: Arc<Prepared>,
     boxes: Vec<BoxCell>,
-    /// Who is connected to whom.
+    /// The connections between boxes.
     shape: Arc<Shape>,
     edges: Vec<Arc<Edge>>,
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
     live: AtomicUsize,
-    /// Nodes of the machine.
+    /// The number of nodes of the machine.
     nodes: usize,
     /// The node whose queues hold the request's tasks.
     pub(crate) home: AtomicUsize,
@@ -122,7 +123,7 @@ pub(crate) struct Model {
 /// Called with the outcome of a request when it has ended.
 type OnEnd = Box<dyn FnOnce(Outcome) + Send>;
 
-/// The end of a request: what is left of it, and whom to call.
+/// The end of a request: what is left of it, and the callbacks.
 #[derive(Default)]
 struct End {
     ended: Option<Ended>,
@@ -135,7 +136,7 @@ struct Ended {
     result: Result<(), RequestError>,
     problems: Vec<Problem>,
     problems_count: u64,
-    /// By edge, before what was left there was dropped.
+    /// By edge, before its remaining envelopes were dropped.
     edges: Vec<EdgeState>,
     duration: Duration,
     memory_bytes_high: usize,
@@ -226,14 +227,14 @@ impl Model {
         self.id
     }
 
-    /// The node that a box's tasks are planned on, where that is not the request's home.
+    /// The node that a box's tasks are planned on, if that is not the request's home.
     #[inline]
     pub(crate) fn near(&self, cell: usize) -> Option<usize> {
-        // As the task was handed to the caller, so was this.
+        // Relaxed: the task was handed to the caller through a queue, and the node with it.
         Some(self.boxes[cell].near.load(Ordering::Relaxed)).filter(|node| *node != HOMELESS)
     }
 
-    /// Whether it begins with one task that needs no permit, and nothing comes after that.
+    /// Whether it has a single box, which needs no permit.
     pub(crate) fn is_one_task(&self) -> bool {
         matches!(&self.boxes[..], [only] if !only.blocks)
     }
@@ -259,19 +260,19 @@ impl Model {
         &self.boxes[cell].permit
     }
 
-    /// Where a trace is asked for: the task of a box begins to wait for a permit, if it does not get one at once.
+    /// For a trace: the task of a box begins to wait for a permit, unless it gets one at once.
     pub(crate) fn begin_permit_wait(&self, cell: usize) {
         let counters = &self.boxes[cell].counters;
         counters.permit_begun_ns.store(self.now_ns().max(1), Ordering::Relaxed);
         counters.permit_ended_ns.store(0, Ordering::Relaxed);
     }
 
-    /// It has one. Whoever runs the task comes after, by the permit.
+    /// For a trace: the task has a permit. The permit orders this before the thread that runs the task.
     pub(crate) fn end_permit_wait(&self, cell: usize) {
         self.boxes[cell].counters.permit_ended_ns.store(self.now_ns().max(1), Ordering::Relaxed);
     }
 
-    /// Takes a wait that is over.
+    /// Takes the beginning and the end of a wait that is over.
     pub(crate) fn take_permit_wait(&self, cell: usize) -> Option<(Instant, Instant)> {
         let counters = &self.boxes[cell].counters;
         let at = |ns: u64| Some(self.started + Duration::from_nanos(ns)).filter(|_| ns > 0);
@@ -295,16 +296,16 @@ impl Model {
         now().saturating_duration_since(self.started).as_nanos() as u64
     }
 
-    /// Tells a box that something it had begun outside is over. True when that makes a task, which is the caller's to plan.
+    /// Notifies a box that work which it began outside is over. True when that makes a task, which the caller plans.
     pub(crate) fn notify_of_outside(&self, cell_idx: usize) -> bool {
         debug_assert!(
             self.live.load(Ordering::Relaxed) > 0,
-            "something outside is over of a request that has ended: its token was lost"
+            "work outside ends after its request has ended: its token was lost"
         );
         self.notify(cell_idx, TaskKind::Immediate, &mut NewTasks::default()) == Notified::Plan
     }
 
-    /// Tells every source once, so that it starts.
+    /// Notifies every source once, so that it starts.
     pub(crate) fn start(&self, new_tasks: &mut NewTasks) {
         let planned_ns = self.now_ns();
         new_tasks.has_read(self.id, planned_ns);
@@ -326,9 +327,9 @@ impl Model {
 
     /// Gives one token back. True when it was the last: the caller settles the request.
     pub(crate) fn release(&self) -> bool {
-        // AcqRel: whoever releases last sees all that the others did.
+        // AcqRel: the last thread to release sees everything that the others did.
         let before = self.live.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0, "a token was given back that nobody held: the request would never end");
+        debug_assert!(before > 0, "more tokens were given back than taken: the request would never end");
         before == 1
     }
 
@@ -344,7 +345,7 @@ impl Model {
         self.moved_ns.store(self.now_ns().max(1), Ordering::Relaxed);
     }
 
-    /// Whether the request goes to its end without results.
+    /// Whether the request ends without results.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -355,8 +356,8 @@ impl Model {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// The request has no token left: it is finished, or a stall is ended by growing an edge. Then there is a list of
-    /// tasks, and the request goes on.
+    /// The request has no token left: it is finished, or stalled. If growing an edge ends the stall, the request
+    /// continues with the tasks that come back.
     pub(crate) fn settle(&self) -> Option<NewTasks> {
         if self.is_stopping() || self.boxes.iter().all(|cell| cell.state.is_done()) {
             return None;
@@ -370,12 +371,12 @@ impl Model {
         }
     }
 
-    /// Frees everything and tells the owner. Whoever keeps a list of requests has taken this one off before, so that an
-    /// owner who asks finds nothing of it.
+    /// Frees everything and notifies the owner. The scheduler has removed the request from its lists before, so an
+    /// owner that asks then does not find it.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     pub(crate) fn conclude(&self) {
         for cell in &self.boxes {
-            // Nothing of the request has a task any more.
+            // No box of the request has a task any more.
             let claimed = cell.state.claim();
             debug_assert!(claimed.is_some(), "a request ends while one of its boxes has a task");
             let Some(mut turn) = claimed else { continue };
@@ -418,8 +419,8 @@ impl Model {
         self.call(callback);
     }
 
-    /// Calls a caller's function with the outcome of the request, which has ended. Its panic stays here: the thread is a
-    /// worker's, and the request is over.
+    /// Calls a callback with the outcome of the request, which has ended. A panic of the callback stays here: the
+    /// thread is a worker's, and the request is over.
     fn call(&self, callback: OnEnd) {
         if let Some(outcome) = self.wait(None) {
             // The hook has printed the panic.
@@ -446,7 +447,8 @@ impl Model {
         end.ended.as_ref().map(|ended| self.outcome(ended))
     }
 
-    /// The outcome, with names and figures that the request's end need not gather: few who submit ask for them all.
+    /// The outcome. Names and figures are gathered here and not when the request ends, because few callers ask for
+    /// them.
     fn outcome(&self, ended: &Ended) -> Outcome {
         let of_edge = self.edges.iter().zip(&ended.edges);
         let edges: Vec<_> = of_edge.map(|(edge, state)| self.statistics_of(edge, *state)).collect();
@@ -477,7 +479,7 @@ impl Model {
     }
 }
 
-/// The edge of a box that takes from no other one, its side inputs left out.
+/// The only edge that a box takes from, side inputs left out.
 fn only_stream(spec: &OperatorEntry, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
     let streams = spec.inputs.iter().zip(inputs).filter(|(port, _)| port.mode != Mode::Side);
     let mut edges = streams.flat_map(|(_, edges)| edges.shared());

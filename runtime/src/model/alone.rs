@@ -14,7 +14,7 @@ use crate::request::{RequestId, Submission};
 /// Slots of the machine that the models are made for.
 const SLOTS: usize = 2;
 
-/// What a thread that fires boxes offers them in place of a scheduler.
+/// The services of a thread that fires boxes without a scheduler.
 struct Alone;
 
 impl Lane for Alone {
@@ -62,7 +62,7 @@ pub(crate) fn fire(model: &Arc<Model>, cell: usize, new_tasks: &mut NewTasks) ->
     unsafe { model.fire(cell, &mut Alone, new_tasks) }
 }
 
-/// The same, and then those boxes that its firings have planned.
+/// Fires a box whose task the caller holds, then runs the tasks that its firings have made.
 pub(crate) fn run(model: &Arc<Model>, cell: usize) {
     let (mut tasks, mut new_tasks) = (vec![cell], NewTasks::default());
     while let Some(cell) = tasks.pop() {

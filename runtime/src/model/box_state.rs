@@ -1,4 +1,4 @@
-//! The run state of a box, and what only its firing may touch.
+//! The run state of a box, and the content that only its firing may touch.
 //!
 //! ```text
 //!   idle --notify--> active --end--> idle          flags of an active box:
@@ -6,10 +6,10 @@
 //!                      +--+ end, when notified     and of any box:
 //!                                                    wanted: a producer waits for room on one of its inputs
 //! ```
-//! Invariants: exactly one task exists for a box that is active, and none otherwise; an event that arrives while it is
-//! active is never lost, as a firing that begins later, or the end of this one, sees the flag. Done is final.
+//! Invariants: exactly one task exists for an active box, and none otherwise. An event that arrives while the box is
+//! active is never lost: a firing that begins later, or the end of this one, sees the flag. Done is final.
 //!
-//! All changes are read-modify-writes of one word, so they form one chain in which a later one sees all that was
+//! All changes are read-modify-writes of one word, so they form one chain in which a later one sees everything that was
 //! published before an earlier one: runtime/README.md, section "Events and tasks".
 
 use std::ops::{Deref, DerefMut};
@@ -21,40 +21,40 @@ const NOTIFIED: u8 = 2;
 const WANTED: u8 = 4;
 const DONE: u8 = 8;
 
-/// The run state of one box, around a content that belongs to whoever fires it.
+/// The run state of one box, around a content that belongs to the thread that fires it.
 pub(crate) struct BoxState<T> {
     word: AtomicU8,
     content: UnsafeCell<T>,
 }
 
-// SAFETY: the content is reached through a `Turn` only, of which one exists at a time, and each turn sees what the one
+// SAFETY: threads reach the content only through a `Turn`. One turn exists at a time, and each sees what the turn
 // before did: the word's chain of read-modify-writes, and the queues that carry tasks, order them.
-#[expect(unsafe_code, reason = "the content is guarded by the box's one task, which no type can express")]
+#[expect(unsafe_code, reason = "the box's one task guards the content, which no type can express")]
 unsafe impl<T: Send> Sync for BoxState<T> {}
 
-/// What a notification did.
+/// The result of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notified {
     /// The box was idle: the caller owns its new task and must plan it.
     Plan,
     /// The box will see the event anyway.
     Pending,
-    /// The box has finished. What its last firing did is visible to the caller.
+    /// The box has finished. The caller sees everything that its last firing did.
     Done,
 }
 
-/// The right to fire a box: its task, at work.
+/// The right to fire a box: its task while a thread runs it.
 pub(crate) struct Turn<'a, T> {
     state: &'a BoxState<T>,
 }
 
-/// How a turn ends.
+/// The end of a turn.
 pub(crate) enum End<'a, T> {
     /// The box is idle.
     Idle,
     /// The box stays active, and the caller owns its next task.
     Again,
-    /// Not yet: a producer waits for the room that this turn has made. The caller tells it, and ends again.
+    /// Not yet: a producer waits for the room that this turn has made. The caller notifies it, and ends the turn again.
     Room(Turn<'a, T>),
 }
 
@@ -63,20 +63,20 @@ impl<T> BoxState<T> {
         Self { word: AtomicU8::new(0), content: UnsafeCell::new(content) }
     }
 
-    /// Tells the box of an event, which was published before.
+    /// Notifies the box of an event that is already published.
     #[inline]
     pub(crate) fn notify(&self) -> Notified {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             debug_assert!(
                 word & NOTIFIED == 0 || word & ACTIVE != 0,
-                "a box without a task was told of something: nobody would plan it"
+                "a box without a task has the flag of an event: no thread would plan it"
             );
             if word & DONE != 0 {
                 return Notified::Done;
             }
-            // An active box is told by a write even when it has been told before: the next read-modify-write of its
-            // firing must synchronise with what was published before this call.
+            // Writes even if the flag is set already: the next read-modify-write of the firing must synchronise with
+            // everything published before this call.
             let (next, result) = match word & ACTIVE {
                 0 => (word | ACTIVE, Notified::Plan),
                 _ => (word | NOTIFIED, Notified::Pending),
@@ -88,13 +88,14 @@ impl<T> BoxState<T> {
         }
     }
 
-    /// A producer waits for room on an input; it looks once more afterwards. The chain orders this and the end of
-    /// each turn: either that end sees the flag, or the producer sees all the room that the turn has made.
+    /// Sets the flag of a producer that waits for room on an input. The producer looks once more afterwards. The chain
+    /// orders this and the end of each turn: either that end sees the flag, or the producer sees all the room that the
+    /// turn has made.
     pub(crate) fn want_room(&self) {
         self.word.fetch_or(WANTED, Ordering::AcqRel);
     }
 
-    /// Whether a producer waits for room that this box's firing may have made; the caller tells it.
+    /// Clears the flag of a producer that waits for room. True if it was set: the caller notifies the producer.
     pub(crate) fn take_wanted(&self) -> bool {
         self.word.fetch_and(!WANTED, Ordering::AcqRel) & WANTED != 0
     }
@@ -112,8 +113,8 @@ impl<T> BoxState<T> {
     /// Begins a firing.
     ///
     /// # Safety
-    /// The caller holds the box's task: it got [`Notified::Plan`] or [`End::Again`], or was handed it through
-    /// something that synchronises, and nobody has started it since.
+    /// The caller holds the box's task: it got [`Notified::Plan`] or [`End::Again`], or received the task through
+    /// something that synchronises, and no thread has started the task since.
     #[expect(unsafe_code, reason = "the caller vouches for the task")]
     #[inline]
     pub(crate) unsafe fn start(&self) -> Turn<'_, T> {
@@ -121,13 +122,13 @@ impl<T> BoxState<T> {
         assert!(word & ACTIVE != 0, "a box was fired without a task");
         debug_assert!(word & DONE == 0, "a box was fired after it had finished");
         if word & NOTIFIED != 0 {
-            // This firing sees the events: they need no other one.
+            // This firing sees the events: they need no other firing.
             self.word.fetch_and(!NOTIFIED, Ordering::AcqRel);
         }
         Turn { state: self }
     }
 
-    /// The content of a box that has no task; the box is not fired any more.
+    /// The content of a box without a task, which is not fired any more.
     pub(crate) fn claim(&self) -> Option<Turn<'_, T>> {
         let before = self.word.fetch_or(ACTIVE, Ordering::AcqRel);
         (before & ACTIVE == 0).then_some(Turn { state: self })
@@ -135,7 +136,7 @@ impl<T> BoxState<T> {
 }
 
 impl<'a, T> Turn<'a, T> {
-    /// Ends the turn; `again`: the box has more to do, `made_room`: it took something from an input.
+    /// Ends the turn. `again`: the box has more to do; `made_room`: it took something from an input.
     #[inline]
     pub(crate) fn end(self, again: bool, made_room: bool) -> End<'a, T> {
         if again {
@@ -172,7 +173,7 @@ impl<T> Deref for Turn<'_, T> {
     #[expect(unsafe_code, reason = "a turn is exclusive")]
     fn deref(&self) -> &T {
         // SAFETY: one turn exists at a time, by `start`'s contract and by `claim`'s read-modify-write; the reference
-        // lives no longer than the borrow of this one.
+        // lives no longer than the borrow of this turn.
         self.state.content.with(|content| unsafe { &*content })
     }
 }
@@ -210,22 +211,22 @@ mod tests {
         assert!(!turn.done());
         assert_eq!(state.notify(), Notified::Done);
         assert_eq!(state.claim().map(|turn| *turn), Some(1));
-        assert!(state.claim().is_none(), "a content was given to two");
+        assert!(state.claim().is_none(), "two callers got one content");
     }
 
     #[test]
-    fn whoever_wants_room_is_told_when_there_is_some() {
+    fn a_producer_that_wants_room_is_notified_of_it() {
         let state = BoxState::new(());
         state.want_room();
         assert!(state.is_idle(), "wanting room is no event");
         assert_eq!(state.notify(), Notified::Plan);
         // SAFETY: the task came from the notification above.
         let turn = unsafe { state.start() };
-        assert!(matches!(turn.end(false, false), End::Idle), "there is no room to tell of");
+        assert!(matches!(turn.end(false, false), End::Idle), "this firing has made no room");
         assert_eq!(state.notify(), Notified::Plan);
         // SAFETY: the task came from the notification above.
         let turn = unsafe { state.start() };
-        let End::Room(turn) = turn.end(false, true) else { panic!("the producer was not told") };
+        let End::Room(turn) = turn.end(false, true) else { panic!("the producer was not notified") };
         assert!(matches!(turn.end(false, false), End::Idle));
     }
 }

@@ -1,23 +1,24 @@
-//! Which firings are timed: all of them, until those of a box are shorter than reading the clock is worth.
+//! Which firings are timed: all of a box's firings, until they become too short to be worth reading the clock.
 //!
-//! Invariant: a firing longer than [`SHORT_NS`] is missed only behind [`STREAK`] short ones in a row, and then counts as
-//! one of them. Those that are not timed count as the shorter of the two timed ones around them. A firing that follows
-//! another one of its request at once, on the same slot, begins where that ended: the way between them is its own.
+//! Invariant: a firing longer than [`SHORT_NS`] is left out only after [`STREAK`] short ones in a row. A firing that is
+//! left out counts as the shorter of the two timed ones around it. If a firing follows another one of its request at
+//! once, on one slot, its time begins where that one's ended and includes the way between them.
 
 use super::{BoxCell, Model};
 use crate::sync::{Ordering, add};
 
-/// A firing shorter than this is short: the three looks at the clock that it would take cost more than a fiftieth of it.
+/// A firing shorter than this is short: reading the clock three times costs more than a fiftieth of it.
 const SHORT_NS: u64 = 5_000;
-/// So many short firings in a row, and most of the following are not timed.
+/// After this many short firings in a row, most of the following are not timed.
 const STREAK: u32 = 8;
-/// At least so many are left out then; a few more or less, so that no pattern of a box falls into step.
+/// At least this many are left out then. A random number of up to 7 is added, so that the samples do not fall into step
+/// with a pattern of the box.
 const LEFT_OUT: u32 = 28;
 
 /// The clock of one box.
 #[derive(Default)]
 pub(super) struct Sampled {
-    /// Firings that will not be timed, and that were not since the last one that was.
+    /// Firings still to be left out, and firings left out since the last timed one.
     left: u32,
     left_out: u32,
     streak: u32,
@@ -39,7 +40,7 @@ impl Sampled {
         if self.left > 0 {
             self.left -= 1;
             self.left_out += 1;
-            // The next one's wait is measured from its planning on.
+            // The wait of the next firing is measured from its planning.
             if self.left == 0 {
                 cell.timed.store(true, Ordering::Relaxed);
             }
@@ -69,7 +70,7 @@ impl Sampled {
         self.busy_ns = busy_ns;
         self.left_out = 0;
         self.streak = if busy_ns + blocked_ns < SHORT_NS { self.streak + 1 } else { 0 };
-        // The box may be planned again before anybody tells it: it waits from now on.
+        // If the box is planned again without a notification, it waits from now on.
         cell.planned_ns.store(ended_ns, Ordering::Relaxed);
         if self.streak >= STREAK {
             self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

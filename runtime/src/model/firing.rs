@@ -1,9 +1,9 @@
-//! A firing: one call of a box's processing method, and all that the runtime does around it.
+//! A firing: one call of a box's processing method, and everything that the runtime does around it.
 //!
 //! Invariants: a box is fired only with nothing staged, so that one push on each output always succeeds; an envelope
 //! that found an edge full is staged at its producer, one firing's worth at most, and offered again when the firing has
-//! ended. If it still finds no room, the consumer that makes some notifies the producer: for a shared edge by a mark under
-//! its lock, else by a flag of the consumer's run state.
+//! ended. If it still finds no room, the consumer that makes room notifies the producer. A mark under the lock of a
+//! shared edge, or a flag in the consumer's run state, asks for that.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::sync::{Ordering, add, interleave};
 /// Results of an ordered copy that may wait for older ones, per copy of the box.
 const REORDER_INPUTS_PER_COPY: usize = 2;
 
-/// What a firing leaves behind.
+/// The state of a box's task after a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// The box is idle or done: its task's token is to be released.
+    /// The box is idle or done: the caller releases its task's token.
     Ended,
     /// The box is queued again: its token moves to the new task.
     Again(TaskKind),
 }
 
-/// What a box keeps between firings.
+/// The content of a box between firings.
 pub(super) struct Running {
     operator: Box<dyn Operator>,
     sides_complete: bool,
@@ -39,19 +39,20 @@ pub(super) struct Running {
     clock: Sampled,
     /// Whether the firing took anything.
     made_room: bool,
-    /// Whether the usual case of [`Ports`] holds, as far as the box's own firings are concerned.
+    /// Whether the box's own firings allow the usual case of [`Ports`].
     is_plain: bool,
-    /// Whether there is something to do before a firing: staged envelopes, side inputs, an order, the end.
+    /// Whether something comes before a firing: staged envelopes, side inputs, an order, the end.
     has_business: bool,
-    /// As [`Moved::schema`] said last.
+    /// The last [`Moved::schema`].
     schema: usize,
-    /// Behind a pointer: a firing in the usual case looks at nothing of it, and the boxes of a chain should stay in the
-    /// nearest cache. Inline it would spare a request an allocation a box, and a hop cost a twelfth more.
+    /// Behind a pointer: a firing in the usual case reads nothing of it, and the boxes of a chain should stay in the
+    /// nearest cache. Inline, a request would make one allocation less for each box, and a hop would cost a twelfth
+    /// more.
     ports: Box<PortState>,
 }
 
 impl Running {
-    /// `is_plain`: nothing keeps the box from the usual case of its ports.
+    /// `is_plain`: the box has neither an order nor a budget.
     pub(super) fn new(operator: Box<dyn Operator>, inputs: usize, outputs: usize, is_plain: bool) -> Self {
         Self {
             operator,
@@ -68,7 +69,7 @@ impl Running {
     }
 }
 
-/// What the runtime found before and after the processing method.
+/// The decision of the runtime before or after the processing method.
 enum Step {
     Idle,
     Again,
@@ -76,10 +77,10 @@ enum Step {
 }
 
 impl Model {
-    /// Fires a box. New tasks stand on the list; their tokens are the caller's to take.
+    /// Fires a box. New tasks go to the list; the caller takes their tokens.
     ///
     /// # Safety
-    /// The caller holds the box's task, as [`super::box_state::BoxState::start`] wants it.
+    /// The caller holds the box's task, as [`super::box_state::BoxState::start`] demands.
     #[expect(unsafe_code, reason = "the caller vouches for the task")]
     pub(crate) unsafe fn fire(
         self: &Arc<Self>,
@@ -132,7 +133,7 @@ impl Model {
         }
     }
 
-    /// Drops what was put on edges that were closed at the same time. True when all outputs are closed.
+    /// Drops envelopes that this box pushed while a consumer closed the edge. True when all outputs are closed.
     fn reap_closed(&self, cell_idx: usize, new_tasks: &mut NewTasks) -> bool {
         let mut all = true;
         for edge in self.boxes[cell_idx].at.outputs.iter().flat_map(PortEdges::iter) {
@@ -145,7 +146,7 @@ impl Model {
         all
     }
 
-    /// A firing, and what goes before and after it.
+    /// Prepares a firing, calls the processing method, and decides how the firing ends.
     #[expect(unsafe_code, reason = "the ports of a firing trust its turn")]
     #[inline(always)]
     fn step(
@@ -205,7 +206,7 @@ impl Model {
                 step
             }
             Ok(Err(error)) => {
-                // An operator that hands `Cancelled` on is not at fault.
+                // An operator that passes `Cancelled` on is not at fault.
                 let name = self.box_name(cell_idx).to_owned();
                 self.fail(RequestError::Failed { name, cause: error.to_string() });
                 Step::Done
@@ -218,8 +219,8 @@ impl Model {
         }
     }
 
-    /// Before a firing: what is staged moves on, what has been closed is dropped, side inputs are awaited. A step is given
-    /// where there is none now.
+    /// Before a firing: offers staged envelopes, drains closed edges, and waits for side inputs. Returns a step if the
+    /// box cannot be fired now.
     #[inline(never)]
     fn make_ready(
         &self,
@@ -285,7 +286,7 @@ impl Model {
         match flow {
             Flow::Done => {
                 running.finishing = true;
-                // At once, and not when its last results have found room: others may wait for these inputs.
+                // At once, and not when its last results have found room: other boxes may wait for these inputs.
                 self.close_inputs(cell_idx, running, new_tasks);
                 if self.flush(cell_idx, running, new_tasks) {
                     self.finish(cell_idx, running, new_tasks)
@@ -293,7 +294,8 @@ impl Model {
                     Step::Idle
                 }
             }
-            // The operator may wait for room that it has not seen: the box goes on if all has found some.
+            // The operator may wait for room that it has not seen: the box continues if all staged envelopes have found
+            // room.
             _ if was_staged && self.flush(cell_idx, running, new_tasks) => Step::Again,
             _ if was_staged => Step::Idle,
             Flow::More => Step::Again,
@@ -302,8 +304,8 @@ impl Model {
         }
     }
 
-    /// Whether a box that waits could do something at once: it took or made something, and more is there. `drained`: it
-    /// found its only stream empty last; of what has come since, it has been told.
+    /// Whether a waiting box that took or pushed something could do more at once. `drained`: it last found its only
+    /// stream empty; later envelopes have notified it.
     #[inline(always)]
     fn has_more(&self, cell: &BoxCell, running: &Running, drained: bool) -> bool {
         match &cell.only_stream {
@@ -320,7 +322,7 @@ impl Model {
                 continue;
             }
             connected = true;
-            // The end of one edge of a merge is nothing that its box could see.
+            // A box cannot see the end of a single edge of a merge.
             if !closed && (edges.any(Edge::has_waiting) || edges.all(Edge::has_end)) {
                 return true;
             }
@@ -338,8 +340,8 @@ impl Model {
         }
         for (input, (_, edges)) in ports() {
             for edge in edges.iter() {
-                // The budget counts them no more: the copies hold them until the request ends.
-                // SAFETY: the caller holds the turn of this consumer.
+                // The budget no longer counts them: the copies hold them until the request ends. SAFETY: the caller
+                // holds the turn of this consumer.
                 while let Some(popped) = unsafe { edge.pop(0, &self.ledger) } {
                     if popped.freed {
                         self.notify_budget(new_tasks);
@@ -353,14 +355,16 @@ impl Model {
         true
     }
 
-    /// Moves what is staged (or waits for its order) onto the edges. False when some of the box's own is left.
+    /// Moves staged envelopes, and results that waited for their order, onto the edges. False when some staged
+    /// envelopes are left.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     fn flush(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) -> bool {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {
             let mut unwanted = Vec::new();
             let moved = self.reorders[reorder_idx].lock().flush(|edge, envelope| {
-                // SAFETY: the caller holds the turn of a producer, and offers for the others under the lock of their order.
+                // SAFETY: the caller holds the turn of a producer, and offers for the other copies under the lock of
+                // their order.
                 match unsafe { self.offer(&self.edges[edge], envelope, None, new_tasks) } {
                     Offered::Taken => None,
                     Offered::Full(envelope) => Some(envelope),
@@ -372,18 +376,18 @@ impl Model {
             });
             drop(unwanted);
             if moved {
-                // Copies that waited for the oldest result, or for their end, can go on.
+                // Copies that waited for the oldest result, or for their end, can continue.
                 for copy in self.shape.copies[cell.plan_box].iter().filter(|copy| **copy != cell_idx) {
                     self.notify(*copy, TaskKind::Regular, new_tasks);
                 }
             }
             return true;
         }
-        // An edge that is full must not keep back what is staged for another one of the same output.
+        // A full edge must not hold back envelopes that are staged for another edge of the output.
         let staged = &mut running.ports.staged;
         for _ in 0..staged.len() {
             let Some(Staged { edge, envelope, near }) = staged.pop_front() else { break };
-            // Whoever makes room there takes the mark first.
+            // The consumer takes the mark before it notifies this box of room.
             let offered = if self.edges[edge].is_waited_for() {
                 Offered::Full(envelope)
             } else {
@@ -397,7 +401,7 @@ impl Model {
         staged.is_empty()
     }
 
-    /// The box has finished: its outputs end and its inputs close, once nothing of it is left behind.
+    /// The box has finished: its outputs end and its inputs close, once no result of it waits for its order.
     fn finish(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) -> Step {
         let cell = &self.boxes[cell_idx];
         if let Some(reorder_idx) = cell.reorder {

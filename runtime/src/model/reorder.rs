@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::envelope::Envelope;
 
-/// Results of an ordered box's copies that wait for older ones, or for room behind them.
+/// Results of an ordered box's copies that wait for older results, or for room on the edge.
 pub(crate) struct Reorder {
     next: u64,
     finished: BTreeMap<u64, VecDeque<(usize, Envelope)>>,
@@ -17,11 +17,11 @@ pub(crate) struct Reorder {
 
 impl Reorder {
     pub(crate) fn new(copies: usize) -> Self {
-        debug_assert!(copies > 1, "an order is kept of a box that has one copy");
+        debug_assert!(copies > 1, "the results of a single copy are reordered");
         Self { next: 0, finished: BTreeMap::new(), copies_open: copies }
     }
 
-    /// Takes in the results of one input: envelopes by output.
+    /// Takes in the results of one input: envelopes by edge.
     pub(crate) fn finish(&mut self, sequence: u64, results: VecDeque<(usize, Envelope)>) {
         debug_assert!(sequence >= self.next, "the results of an input come after those of a later one");
         let before = self.finished.insert(sequence, results);

@@ -1,4 +1,4 @@
-//! What the scheduler does for a firing: the virtual part of a box's context.
+//! The services of the scheduler for a firing: the virtual part of a box's context.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::inside::{Inside, Lane};
 use crate::operator::{Cancelled, Outside, Ports, Problem, Services};
 use crate::sync::add;
 
-/// What a scheduler does for a box that blocks: the inversion that keeps the model free of it.
+/// The services of a scheduler for a box that blocks. This trait keeps the model free of the scheduler.
 pub(crate) trait Detacher: Lane {
     /// The node of the slot that the firing holds.
     fn node(&self) -> usize;
@@ -22,11 +22,11 @@ pub(crate) trait Detacher: Lane {
         f: &mut dyn FnMut(),
     ) -> Result<(), Cancelled>;
 
-    /// Plans the tasks made so far, for others than the owner of the slot, who goes on with its firing.
+    /// Plans the tasks made so far for other slots; the calling thread continues its firing.
     fn plan(&mut self, model: &Arc<Model>, new_tasks: &mut NewTasks);
 
-    /// Takes a token for something that the box begins outside of its firings; it moves to the box's next task when that
-    /// is over.
+    /// Takes a token for work that the box begins outside of its firings. When the work ends, the token moves to the
+    /// box's next task.
     fn outside(&mut self, model: &Arc<Model>, cell: usize) -> Outside;
 }
 
@@ -39,7 +39,7 @@ pub(super) struct FiringServices<'a> {
 }
 
 impl FiringServices<'_> {
-    /// Notifies the consumers of what was pushed, and the producers of room where something was taken.
+    /// Notifies the consumers of pushed envelopes, and the producers of room on edges that the box took from.
     fn notify_all(&mut self, ports: &mut Ports<'_>) {
         self.model.notify_of(self.cell_idx, ports.parts(), self.new_tasks);
         if ports.moved().took() && self.model.boxes[self.cell_idx].state.take_wanted() {

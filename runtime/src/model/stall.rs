@@ -1,8 +1,8 @@
 //! Stalls: a request with nothing left to run and boxes that have not finished.
 //!
 //! After Parks (Bounded Scheduling of Process Networks, 1995), the smallest full edge that a producer waits on is
-//! grown, within the request's budget. It is grown only while that can help: its consumer waits for another input,
-//! or has not yet had [`GROWTHS_MAX`] doublings to take a larger piece at once.
+//! grown, within the request's budget. It is grown only while that can help: its consumer waits for another input, or
+//! the edge has had fewer than [`GROWTHS_MAX`] doublings, for a consumer that takes a larger piece at once.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,15 @@ use super::{Model, NewTasks, TaskKind};
 use crate::edge::{Edge, PortEdges};
 use crate::operator::Mode;
 
-/// How often an edge grows for a consumer that has all its inputs waiting and still takes nothing.
+/// How often an edge grows for a consumer that takes nothing although all its inputs have envelopes.
 const GROWTHS_MAX: usize = 4;
 /// An edge that holds this many bytes grows no further, whatever the request's budget.
 const GROWN_BYTES_MAX: usize = 1 << 30;
 /// An edge that holds this many envelopes grows no further: small ones count few bytes.
 const GROWN_ENVELOPES_MAX: usize = 1 << 20;
 
-/// Ends the stall by growing an edge, and gives the tasks that follow; or tells who waits for what.
+/// Ends the stall by growing an edge, and returns the tasks that this makes. Otherwise returns a report of which box
+/// waits for what.
 pub(super) fn grow(model: &Model) -> Result<NewTasks, String> {
     let smallest = (0..model.edges.len()).filter(|edge| can_help(model, *edge)).min_by_key(|edge| {
         let state = model.edges[*edge].state();
@@ -41,7 +42,7 @@ fn can_help(model: &Model, edge_idx: usize) -> bool {
     if !state.wanted || state.closed || too_large || !model.ledger.has_room() {
         return false;
     }
-    // A side input is waited for until it has ended, a stream until something waits there.
+    // A box waits for the end of a side input, and for an envelope on a stream.
     let waits_for = |mode: Mode, other: &Edge| {
         other.idx != edge_idx && !other.has_end() && (mode == Mode::Side || !other.has_waiting())
     };
@@ -81,7 +82,7 @@ fn report(model: &Model) -> String {
         if !cell.state.is_done() && !fed {
             let _ = writeln!(
                 lines,
-                "  box `{}` has no inputs, waits and is never told of anything",
+                "  box `{}` has no inputs, waits, and is never notified",
                 model.box_name(idx)
             );
         }

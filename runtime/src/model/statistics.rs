@@ -1,4 +1,4 @@
-//! What a request has done so far: the figures of its boxes and edges.
+//! The figures of a request's boxes and edges so far.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use crate::sync::{Counter, Ordering, add};
 
 impl Model {
     pub(crate) fn progress(&self) -> Vec<Progress> {
-        let told = self.boxes.iter().filter_map(|cell| {
+        let known = self.boxes.iter().filter_map(|cell| {
             let done = cell.at.progress_done.load(Ordering::Relaxed);
             let total = cell.at.progress_total.load(Ordering::Relaxed);
             let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
             (done > 0 || total > 0).then_some(Progress { name, done, total })
         });
-        told.collect()
+        known.collect()
     }
 
-    /// A firing of a box was off the CPU so long without having detached; `more` is new of it. Only the sampler calls.
+    /// Counts time off the CPU in a firing that has not detached: `whole` so far, `more` since the last call. Only the
+    /// sampler calls it.
     pub(crate) fn count_undeclared(&self, cell: usize, more: Duration, whole: Duration) {
         if let Some(cell) = self.boxes.get(cell) {
             add(&cell.counters.undeclared_ns, more.as_nanos() as u64);
@@ -26,7 +27,7 @@ impl Model {
         }
     }
 
-    /// What it has done so far.
+    /// The figures so far.
     pub(crate) fn statistics(&self) -> RequestStatistics {
         let (boxes, edges) = (self.box_statistics(), self.edge_statistics());
         let (busy_ns, bytes_moved) = (busy_ns(&boxes), self.bytes_moved(&edges));
@@ -66,7 +67,8 @@ impl Model {
         EdgeStatistics { from, to, state }
     }
 
-    /// Bytes that came through all edges; those of one edge of the plan follow each other and are the same ones.
+    /// Bytes that came through all edges. The edges made from one edge of the plan follow each other and carry the same
+    /// bytes.
     pub(super) fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
         let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
         ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()

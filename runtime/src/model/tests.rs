@@ -25,7 +25,7 @@ const OTHER_COPY: usize = 2;
 const CONSUMER: usize = 3;
 static FIRINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// The memory of a column, which looks at the model when it is dropped.
+/// The memory of a column. When it is dropped, it checks whether the order of results is locked.
 struct Watched([u32; 1]);
 
 impl Drop for Watched {
@@ -70,8 +70,8 @@ static PAIR: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("pair", "pushes two envelopes", Kind::Stateful, |_| Ok(Box::new(Pair)))
 };
 
-/// The copy that takes the first envelope pushes nothing; before it ends the other copy answers the second envelope, and
-/// the consumer closes.
+/// The copy that takes the first envelope pushes nothing. Before its firing ends, the other copy answers the second
+/// envelope and the consumer closes.
 struct Answer;
 
 impl Operator for Answer {
