@@ -1,15 +1,15 @@
-//! The operator contract: what a person writes to make a new kind of box.
+//! The operator contract: the interface of a new kind of box.
 //!
-//! An operator is one method, [`Operator::process`], and one table, [`OperatorSpec`]. The method takes what waits on
-//! the inputs, puts what fits on the outputs and returns; it never sleeps or spins, and is never run by two threads
-//! at once. A *firing* is one call of it.
+//! An operator is one method, [`Operator::process`], and one table, [`OperatorSpec`]. The method takes envelopes that
+//! wait on the inputs, pushes envelopes that fit on the outputs, and returns; it never sleeps or spins, and two threads
+//! never run it at once. A *firing* is one call of it.
 //!
-//! What the runtime promises to a firing:
-//! - every open output has room for one envelope ([`Context::has_room`] tells whether it has for another);
+//! The runtime promises to each firing:
+//! - every open output has room for one envelope ([`Context::has_room`] says whether it has room for another);
 //! - all envelopes of the side inputs are there;
-//! - it comes again when an input arrives or ends, an output has room again, a hint that it reads changes, or something
-//!   that it has begun [outside](Outside) is over;
-//! - a box whose outputs are all closed is not fired any more: nobody wants what it makes.
+//! - another firing follows when an input arrives or ends, an output has room again, a hint that the box reads changes,
+//!   or work that it has begun [outside](Outside) ends;
+//! - a box whose outputs are all closed is not fired any more: no consumer wants its results.
 //!
 //! Nothing here knows a scheduler. A firing reaches its edges through [`Context`], and the scheduler (or `Harness`, in
 //! tests) through five methods of a small trait (`operator/context.rs`).
@@ -47,7 +47,7 @@ use std::fmt;
 
 /// The serial code in a box.
 pub trait Operator: Send {
-    /// Takes what waits on the inputs, puts what fits on the outputs, and returns.
+    /// Takes envelopes that wait on the inputs, pushes envelopes that fit on the outputs, and returns.
     ///
     /// # Errors
     /// An error ends the request, with the box's name before the message.
@@ -69,24 +69,24 @@ pub fn from_fn(
     Box::new(FromFn(process))
 }
 
-/// What a box does after a firing.
+/// The state of a box after a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// It waits for an event: an input, room on an output, a hint.
     Wait,
-    /// It has more to do at once and gives the others a turn first.
+    /// It has more to do at once and lets other boxes run first.
     More,
     /// It has finished: its outputs end, its inputs close.
     Done,
 }
 
-/// What ends a request: a message with its causes, written for the person who runs the pipeline.
+/// An error that ends a request: a message with its causes, for the person at the command line.
 pub struct BoxError {
     message: String,
 }
 
 impl BoxError {
-    /// An error of this message, which names the file, the place and the fix where there are any.
+    /// An error of this message, which names the file, the place and the fix if there are any.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
@@ -130,13 +130,13 @@ pub struct Cancelled;
 /// listed at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is about: a file, a line of a file.
+    /// The item: a file, a line of a file.
     pub subject: String,
-    /// What is wrong, and what to do.
+    /// The fault and its fix.
     pub message: String,
 }
 
-/// What became of a pushed envelope.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It is on its way.

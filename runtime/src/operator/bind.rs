@@ -1,4 +1,4 @@
-//! What a box or a resource is made from.
+//! Binding: the values that a box or a resource is made from.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::topology::Topology;
 /// A loaded resource: a snapshot that boxes share.
 pub type Resource = Arc<dyn Any + Send + Sync>;
 
-/// Which part of a run a request is: queries beyond [`Plan::queries`](crate::plan::Plan::queries) make more requests,
+/// The place of a request in its run: queries beyond [`Plan::queries`](crate::plan::Plan::queries) make more requests,
 /// and sinks restore their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -31,7 +31,7 @@ impl Part {
     pub const WHOLE: Self = Self { idx: 0, count: 1 };
 }
 
-/// What a box or a resource is made from: its checked parameters and the resources.
+/// The values that a box or a resource is made from: its checked parameters and the resources.
 ///
 /// The typed getters panic when the table has no such parameter, or one of another type: a bug of the operator.
 pub struct Bind<'a> {
@@ -43,18 +43,18 @@ pub struct Bind<'a> {
     pub resources: &'a BTreeMap<String, Resource>,
     /// Which part of a run the request is.
     pub part: Part,
-    /// What `share` made, where the operator has it.
+    /// The result of `share`, if the operator has it.
     pub shared: Option<&'a Resource>,
     /// The runtime that the box or resource is made for.
     pub environment: &'a Environment,
-    /// What the request's caller gives to the box.
+    /// The batches that the request's caller gives to the box.
     pub input: Option<&'a RequestInput>,
-    /// Where the request's caller wants what the box makes.
+    /// The writer that the request's caller gives to the box.
     pub output: Option<&'a RequestOutput>,
 }
 
 impl<'a> Bind<'a> {
-    /// For a resource, or for a box of a request that is the only one of its run and shares nothing with others.
+    /// For a resource, or for a box that shares nothing, of the only request of its run.
     pub fn new(
         name: &'a str,
         arguments: &'a Arguments,
@@ -79,8 +79,8 @@ impl Bind<'_> {
         panic!("`{}` asked for the parameter `{name}` as {wanted}, which its table does not say", self.name)
     }
 
-    /// Slots of the runtime: how many pieces of work it does at once. Never ask the machine instead, whose cores may be
-    /// others'.
+    /// Slots of the runtime: the number of tasks that compute at once. Never ask the machine instead: some of its cores
+    /// may belong to other programs.
     pub fn slots(&self) -> usize {
         self.environment.slots
     }
@@ -90,7 +90,7 @@ impl Bind<'_> {
         &self.environment.machine
     }
 
-    /// What operators of this runtime remember under a type from request to request: [`Memory::get`].
+    /// The value of a type that operators of this runtime keep from request to request: [`Memory::get`].
     pub fn memory<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.environment.memory.get()
     }
@@ -100,7 +100,7 @@ impl Bind<'_> {
         &self.environment.cancellation
     }
 
-    /// Takes the batches that the request's caller gives to the box, where they give any.
+    /// Takes the batches that the request's caller gives to the box, if any.
     ///
     /// # Errors
     /// When another box or an earlier request has taken them.
@@ -109,7 +109,7 @@ impl Bind<'_> {
         taken.transpose()
     }
 
-    /// Takes the writer that the request's caller gives to the box, where they give one.
+    /// Takes the writer that the request's caller gives to the box, if any.
     ///
     /// # Errors
     /// When another box or an earlier request has taken it.
@@ -122,7 +122,7 @@ impl Bind<'_> {
         BoxError::new(format!("the {what} of `{}` was given to another box or request already", self.name))
     }
 
-    /// A whole number, where given.
+    /// A whole number, if it is given.
     pub fn get_integer(&self, name: &str) -> Option<i64> {
         match self.arguments.get(name)? {
             Value::Integer(value) => Some(*value),
@@ -138,7 +138,7 @@ impl Bind<'_> {
         }
     }
 
-    /// A number, where given.
+    /// A number, if it is given.
     pub fn get_number(&self, name: &str) -> Option<f64> {
         match self.arguments.get(name)? {
             Value::Number(value) => Some(*value),
@@ -159,7 +159,7 @@ impl Bind<'_> {
         }
     }
 
-    /// Text, where given.
+    /// Text, if it is given.
     pub fn get_text(&self, name: &str) -> Option<&str> {
         match self.arguments.get(name)? {
             Value::Text(value) => Some(value),
@@ -172,16 +172,16 @@ impl Bind<'_> {
         self.get_text(name).unwrap_or_else(|| self.wrong(name, "text"))
     }
 
-    /// Where to compute.
+    /// The device to compute on.
     pub fn device(&self, name: &str) -> DeviceChoice {
         self.text(name).parse().unwrap_or_else(|_| self.wrong(name, "a device"))
     }
 
-    /// Picks the devices that compute what a parameter chooses. `work` is how much there is to do, where that is known, and
-    /// `work_min` what is worth the way to a device.
+    /// Picks the devices that a parameter chooses. `work` is the amount of work, if it is known; less than `work_min`
+    /// is not worth sending to a device.
     ///
     /// # Errors
-    /// When devices were asked for that are not there; the text says which.
+    /// When the parameter names devices that are not there; the text says which.
     pub fn pick_devices(&self, name: &str, work: Option<u64>, work_min: u64) -> Result<Picked, BoxError> {
         self.environment.devices.pick(&self.device(name), work, work_min).map_err(BoxError::new)
     }
@@ -215,7 +215,7 @@ impl Bind<'_> {
             .collect()
     }
 
-    /// The resource that a parameter names, where given.
+    /// The resource that a parameter names, if it is given.
     ///
     /// # Errors
     /// When the resource is of another kind.
@@ -240,7 +240,7 @@ impl Bind<'_> {
         Ok(self.get_resource(name)?.unwrap_or_else(|| self.wrong(name, "a resource")))
     }
 
-    /// What [`OperatorSpec::share`](super::OperatorSpec::share) made.
+    /// The result of [`OperatorSpec::share`](super::OperatorSpec::share).
     pub fn shared<T: Any + Send + Sync>(&self) -> Arc<T> {
         let shared = self.shared.cloned().and_then(|shared| shared.downcast().ok());
         shared.unwrap_or_else(|| panic!("`{}` shares nothing of this type", self.name))

@@ -1,4 +1,4 @@
-//! Record batches that a box of a request takes from the request's caller, or gives to them.
+//! Record batches that a box of a request takes from the request's caller, or gives to the caller.
 //!
 //! Invariant: an input or an output serves one box of one request. A box that blocks on its caller does so in
 //! [`Context::detached`](super::Context::detached), so the caller's pace holds back the box and no slot.
@@ -23,7 +23,7 @@ pub struct RequestInput(Arc<Mutex<Option<InputReader>>>);
 pub struct InputReader {
     /// The batches, in order.
     pub batches: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>,
-    /// Their columns, where these are known before the first batch.
+    /// Their columns, if these are known before the first batch.
     pub schema: Option<SchemaRef>,
     /// Whether the next batch may have to be waited for.
     pub may_block: bool,
@@ -36,9 +36,9 @@ impl RequestInput {
         Self::new(InputReader { batches: Box::new(batches.into_iter().map(Ok)), schema, may_block: false })
     }
 
-    /// Batches that a reader gives: an Arrow IPC reader, a stream of the C data interface, a
-    /// [`RecordBatchIterator`](arrow_array::RecordBatchIterator) over the receiver of a channel. The box waits for it while it
-    /// holds no slot. A reader that waits for ever keeps its request from ending, cancelled or not.
+    /// Batches of a reader: an Arrow IPC reader, a stream of the C data interface, a
+    /// [`RecordBatchIterator`](arrow_array::RecordBatchIterator) over the receiver of a channel. The box holds no slot
+    /// while it waits for the reader. A reader that waits for ever keeps its request from ending, cancelled or not.
     pub fn reader(reader: impl RecordBatchReader + Send + 'static) -> Self {
         let schema = Some(reader.schema());
         Self::new(InputReader { batches: Box::new(reader), schema, may_block: true })
@@ -65,7 +65,7 @@ impl fmt::Debug for RequestInput {
     }
 }
 
-/// Takes the record batches of a box. A closure is one that has nothing to finish.
+/// Takes the record batches of a box. A closure can be a writer with nothing to finish.
 pub trait BatchWriter: Send {
     /// Takes a batch. Blocking here holds back the box that makes the batches.
     ///
@@ -90,7 +90,7 @@ impl<F: FnMut(RecordBatch) -> Result<Pushed, BoxError> + Send> BatchWriter for F
     }
 }
 
-/// Where the batches of a box such as `write_arrow` go. Clones are one output.
+/// The destination of the batches of a box such as `write_arrow`. Clones are one output.
 #[derive(Clone)]
 pub struct RequestOutput(Arc<Mutex<Option<OutputWriter>>>);
 
@@ -103,8 +103,8 @@ pub struct OutputWriter {
 }
 
 impl RequestOutput {
-    /// Gives the batches to a writer. The box waits for it while it holds no slot. A writer that waits for ever keeps its
-    /// request from ending, cancelled or not.
+    /// Gives the batches to a writer. The box holds no slot while it waits for the writer. A writer that waits for ever
+    /// keeps its request from ending, cancelled or not.
     pub fn writer(writer: impl BatchWriter + 'static) -> Self {
         Self::new(OutputWriter { writer: Box::new(writer), may_block: true })
     }

@@ -1,4 +1,4 @@
-//! What pipelines can name: the operators and kinds of resource of a program.
+//! The operators and kinds of resource that the pipelines of a program can name.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ impl Catalog {
         catalog
     }
 
-    /// The same with one more operator: a static [`OperatorSpec`], or an [`OperatorEntry`] made at run time.
+    /// Adds an operator: a static [`OperatorSpec`], or an [`OperatorEntry`] made at run time.
     ///
     /// # Panics
-    /// When an operator of that name is there already, or a port stands at another place of its table than its handle
+    /// When the catalogue has an operator of that name, or a port is at another place of its table than its handle
     /// says.
     #[must_use]
     pub fn with(mut self, operator: impl Into<Arc<OperatorEntry>>) -> Self {
@@ -44,10 +44,10 @@ impl Catalog {
         self
     }
 
-    /// The same with one more kind of resource.
+    /// Adds a kind of resource.
     ///
     /// # Panics
-    /// When a kind of that name is there already.
+    /// When the catalogue has a kind of that name.
     #[must_use]
     pub fn with_resource(mut self, spec: &'static ResourceSpec) -> Self {
         assert!(self.resource(spec.name).is_none(), "two kinds of resource are named `{}`", spec.name);
@@ -55,14 +55,14 @@ impl Catalog {
         self
     }
 
-    /// The same, knowing names of before: a pipeline that uses one gets a fault that says the new one.
+    /// Adds old names with their new names: a pipeline that uses an old name gets a fault that gives the new one.
     #[must_use]
     pub fn with_renamed(mut self, renamed: &[(&'static str, &'static str)]) -> Self {
         self.renamed.extend_from_slice(renamed);
         self
     }
 
-    /// The new name of an operator or kind of resource that had another before.
+    /// The new name of an operator or kind of resource, for an old one.
     pub fn new_name(&self, old: &str) -> Option<&'static str> {
         self.renamed.iter().find(|(known, _)| *known == old).map(|(_, new)| *new)
     }

@@ -1,7 +1,8 @@
-//! A firing's door to its box's ports, and to the scheduler.
+//! The context of a firing: access to its box's ports and to the scheduler.
 //!
-//! Ports and hints are answered by [`Ports`], a concrete type over the box's edges, within the operator's own code. Only
-//! [`Services`] is virtual: these five are rare and take long, and a scheduler and a test harness do them differently.
+//! [`Ports`], a concrete type over the box's edges, serves ports and hints and is inlined into the operator's code.
+//! Only [`Services`] is virtual: its five methods are rare and take long, and a scheduler and a test harness implement
+//! them differently.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use crate::inside::Inside;
 use crate::outside::Outside;
 use crate::sync::{AtomicBool, Ordering};
 
-/// What a firing needs of the scheduler that runs it.
+/// The services of the scheduler for a firing.
 pub(crate) trait Services {
     /// As [`Context::announce`]: notifies the boxes that the ports' notices name.
     fn announce(&mut self, ports: &mut Ports<'_>);
@@ -26,9 +27,9 @@ pub(crate) trait Services {
     fn report(&mut self, problem: Problem);
 }
 
-/// A firing's door to its box's ports, its hints and the scheduler.
+/// Access for a firing to its box's ports, its hints and the scheduler.
 ///
-/// Ports and hints are given by the handles that the operator's table is built from.
+/// The handles in the operator's table name the ports and hints.
 pub struct Context<'a> {
     ports: Ports<'a>,
     services: &'a mut dyn Services,
@@ -48,7 +49,7 @@ impl<'a> Context<'a> {
         Self { ports, services, stopping, nodes }
     }
 
-    /// What the firing did at its ports.
+    /// The counts of the firing at its ports.
     #[inline(always)]
     pub(crate) fn moved(self) -> Moved {
         self.ports.moved().clone()
@@ -66,7 +67,7 @@ impl<'a> Context<'a> {
         self.ports.is_ended(input.place)
     }
 
-    /// Closes an input that the box needs no more: its producer learns of it, and what waits is dropped.
+    /// Closes an input that the box needs no more: its producer is notified, and waiting envelopes are dropped.
     pub fn close(&mut self, input: In) {
         self.ports.close(input.place);
     }
@@ -76,8 +77,8 @@ impl<'a> Context<'a> {
         self.ports.side(input.place)
     }
 
-    /// Whether an output takes one more envelope in this firing. True at the start of each; false once all outputs are
-    /// closed, as the box is over then.
+    /// Whether an output takes one more envelope in this firing. True at the start of each firing; false once all
+    /// outputs are closed, because the box is finished then.
     #[inline(always)]
     pub fn has_room(&self, output: Out) -> bool {
         self.ports.has_room(output.place)
@@ -93,8 +94,8 @@ impl<'a> Context<'a> {
         self.ports.push(output.place, envelope)
     }
 
-    /// Puts an envelope on an output, whose data (of a store, say, which it names objects of) are on one node: a copy of
-    /// the consumer takes it there, where one is free, and elsewhere rather than not at all. A consumer without copies, or
+    /// Puts an envelope on an output. Its data, such as the part of a store that it refers to, are on one node: a copy
+    /// of the consumer takes it on that node if one is free there, otherwise on any node. A consumer without copies, or
     /// an ordered one, takes it in turn.
     ///
     /// # Errors
@@ -103,12 +104,12 @@ impl<'a> Context<'a> {
         self.ports.push_to_all(output.place, envelope, Some(node))
     }
 
-    /// How many nodes the machine has that the runtime runs on.
+    /// The number of nodes of the runtime's machine.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// The node that the firing runs on; a call that blocks may bring it to another one.
+    /// The node that the firing runs on; a call that blocks may move it to another node.
     pub fn node(&self) -> usize {
         self.ports.node()
     }
@@ -124,15 +125,15 @@ impl<'a> Context<'a> {
         self.ports.hint(hint.place, query)
     }
 
-    /// Joins a value into a hint that the box writes (the lesser value wins, where the join is the minimum).
+    /// Joins a value into a hint that the box writes (the lesser value wins if the join is the minimum).
     pub fn join_hint(&mut self, hint: HintOut, query: u32, value: f64) {
         self.ports.join_hint(hint.place, query, value);
     }
 
     /// Runs a closure that blocks (reads a file, say) without holding a slot: another thread computes meanwhile.
     ///
-    /// At most as many closures of a class run at once as its limit says; the rest wait, holding no slot either.
-    /// Outputs made so far are published first. Never hold a lock across this call.
+    /// The class's limit bounds the closures that run at once; the others wait, without a slot too. Outputs made so far
+    /// are published first. Never hold a lock across this call.
     ///
     /// # Errors
     /// When the request is cancelled before the closure starts. A running closure is not interrupted.
@@ -146,19 +147,19 @@ impl<'a> Context<'a> {
         result.ok_or(Cancelled)
     }
 
-    /// Notifies neighbours now of what this firing has pushed, and of the room that it has made by taking, instead of at
-    /// its end. For a box that computes long (5 µs or more) for each envelope: call it once an envelope is taken, before
-    /// the computing, so that neighbours continue meanwhile.
+    /// Notifies neighbours now of what this firing has pushed, and of the room that it has made by taking, instead of
+    /// at its end. A box that computes for 5 µs or more for each envelope calls it after taking an envelope and before
+    /// computing, so that neighbours continue meanwhile.
     pub fn announce(&mut self) {
         self.services.announce(&mut self.ports);
     }
 
-    /// Begins something outside of the box's firings, such as a block on a device. See [`Outside`].
+    /// Begins work outside of the box's firings, such as a block on a device. See [`Outside`].
     pub fn outside(&mut self) -> Outside {
         self.services.outside()
     }
 
-    /// Gives a firing its inside, where closures may run beside each other. See [`Inside`].
+    /// Runs a closure with the inside of the firing, where closures may run beside each other. See [`Inside`].
     pub fn inside<R>(&mut self, f: impl FnOnce(&mut Inside<'_>) -> R) -> R {
         let (mut f, mut result) = (Some(f), None);
         self.services.inside(&mut self.ports, &mut |inside| result = f.take().map(|f| f(inside)));
@@ -188,7 +189,7 @@ impl<'a> Context<'a> {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Tells how far the box is, for progress bars; a total of 0 means that it is not known.
+    /// Reports the progress of the box, for progress bars; a total of 0 means that it is unknown.
     pub fn progress(&mut self, done: u64, total: u64) {
         self.ports.progress(done, total);
     }

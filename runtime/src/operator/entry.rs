@@ -1,4 +1,4 @@
-//! An operator as a catalogue knows it: from a static table, or made at run time.
+//! An operator in a catalogue: from a static table, or made at run time.
 //!
 //! A static [`OperatorSpec`] is the short way to write an operator in Rust. An [`OperatorEntry`] owns its names and may
 //! hold closures, so that a program can make operators while it runs: from a closure, or from a function of another
@@ -23,13 +23,13 @@ pub type DescriptorOf = Arc<dyn Fn(&Arguments) -> Descriptor + Send + Sync>;
 pub type Make = Arc<dyn Fn(&Bind<'_>) -> Result<Box<dyn Operator>, BoxError> + Send + Sync>;
 /// Makes what all requests of a box share.
 pub type MakeShared = Arc<dyn Fn(&Bind<'_>) -> Result<Resource, BoxError> + Send + Sync>;
-/// Names the code that runs on a machine with these devices.
+/// The name of the code that runs on a machine with these devices.
 pub type CodePath = Arc<dyn Fn(&Arguments, &LazyDevices) -> String + Send + Sync>;
 /// Checks the arguments of a box, with those of the plan's resources by name, as far as they are known.
 pub type CheckBox =
     Arc<dyn Fn(&Arguments, &dyn Fn(&str) -> Option<Arguments>) -> Result<(), String> + Send + Sync>;
 
-/// An input port of an entry: the fields of [`In`], but for the place, which is that in the entry's list.
+/// An input port of an entry: the fields of [`In`] except the place, which is its place in the entry's list.
 #[derive(Clone)]
 pub struct InputPort {
     /// The name.
@@ -46,7 +46,7 @@ pub struct InputPort {
     pub about: Text,
 }
 
-/// An output port of an entry: the fields of [`Out`], but for the place, which is that in the entry's list.
+/// An output port of an entry: the fields of [`Out`] except the place, which is its place in the entry's list.
 #[derive(Clone)]
 pub struct OutputPort {
     /// The name.
@@ -68,13 +68,13 @@ pub struct Hint {
     pub about: Text,
 }
 
-/// Everything that is known of an operator but its code. See the fields of [`OperatorSpec`].
+/// The description of an operator. See the fields of [`OperatorSpec`].
 ///
 /// ```
 /// use boxwork_runtime::descriptor::Descriptor;
 /// use boxwork_runtime::operator::{Catalog, Flow, In, Kind, Mode, OperatorEntry, Out, from_fn};
 ///
-/// /// An operator that hands on every so-many-th envelope, named after that number.
+/// /// An operator that passes on every `nth` envelope.
 /// fn every(nth: usize) -> OperatorEntry {
 ///     // The handles of the ports at these places, below.
 ///     const IN: In = In::nth(0);
@@ -127,14 +127,15 @@ pub struct OperatorEntry {
     pub make: Make,
     /// Makes what all requests of a box share, once, when the pipeline is prepared.
     pub share: Option<MakeShared>,
-    /// Which code runs on a machine with these devices, for `explain`.
+    /// Names the code that runs on a machine with these devices, for `explain`.
     pub code_path: Option<CodePath>,
     /// Checks what can be checked with no file opened.
     pub check: Option<CheckBox>,
 }
 
 impl OperatorEntry {
-    /// An operator without ports and parameters. For one that is a closure `make` may use [`from_fn`](super::from_fn).
+    /// An operator without ports and parameters. To make an operator of a closure, `make` may use
+    /// [`from_fn`](super::from_fn).
     pub fn new(
         name: impl Into<Text>,
         about: impl Into<Text>,
@@ -159,7 +160,7 @@ impl OperatorEntry {
         }
     }
 
-    /// This operator with one more required input, whose handle is [`In::nth`] of the inputs before it.
+    /// Adds a required input. Its handle is [`In::nth`] of the number of inputs before it.
     #[must_use]
     pub fn input(
         mut self,
@@ -179,7 +180,7 @@ impl OperatorEntry {
         self
     }
 
-    /// This operator with one more output, whose handle is [`Out::nth`] of the outputs before it.
+    /// Adds an output. Its handle is [`Out::nth`] of the number of outputs before it.
     #[must_use]
     pub fn output(
         mut self,
@@ -195,14 +196,14 @@ impl OperatorEntry {
         self
     }
 
-    /// This operator, which reads one more hint: its handle is [`HintIn::nth`] of those before it.
+    /// Adds a hint that the operator reads. Its handle is [`HintIn::nth`] of the number of hints read before it.
     #[must_use]
     pub fn hint_read(mut self, name: impl Into<Text>, join: Join, about: impl Into<Text>) -> Self {
         self.hints_read.push(Hint { name: name.into(), join, about: about.into() });
         self
     }
 
-    /// This operator, which writes one more hint: its handle is [`HintOut::nth`] of those before it.
+    /// Adds a hint that the operator writes. Its handle is [`HintOut::nth`] of the number of hints written before it.
     #[must_use]
     pub fn hint_written(mut self, name: impl Into<Text>, join: Join, about: impl Into<Text>) -> Self {
         self.hints_written.push(Hint { name: name.into(), join, about: about.into() });
@@ -230,7 +231,7 @@ impl From<&'static OperatorSpec> for OperatorEntry {
     /// The entry of a static table.
     ///
     /// # Panics
-    /// When a port or hint stands at another place of the table than its handle says.
+    /// When a port or hint is at another place of the table than its handle says.
     fn from(spec: &'static OperatorSpec) -> Self {
         spec.check_places();
         let input = |port: &In| InputPort {

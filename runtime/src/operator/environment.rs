@@ -1,4 +1,4 @@
-//! What a pipeline is prepared for: the runtime that will run it, and a caller who may change their mind.
+//! The environment of a preparation: the runtime that will run the pipeline, and a caller that may cancel.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,19 +16,18 @@ pub struct Environment {
     pub slots: usize,
     /// Stops the preparation. Loops that build a resource ask it.
     pub cancellation: Cancellation,
-    /// The machine that the slots are of. Boxes never ask for the one that the process runs on.
+    /// The machine of the slots. Boxes never ask for the machine that the process runs on.
     pub machine: Arc<Topology>,
-    /// Devices of the runtime. Boxes never ask for all that the machine has.
+    /// Devices of the runtime. Boxes never ask for the machine's devices.
     pub devices: Arc<LazyDevices>,
-    /// What operators remember between requests.
+    /// The values that operators keep between requests.
     pub memory: Memory,
-    /// Whether files may be mapped. A map needs a handler of SIGBUS, which the whole process then has; otherwise files are
-    /// read.
+    /// Whether files may be mapped. A map needs a handler of SIGBUS for the whole process; otherwise files are read.
     pub maps: bool,
 }
 
 impl Environment {
-    /// A runtime of so many slots and no device, with a preparation that nobody stops.
+    /// A runtime of this many slots and no device, with a preparation that is never cancelled.
     pub fn of_slots(slots: usize) -> Self {
         Self {
             slots,
@@ -41,30 +40,30 @@ impl Environment {
     }
 }
 
-/// Tells work that runs outside of any firing to stop: because somebody asked for it, or because a deadline has passed.
+/// Stops work that runs outside of any firing: when a caller asks for it, or when a deadline has passed.
 ///
-/// Clones share the request to stop. The work asks often enough to be heard within 100 ms; asking costs some 20 ns.
+/// Clones share it. The work checks often enough to stop within 100 ms; a check costs some 20 ns.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation {
     asked: Option<Arc<AtomicBool>>,
-    /// A counter, and what it was: the work is to stop once it is anything else.
+    /// A counter and its first value: the work stops once the counter has another value.
     counted: Option<(&'static AtomicU64, u64)>,
     deadline: Option<Instant>,
 }
 
 impl Cancellation {
-    /// One that [`Cancellation::cancel`] stops.
+    /// A cancellation that [`Cancellation::cancel`] triggers.
     pub fn new() -> Self {
         Self { asked: Some(Arc::new(AtomicBool::new(false))), ..Self::never() }
     }
 
-    /// One that nobody can stop.
+    /// A cancellation that never happens.
     pub const fn never() -> Self {
         Self { asked: None, counted: None, deadline: None }
     }
 
-    /// This cancellation, which also stops the work once a counter leaves the value that it has now. A signal handler,
-    /// which can take no lock, counts.
+    /// This cancellation, which also stops the work once a counter leaves its present value. A signal handler, which
+    /// can take no lock, raises the counter.
     #[must_use]
     pub fn or_counted(mut self, counter: &'static AtomicU64) -> Self {
         self.counted = Some((counter, counter.load(Ordering::Relaxed)));
@@ -81,7 +80,7 @@ impl Cancellation {
         self
     }
 
-    /// Asks the work of all clones to stop. Does nothing to one that nobody can stop.
+    /// Asks the work of all clones to stop. Does nothing if it is [`Cancellation::never`].
     pub fn cancel(&self) {
         if let Some(asked) = &self.asked {
             // Relaxed: the flag publishes nothing else.
@@ -89,21 +88,21 @@ impl Cancellation {
         }
     }
 
-    /// Whether somebody has called [`Cancellation::cancel`], or the counter of [`Cancellation::or_counted`] has changed.
+    /// Whether [`Cancellation::cancel`] was called, or the counter of [`Cancellation::or_counted`] has changed.
     pub fn is_asked(&self) -> bool {
         let is_counted = || self.counted.is_some_and(|(counter, was)| counter.load(Ordering::Relaxed) != was);
         self.asked.as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed)) || is_counted()
     }
 
-    /// Whether the work is to stop.
+    /// Whether the work must stop.
     pub fn is_cancelled(&self) -> bool {
         self.is_asked() || self.deadline.is_some_and(|deadline| now() >= deadline)
     }
 
-    /// Leaves the work by `?` if it is to stop.
+    /// An error if the work must stop, for `?`.
     ///
     /// # Errors
-    /// When the work is to stop.
+    /// When the work must stop.
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() { Err(Cancelled) } else { Ok(()) }
     }
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_hear_the_same_request_and_keep_the_earlier_deadline() {
+    fn clones_share_the_request_and_keep_the_earlier_deadline() {
         let (past, future) = (now(), now() + Duration::from_secs(3600));
         let cancellation = Cancellation::new();
         let clone = cancellation.clone().until(Some(future)).until(None);

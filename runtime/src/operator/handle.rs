@@ -1,8 +1,8 @@
-//! Ports and hints, each declared once: the declaration stands in the operator's table, and the operator uses it as the
+//! Ports and hints, each declared once: the operator's table lists the declaration, and the operator uses it as the
 //! handle of the port.
 //!
-//! Invariant: the place in a handle is its place in the table, so a hop looks nothing up; `Catalog::with` checks it. A name
-//! that no constant has does not compile.
+//! Invariant: the place in a handle is its place in the table, so a hop looks nothing up; `Catalog::with` checks it. A
+//! misspelt handle does not compile.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::parameter::Arguments;
 pub enum Mode {
     /// One edge; each envelope goes to one free copy of the box.
     Stream,
-    /// One edge, unbounded; every copy gets all of it, complete before the first firing.
+    /// One edge, unbounded; every copy gets all its envelopes, complete before the first firing.
     Side,
-    /// Any number of edges, a few envelopes from each in turn; it ends when all have.
+    /// Any number of edges, a few envelopes from each in turn; it ends when all edges have ended.
     Merge,
 }
 
@@ -40,7 +40,7 @@ pub enum Join {
 }
 
 impl Join {
-    /// The value of a hint that nobody has written.
+    /// The value of a hint that no box has written.
     pub const fn bottom(self) -> f64 {
         match self {
             Self::Minimum => f64::INFINITY,
@@ -115,7 +115,7 @@ impl In {
         Self { place, name, mode, required: true, envelopes_min: 1, descriptor, about }
     }
 
-    /// The handle of the input at a place of an [`OperatorEntry`](super::OperatorEntry), which says everything else of it.
+    /// The handle of the input at a place of an [`OperatorEntry`](super::OperatorEntry), which holds its other fields.
     pub const fn nth(place: usize) -> Self {
         Self::new(place, "", Mode::Stream, nothing, "")
     }
@@ -150,8 +150,8 @@ impl In {
         Self::new(place, name, Mode::Merge, descriptor, about)
     }
 
-    /// This input, which may stay unconnected; it has then ended from the start. A box that has it connected never waits
-    /// for it while another input has envelopes.
+    /// This input, which may stay unconnected; it has then ended from the start. If it is connected, its box never
+    /// waits for it while another input has envelopes.
     pub const fn optional(mut self) -> Self {
         self.required = false;
         self
@@ -173,7 +173,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// The handle of the output at a place of an [`OperatorEntry`](super::OperatorEntry), which says everything else of it.
+    /// The handle of the output at a place of an [`OperatorEntry`](super::OperatorEntry), which holds its other fields.
     pub const fn nth(place: usize) -> Self {
         Self::new(place, "", nothing, "")
     }
@@ -203,8 +203,8 @@ pub struct HintIn {
 }
 
 impl HintIn {
-    /// The handle of the hint at a place of those read by an [`OperatorEntry`](super::OperatorEntry), which says everything
-    /// else of it.
+    /// The handle of the hint at a place of those read by an [`OperatorEntry`](super::OperatorEntry), which holds its
+    /// other fields.
     pub const fn nth(place: usize) -> Self {
         Self::new(place, "", Join::Minimum, "")
     }
@@ -229,8 +229,8 @@ pub struct HintOut {
 }
 
 impl HintOut {
-    /// The handle of the hint at a place of those written by an [`OperatorEntry`](super::OperatorEntry), which says everything
-    /// else of it.
+    /// The handle of the hint at a place of those written by an [`OperatorEntry`](super::OperatorEntry), which holds
+    /// its other fields.
     pub const fn nth(place: usize) -> Self {
         Self::new(place, "", Join::Minimum, "")
     }
@@ -241,7 +241,7 @@ impl HintOut {
     }
 }
 
-/// Stands for the columns of a port whose table says them.
+/// Stands for the columns of a port that an [`OperatorEntry`](super::OperatorEntry) gives.
 fn nothing(_: &Arguments) -> Descriptor {
     Descriptor::default()
 }

@@ -16,7 +16,7 @@ pub(crate) struct HintCell {
 }
 
 impl HintCell {
-    /// A hint of a request of so many queries at most.
+    /// A hint of a request with at most this many queries.
     pub(crate) fn new(join: Join, readers: Arc<[usize]>, queries: usize) -> Self {
         let bottom = join.bottom().to_bits();
         Self { join, readers, values: (0..queries).map(|_| AtomicU64::new(bottom)).collect() }
@@ -27,7 +27,7 @@ impl HintCell {
         Some(f64::from_bits(self.values.get(query as usize)?.load(Ordering::Relaxed)))
     }
 
-    /// Joins a value in, and says whether that changed it; nothing if the request has no query of this number.
+    /// Joins a value in. Returns whether that changed the hint; nothing if the request has no query of this number.
     pub(crate) fn join(&self, query: u32, value: f64) -> Option<bool> {
         let cell = self.values.get(query as usize)?;
         let mut before = cell.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What operators remember between requests: one value of each type.
+//! The memory of operators between requests: one value of each type.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::sync::Mutex;
 
-/// What operators remember from request to request, as long as its owner lives: measured rates, choices.
+/// The values that operators keep from request to request, as long as the memory's owner lives: measured rates,
+/// choices.
 ///
-/// It holds one value of each type, made when an operator first asks for it, so it is bounded by the types that operators
-/// have; each value bounds itself. Clones share the values. Nothing that is found may depend on them: they save time.
+/// It holds one value of each type, made when an operator first asks for it, so the types of the operators bound it;
+/// each value bounds itself. Clones share the values. No result may depend on them: they only save time.
 ///
 /// ```
 /// use boxwork_runtime::operator::Memory;
@@ -27,7 +28,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The value of a type, made as its default when nobody has asked for it before.
+    /// The value of a type. The first call makes it as the type's default.
     pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let known = self.values.lock().get(&TypeId::of::<T>()).cloned();
         let value = known.unwrap_or_else(|| {

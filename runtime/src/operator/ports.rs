@@ -1,15 +1,15 @@
 //! The ports of a firing, over the real edges of its box.
 //!
-//! The usual case stands here and is inlined into the operator: a port with one edge between two boxes, in a request
+//! The usual case is here and is inlined into the operator: a port with one edge between two boxes, in a request
 //! without a budget, with nothing staged. Everything else (several edges, copies, a budget, closed inputs, an order, an
 //! envelope that finds no room) is in `ports/general.rs`.
 //!
 //! Invariants:
 //! - the ports live within one firing, so they are the only producer of the box's outputs and the only consumer of its
 //!   inputs ([`Ports::new`]);
-//! - they notify no other box. They note which boxes to notify ([`Notice`]), and the scheduler does so when the firing
+//! - they notify no other box. They note the boxes to notify ([`Notice`]), and the model notifies these when the firing
 //!   ends, announces or detaches;
-//! - an envelope that finds no room is staged, one for each edge. The scheduler moves it on when the firing has ended.
+//! - an envelope that finds no room is staged, one for each edge. The model offers it again when the firing has ended.
 
 mod general;
 
@@ -55,23 +55,23 @@ pub(crate) struct Connections {
     pub(crate) progress_total: Counter,
 }
 
-/// What the ports of a box keep between firings.
+/// The state of a box's ports between firings.
 pub(crate) struct PortState {
     /// Envelopes that found an edge full.
     pub(crate) staged: VecDeque<Staged>,
     pub(crate) closed_inputs: Box<[bool]>,
-    /// Whether one of them is.
+    /// Whether any input is closed.
     pub(crate) has_closed: bool,
     /// By input: the envelopes of side inputs; empty if there are none.
     pub(crate) sides: Vec<Vec<Envelope>>,
     /// The input that an ordered copy has taken in this firing.
     pub(crate) sequence: Option<u64>,
-    /// What an ordered copy has made from it, by edge.
+    /// The results of an ordered copy for that input, by edge.
     pub(crate) results: VecDeque<(usize, Envelope)>,
-    /// The edge that a merge looks at first, and how many envelopes it has taken there in a row.
+    /// The edge that a merge tries first, and the number of envelopes taken there in a row.
     merge_turn: usize,
     merge_run: usize,
-    /// By output: the schema that was last found to fit.
+    /// By output: the last schema that fitted.
     schemas: Box<[Option<SchemaRef>]>,
     notices: Vec<Notice>,
 }
@@ -84,18 +84,18 @@ pub(crate) struct Staged {
     pub(crate) near: Option<usize>,
 }
 
-/// Boxes that the scheduler has to notify of what a firing did. Edges are given by their place in the model.
+/// Boxes that the model has to notify after a firing. An edge is given by its place in the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
-    /// This box has been given an envelope.
+    /// The consumer that an envelope was pushed to.
     Consumer(usize),
-    /// A consumer of an edge with copies has been given one; its data may be on a node.
+    /// One consumer of an edge with copies that an envelope was pushed to; its data may be on a node.
     OneConsumer(usize, Option<usize>),
     /// The producers of an edge with copies have room.
     Producers(usize),
     /// The request's budget has room again.
     Budget,
-    /// A hint that the box writes has changed: by its place among them.
+    /// A hint that the box writes has changed; by its place among the hints written.
     Hint(usize),
     /// All consumers have closed an edge; `freed`: the budget has room again.
     Closed { edge: usize, freed: bool },
@@ -154,23 +154,23 @@ pub(crate) struct Ports<'a> {
     moved: Moved,
 }
 
-/// What a firing did at its ports so far.
+/// The counts and decisions of a firing at its ports so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Moved {
-    /// The address of the schema that was last found to fit the first output; 0 for none.
+    /// The address of the last schema that fitted the first output; 0 for none.
     pub(crate) schema: usize,
     /// Whether the usual case holds: nothing is staged, no input is closed, no budget counts, no order is kept.
     pub(crate) is_plain: bool,
-    /// Whether the stream that it looked at last was empty, and has not been closed since.
+    /// Whether the last stream that the firing tried was empty, and has not been closed since.
     pub(crate) drained: bool,
     /// Whether there are notices beside the consumer.
     has_notices: bool,
-    /// A box that has been given something and is still to be notified, or [`NO_BOX`].
+    /// A box that got an envelope and is not yet notified, or [`NO_BOX`].
     consumer: usize,
-    /// Envelopes that the firing took, and that it made.
+    /// Envelopes that the firing took, and envelopes that it pushed.
     took: u32,
     made: u32,
-    /// The number of a query that the request does not have, of whose hint the box asked.
+    /// A query number that the request does not have, if the box asked for its hint.
     pub(crate) unknown_query: Cell<Option<u32>>,
 }
 
@@ -181,13 +181,13 @@ impl Moved {
         self.took > 0
     }
 
-    /// Whether it took or made anything, or closed an input.
+    /// Whether it took or pushed anything, or closed an input.
     #[inline(always)]
     pub(crate) fn progressed(&self) -> bool {
         self.took | self.made > 0
     }
 
-    /// Takes the boxes to notify, in the order of what the firing did.
+    /// Takes the boxes to notify, in the order of the firing's actions.
     #[inline(always)]
     pub(crate) fn each_notice(&mut self, state: &mut PortState, mut notify: impl FnMut(Notice)) {
         if std::mem::take(&mut self.has_notices) {
@@ -201,8 +201,8 @@ impl Moved {
 }
 
 impl<'a> Ports<'a> {
-    /// The ports of a firing on a node. `is_plain`: nothing keeps the box from the usual case; `schema`: what
-    /// [`Moved::schema`] said after the last firing, or 0.
+    /// The ports of a firing on a node. `is_plain`: the box allows the usual case; `schema`: [`Moved::schema`] of the
+    /// last firing, or 0.
     ///
     /// # Safety
     /// The caller fires the box, holding its task, for as long as the ports live. The state is that of this box.
@@ -269,7 +269,7 @@ impl<'a> Ports<'a> {
         self.is_clear() || self.has_room_beside_staged(output)
     }
 
-    /// Whether nothing stands in the way of another push in the usual case.
+    /// Whether another push is possible in the usual case.
     #[inline(always)]
     fn is_clear(&self) -> bool {
         self.moved.is_plain && !self.at.closing.load(Ordering::Relaxed)
@@ -326,7 +326,7 @@ impl<'a> Ports<'a> {
     pub(crate) fn join_hint(&mut self, hint: usize, query: u32, value: f64) {
         match self.at.hints_written[hint].join(query, value) {
             Some(false) => {}
-            // To notify the readers releases the value to them.
+            // The notification of the readers releases the value to them.
             Some(true) if matches!(self.state.notices.last(), Some(Notice::Hint(last)) if *last == hint) => {}
             Some(true) => self.note(Notice::Hint(hint)),
             None => self.moved.unknown_query.set(Some(query)),
@@ -352,13 +352,13 @@ impl<'a> Ports<'a> {
         self.state.notices.push(notice);
     }
 
-    /// What the firing did, and what its box keeps, for the scheduler to notify others.
+    /// The counts of the firing and the state of its box, for the model to notify other boxes.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut Moved, &mut PortState) {
         (&mut self.moved, self.state)
     }
 
-    /// What the firing did so far.
+    /// The counts of the firing so far.
     #[inline(always)]
     pub(crate) fn moved(&self) -> &Moved {
         &self.moved

@@ -1,4 +1,4 @@
-//! The tables that tell of an operator and of a kind of resource everything but their code: ports, hints, parameters.
+//! The tables that describe an operator and a kind of resource: ports, hints, parameters.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::parameter::{Arguments, Parameter};
 pub enum Kind {
     /// Copies allowed; the order of the output may change.
     Stateless,
-    /// Copies allowed; each firing takes one envelope, and the order of the output is restored by it.
+    /// Copies allowed; each firing takes one envelope, and the results leave in the order of the input.
     Ordered,
     /// One copy only.
     Stateful,
@@ -27,7 +27,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Everything that is known of an operator but its code: the table that the catalogue lists.
+/// The description of an operator: the table that the catalogue lists.
 pub struct OperatorSpec {
     /// The name, as in `kind: NAME`.
     pub name: &'static str,
@@ -53,14 +53,14 @@ pub struct OperatorSpec {
     pub make: fn(&Bind<'_>) -> Result<Box<dyn Operator>, BoxError>,
     /// Makes what all requests of a box share (an output file, say), once, when the pipeline is prepared.
     pub share: Option<Share>,
-    /// Which code runs (`AVX2`, say) on a machine with these devices, for `explain`.
+    /// Names the code that runs (`AVX2`, say) on a machine with these devices, for `explain`.
     pub code_path: Option<fn(&Arguments, &LazyDevices) -> String>,
     /// Checks what can be checked with no file opened: that a box may do what it does with its resources, say.
     pub check: Option<BoxCheck>,
 }
 
 impl OperatorSpec {
-    /// A table with nothing but a name, to be filled in with `..OperatorSpec::new(..)`.
+    /// A table without ports and parameters; fill it in with `..OperatorSpec::new(..)`.
     pub const fn new(
         name: &'static str,
         about: &'static str,
@@ -95,10 +95,10 @@ impl OperatorSpec {
         self.outputs.iter().position(|port| port.name == name)
     }
 
-    /// Checks that each port and hint stands in the table where its handle says.
+    /// Checks that each port and hint is at the place of the table that its handle says.
     ///
     /// # Panics
-    /// When one does not: an operator would use another port than it names.
+    /// When one is elsewhere: an operator would use another port than it names.
     pub(crate) fn check_places(&self) {
         let places: [(&str, Vec<usize>); 4] = [
             ("input", self.inputs.iter().map(|port| port.place).collect()),
@@ -142,8 +142,8 @@ pub struct ResourceSpec {
     pub parameters: &'static [Parameter],
     /// An example in YAML.
     pub example: &'static str,
-    /// The family that it belongs to, where boxes may name any kind of one: a parameter of type `Resource("space")` takes
-    /// every kind that provides `space`.
+    /// Its family, if boxes may name any kind of that family: a parameter of type `Resource("space")` takes every kind
+    /// that provides `space`.
     pub provides: Option<&'static str>,
     /// Checks what can be checked with no file opened: parameters that exclude each other, say.
     pub check: Option<Check>,

@@ -8,8 +8,8 @@ use crate::edge::{Closing, Edge, Ledger, Offered, PortEdges};
 use crate::envelope::Envelope;
 use crate::sync::{Ordering, add};
 
-/// Envelopes that a merge takes from one edge before it looks at the next: one from each would make room for one at each
-/// producer, and all of them would be fired for one envelope each.
+/// Envelopes that a merge takes from one edge before it tries the next. Taking one from each would make room for one
+/// envelope at each producer, and each producer would be fired for a single envelope.
 const MERGE_RUN_MAX: usize = 8;
 
 impl Ports<'_> {
@@ -77,7 +77,7 @@ impl Ports<'_> {
         })?;
         self.state.schemas[output] = Some(Arc::clone(envelope.schema()));
         if output == 0 {
-            // The schema is kept, so no other one comes to lie at its address.
+            // The state keeps the schema, so no other schema can have its address.
             self.moved.schema = address_of(envelope);
         }
         Ok(())
@@ -93,7 +93,8 @@ impl Ports<'_> {
             || !self.at.outputs[output].any(|edge| staged.iter().any(|one| one.edge == edge.idx))
     }
 
-    /// Whether no consumer wants anything of the box: a firing that continues while there is room would never end.
+    /// Whether all consumers have closed the box's outputs: a firing that continues while there is room would never
+    /// end.
     #[cold]
     fn is_unwanted(&self) -> bool {
         self.at.outputs.iter().flat_map(PortEdges::iter).all(Edge::is_closed)
@@ -155,7 +156,7 @@ impl Ports<'_> {
             self.note(Notice::Budget);
         }
         if popped.more {
-            // The data of the others may be on any node: the copy looks at the lane of its own node first.
+            // The data of the other envelopes may be on any node: a copy tries the lane of its own node first.
             self.note(Notice::OneConsumer(edge.idx, None));
         }
         Some(popped.envelope)
@@ -183,7 +184,7 @@ impl Ports<'_> {
     }
 }
 
-/// One consumer closes an edge; gives the boxes that are to be notified.
+/// One consumer closes an edge. Returns the boxes to notify.
 ///
 /// # Safety
 /// The caller is in a firing of this consumer.
@@ -191,7 +192,7 @@ impl Ports<'_> {
 pub(crate) unsafe fn close_edge(edge: &Edge, consumer: usize, ledger: &Ledger) -> Option<Notice> {
     // SAFETY: the caller's contract.
     match unsafe { edge.close(consumer, ledger) } {
-        // This copy may be the only one that was notified of what waits.
+        // This copy may be the only one that was notified of the waiting envelopes.
         Closing::Left => Some(Notice::OneConsumer(edge.idx, None)),
         Closing::Others => None,
         Closing::Closed { freed } => Some(Notice::Closed { edge: edge.idx, freed }),
