@@ -44,7 +44,7 @@ pub(crate) trait Lane {
 /// that needs this lock and so wait for itself, and a function may be entered again on the stack of its own first call. Here
 /// only the usual rule applies: do not wait for a closure while holding a lock that the closure needs.
 pub struct Inside<'a> {
-    /// None runs everything in turn.
+    /// Without a lane the closures run in turn.
     lane: Option<&'a mut dyn Lane>,
     stopping: &'a AtomicBool,
 }
@@ -67,7 +67,7 @@ impl<'a> Inside<'a> {
 
     /// Runs two closures, beside each other if another slot is free, and gives both results.
     ///
-    /// The first runs here, on the caller's stack. If it panics, the panic continues when the second has ended, or at once if
+    /// The first runs on the caller's stack. If it panics, the panic continues when the second has ended, or at once if
     /// no thread has begun the second.
     #[expect(unsafe_code, reason = "a branch lies on the stack of its maker")]
     #[inline]
@@ -106,7 +106,8 @@ impl<'a> Inside<'a> {
     /// Runs a closure for pieces of `0..count` of at most `chunk` each, beside each other as slots are free.
     ///
     /// # Panics
-    /// When `chunk` is 0, and with the first panic of a piece once those that run have ended; the rest is left out.
+    /// When `chunk` is 0. If a piece panics, its panic continues once the running pieces have ended; the remaining
+    /// pieces are left out.
     pub fn for_each_chunk(&mut self, count: usize, chunk: usize, f: impl Fn(Range<usize>) + Sync) {
         assert!(chunk > 0, "a chunk of no items never ends");
         if count > 0 {
@@ -167,7 +168,7 @@ impl<'a> Inside<'a> {
         );
     }
 
-    /// Runs a closure that may spawn others, and returns when all of them have ended.
+    /// Runs a closure that may spawn others, and returns when all have ended.
     ///
     /// # Panics
     /// With the first panic among them, once all have ended.
@@ -202,7 +203,8 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Takes the newest branch back that fits. Those above it were spawned into a scope further down the stack, and stay.
+    /// Takes back the newest branch that fits. The branches above it were spawned into a scope further down the stack,
+    /// and stay.
     fn take_back_where(&mut self, fits: impl Fn(Branch) -> bool) -> Option<Branch> {
         let lane = self.lane.as_mut()?;
         let mut above = Vec::new();
@@ -226,7 +228,8 @@ impl<'a> Inside<'a> {
     }
 }
 
-/// The first closure of a join, at work: when it panics, the second is over before the stack that it borrows from goes.
+/// The first closure of a join while it runs. If it panics, the drop waits for the second before the stack unwinds that
+/// the second borrows from.
 struct First<'j, 'a, 's, F, R>
 where
     F: FnOnce(&mut Inside<'_>) -> R + Send,

@@ -1,6 +1,7 @@
 //! Boxes that exchange columnar envelopes, and the NUMA-aware scheduler that runs them.
 //!
-//! Modules in reading order; nothing imports upwards. This crate knows no image, no distance, no kernel and no YAML.
+//! Modules are in reading order; no module imports upwards. This crate knows no image, no distance, no kernel and no
+//! YAML.
 
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod simulator;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Something of a box that is under way outside of its firings, such as a block on a device: until this is dropped the
-/// request does not end and is not taken for stalled, and then the box is fired again.
+/// A token for work of a box outside of its firings, such as a block on a device. Until it is dropped the request
+/// neither ends nor counts as stalled; then the box is fired again.
 ///
 /// Give this token to the background work. A box whose operator keeps its own token never finishes.
 pub struct Outside {
@@ -14,7 +14,7 @@ pub struct Outside {
 
 /// A lender of slots to threads that are not a scheduler's own.
 pub(crate) trait Lend: Send + Sync {
-    /// Withholds a slot from tasks; none where too few are left.
+    /// Withholds a slot from tasks; `None` if too few are left.
     fn withhold(&self) -> Option<Computing>;
     /// The number of the scheduler that lends; no two schedulers have one number at once.
     fn number(&self) -> usize;
@@ -43,9 +43,9 @@ impl Outside {
         Self { over: Some(Box::new(over)), lender: None }
     }
 
-    /// Adds the scheduler that lends slots.
+    /// Adds the lender of slots.
     pub(crate) fn lent_by(mut self, lender: Arc<dyn Lend>) -> Self {
-        debug_assert!(self.lender.is_none(), "two schedulers lend slots to one thing outside");
+        debug_assert!(self.lender.is_none(), "two schedulers lend slots to one token");
         self.lender = Some(lender);
         self
     }
@@ -55,9 +55,9 @@ impl Outside {
         self.lender.clone()
     }
 
-    /// Says that a thread which is none of the scheduler's computes for the box, as long as what is given lives: one slot
-    /// is then withheld from tasks, from the end of one on, so that the thread has a core. Nothing where that would leave
-    /// no slot.
+    /// Withholds one slot from tasks while a thread outside of the scheduler computes for the box, so that the thread
+    /// has a core. The slot is a resting one, or else the next whose task ends, and is withheld until the result is
+    /// dropped. `None` if that would leave no slot.
     pub fn computing(&self) -> Option<Computing> {
         self.lender.as_ref()?.withhold()
     }

@@ -1,4 +1,4 @@
-//! The request: what it is submitted with, how it ends, and what it did.
+//! The request: its submission, its end and its statistics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,25 +20,25 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What a request is submitted with.
+/// A submission: the values, limits, inputs and outputs of one request.
 #[derive(Clone, Debug)]
 pub struct Submission {
     /// Values of parameters that differ from those of the prepared pipeline.
     pub values: BTreeMap<String, Value>,
-    /// Which part of a run it is.
+    /// Its place in the run.
     pub part: Part,
-    /// The most bytes that its edges keep; nothing means that only the edges' own bounds hold.
+    /// The most bytes that its edges may hold; `None`: only the edges' own bounds apply.
     pub memory_bytes: Option<usize>,
-    /// When it is cancelled at the latest.
+    /// The time at which it is cancelled if it has not ended.
     pub deadline: Option<Instant>,
-    /// By box: record batches for it, such as a box of the kind `read_arrow`.
+    /// By box: its record batches, for kinds such as `read_arrow`.
     pub inputs: BTreeMap<String, RequestInput>,
-    /// By box: where its record batches go, such as those of a box of the kind `write_arrow`.
+    /// By box: the destination of its record batches, for kinds such as `write_arrow`.
     pub outputs: BTreeMap<String, RequestOutput>,
 }
 
 impl Submission {
-    /// An error if an input or an output was given to a box that is not there, or that has left it alone.
+    /// Checks that each input and output was given to a box of the plan, and that this box has taken it.
     pub(crate) fn is_taken(&self, plan: &Plan) -> Result<(), PrepareError> {
         let inputs = self.inputs.iter().map(|(name, input)| (name, input.is_taken(), "input"));
         let outputs = self.outputs.iter().map(|(name, output)| (name, output.is_taken(), "output"));
@@ -72,7 +72,7 @@ impl Default for Submission {
     }
 }
 
-/// Why a request ended without its results.
+/// The error of a request that ended without its results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -92,7 +92,7 @@ pub enum RequestError {
         /// The panic's message.
         cause: String,
     },
-    /// Somebody cancelled it.
+    /// It was cancelled.
     #[error("the request was cancelled")]
     Cancelled,
     /// Its deadline passed.
@@ -101,25 +101,25 @@ pub enum RequestError {
     /// The system refused the thread that watches deadlines.
     #[error("no thread could be started to watch the request's deadline: {cause}")]
     DeadlineUnwatched {
-        /// What the system said.
+        /// The system's message.
         cause: String,
     },
-    /// No box can go on, and larger edges would not help.
+    /// No box can continue, and larger edges would not help.
     #[error("the pipeline has stalled:\n{report}")]
     Stalled {
-        /// Which boxes wait on which full or empty edges.
+        /// The boxes that wait, each with its full or empty edge.
         report: String,
     },
 }
 
-/// What one box of a request did.
+/// The counters of one box of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoxStatistics {
     /// The box.
     pub name: String,
     /// The operator.
     pub kind: Text,
-    /// Copies that it had.
+    /// Its copies.
     pub copies: usize,
     /// Calls of its processing method.
     pub firings: u64,
@@ -129,36 +129,36 @@ pub struct BoxStatistics {
     pub rows_out: u64,
     /// Time in firings, blocking left out, in nanoseconds; summed over the copies.
     pub busy_ns: u64,
-    /// Time from being planned to being fired, in nanoseconds.
+    /// Time from the planning of its tasks to their firings, in nanoseconds.
     pub waiting_ns: u64,
     /// Time detached (waiting for a permit, blocking, and attaching), in nanoseconds.
     pub blocked_ns: u64,
     /// Time off the CPU in firings that neither detached nor declared a blocking class, in nanoseconds; found by
-    /// samples ([`Config::sampler`](crate::Config::sampler)), so somewhat less than it was.
+    /// samples ([`Config::sampler`](crate::Config::sampler)), so somewhat less than the real time.
     pub undeclared_blocking_ns: u64,
-    /// The most of it in one firing.
+    /// The most such time in one firing, in nanoseconds.
     pub undeclared_blocking_ns_max: u64,
 }
 
-/// What went through one edge of a request.
+/// The counters of one edge of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeStatistics {
     /// `box.port` of the producer.
     pub from: String,
     /// `box.port` of the consumer.
     pub to: String,
-    /// Its counts and marks.
+    /// Its counts and high-water marks.
     pub state: EdgeState,
 }
 
-/// How a request ended, and what it did.
+/// The end of a request, and its statistics.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Whether it has delivered.
+    /// Whether it has delivered its results, or the error.
     pub result: Result<(), RequestError>,
-    /// Faults in items of the input, the first [`PROBLEMS_KEPT_MAX`] of them.
+    /// Faults in items of the input: the first [`PROBLEMS_KEPT_MAX`] of them.
     pub problems: Vec<Problem>,
-    /// How many there were.
+    /// The number of all such faults.
     pub problems_count: u64,
     /// By box, in the plan's order.
     pub boxes: Vec<BoxStatistics>,
@@ -166,15 +166,15 @@ pub struct Outcome {
     pub edges: Vec<EdgeStatistics>,
     /// Time in the firings of all boxes, blocking left out, in nanoseconds.
     pub busy_ns: u64,
-    /// Bytes that came through all edges. Those to the copies of a side input's box, which share them, count once.
+    /// Bytes that came through all edges. Envelopes of a side input count once, because the box's copies share them.
     pub bytes_moved: u64,
-    /// From submission to end.
+    /// The time from submission to end.
     pub duration: Duration,
     /// The most bytes that its edges kept at once; 0 for a request without a budget.
     pub memory_bytes_high: usize,
 }
 
-/// What a request has done so far.
+/// The statistics of a request so far.
 #[derive(Clone, Debug)]
 pub struct RequestStatistics {
     /// Its number.
@@ -189,16 +189,16 @@ pub struct RequestStatistics {
     pub bytes_moved: u64,
 }
 
-/// Problems that an outcome keeps; the others are counted only.
+/// Problems that an outcome keeps; further ones are only counted.
 pub const PROBLEMS_KEPT_MAX: usize = 1000;
 
-/// How far a box is.
+/// The progress of a box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The box.
     pub name: String,
-    /// How much is done.
+    /// The amount done.
     pub done: u64,
-    /// Of how much; 0 when it is not known.
+    /// The amount in all; 0 if it is unknown.
     pub total: u64,
 }

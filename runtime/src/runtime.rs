@@ -16,7 +16,7 @@ use crate::topology::Topology;
 
 /// Slots, the threads that hold them, and the requests that they run.
 ///
-/// Dropping it cancels what still runs and waits for it.
+/// Dropping it cancels the requests that still run and waits for them.
 pub struct Runtime {
     scheduler: Arc<Scheduler>,
     environment: Environment,
@@ -26,7 +26,7 @@ impl Runtime {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// When the system refuses to start a thread.
     pub fn start(config: Config) -> std::io::Result<Self> {
         let environment = Environment {
             slots: config.topology.slots_count(),
@@ -42,7 +42,7 @@ impl Runtime {
     /// Submits one request of a prepared pipeline.
     ///
     /// # Errors
-    /// When its values do not fit, or a box refuses to be made.
+    /// When a value does not fit, or an operator cannot make its box.
     pub fn submit(&self, prepared: &Arc<Prepared>, submission: &Submission) -> Result<Request, PrepareError> {
         let id = self.scheduler.next_request();
         let model = Model::new(id, Arc::clone(prepared), submission, &self.environment)?;
@@ -50,8 +50,8 @@ impl Runtime {
         Ok(Request { model, scheduler: Arc::clone(&self.scheduler) })
     }
 
-    /// What pipelines are prepared with for this runtime. Nobody can stop such a preparation; set
-    /// [`Environment::cancellation`] if somebody shall.
+    /// The environment to prepare pipelines with for this runtime. Such a preparation cannot be cancelled; set
+    /// [`Environment::cancellation`] to change that.
     pub fn environment(&self) -> Environment {
         self.environment.clone()
     }
@@ -66,17 +66,17 @@ impl Runtime {
         &self.environment.devices
     }
 
-    /// What the scheduler did so far.
+    /// The scheduler's counters so far.
     pub fn statistics(&self) -> SchedulerStatistics {
         self.scheduler.statistics()
     }
 
-    /// What the requests under way have done so far, oldest first.
+    /// The statistics so far of the requests under way, oldest first.
     pub fn requests(&self) -> Vec<RequestStatistics> {
         self.scheduler.request_statistics()
     }
 
-    /// Takes what was recorded, where [`Config::trace`] asked for it.
+    /// Takes the recorded events, if [`Config::trace`] is set.
     pub fn take_trace(&self) -> Vec<TraceEvent> {
         self.scheduler.take_trace()
     }
@@ -98,7 +98,7 @@ impl Drop for Runtime {
     }
 }
 
-/// A request under way. Dropping it lets it run on.
+/// A request under way. It continues when this handle is dropped.
 pub struct Request {
     model: Arc<Model>,
     scheduler: Arc<Scheduler>,
@@ -135,12 +135,12 @@ impl Request {
         self.scheduler.cancel(&self.model, RequestError::Cancelled);
     }
 
-    /// How far its boxes are, for those that tell.
+    /// The progress of its boxes that report it.
     pub fn progress(&self) -> Vec<Progress> {
         self.model.progress()
     }
 
-    /// Problems so far.
+    /// The number of problems so far.
     pub fn problems_count(&self) -> u64 {
         self.model.problems_count()
     }

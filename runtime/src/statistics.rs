@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::topology::Distance;
 
-/// The counters of one slot, whichever threads held it.
+/// The counters of one slot, for all threads that held it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotStatistics {
     /// Tasks run.
@@ -19,23 +19,23 @@ pub struct SlotStatistics {
     pub from_other_nodes: u64,
     /// Requests that it moved here from another node.
     pub requests_moved: u64,
-    /// How often it came to rest.
+    /// Times that it came to rest.
     pub parks: u64,
-    /// How often it was woken.
+    /// Times that it was woken.
     pub wakes: u64,
-    /// How often a thread gave it away to block, or got it back.
+    /// Times that a thread gave it away to block, or got it back.
     pub hand_overs: u64,
-    /// How long it has been at rest, in nanoseconds; the rest of the time it computed or looked for work.
+    /// Time at rest, in nanoseconds; otherwise it computed or looked for work.
     pub rested_ns: u64,
 }
 
-/// How many operations of a blocking class may be under way at once.
+/// The number of operations of a blocking class that may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassLimit {
-    /// So many; 0 counts as 1.
+    /// A fixed number; 0 counts as 1.
     Fixed(usize),
-    /// As many as get most out of the device: the runtime tries, and follows a device that changes. At most
-    /// [`CLASS_LIMIT_AUTO_MAX`], and no more than there are threads for.
+    /// The number with the best throughput: the runtime finds it by trial, and follows a device that changes. At most
+    /// [`CLASS_LIMIT_AUTO_MAX`], and at most the number of threads beside the slots.
     Auto,
 }
 
@@ -77,13 +77,13 @@ pub struct ClassStatistics {
     pub auto: bool,
     /// Operations so far.
     pub operations: u64,
-    /// The most that were under way at once.
+    /// The most operations that were under way at once.
     pub in_flight_high: usize,
-    /// How many had to wait for a permit.
+    /// Operations that had to wait for a permit.
     pub waited: u64,
-    /// How many are under way.
+    /// Operations under way now.
     pub in_flight: usize,
-    /// How many wait for a permit.
+    /// Operations that wait for a permit now.
     pub waiting: usize,
 }
 
@@ -96,13 +96,13 @@ pub struct SchedulerStatistics {
     pub classes: Vec<ClassStatistics>,
     /// Threads that it has.
     pub threads: usize,
-    /// Requests that it knows: those under way.
+    /// Requests under way.
     pub requests: usize,
     /// Deadlines that it watches.
     pub deadlines: usize,
     /// By node: tasks in its request queues.
     pub queued: Vec<usize>,
-    /// How long ago it started.
+    /// The time since it started.
     pub elapsed: Duration,
 }
 
@@ -129,15 +129,15 @@ pub enum TraceKind {
         class: String,
         /// The request.
         request: u64,
-        /// How long it waited for a permit, in nanoseconds.
+        /// The wait for a permit, in nanoseconds.
         permit_ns: u64,
-        /// How long it ran, in nanoseconds; the rest it waited for a slot.
+        /// The run of the closure, in nanoseconds; the remaining time is the wait for a slot.
         blocked_ns: u64,
-        /// The slot on which its box went on.
+        /// The slot on which its box continued.
         to: usize,
     },
-    /// A task that waited for a permit of its box's class, from its planning until it got one; the slot is the one that it
-    /// was fired on. It waits in no slot's time.
+    /// A task that waited for a permit of its box's class, from its planning until it got one; the slot is the one that
+    /// fired it. The wait takes no time of a slot.
     Permit {
         /// The box.
         name: String,
@@ -151,11 +151,11 @@ pub enum TraceKind {
         /// The number of the thread that held the slot.
         thread: usize,
     },
-    /// A task or a branch taken from another slot; it lasts as long as the look for it.
+    /// A task or a branch taken from another slot; its duration is that of the search.
     Steal {
         /// The slot that it was taken from.
         from: usize,
-        /// How far that is.
+        /// The distance to that slot.
         distance: Distance,
     },
 }
@@ -176,11 +176,11 @@ impl fmt::Display for TraceKind {
 /// One event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// The slot; for a detached closure the slot that it gave away.
+    /// The slot; for a detached closure the slot that its thread gave away.
     pub slot: usize,
     /// When it began, in nanoseconds since the runtime started.
     pub begin_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Its duration in nanoseconds.
     pub duration_ns: u64,
     /// Tasks in the request queues of the slot's node when it was recorded.
     pub queued: usize,
@@ -188,5 +188,5 @@ pub struct TraceEvent {
     pub kind: TraceKind,
 }
 
-/// Events that a trace keeps for each slot; older ones give way.
+/// Events that a trace keeps for each slot; a new event replaces the oldest.
 pub const TRACE_EVENTS_MAX: usize = 1 << 20;

@@ -1,8 +1,9 @@
 //! A branch: a closure that another thread may run, and the latch that notifies its maker of its end.
 //!
-//! Invariants: the thread that pops a branch runs it or takes it back, once; the stack of its maker holds it until then. The
-//! thread that ran it sets the latch as its last access. It waits with this while the maker takes a branch from its deque,
-//! so every branch that the maker takes there was made by this branch.
+//! Invariants: the thread that pops a branch runs it or takes it back, once; the stack of its maker holds it until
+//! then. The thread that ran it sets the latch as its last access. While the maker takes a branch from that thread's
+//! deque, the thread waits before it sets the latch, so the stolen branch has made every branch that the maker takes
+//! there.
 
 use std::any::Any;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -38,7 +39,7 @@ pub(crate) struct Branch(NonNull<Header>);
 unsafe impl Send for Branch {}
 
 impl Branch {
-    /// The header stands first in something that its maker keeps until the branch has ended or is taken back.
+    /// The header is the first field of a value that its maker keeps until the branch has ended or is taken back.
     pub(super) fn new(header: NonNull<Header>) -> Self {
         Self(header)
     }
@@ -46,19 +47,19 @@ impl Branch {
     /// Runs it.
     ///
     /// # Safety
-    /// It was popped from a deque of branches, and is run once.
+    /// The caller has popped it from a deque of branches, and runs it once.
     #[expect(unsafe_code, reason = "a branch is run by another thread through a pointer")]
     pub(crate) unsafe fn run(self, lane: &mut dyn Lane) {
         // SAFETY: the maker waits for its end, so the header is there.
         let run = unsafe { self.0.as_ref() }.run;
-        // SAFETY: as above; the caller keeps the rest.
+        // SAFETY: as above; the caller keeps the contract.
         unsafe { run(self.0, lane) };
     }
 
     /// Whether a branch that was just popped is the second closure of a join.
     #[expect(unsafe_code, reason = "a branch is reached through a pointer")]
     pub(crate) fn is_of_join(self) -> bool {
-        // SAFETY: nobody else has it, so it has not ended.
+        // SAFETY: only the caller has it, so it has not ended.
         unsafe { self.0.as_ref() }.family.is_null()
     }
 
@@ -70,12 +71,12 @@ impl Branch {
     /// Whether a branch that was just popped is of a family.
     #[expect(unsafe_code, reason = "a branch is reached through a pointer")]
     pub(super) fn is_of(self, family: *const ()) -> bool {
-        // SAFETY: nobody else has it, so it has not ended.
+        // SAFETY: only the caller has it, so it has not ended.
         ptr::eq(unsafe { self.0.as_ref() }.family, family)
     }
 }
 
-/// A branch on its maker's stack. It drops nothing by itself: its maker takes the closure back, or the result.
+/// A branch on its maker's stack. It drops nothing by itself: its maker takes out the closure, or the result.
 #[repr(C)]
 pub(super) struct OnStack<'s, F, R> {
     header: Header,
@@ -128,12 +129,12 @@ where
     /// Its latch is set, and the caller calls this once.
     pub(super) unsafe fn result(&self) -> Ended<R> {
         debug_assert!(self.latch.is_set(), "the result of a branch is read before the branch has ended");
-        // SAFETY: the thread that ran it has written the result and touches it no more.
+        // SAFETY: the thread that ran the branch has written the result and touches it no more.
         self.result.with(|result| unsafe { (*result).assume_init_read() })
     }
 
     unsafe fn run_there(header: NonNull<Header>, lane: &mut dyn Lane) {
-        // SAFETY: the header stands first in a `Self`, which its maker keeps until the latch is set.
+        // SAFETY: the header is the first field of a `Self`, which its maker keeps until the latch is set.
         let this = unsafe { header.cast::<Self>().as_ref() };
         this.latch.begin(lane.slot());
         // SAFETY: the caller has popped it.
@@ -141,46 +142,46 @@ where
         let mut inside = Inside::new(Some(lane), this.stopping);
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut inside)));
         this.result.with_mut(|place| {
-            // SAFETY: the maker does not touch it before the latch.
+            // SAFETY: the maker does not touch it before the latch is set.
             unsafe { (*place).write(result) };
         });
         this.latch.set();
     }
 }
 
-/// Notifies one thread of one event: null until then, or the seat at which that thread parks.
+/// Notifies one thread of one event. The state is null until then, or the seat at which that thread parks.
 pub(crate) struct Latch {
     state: AtomicPtr<Mailbox<()>>,
-    /// The slot that runs the branch; [`NOBODY`] until one does.
+    /// The slot that runs the branch; [`NO_SLOT`] until one does.
     slot: AtomicUsize,
 }
 
-/// What the state is once the latch is set, and while the one that waits holds it up: the addresses of no seats.
+/// The state once the latch is set, and while the waiting thread holds it up. No seat has these addresses.
 const SET: *mut Mailbox<()> = ptr::dangling_mut();
 const HELD: *mut Mailbox<()> = SET.wrapping_add(1);
-const NOBODY: usize = usize::MAX;
+const NO_SLOT: usize = usize::MAX;
 
-#[expect(unsafe_code, reason = "the state carries a reference of the seat to whoever sets the latch")]
+#[expect(unsafe_code, reason = "the state carries a reference of the seat to the thread that sets the latch")]
 impl Latch {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { state: AtomicPtr::new(ptr::null_mut()), slot: AtomicUsize::new(NOBODY) }
+        Self { state: AtomicPtr::new(ptr::null_mut()), slot: AtomicUsize::new(NO_SLOT) }
     }
 
-    /// What is waited for begins, on a slot if the lane has one. Release: its deque had nothing of other joins in it.
+    /// The branch begins, on a slot if the lane has one. Release: the slot's deque had no branch of another join.
     pub(crate) fn begin(&self, slot: Option<usize>) {
-        debug_assert_eq!(self.slot.load(Ordering::Relaxed), NOBODY, "a branch was begun by two slots");
-        self.slot.store(slot.unwrap_or(NOBODY), Ordering::Release);
+        debug_assert_eq!(self.slot.load(Ordering::Relaxed), NO_SLOT, "a branch was begun by two slots");
+        self.slot.store(slot.unwrap_or(NO_SLOT), Ordering::Release);
     }
 
-    /// The slot that runs what is waited for, if that has begun.
+    /// The slot that runs the branch, if it has begun.
     pub(crate) fn slot(&self) -> Option<usize> {
-        Some(self.slot.load(Ordering::Acquire)).filter(|slot| *slot != NOBODY)
+        Some(self.slot.load(Ordering::Acquire)).filter(|slot| *slot != NO_SLOT)
     }
 
-    /// Holds the event up while a closure runs, which must be short; nothing when it is over. For the thread that waits.
+    /// Holds the event up while a short closure runs; `None` if the latch is set. For the waiting thread.
     pub(crate) fn hold_up<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        // Acquire and release: between the two the thread that will set it is at work.
+        // Acquire and release: between the two the branch still runs.
         let held = self.state.compare_exchange(ptr::null_mut(), HELD, Ordering::AcqRel, Ordering::Acquire);
         held.ok()?;
         let result = f();
@@ -198,18 +199,18 @@ impl Latch {
         self.state.load(Ordering::Acquire) == SET
     }
 
-    /// Parks until it is set; one thread does, once.
+    /// Parks until it is set. Only one thread parks, once.
     pub(crate) fn park(&self) {
         let seat = Arc::new(Mailbox::new());
         let theirs = Arc::into_raw(Arc::clone(&seat)).cast_mut();
-        // Release: the seat. Acquire: what was done before the latch was set.
+        // Release: the seat. Acquire: everything before the latch was set.
         let before = ptr::null_mut();
         let exchanged = self.state.compare_exchange(before, theirs, Ordering::AcqRel, Ordering::Acquire);
         if exchanged.is_ok() {
             seat.take();
         } else {
-            debug_assert!(self.is_set(), "two threads wait for one latch: one of them is never told");
-            // SAFETY: nobody has seen it.
+            debug_assert!(self.is_set(), "two threads wait for one latch: one of them is never woken");
+            // SAFETY: no other thread has seen it.
             drop(unsafe { Arc::from_raw(theirs) });
         }
     }
@@ -220,14 +221,14 @@ impl Latch {
         while let Err(now) =
             self.state.compare_exchange_weak(before, SET, Ordering::AcqRel, Ordering::Acquire)
         {
-            debug_assert_ne!(now, SET, "a latch was set twice: whoever waited may be gone");
+            debug_assert_ne!(now, SET, "a latch was set twice: the thread that waited may have freed it");
             if now == HELD {
                 relax();
             }
             before = if now == HELD { ptr::null_mut() } else { now };
         }
         if !before.is_null() {
-            // SAFETY: the thread that parks has left this reference, and it is taken once, by the only swap.
+            // SAFETY: the parking thread has left this reference, and only this exchange takes it.
             let seat = unsafe { Arc::from_raw(before) };
             seat.put(());
         }

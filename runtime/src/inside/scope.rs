@@ -12,7 +12,7 @@ use super::branch::{Branch, Header, Latch};
 use super::{Inside, Lane};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
 
-/// Spawns branches that may borrow what outlives the scope.
+/// Spawns branches that may borrow values that outlive the scope.
 pub struct Scope<'s> {
     open: AtomicUsize,
     latch: Latch,
@@ -22,7 +22,8 @@ pub struct Scope<'s> {
     borrows: PhantomData<fn(&'s ()) -> &'s ()>,
 }
 
-// SAFETY: `stopping` is a shared reference of the scope's caller, which outlives the scope; the rest is made for threads.
+// SAFETY: `stopping` is a shared reference of the scope's caller, which outlives the scope; the other fields are made
+// for threads.
 #[expect(unsafe_code, reason = "the scope is shared with the threads that run its branches")]
 unsafe impl Sync for Scope<'_> {}
 
@@ -46,7 +47,8 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// Runs a closure beside the others of the scope, if another slot is free; by the end of the scope at the latest.
+    /// Runs a closure beside the others of the scope if another slot is free, otherwise at the end of the scope at the
+    /// latest.
     pub fn spawn<F>(&self, inside: &mut Inside<'_>, work: F)
     where
         F: FnOnce(&Scope<'s>, &mut Inside<'_>) + Send + 's,
@@ -69,7 +71,7 @@ impl<'s> Scope<'s> {
         ptr::from_ref(self).cast()
     }
 
-    /// Runs what is left here of the scope's branches, and waits for those that others run.
+    /// Runs the scope's branches that are left in this deque, and waits for the branches that other threads run.
     pub(super) fn finish(&self, inside: &mut Inside<'_>) {
         while let Some(branch) = inside.take_back_where(|branch| branch.is_of(self.family())) {
             if let Some(lane) = &mut inside.lane {
@@ -110,7 +112,7 @@ where
         scope.panic.lock().get_or_insert(panic);
     }
     let open = scope.open.fetch_sub(1, Ordering::AcqRel);
-    debug_assert!(open > 0, "a branch ended that its scope did not count");
+    debug_assert!(open > 0, "a branch ended that its scope had not counted");
     if open == 1 {
         scope.latch.set();
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A lane of one thread: what is pushed is popped again, and one of so many branches is stolen, by a thread of its own.
+/// A lane of one thread. A new thread steals one of every `stolen_of` branches; the others are popped again.
 struct Thieving {
     branches: Vec<Branch>,
     pushes: usize,
@@ -21,7 +21,7 @@ impl Lane for Thieving {
     fn push(&mut self, branch: Branch) {
         self.pushes += 1;
         if self.pushes.is_multiple_of(self.stolen_of) {
-            // SAFETY: each branch is nowhere else, and run once.
+            // SAFETY: each branch is in no other place, and is run once.
             let thief = move || unsafe {
                 let (mut next, mut lane) = (Some(branch), Thieving::new(usize::MAX));
                 while let Some(branch) = next {
@@ -55,7 +55,7 @@ impl Drop for Thieving {
     }
 }
 
-/// Runs a closure inside lanes that steal nothing, all, and some; and inside none.
+/// Runs a closure inside lanes in which no branch, all and some branches are stolen, and without a lane.
 fn everywhere(f: impl Fn(&mut Inside<'_>)) {
     let stopping = AtomicBool::new(false);
     f(&mut Inside::new(None, &stopping));
@@ -144,7 +144,7 @@ fn a_panic_comes_out_when_all_is_over() {
 
 #[test]
 fn an_inner_caller_leaves_the_branches_of_an_outer_one() {
-    // The outer branch is below the scope's: it must not be run while the scope waits, as its caller holds the lock.
+    // The outer branch is below the scope's: it must not run while the scope waits, because its caller holds the lock.
     let lock = crate::sync::Mutex::new(0);
     everywhere(|inside| {
         inside.join(
@@ -161,7 +161,7 @@ fn an_inner_caller_leaves_the_branches_of_an_outer_one() {
 
 #[test]
 fn a_branch_below_those_of_an_outer_scope_is_taken_back() {
-    // Nobody else may come for it: whoever waited for it would wait for ever.
+    // No other thread may steal it: a thread that waited for it would wait for ever.
     everywhere(|inside| {
         let ran = crate::sync::AtomicUsize::new(0);
         let ran_ref = &ran;
