@@ -2,22 +2,24 @@
 //!
 //! A box makes a [`Block`] and submits it ([`Blocks`]). A *feeding thread* takes it from the queue of the [`Devices`],
 //! gathers its data into staging memory, enqueues transfers, kernels and the read-back on the command queue of an *end
-//! point*, and goes on with the next: two blocks are in flight per end point, so that the gather of one, the transfer
-//! of another and the kernel of a third overlap. A driver's callback (or a look now and then, as some are late) tells the thread
-//! that a block has come back; it then scatters the results, and the box is planned again. No worker waits for a device.
+//! point*, and continues with the next: two blocks are in flight per end point, so that the gather of one, the transfer
+//! of another and the kernel of a third overlap. A driver's callback notifies the thread that a block has come back
+//! (the thread also polls, because some callbacks are late). The thread then scatters the results, and the box is
+//! planned again. No worker waits for a device.
 //!
 //! Invariants:
-//! - memory of the host that a command reads or writes belongs to a lane of an end point, and is neither freed nor used
-//!   again before that command has ended;
-//! - a block comes back to its box exactly once, with its results or with an error; errors of one device send it to the
-//!   others first;
-//! - what a driver can answer is an error here, never a panic; a device that fails again and again gets no more blocks,
-//!   nor does one that does not answer in time.
+//! - host memory that a command reads or writes belongs to a lane of an end point, and is neither freed nor used again
+//!   before that command has ended;
+//! - a block comes back to its box exactly once, with its results or with an error; after an error of one device the
+//!   other devices get it first;
+//! - an error of a driver becomes an error here, never a panic; a device that fails repeatedly, or does not answer in
+//!   time, gets no more blocks.
 //!
-//! Modules in reading order: `codes`, `plain`, `launch`, `driver` (the calls), `opencl` (who makes them), `object` (who
-//! releases), `error`, `fill_once`, `recent`, `binaries` (programs on disk), `options`, `program`, `memory` (buffers), `device`,
-//! `staging`, `pinned`, `gather`, `resident` (state between blocks), `end_point`, `share` (which device takes which block),
-//! `survey`, `pool`, `residence` (parts of stores), `blocks`, `lazy` (whose devices), `pick`, `self_check`, `faults`.
+//! Modules in reading order: `codes`, `plain`, `launch`, `driver` (the calls), `opencl` (makes them), `object`
+//! (releases), `error`, `fill_once`, `recent`, `binaries` (programs on disk), `options`, `program`, `memory` (buffers),
+//! `device`, `staging`, `pinned`, `gather`, `resident` (state between blocks), `end_point`, `share` (the choice of a
+//! device for a block), `survey`, `pool`, `residence` (parts of stores), `blocks`, `lazy` (devices of one owner),
+//! `pick`, `self_check`, `faults`.
 
 mod codes;
 mod plain;

@@ -1,30 +1,30 @@
-//! Compiled programs on disk: a folder of binaries, from which those go that were used least recently.
+//! Compiled programs on disk: a folder that keeps the most recently used binaries.
 //!
-//! A file is named by the program and a hash of its key, in which everything stands that the binary depends on; the key stands
-//! in the file too, and is compared. Invariants: a file appears under its name only when it is whole, so that any number of
-//! processes may use one folder; a damaged file is as good as none; after a write the folder has no more than
-//! [`FILES_MAX`] programs, and nothing but programs is removed from it.
+//! A file's name is the program and a hash of its key, which contains everything that the binary depends on. The file
+//! contains the key too, and a reader compares it. Invariants: a file gets its name only when it is whole, so any
+//! number of processes may use one folder; a damaged file counts as missing; after a write the folder has at most
+//! [`FILES_MAX`] programs, and only programs are removed from it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What a file begins with, up to the version of its form.
+/// The first bytes of a file, up to the version of its form.
 const MAGIC: &str = "boxwork program ";
 const FILE_HEAD: &str = "boxwork program 2\n";
 
-/// The ends of the files' names; an unfinished one gets its own after the first.
+/// The suffixes of the files' names; an unfinished file has the second after the first.
 const PROGRAM: &str = ".program";
 const UNFINISHED: &str = ".unfinished";
 
-/// Programs that a folder keeps: those of some releases, on some devices, with some constants each.
+/// Programs that a folder keeps: enough for some releases, devices and constants.
 const FILES_MAX: usize = 256;
 
-/// A file that is unfinished for so long was left by a process that was killed.
+/// An unfinished file of this age is left from a killed process.
 const UNFINISHED_MAX: Duration = Duration::from_secs(3600);
 
-/// Where binaries are kept: `BOXWORK_CACHE`, else the user's folder of caches; nowhere when neither is known.
+/// The folder of binaries: `BOXWORK_CACHE`, else the user's folder of caches; none if neither is known.
 pub(super) fn cache_folder() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(own) = folder("BOXWORK_CACHE") {
@@ -34,7 +34,7 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
     Some(caches.join("boxwork"))
 }
 
-/// The binary of a key, where the folder has it.
+/// The binary of a key, if the folder has it.
 pub(super) fn read(folder: &Path, program: &str, key: &str) -> Option<Vec<u8>> {
     let path = folder.join(file_name(program, key));
     let mut file = File::open(path).ok()?;
@@ -48,26 +48,26 @@ pub(super) fn read(folder: &Path, program: &str, key: &str) -> Option<Vec<u8>> {
     if length != key.len() as u64 || stable_hash(binary) != sum {
         return None;
     }
-    // Noted as used; a folder that cannot be written to forgets it.
+    // Marks the file as used; without write access the mark is lost.
     let _ = file.set_modified(SystemTime::now());
     Some(binary.to_vec())
 }
 
-/// Keeps the binary of a key, and removes what was used least recently where there are too many.
+/// Keeps the binary of a key, and removes the least recently used programs if there are too many.
 pub(super) fn write(folder: &Path, program: &str, key: &str, binary: &[u8]) -> io::Result<()> {
     let mut bytes = format!("{FILE_HEAD}{:016x}{:016x}", key.len(), stable_hash(binary)).into_bytes();
     bytes.extend_from_slice(key.as_bytes());
     bytes.extend_from_slice(binary);
     fs::create_dir_all(folder)?;
     let name = file_name(program, key);
-    // Under a name of its own until whole: others may read and write the same file.
+    // Under a name of its own until it is whole: other processes may read and write this file.
     let unfinished = folder.join(format!("{name}.{}-{:p}{UNFINISHED}", std::process::id(), &raw const bytes));
     let written = fs::write(&unfinished, &bytes).and_then(|()| fs::rename(&unfinished, folder.join(name)));
     written.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     prune(folder, FILES_MAX)
 }
 
-/// Removes the programs that were used least recently, until there are so many, and what killed processes have left.
+/// Removes the least recently used programs down to `files_max`, and files that killed processes have left.
 fn prune(folder: &Path, files_max: usize) -> io::Result<()> {
     let mut programs = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
@@ -86,7 +86,7 @@ fn prune(folder: &Path, files_max: usize) -> io::Result<()> {
     programs.sort_unstable();
     let too_many = programs.len().saturating_sub(files_max);
     for (_, path) in &programs[..too_many] {
-        // The folder may be one that a person has named: what is not ours stays.
+        // A user may have named this folder: files that are not ours stay.
         if begins_as_program(path) {
             let _ = fs::remove_file(path);
         }
@@ -115,7 +115,7 @@ fn begins_as_program(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *MAGIC.as_bytes()
 }
 
-/// FNV-1a in 64 bits: the same for every build of this program, so that a folder serves all of them.
+/// FNV-1a in 64 bits: identical in every build of this program, so that one folder serves all builds.
 fn stable_hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

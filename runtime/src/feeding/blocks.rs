@@ -18,9 +18,9 @@ pub trait Block: Send + 'static {
     /// The amount of work, in a unit of the operator's own. Devices' speeds are measured in it.
     fn size(&self) -> u64;
 
-    /// What kind of work it is. A device's speed is measured for each kind apart: a million bounds are not a million
-    /// distances. Asked again when the block has come back, so that one which turned out to be of another kind, as it
-    /// had to bring data first, does not count.
+    /// The kind of work. A device's speed is measured for each kind separately: a million bounds are not a million
+    /// distances. It is read again when the block has come back: a block whose kind has changed, because it had to
+    /// bring data first, does not count for its old kind.
     fn kind(&self) -> &'static str {
         ""
     }
@@ -30,10 +30,10 @@ pub trait Block: Send + 'static {
         Vec::new()
     }
 
-    /// Gathers the data and enqueues what is to be done. Called again, for another device, when one has failed.
+    /// Gathers the data and enqueues the commands. Called again for another device when one has failed.
     ///
     /// # Errors
-    /// Those of the [`Feed`], to hand on; [`DeviceError::Block`] where the data cannot be had.
+    /// Pass on those of the [`Feed`]; return [`DeviceError::Block`] if the data cannot be had.
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
 
     /// Takes the results, once all commands have ended.
@@ -67,22 +67,21 @@ impl<B: Block> Blocks<B> {
         &self.devices
     }
 
-    /// The numbers of those that may compute the blocks.
+    /// The numbers of the devices that may compute the blocks.
     pub fn allowed(&self) -> &Arc<[usize]> {
         &self.allowed
     }
 
-    /// Numbers that are to live on one of the devices between blocks. They take memory from the first block on that writes
-    /// them.
+    /// Numbers that live on one of the devices between blocks. They take memory once a block writes them.
     ///
     /// # Panics
-    /// When the device is none of those that may compute the blocks.
+    /// When the device may not compute the blocks.
     pub fn resident<T: Plain>(&self, device: usize, len: usize) -> Resident<T> {
         assert!(self.allowed.contains(&device), "device {device} may not compute the blocks");
         Resident::new(&self.devices.list()[device], len)
     }
 
-    /// The device that has the most memory left, of those that take blocks: a home for residents.
+    /// The device with the most memory left among those that take blocks: a home for residents.
     pub fn roomiest(&self) -> Option<usize> {
         let of = |idx: &usize| self.devices.list().get(*idx).filter(|device| !device.is_retired());
         let left = |device: &Device| device.memory_budget_bytes().saturating_sub(device.memory_used_bytes());
@@ -90,46 +89,46 @@ impl<B: Block> Blocks<B> {
         served.max_by_key(|(left, idx)| (*left, std::cmp::Reverse(*idx))).map(|(_, idx)| idx)
     }
 
-    /// Hands a block over. `outside` keeps the request alive, and has the box fired again when the block is back. A block that
-    /// uses residents goes to their device.
+    /// Submits a block. `outside` keeps the request alive, and the box is fired again when the block has come back. A
+    /// block that uses residents goes to their device.
     ///
     /// # Panics
     /// When its residents are not all on one of the devices that may compute the blocks.
     pub fn submit(&mut self, block: B, outside: Outside) {
         debug_assert!(
             self.returned.lock().len() <= self.in_flight,
-            "more blocks have come back than the box has handed over"
+            "more blocks have come back than the box has submitted"
         );
         self.in_flight += 1;
-        let work = Handed { block, returned: Arc::clone(&self.returned), outside };
+        let work = Submitted { block, returned: Arc::clone(&self.returned), outside };
         self.devices.submit(Box::new(work), Arc::clone(&self.allowed));
     }
 
-    /// [`Blocks::submit`] to one of the devices only: what it needs lies there.
+    /// [`Blocks::submit`] to one of the devices only, where the data of the block lie.
     ///
     /// # Panics
-    /// When it is none of those that may compute the blocks.
+    /// When the device may not compute the blocks.
     pub fn submit_to(&mut self, block: B, device: usize, outside: Outside) {
         assert!(self.allowed.contains(&device), "device {device} may not compute the blocks");
         self.in_flight += 1;
-        let work = Handed { block, returned: Arc::clone(&self.returned), outside };
+        let work = Submitted { block, returned: Arc::clone(&self.returned), outside };
         self.devices.submit(Box::new(work), Arc::new([device]));
     }
 
-    /// A block that has come back, in the order in which they did.
+    /// The next block that has come back, in order of return.
     ///
-    /// One that came back with an error has no results; its box computes it in another way.
+    /// A block that came back with an error has no results; its box computes it in another way.
     pub fn take(&mut self) -> Option<(B, Result<(), DeviceError>)> {
         let back = self.returned.lock().pop_front()?;
         debug_assert!(
             self.in_flight > 0,
-            "a block came back that the box had not handed over, or came back twice"
+            "a block came back that the box had not submitted, or came back twice"
         );
         self.in_flight -= 1;
         Some(back)
     }
 
-    /// Blocks that were handed over and not taken back.
+    /// Blocks that were submitted and not taken back.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -142,14 +141,14 @@ impl<B: Block> Blocks<B> {
     }
 }
 
-/// A block on its way, and the way back.
-struct Handed<B> {
+/// A submitted block, and the queue in which it returns.
+struct Submitted<B> {
     block: B,
     returned: Returned<B>,
     outside: Outside,
 }
 
-impl<B: Block> Work for Handed<B> {
+impl<B: Block> Work for Submitted<B> {
     fn size(&self) -> u64 {
         self.block.size()
     }
@@ -177,7 +176,7 @@ impl<B: Block> Work for Handed<B> {
     fn end(self: Box<Self>, result: Result<(), DeviceError>) {
         let Self { block, returned, outside } = *self;
         returned.lock().push_back((block, result));
-        // After it can be found: this has the box fired.
+        // After the block is in the queue: this drop has the box fired.
         drop(outside);
     }
 }

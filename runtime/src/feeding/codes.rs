@@ -1,4 +1,4 @@
-//! OpenCL's numbers for what goes wrong, and their names.
+//! OpenCL's error codes, and their names.
 
 use opencl3::error_codes;
 

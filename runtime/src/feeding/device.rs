@@ -16,13 +16,13 @@ use super::pinned::{PinBudget, Pinned};
 use super::program::{Program, ProgramSource, Target};
 use super::recent::Recent;
 
-/// Blocks that a device may fail one after the other before it gets no more.
+/// Failures of blocks in a row after which a device gets no more blocks.
 const FAILURES_MAX: u32 = 3;
 
-/// Of a GPU's memory, what is used at most: the rest is the driver's own.
+/// The most of a GPU's memory that blocks use: the rest is the driver's own.
 const MEMORY_SHARE: f64 = 0.9;
 
-/// Of the memory that the process computes in itself, what a device may have: the page cache needs some too.
+/// The most of the host's memory that a device which computes there may use: the page cache needs some too.
 const HOST_MEMORY_SHARE: f64 = 0.25;
 
 type Built = Result<Arc<Program>, DeviceError>;
@@ -39,7 +39,7 @@ pub struct Device {
     pub(super) memory: Memory,
     pub(super) pinned: Pinned,
     cache: Option<PathBuf>,
-    /// Programs, and kernels of each end point, that are kept.
+    /// Programs that are kept, and kernels that each end point keeps.
     pub(super) programs_max: usize,
     programs: Mutex<Recent<(String, Arc<FillOnce<Built>>)>>,
     failures: AtomicU32,
@@ -92,17 +92,17 @@ impl Device {
         &self.platform
     }
 
-    /// The most that it keeps in its memory, in bytes.
+    /// The most that may be allocated in its memory, in bytes.
     pub fn memory_budget_bytes(&self) -> u64 {
         self.memory.budget_bytes()
     }
 
-    /// The bytes that it keeps in its memory now.
+    /// The bytes allocated in its memory now.
     pub fn memory_used_bytes(&self) -> u64 {
         self.memory.used_bytes()
     }
 
-    /// Host memory that is pinned for what does not fit on it, in bytes.
+    /// Host memory pinned for parts that do not fit on it, in bytes.
     pub fn pinned_bytes(&self) -> u64 {
         self.pinned.bytes()
     }
@@ -112,7 +112,7 @@ impl Device {
         self.memory.holds(key)
     }
 
-    /// Whether a part of a resource is in host memory that is pinned for it.
+    /// Whether a part of a resource is in host memory pinned for this device.
     pub fn pins(&self, key: SharedKey) -> bool {
         self.pinned.holds(key)
     }
@@ -139,7 +139,7 @@ impl Device {
         self.memory.take(&self.driver, self.context.handle(), bytes)
     }
 
-    /// A program, compiled at its first use. One that does not compile is not tried again.
+    /// A program, compiled at its first use. A program that does not compile is not tried again.
     pub(super) fn program(&self, source: &ProgramSource) -> Built {
         let place = self.place_of(source.key());
         let filler = loop {
@@ -182,7 +182,7 @@ impl Device {
             let place = Arc::default();
             (Arc::clone(&place), programs.add((key, place)))
         };
-        // What made room is released here, without the lock.
+        // The evicted program is released here, without the lock.
         place
     }
 
@@ -190,18 +190,18 @@ impl Device {
         self.driver.group_items_max(kernel, self.handle)
     }
 
-    /// A block went well.
+    /// A block succeeded.
     pub(super) fn succeeded(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// A block went wrong. True when the device is to get no more, and that is new.
+    /// A block failed. True when this retires the device.
     pub(super) fn failed(&self) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         failures >= FAILURES_MAX && !self.retired.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes no more blocks. True when that is new.
+    /// The device takes no more blocks. True when this retires it.
     pub(super) fn retire(&self) -> bool {
         !self.retired.swap(true, Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! The driver that feeding needs: the calls of OpenCL that it uses, one method each.
 //!
-//! `opencl.rs` makes them, and `faults.rs` stands in between and lets them fail. Invariant: a [`Handle`] comes from the
-//! driver that it is given to, and [`Object`](super::object::Object) releases each once, after its last use.
+//! `opencl.rs` makes them; `faults.rs` wraps it and makes them fail. Invariant: a [`Handle`] comes from the driver that
+//! it is given to, and [`Object`](super::object::Object) releases each once, after its last use.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::launch::Grid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(pub(super) usize);
 
-/// What a handle stands for, where it must be released.
+/// The kind of object behind a handle that must be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Context,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 pub struct DriverError {
     /// The call, as OpenCL names it.
     pub call: &'static str,
-    /// OpenCL's number for what went wrong; negative.
+    /// OpenCL's error code; negative.
     pub code: i32,
 }
 
@@ -94,7 +94,7 @@ pub struct DeviceInfo {
     pub local_bytes: u64,
     /// The most work items in a group.
     pub group_items_max: usize,
-    /// The generation of an NVIDIA device (major, minor), where it is one.
+    /// The compute capability (major, minor) of an NVIDIA device.
     pub compute_capability: Option<(u32, u32)>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum Space {
     Private,
 }
 
-/// What the compiler knows of an argument.
+/// The compiler's description of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArgumentInfo {
     pub(crate) name: String,
@@ -134,11 +134,11 @@ pub(crate) enum Use {
     Staging,
 }
 
-/// Called with the status of a command when it has ended: 0, or what went wrong.
+/// Called with the status of a command when it has ended: 0, or the error code.
 pub(crate) type OnComplete = Box<dyn FnOnce(i32) + Send>;
 
-/// The calls. Those that return an event's handle only enqueue a command, which begins when the commands `after` have ended,
-/// and fails when one of them did.
+/// The calls. A call that returns an event's handle only enqueues a command, which begins when the commands `after`
+/// have ended, and fails when one of them has failed.
 pub(crate) trait Driver: Send + Sync {
     fn platforms(&self) -> Called<Vec<Handle>>;
     fn platform_info(&self, platform: Handle) -> Called<PlatformInfo>;
@@ -156,7 +156,7 @@ pub(crate) trait Driver: Send + Sync {
     fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize>;
     fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()>;
     fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle>;
-    /// Where a staging buffer lies in the host's memory, until it is unmapped.
+    /// Maps a staging buffer: its address in the host's memory, until it is unmapped.
     fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8>;
     fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()>;
     /// Copies host memory into a buffer.
@@ -175,7 +175,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Copies a buffer into host memory.
     ///
     /// # Safety
-    /// `to` may be written for `bytes` until the command has ended, and is not looked at meanwhile.
+    /// `to` may be written for `bytes` until the command has ended, and is not read meanwhile.
     #[expect(unsafe_code, reason = "the device writes the host's memory later")]
     unsafe fn read(
         &self,
@@ -188,11 +188,11 @@ pub(crate) trait Driver: Send + Sync {
     fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle>;
     fn flush(&self, queue: Handle) -> Called<()>;
     fn finish(&self, queue: Handle) -> Called<()>;
-    /// Asks for a call when a command has ended, from a thread of the driver. Not called where this fails.
+    /// Asks a thread of the driver to call `f` when a command has ended. If this fails, `f` is not called.
     fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()>;
-    /// Whether a command has ended, and with what: nothing while it has not.
+    /// The status with which a command has ended; nothing while it runs.
     fn status(&self, event: Handle) -> Called<Option<i32>>;
-    /// When a command began and ended, in the device's nanoseconds.
+    /// The times at which a command began and ended, in the device's nanoseconds.
     fn times(&self, event: Handle) -> Called<(u64, u64)>;
     fn release(&self, kind: Kind, handle: Handle) -> Called<()>;
 }

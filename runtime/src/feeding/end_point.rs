@@ -1,10 +1,9 @@
 //! An end point: one command queue of a device, with two lanes for blocks in flight.
 //!
-//! A lane is what one block uses: its staging memory, its buffers, its commands. Invariants: a lane is given to the
-//! next block only when all commands of the last one have ended; commands of one end point run in the order in which
-//! they were enqueued, so a replicated buffer may be written anew while an earlier block still reads it. A lane whose
-//! commands do not end is *lost*: all that it uses is kept as it is, for whatever they may yet do, until they have
-//! ended.
+//! A lane holds the resources of one block: its staging memory, its buffers, its commands. Invariants: the next block
+//! gets a lane only when all commands of the last one have ended; commands of one end point run in the order in which
+//! they were enqueued, so a write to a replicated buffer may be enqueued while an earlier block still reads it. A lane
+//! whose commands do not end is *lost*: everything that they may use stays as it is until they have ended.
 
 mod feed;
 mod commands;
@@ -28,31 +27,31 @@ use super::recent::Recent;
 use super::resident::Turn;
 use super::staging::{Region, Staging};
 
-/// Blocks in flight for each end point: one is gathered and transferred while the other one computes.
+/// Blocks in flight for each end point: one is gathered and transferred while the other computes.
 pub(super) const LANES: usize = 2;
 
-/// A driver that fails to say that it has finished is asked once more before its memory is given up.
+/// Calls of a failing `finish` before the block's memory is given up.
 const FINISH_TRIES: usize = 2;
 
-/// How often it is looked whether the commands of a block that failed have ended.
+/// The time between two checks whether the commands of a failed block have ended.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
 /// One command queue and what belongs to it.
 pub(super) struct EndPoint {
-    // Dropped in this order: staging memory is unmapped on the queue.
+    // The order of drops: staging memory is unmapped on the queue.
     lanes: [Lane; LANES],
     kernels: Recent<Kernel>,
     replicated: HashMap<&'static str, (u64, Buffer)>,
     queue: Arc<Object>,
     device: Arc<Device>,
-    /// How long commands may take.
+    /// The most time that commands may take.
     limit: Duration,
     gathered: Gathered,
-    /// What the last block that was fed waits for, where it is to be fed again.
+    /// The part that the last fed block waits for, if it must be fed again.
     held_back: Option<Arc<dyn HoldsBack>>,
 }
 
-/// What was gathered, and how long that took.
+/// The amount gathered, and the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gathered {
     pub(super) bytes: u64,
@@ -85,19 +84,19 @@ struct Lane {
     events: Vec<Arc<Object>>,
     /// Commands of other blocks that this block's commands come after.
     after: Vec<Arc<Object>>,
-    /// Which of them are kernels'.
+    /// The kernels' events, by place.
     launches: Vec<usize>,
     buffers: Vec<Buffer>,
     shared: Vec<Arc<Shared>>,
     residents: Vec<Arc<Buffer>>,
     /// Host memory that outlives the block.
     pinned: Vec<Arc<PinnedPart>>,
-    /// What each name stands for, the latest last: by its place among the buffers of its kind.
+    /// The buffer of each name, the latest last: by its place among the buffers of its kind.
     names: Vec<(&'static str, Place)>,
     reads: Vec<(&'static str, Region)>,
 }
 
-/// Where the buffer of a name is.
+/// The place of the buffer of a name.
 #[derive(Clone, Copy)]
 enum Place {
     Own(usize),
@@ -109,7 +108,7 @@ enum Place {
 struct Bound {
     handle: Handle,
     bytes: usize,
-    /// The command that fills it, where that may be another queue's.
+    /// The command that fills it, if another queue may run that command.
     ready: Option<Handle>,
 }
 
@@ -155,14 +154,14 @@ impl EndPoint {
         self.lanes.iter().position(|lane| !lane.busy)
     }
 
-    /// Lets a block enqueue its commands, and asks to be told when the last has ended. After an error nothing of the
-    /// block is left behind.
+    /// Lets a block enqueue its commands, and asks the driver to call `on_ended` after the last. After an error nothing
+    /// of the block is left behind.
     pub(super) fn feed(
         &mut self,
         lane: usize,
         gatherers: Gatherers,
         f: impl FnOnce(&mut Feed<'_>) -> Result<(), DeviceError>,
-        told: OnComplete,
+        on_ended: OnComplete,
         (turns, on_filled): (&[Turn], &dyn Fn()),
     ) -> Result<(), DeviceError> {
         debug_assert!(
@@ -171,7 +170,7 @@ impl EndPoint {
         );
         debug_assert!(
             self.lanes[lane].names.is_empty() && self.lanes[lane].reads.is_empty(),
-            "a lane knows names of its last block: the next one would find what is not its own"
+            "a lane knows names of its last block: the next block would find a buffer of the last"
         );
         debug_assert!(
             self.lanes[lane].residents.is_empty() && self.lanes[lane].pinned.is_empty(),
@@ -181,25 +180,25 @@ impl EndPoint {
         self.lanes[lane].after = turns.iter().flat_map(Turn::after).collect();
         self.held_back = None;
         let fed = f(&mut Feed { end_point: self, lane, gatherers, turns, on_filled });
-        let fed = fed.and_then(|()| self.send(lane, told));
+        let fed = fed.and_then(|()| self.send(lane, on_ended));
         fed.inspect_err(|_| self.clear(lane))
     }
 
-    /// What the block waits for that was fed last and came back with [`DeviceError::HeldBack`].
+    /// The part that the last fed block waits for, if it came back with [`DeviceError::HeldBack`].
     pub(super) fn take_held_back(&mut self) -> Option<Arc<dyn HoldsBack>> {
         self.held_back.take()
     }
 
-    /// Sends off what a block has enqueued.
-    fn send(&mut self, lane: usize, told: OnComplete) -> Result<(), DeviceError> {
+    /// Sends the commands of a block to the device.
+    fn send(&mut self, lane: usize, on_ended: OnComplete) -> Result<(), DeviceError> {
         let driver = self.device.driver();
         let Some(last) = &self.lanes[lane].last else {
-            // It had nothing to do.
-            told(0);
+            // The block has no commands.
+            on_ended(0);
             return Ok(());
         };
         driver.flush(self.queue.handle())?;
-        driver.on_complete(last.handle(), told)?;
+        driver.on_complete(last.handle(), on_ended)?;
         Ok(())
     }
 
@@ -208,14 +207,14 @@ impl EndPoint {
         self.lanes[lane].last.as_ref()
     }
 
-    /// Whether the last command of a lane has ended, and with what.
+    /// The status with which the last command of a lane has ended.
     pub(super) fn status(&self, lane: usize) -> Option<i32> {
         let last = self.lanes[lane].last.as_ref()?.handle();
-        // A driver that cannot say has been asked for a call.
+        // If the driver fails to answer, its callback still comes.
         self.device.driver().status(last).ok().flatten()
     }
 
-    /// Hands the results of a block to `f`; `status` is what the driver said of its last command.
+    /// Passes the results of a block to `f`; `status` is that of its last command.
     pub(super) fn collect<R>(
         &mut self,
         lane: usize,
@@ -232,7 +231,7 @@ impl EndPoint {
             code => Err(super::driver::DriverError { call: "a command", code }.into()),
         };
         if result.is_ok() {
-            // The commands have ended, so nothing is waited for.
+            // The commands have ended: there is nothing to wait for.
             self.lanes[lane].release(&self.device);
         } else {
             self.clear(lane);
@@ -240,7 +239,7 @@ impl EndPoint {
         result
     }
 
-    /// Time that the kernels of a lane took; 0 where the driver does not say.
+    /// Time that the kernels of a lane took, in nanoseconds; 0 if the driver gives no times.
     fn kernel_ns(&self, lane: usize) -> u64 {
         debug_assert!(
             self.lanes[lane].launches.iter().all(|idx| *idx < self.lanes[lane].events.len()),
@@ -251,16 +250,16 @@ impl EndPoint {
         times.flatten().map(|(begun, ended)| ended.saturating_sub(begun)).sum()
     }
 
-    /// Waits for what a lane has enqueued, and takes it back; a lane whose commands do not end is lost.
+    /// Waits for the commands of a lane, and takes its resources back; a lane whose commands do not end is lost.
     fn clear(&mut self, lane: usize) {
-        debug_assert!(self.lanes[lane].busy, "a lane without a block is waited for");
+        debug_assert!(self.lanes[lane].busy, "a thread waits for a lane without a block");
         let last = self.lanes[lane].last.as_ref().map(|last| last.handle());
         let finished = last.map_or(Some(true), |last| self.finishes(last));
         let lane = &mut self.lanes[lane];
         match finished {
             Some(true) => lane.release(&self.device),
             Some(false) => {
-                // Commands may still be under way, and no buffer of theirs may serve others.
+                // Commands may still be under way: no other block may get their buffers.
                 lane.staging.leak();
                 std::mem::forget(std::mem::take(&mut lane.pinned));
                 lane.buffers.clear();
@@ -270,10 +269,10 @@ impl EndPoint {
         }
     }
 
-    /// Whether a command ends, by what the driver says; nothing when it has not in time.
+    /// Whether a command ends, according to the driver; nothing if it has not ended in time.
     fn finishes(&self, last: Handle) -> Option<bool> {
         let driver = self.device.driver();
-        // The driver's own wait knows no limit: it is for drivers that cannot say.
+        // The driver's own wait has no limit: it is for drivers that fail to give a status.
         let waits = || (0..FINISH_TRIES).any(|_| driver.finish(self.queue.handle()).is_ok());
         if driver.flush(self.queue.handle()).is_err() {
             return Some(waits());
@@ -289,18 +288,18 @@ impl EndPoint {
         }
     }
 
-    /// Gives a lane up whose commands do not end. What they use stays as it is.
+    /// Gives up a lane whose commands do not end. Their memory stays as it is.
     pub(super) fn lose(&mut self, lane: usize) {
         debug_assert!(self.lanes[lane].busy, "a lane is given up that has no block");
         self.lanes[lane].lost = true;
     }
 
-    /// Whether the commands of any lane have not ended in time, nor since.
+    /// Whether any lane is lost and its commands have not ended since.
     pub(super) fn is_lost(&self) -> bool {
         self.lanes.iter().any(|lane| lane.lost)
     }
 
-    /// Takes lost lanes back whose commands have ended at last.
+    /// Takes back lost lanes whose commands have ended since.
     pub(super) fn recover(&mut self) {
         for idx in 0..LANES {
             if self.lanes[idx].lost && self.status(idx).is_some() {
@@ -309,8 +308,8 @@ impl EndPoint {
         }
     }
 
-    /// Ends it. Nothing of it is released while commands that have not ended may use it, nor is the driver asked to
-    /// wait for them: that would never end either.
+    /// Ends the end point. Memory that unfinished commands may use is not released, and the driver is not asked to wait
+    /// for them: that wait might never end.
     pub(super) fn close(mut self) {
         self.recover();
         if self.is_lost() {
@@ -323,7 +322,7 @@ impl EndPoint {
         if self.kernels.find(is_it).is_none() {
             let (object, spec) = self.device.program(source)?.kernel(name)?;
             let group_items_max = self.device.group_items_max(object.handle())?;
-            // A kernel that makes room is released; the driver keeps it for commands that were enqueued with it.
+            // An evicted kernel is released; the driver keeps it for commands that were enqueued with it.
             self.kernels.add(Kernel { source: source.clone(), name, object, spec, group_items_max });
         }
         let found = self.kernels.find(is_it);
@@ -337,19 +336,19 @@ impl Drop for EndPoint {
             std::thread::panicking() || self.lanes.iter().all(|lane| !lane.busy && !lane.lost),
             "an end point is dropped while commands of a block may be under way"
         );
-        // No lane has a block any more, or is lost; what is left is the driver's own business.
+        // No lane has a block any more, or is lost; the driver's own commands remain.
         let _ = self.device.driver().finish(self.queue.handle());
     }
 }
 
 impl Lane {
-    /// Whether nothing of a block is left in it.
+    /// Whether it holds nothing of a block.
     fn is_empty(&self) -> bool {
         let is_unused = !self.busy && !self.lost && self.last.is_none();
         is_unused && self.events.is_empty() && self.buffers.is_empty() && self.shared.is_empty()
     }
 
-    /// Everything goes back; no command uses it.
+    /// Gives all resources back; no command uses them.
     fn release(&mut self, device: &Device) {
         self.busy = false;
         self.lost = false;
@@ -370,7 +369,7 @@ impl Lane {
 }
 
 impl EndPoint {
-    /// The buffer of a name: the block's own, a shared one or a resident, whichever was bound last, or the end point's.
+    /// The buffer of a name: the last that the block bound (its own, a shared one or a resident), or the end point's.
     fn bound(&self, lane: usize, name: &str) -> Option<Bound> {
         let lane = &self.lanes[lane];
         let of = |buffer: &Buffer, ready| Bound { handle: buffer.handle(), bytes: buffer.bytes(), ready };
@@ -392,10 +391,10 @@ pub struct Back<'a> {
 }
 
 impl Back<'_> {
-    /// The numbers that [`Feed::read`] has brought back from a buffer, the last time.
+    /// The numbers of the last [`Feed::read`] of a buffer.
     ///
     /// # Panics
-    /// When none were.
+    /// When the block has not read the buffer.
     #[expect(unsafe_code, reason = "the device has written into staging memory")]
     pub fn numbers<T: Plain>(&self, name: &str) -> &[T] {
         let found = self.lane.reads.iter().rev().find(|(read, _)| *read == name);
@@ -405,7 +404,7 @@ impl Back<'_> {
         unsafe { region.numbers::<T>() }
     }
 
-    /// Time that the block's kernels took on the device, in nanoseconds; 0 where the driver does not say.
+    /// Time that the block's kernels took on the device, in nanoseconds; 0 if the driver gives no times.
     pub fn kernel_ns(&self) -> u64 {
         self.kernel_ns
     }

@@ -2,7 +2,7 @@
 
 use super::driver::DriverError;
 
-/// Why a block came back without results.
+/// The error of a block that came back without results.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -39,23 +39,23 @@ pub enum DeviceError {
         /// The most bytes that may be used.
         budget_bytes: u64,
     },
-    /// The block itself could not be fed: its own words.
+    /// The block could not be fed, with the block's own message.
     #[error("{0}")]
     Block(String),
     /// The block's code panicked on a feeding thread.
     #[error("a block panicked: {0}; this is a bug in its operator")]
     Panicked(String),
-    /// The device has not said for too long that the block is over.
+    /// The device has not finished the block in time.
     #[error("a block did not come back within {seconds} s")]
     Hung {
         /// The limit.
         seconds: f64,
     },
-    /// Another block is bringing a part to the device that this one needs: it is fed again when the part is there. A block
-    /// hands this on; no box sees it.
+    /// Another block is bringing a part to the device that this one needs: it is fed again when the part is there. A
+    /// block passes this on; no box sees it.
     #[error("another block brings what this one needs")]
     HeldBack,
-    /// The block uses a resident whose content is lost: the device, or a block that was to write it, has failed.
+    /// The block uses a resident whose content is lost: the device has failed, or a block failed to write it.
     #[error("the state that the block uses is lost: an earlier block, or the device, has failed")]
     Lost,
     /// Every device that the block may use has failed, or there is none.
@@ -64,8 +64,8 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Whether the device is at fault, or that there is none: another one, or none at all, does better. Else the block
-    /// is.
+    /// Whether the device is at fault, or missing, so that another device or the slots can compute the block. Otherwise
+    /// the block is at fault.
     pub fn is_of_device(&self) -> bool {
         matches!(
             self,
@@ -79,7 +79,7 @@ impl DeviceError {
     }
 }
 
-/// Why there are no devices.
+/// The reason that there are no devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoDevices {
@@ -92,7 +92,7 @@ pub enum NoDevices {
     /// The drivers have no device.
     #[error("no device: an OpenCL driver is there, and has no device")]
     Device,
-    /// The runtime was given none.
+    /// The runtime has no devices.
     #[error("the runtime was given no devices")]
     NotHere,
     /// A driver answered with an error.

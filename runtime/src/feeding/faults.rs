@@ -1,8 +1,7 @@
-//! Drivers that fail, for tests: each call of the driver is counted, and any of them can be made to fail.
+//! Drivers that fail, for tests: each call of the driver is counted, and a test can make any call fail.
 //!
-//! The fault is injected before the call, which is then not made. What the driver has given out and not taken back is
-//! counted too, so that a test can say that nothing leaks. Blocks can be made to hang: their commands end, and the
-//! driver does not say so until it is let.
+//! A fault replaces the call. The driver's live objects are counted too, so that a test can show that nothing leaks. A
+//! test can make blocks hang: their commands end, and the driver does not report it until [`Faulty::let_go`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write as _;
@@ -24,28 +23,29 @@ use super::options::Options;
 use super::pool::Devices;
 use super::survey::find;
 
-/// What a driver answers to a call that was chosen to fail: CL_OUT_OF_RESOURCES, which may mean anything.
+/// The answer to a call that was chosen to fail: CL_OUT_OF_RESOURCES, which may mean anything.
 const INJECTED: i32 = -5;
 const BUILD_FAILURE: i32 = -11;
 const OUT_OF_MEMORY: i32 = -4;
 
-/// Handles of made-up devices; the system's own are addresses, which do not reach there.
+/// Handles of made-up devices, above the system's handles, which are addresses.
 const MADE_UP: usize = usize::MAX - 64;
 
-/// Whether a test can have a device. One that cannot says so, and fails where `BOXWORK_REQUIRE_OPENCL=1`.
+/// Whether a test can have a device. Otherwise this prints that the test is skipped, and panics if
+/// `BOXWORK_REQUIRE_OPENCL=1`.
 ///
 /// # Panics
-/// When there is none and it is required.
+/// When there is no device and one is required.
 pub fn has_device(test: &str) -> bool {
     let Err(reason) = find(&OpenCl) else { return true };
     let required = std::env::var_os("BOXWORK_REQUIRE_OPENCL").is_some_and(|value| value == "1");
     assert!(!required, "{test} needs an OpenCL device: {reason}");
-    // Past the test harness, which keeps what a test that passes prints.
+    // Directly to standard error: the test harness hides the output of a test that passes.
     let _ = writeln!(std::io::stderr(), "NOT TESTED: {test}: {reason}");
     false
 }
 
-/// What is to fail.
+/// The calls that fail.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The call that fails, counted from 1; 0 for none.
@@ -56,16 +56,16 @@ pub struct Plan {
     pub compiles_not_on: Option<usize>,
     /// The largest buffer that there is memory for.
     pub buffer_bytes_max: Option<usize>,
-    /// As how many devices the first one appears; 0 leaves all as they are.
+    /// The number of devices as which the first one appears; 0 leaves all as they are.
     pub appears_as: usize,
-    /// What the devices say of their generation, where it is not what they are.
+    /// The compute capability that the devices report in place of their own.
     pub compute_capability: Option<(u32, u32)>,
-    /// Blocks that never end, counted from 1 in the order in which they are sent off, and with each all that is
-    /// enqueued behind it, until [`Faulty::let_go`].
+    /// Blocks that do not end before [`Faulty::let_go`], counted from 1 in the order of sending. Everything enqueued
+    /// behind them hangs too.
     pub hangs: Range<u64>,
 }
 
-/// How long a wait for a queue that hangs takes before it fails, where it should have had no end: a test does.
+/// The time after which a wait for a hanging queue fails, so that a test ends.
 const HUNG_WAIT: Duration = Duration::from_secs(20);
 
 /// The system's driver with faults.
@@ -73,11 +73,11 @@ pub struct Faulty {
     driver: OpenCl,
     plan: Plan,
     calls: AtomicU64,
-    /// The first device, where it appears as several.
+    /// The first device, if it appears as several.
     real: Mutex<Option<Handle>>,
     live: Mutex<BTreeMap<Kind, i64>>,
     blocks: AtomicU64,
-    /// The queue of each event, where blocks may hang.
+    /// The queue of each event, if blocks may hang.
     queues: Mutex<HashMap<Handle, Handle>>,
     hung: Mutex<Hung>,
 }
@@ -85,7 +85,7 @@ pub struct Faulty {
 #[derive(Default)]
 struct Hung {
     queues: HashSet<Handle>,
-    /// Who is to be told in the end.
+    /// The callbacks to call in the end.
     waiting: Vec<(Handle, OnComplete)>,
 }
 
@@ -106,14 +106,14 @@ impl Faulty {
     /// The system's devices with these faults.
     ///
     /// # Errors
-    /// When there are none, be it by such a fault.
+    /// When there are none, also because of such a fault.
     pub fn devices(plan: Plan, options: Options) -> (Arc<Self>, Result<Arc<Devices>, NoDevices>) {
         let faulty = Self::new(plan);
         let devices = Devices::open_on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
         (faulty, devices)
     }
 
-    /// The same, opened at the first use.
+    /// The system's devices with these faults, opened at the first use.
     pub fn lazy_devices(plan: Plan, options: Options) -> (Arc<Self>, LazyDevices) {
         let faulty = Self::new(plan);
         let devices = LazyDevices::on(Arc::clone(&faulty) as Arc<dyn Driver>, options);
@@ -125,7 +125,7 @@ impl Faulty {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Whether the call that was to fail has come.
+    /// Whether the call that fails has come.
     pub fn has_failed(&self) -> bool {
         self.plan.call > 0 && self.calls() >= self.plan.call
     }
@@ -135,11 +135,11 @@ impl Faulty {
         self.hung.lock().waiting.len()
     }
 
-    /// Lets all that hangs end.
+    /// Lets all hanging blocks end.
     pub fn let_go(&self) {
         let Hung { waiting, .. } = std::mem::take(&mut *self.hung.lock());
         for (event, f) in waiting {
-            // A driver that does not take the call leaves the block to whoever looks for itself.
+            // If the driver refuses the callback, the feeding thread finds the block by polling.
             let _ = self.driver.on_complete(event, f);
         }
     }
@@ -370,10 +370,10 @@ impl Driver for Faulty {
     }
 
     fn release(&self, kind: Kind, handle: Handle) -> Called<()> {
-        // A release that fails is counted as one: the object is out of this side's hands.
+        // A release that fails counts as one: the object is not used again.
         *self.live.lock().entry(kind).or_default() -= 1;
         let injected = self.call("clRelease");
-        // Made all the same: tests of this process go on with the same driver.
+        // The release is made all the same: other tests of this process use this driver.
         self.driver.release(kind, handle).and(injected)
     }
 }

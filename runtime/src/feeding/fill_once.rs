@@ -21,9 +21,9 @@ enum State<T> {
 
 /// The state that a thread finds if it needs the value.
 pub(super) enum Found<'a, T> {
-    /// It is there.
+    /// The value is there.
     Filled,
-    /// It is not, and this thread makes it.
+    /// The value is missing, and this thread makes it.
     Empty(Filler<'a, T>),
     /// Another thread is making it.
     Filling,
@@ -36,7 +36,7 @@ pub(super) trait Fill: Send + Sync + 'static {
     fn place(&self) -> &FillOnce<Self::Value>;
 }
 
-/// What a block that needs it may be held back for.
+/// A part that blocks may wait for in the queue.
 pub(super) trait HoldsBack: Send + Sync {
     /// Whether a thread is filling it.
     fn is_filling(&self) -> bool;
@@ -56,7 +56,7 @@ impl<F: Fill> HoldsBack for F {
     }
 }
 
-/// The right to make the value, and the duty to say how that ended: dropped, it leaves the place empty.
+/// The right to make the value. A filler that is dropped leaves the place empty.
 pub(super) struct Filler<'a, T> {
     place: &'a FillOnce<T>,
 }
@@ -81,7 +81,7 @@ impl<T> FillOnce<T> {
         }
     }
 
-    /// Looks at the value, where it is there. The place is locked meanwhile: `f` calls nothing that takes long.
+    /// Passes the value to `f`, if it is there. The place is locked meanwhile: `f` must be short.
     pub(super) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         match &*self.state.lock() {
             State::Filled(value) => Some(f(value)),
@@ -108,7 +108,7 @@ impl<T> Filler<'_, T> {
     /// The value is made.
     pub(super) fn fill(self, value: T) {
         let state = &mut *self.place.state.lock();
-        debug_assert!(matches!(state, State::Filling), "somebody else has filled the place");
+        debug_assert!(matches!(state, State::Filling), "another thread has filled the place");
         *state = State::Filled(value);
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_fills_and_the_others_wait_or_go_on() {
+    fn one_thread_fills_and_the_others_wait_or_continue() {
         let place = FillOnce::default();
         let Found::Empty(filler) = place.find() else { panic!("it is empty") };
         assert!(matches!(place.find(), Found::Filling) && place.is_filling() && !place.is_filled());
@@ -158,7 +158,7 @@ mod tests {
         }));
         assert!(caught.is_err() && !place.is_filling());
         place.wait();
-        let Found::Empty(filler) = place.find() else { panic!("nobody is making it any more") };
+        let Found::Empty(filler) = place.find() else { panic!("no thread is making it any more") };
         filler.fill(1);
         assert_eq!(place.with(|value| *value), Some(1));
     }

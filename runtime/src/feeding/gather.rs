@@ -1,8 +1,8 @@
-//! Gathering into staging memory by several threads, where one does not keep up with the way to the device.
+//! Gathering into staging memory by several threads, because one is slower than the transfer to the device.
 //!
-//! One thread copies some 10 GB/s, a device takes 55. The threads live as long as one gathering does, which takes many
-//! times as long as to start them. Each takes a slot of the scheduler that the block is of, as the feeding thread does, so
-//! that there are never more threads computing than slots; where none is lent there is no helper.
+//! One thread copies some 10 GB/s, a device takes 55. The threads live for one gathering, which takes many times as
+//! long as starting them. Each takes a slot of the block's scheduler, as the feeding thread does, so that never more
+//! threads compute than there are slots; without a lent slot there is no helper.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,10 +25,10 @@ pub(super) struct Gatherers {
 }
 
 impl Gatherers {
-    /// Fills parts of `part` numbers each (the last may be shorter), which are told by their place.
+    /// Fills parts of `part` numbers each (the last may be shorter); `fill` gets the place of its part.
     ///
     /// # Errors
-    /// One of those that `fill` gives, where it does.
+    /// The first error of `fill`.
     pub(super) fn fill<T: Plain>(
         &self,
         to: &mut [T],
@@ -36,7 +36,7 @@ impl Gatherers {
         fill: &(impl Fn(usize, &mut [T]) -> Result<(), DeviceError> + Sync),
     ) -> Result<(), DeviceError> {
         let (part, bytes) = (part.max(1), size_of_val(to));
-        debug_assert!(self.most > 0, "a block has nobody to gather for it");
+        debug_assert!(self.most > 0, "no thread gathers for a block");
         let helpers = match bytes >= SPLIT_BYTES_MIN {
             true => self.most.min(to.len().div_ceil(part)).saturating_sub(1),
             false => 0,
@@ -44,11 +44,11 @@ impl Gatherers {
         let (parts, failed) = (Mutex::new(to.chunks_mut(part).enumerate()), OnceLock::new());
         let work = || {
             while failed.get().is_none() {
-                // Not within the condition, which would hold the lock while the part is filled.
+                // Not within the condition: that would hold the lock while the part is filled.
                 let next = parts.lock().next();
                 let Some((idx, to)) = next else { break };
                 if let Err(error) = fill(idx, to) {
-                    // The first is told.
+                    // Only the first error is returned.
                     let _ = failed.set(error);
                 }
             }
@@ -65,7 +65,7 @@ impl Gatherers {
                     work();
                 });
                 if helped.is_err() {
-                    // The system gives no more threads; those that there are do it.
+                    // The system gives no more threads; the threads so far do all parts.
                     break;
                 }
             }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::outside::Computing;
 
-    /// Lends so many slots, and counts those that are out and the most that were.
+    /// Lends `all` slots, and counts those left and the most that were out.
     struct Slots {
         left: AtomicUsize,
         most: AtomicUsize,

@@ -1,24 +1,24 @@
-//! The launch of a kernel: the range that it runs over, and the arguments that are no buffers.
+//! The launch of a kernel: the range that it runs over, and the arguments other than buffers.
 
 use super::plain::{Plain, bytes_of};
 
 /// The largest struct that a kernel takes by value here; OpenCL guarantees room for 1,024 bytes of all arguments.
 const VALUE_BYTES_MAX: usize = 128;
 
-/// A kernel's argument that is no buffer.
+/// A kernel's argument other than a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value(pub(super) Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// Bytes of a plain value, and how many they are.
+    /// Bytes of a plain value, and their number.
     Plain([u8; VALUE_BYTES_MAX], usize),
     /// Local memory of so many bytes.
     Local(usize),
 }
 
 impl Value {
-    /// A number, or a struct of numbers. Its type must be the one that the kernel's text names.
+    /// A number, or a struct of numbers. Its type must be that of the kernel's argument.
     pub fn of<T: Plain>(value: T) -> Self {
         const { assert!(size_of::<T>() <= VALUE_BYTES_MAX, "too large to be passed by value") };
         let (mut bytes, value) = ([0; VALUE_BYTES_MAX], bytes_of(&value));
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// How much local memory it is, where it is that.
+    /// The bytes of local memory; nothing for a value.
     pub fn local_bytes(&self) -> Option<usize> {
         match self.0 {
             Kind::Plain(..) => None,
@@ -57,7 +57,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// So many groups of so many work items, by dimension.
+    /// A number of groups, each of a number of work items, by dimension.
     ///
     /// # Panics
     /// When a group has no work items.
@@ -72,7 +72,7 @@ impl Grid {
         Self { dimensions: D, groups: wide(groups), group: wide(group) }
     }
 
-    /// As many groups as cover so many work items, by dimension. The last groups may reach beyond them.
+    /// The groups that cover these work items, by dimension. The last groups may reach beyond them.
     ///
     /// # Panics
     /// When a group has no work items.

@@ -1,9 +1,9 @@
-//! The devices of one owner, opened when somebody first asks for them.
+//! The devices of one owner, opened at the first request for them.
 //!
-//! A runtime owns them ([`Config::devices`](crate::Config::devices)), and its
-//! boxes come to them by [`Bind::pick_devices`](crate::operator::Bind::pick_devices). Two runtimes have devices of their own unless they are given the same
-//! value. When the last owner drops it, its threads end and all that was allocated on the devices is released. Only
-//! success is remembered: an owner that finds no device finds one that is plugged in later.
+//! A runtime owns them ([`Config::devices`](crate::Config::devices)), and its boxes come to them by
+//! [`Bind::pick_devices`](crate::operator::Bind::pick_devices). Two runtimes share devices only if both get one value.
+//! When the last owner drops it, its threads end and all memory on the devices is released. Only success is remembered:
+//! a later call can find a device that was plugged in since.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::pool::{DeviceStatistics, Devices};
 
 /// Devices that are opened at their first use.
 pub struct LazyDevices {
-    /// The driver to open them on; nothing where there are none to be had.
+    /// The driver to open them on; nothing if there are none.
     driver: Option<Arc<dyn Driver>>,
     options: Options,
     state: Mutex<State>,
@@ -32,13 +32,13 @@ struct State {
 }
 
 impl LazyDevices {
-    /// All devices of all drivers, used in this way.
+    /// All devices of all drivers, with these options.
     pub fn new(options: Options) -> Self {
         Self::on(Arc::new(OpenCl), options)
     }
 
-    /// All devices of all drivers, used as the environment says: `BOXWORK_DEVICE_SECONDS`, `BOXWORK_DEVICE_MB` and
-    /// `BOXWORK_PINNED_MB`.
+    /// All devices of all drivers, with the options of the environment: `BOXWORK_DEVICE_SECONDS`, `BOXWORK_DEVICE_MB`
+    /// and `BOXWORK_PINNED_MB`.
     pub fn of_environment() -> Self {
         let (options, warnings) = Options::of_environment(|name| std::env::var(name).ok());
         let devices = Self::new(options);
@@ -46,7 +46,7 @@ impl LazyDevices {
         devices
     }
 
-    /// No devices: whoever asks is told that there are none here.
+    /// No devices: every call returns [`NoDevices::NotHere`].
     pub fn none() -> Self {
         Self { driver: None, options: Options::default(), state: Mutex::default() }
     }
@@ -60,7 +60,7 @@ impl LazyDevices {
     /// # Errors
     /// When there is none, with the reason. The next call looks again.
     pub fn open(&self) -> Result<Arc<Devices>, NoDevices> {
-        // Held while they are opened: a second caller could only open them a second time.
+        // Held while they are opened, so that a second caller does not open them again.
         let state = &mut *self.state.lock();
         if let Some(devices) = &state.opened {
             return Ok(Arc::clone(devices));
@@ -71,7 +71,7 @@ impl LazyDevices {
         Ok(Arc::clone(state.opened.insert(devices)))
     }
 
-    /// The devices, where they were opened.
+    /// The devices, if they are open.
     pub fn opened(&self) -> Option<Arc<Devices>> {
         self.state.lock().opened.clone()
     }
@@ -80,7 +80,7 @@ impl LazyDevices {
     pub fn take_warnings(&self) -> Vec<String> {
         let (mut warnings, opened) = {
             let state = &mut *self.state.lock();
-            // Options that nobody has used need no warning.
+            // Unused options need no warning.
             match &state.opened {
                 None => return Vec::new(),
                 Some(opened) => (std::mem::take(&mut state.warnings), Arc::clone(opened)),
@@ -100,7 +100,7 @@ impl LazyDevices {
 }
 
 impl Default for LazyDevices {
-    /// Used as the environment says.
+    /// As [`LazyDevices::of_environment`].
     fn default() -> Self {
         Self::of_environment()
     }

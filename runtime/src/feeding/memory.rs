@@ -1,8 +1,8 @@
-//! The buffers of one device: reused from a pool, within a budget; what many blocks read stays there.
+//! The buffers of one device: reused from a pool, within a budget; shared buffers stay on the device.
 //!
-//! A buffer is *anonymous* (one block's), *replicated* (one per end point) or *shared* (one per device). Invariants: what
-//! is allocated never exceeds the budget; a shared buffer that a block in flight reads is never dropped; of the others
-//! those go first that were used least recently, and unused anonymous ones before any of them.
+//! A buffer is *anonymous* (one block's), *replicated* (one per end point) or *shared* (one per device). Invariants:
+//! the allocated bytes never exceed the budget; a shared buffer that a block in flight reads is never dropped; unused
+//! anonymous buffers are dropped first, then the least recently used shared buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::object::Object;
 pub struct SharedKey {
     /// The number of the resource; no two live resources have one number.
     pub resource: u64,
-    /// In which form.
+    /// The form.
     pub form: u64,
     /// The part of the resource.
     pub part: u64,
 }
 
-/// The smallest buffer; small ones are all alike.
+/// The smallest buffer; all smaller requests get this size.
 const BUFFER_BYTES_MIN: usize = 4096;
 
 /// A buffer of a device.
@@ -56,7 +56,7 @@ impl Drop for Buffer {
 /// A shared buffer, once a thread has filled it.
 pub(super) type Shared = FillOnce<Filled>;
 
-/// A shared buffer and the command that fills it, which others wait for on their queues.
+/// A shared buffer and the command that fills it. Other queues wait for that command.
 pub(super) struct Filled {
     pub(super) buffer: Buffer,
     pub(super) ready: Arc<Object>,
@@ -73,7 +73,7 @@ pub(crate) struct Memory {
 struct State {
     free: BTreeMap<usize, Vec<Buffer>>,
     shared: HashMap<SharedKey, (u64, Arc<Shared>)>,
-    /// Counts uses; what was used last has the greatest number.
+    /// Counts uses; the buffer used last has the greatest number.
     clock: u64,
 }
 
@@ -90,7 +90,7 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// A buffer of at least so many bytes, used before or new.
+    /// A buffer of at least this many bytes, from the pool or new.
     pub(super) fn take(
         &self,
         driver: &Arc<dyn Driver>,
@@ -99,7 +99,7 @@ impl Memory {
     ) -> Result<Buffer, DeviceError> {
         let bytes = class_of(bytes);
         if let Some(buffer) = self.state.lock().free.get_mut(&bytes).and_then(Vec::pop) {
-            debug_assert_eq!(buffer.bytes, bytes, "a buffer was kept under a size that is not its own");
+            debug_assert_eq!(buffer.bytes, bytes, "the pool lists a buffer under a wrong size");
             return Ok(buffer);
         }
         self.reserve(bytes as u64)?;
@@ -107,7 +107,7 @@ impl Memory {
             self.used.load(Ordering::Relaxed) <= self.budget_bytes,
             "more memory of a device is allocated than its budget allows"
         );
-        // Counted from here on: dropped, it counts no more.
+        // Counted from here on until it is dropped.
         let own = || Object::own(driver, Kind::Buffer, |driver| driver.buffer(context, bytes, Use::Device));
         let object = match own() {
             Err(error) if error.is_out_of_memory() && self.free_some(u64::MAX) => own(),
@@ -123,17 +123,13 @@ impl Memory {
         }
     }
 
-    /// Keeps a buffer for the next that wants one of its size. No command uses it any more.
+    /// Keeps a buffer for the next block that needs its size. No command uses it any more.
     pub(super) fn give_back(&self, buffer: Buffer) {
-        debug_assert_eq!(
-            class_of(buffer.bytes),
-            buffer.bytes,
-            "a buffer is kept under a size that nobody asks for"
-        );
+        debug_assert_eq!(class_of(buffer.bytes), buffer.bytes, "a buffer has a size that no block asks for");
         self.state.lock().free.entry(buffer.bytes).or_default().push(buffer);
     }
 
-    /// The shared buffer of a key, which may be empty; while a block holds it, it stays.
+    /// The shared buffer of a key, which may be empty. It stays while a block holds it.
     pub(super) fn shared(&self, key: SharedKey) -> Arc<Shared> {
         let state = &mut *self.state.lock();
         state.clock += 1;
@@ -150,13 +146,13 @@ impl Memory {
         }
     }
 
-    /// Whether a part is there already.
+    /// Whether the device has a part.
     pub(super) fn holds(&self, key: SharedKey) -> bool {
         let shared = self.state.lock().shared.get(&key).map(|(_, shared)| Arc::clone(shared));
         shared.is_some_and(|shared| shared.is_filled())
     }
 
-    /// Counts what is about to be allocated; makes room first where there is none.
+    /// Counts an allocation before it is made; makes room first if there is none.
     fn reserve(&self, bytes: u64) -> Result<(), DeviceError> {
         loop {
             let used = self.used.load(Ordering::Relaxed);
@@ -172,7 +168,7 @@ impl Memory {
         }
     }
 
-    /// Drops what is needed least until so many bytes are free. False when there was nothing to drop.
+    /// Drops the buffers needed least until this many bytes are free. False when there was nothing to drop.
     fn free_some(&self, bytes: u64) -> bool {
         let mut dropped = Vec::new();
         let mut dropped_bytes = 0;
@@ -189,7 +185,7 @@ impl Memory {
                     largest.remove();
                 }
             }
-            // Held by the table alone: nobody gets at it while the table is locked.
+            // Only the table holds it: no thread can reach it while the table is locked.
             let mut unused: Vec<(u64, SharedKey)> = state
                 .shared
                 .iter()
@@ -212,14 +208,15 @@ impl Memory {
                 }
             }
         }
-        // Without the lock: a driver may take its time.
+        // Without the lock: a driver may take long.
         drop(dropped);
         drop(emptied);
         dropped_bytes > 0
     }
 }
 
-/// Sizes that are told apart: eight between a power of two and the next, so that little is wasted and much fits again.
+/// The size class of a buffer: eight classes between a power of two and the next, so that little is wasted and many
+/// buffers are reused.
 fn class_of(bytes: usize) -> usize {
     let bytes = bytes.max(BUFFER_BYTES_MIN);
     let class = bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(1));

@@ -12,7 +12,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Owns what a call has made.
+    /// Makes an object by a call, and owns it.
     pub(crate) fn own(
         driver: &Arc<dyn Driver>,
         kind: Kind,
@@ -22,7 +22,7 @@ impl Object {
         Ok(Self { driver: Arc::clone(driver), kind, handle })
     }
 
-    /// For calls; valid as long as this is borrowed.
+    /// The handle for calls; valid as long as this is borrowed.
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -34,7 +34,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // A driver that refuses to take back what it gave leaves nothing else to do.
+        // If a driver refuses the release, nothing else can be done.
         let _ = self.driver.release(self.kind, self.handle);
     }
 }

@@ -1,4 +1,4 @@
-//! OpenCL itself, through `opencl3`: beside the error codes the only file that names that crate.
+//! OpenCL itself, through `opencl3`. Apart from the error codes, only this file names that crate.
 //!
 //! The library is loaded at the first call; a machine without one answers that call with an error and nothing else.
 //! Every call here is one of OpenCL's C functions on handles that [`Object`](super::object::Object) keeps alive.
@@ -24,8 +24,8 @@ use super::launch::Grid;
 /// The calls of the system's library.
 pub(crate) struct OpenCl;
 
-/// Drivers set themselves up when they are first asked for devices, and not all of them (PoCL 3.1) let two threads do so
-/// at once.
+/// A driver initialises itself at the first request for devices, and some (PoCL 3.1) do not let two threads do that at
+/// once.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
 fn named<T>(call: &'static str, result: Result<T, cl_int>) -> Called<T> {
@@ -40,12 +40,12 @@ fn pointer(handle: Handle) -> *mut c_void {
     ptr::with_exposed_provenance_mut(handle.0)
 }
 
-/// Text as OpenCL gives it: with a zero at its end, and spaces around it at times.
+/// Text from OpenCL, without the zero at its end and spaces around it.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned()
 }
 
-/// A whole number of whatever width.
+/// A whole number of any width.
 fn number(bytes: &[u8]) -> u64 {
     let mut wide = [0; 8];
     let used = bytes.len().min(8);
@@ -65,7 +65,7 @@ impl Events {
         Self(handles.iter().map(|event| pointer(*event).cast()).collect())
     }
 
-    /// How many there are, and where; nowhere when there are none, which OpenCL insists on.
+    /// Their number and address; OpenCL demands a null address if there are none.
     fn list(&self) -> (u32, *const cl_event) {
         (self.0.len() as u32, if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() })
     }
@@ -111,7 +111,7 @@ impl Driver for OpenCl {
             buffer_bytes_max: count(devices::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
             local_bytes: count(devices::CL_DEVICE_LOCAL_MEM_SIZE)?,
             group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
-            // Of an extension (cl_nv_device_attribute_query): others say that they do not know it.
+            // From an extension (cl_nv_device_attribute_query): other drivers return an error.
             compute_capability: count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)
                 .and_then(|major| {
                     Ok((major as u32, count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV)? as u32))
@@ -220,7 +220,7 @@ impl Driver for OpenCl {
     fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle> {
         let flags = memory::CL_MEM_READ_WRITE
             | if buffer_use == Use::Staging { memory::CL_MEM_ALLOC_HOST_PTR } else { 0 };
-        // SAFETY: the context is live, and no memory of the host's is lent.
+        // SAFETY: the context is live, and the call gets no memory of the host.
         let made = unsafe { memory::create_buffer(pointer(context).cast(), flags, bytes, ptr::null_mut()) };
         named("clCreateBuffer", made).map(handle)
     }
@@ -326,7 +326,7 @@ impl Driver for OpenCl {
             boxed.cast::<c_void>(),
         );
         if asked.is_err() {
-            // SAFETY: the driver has refused it, so nobody else owns it.
+            // SAFETY: the driver has refused it, so only this function owns it.
             drop(unsafe { Box::from_raw(boxed) });
         }
         named("clSetEventCallback", asked)
@@ -365,7 +365,7 @@ impl Driver for OpenCl {
 
 /// The callback that the driver calls from a thread of its own.
 extern "C" fn call_back(_: cl_event, status: cl_int, user_data: *mut c_void) {
-    // SAFETY: `on_complete` has made it for this call, of which there is one.
+    // SAFETY: `on_complete` has made it for this call, and the driver calls once.
     let f = unsafe { Box::from_raw(user_data.cast::<OnComplete>()) };
     f(status);
 }

@@ -1,44 +1,44 @@
-//! How devices are used, and what the environment says of it.
+//! The options for the use of devices, and their values in the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::binaries::cache_folder;
 
-/// How devices are used.
+/// The options for the use of devices.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Command queues for each device.
     pub end_points: usize,
-    /// Whether each end point has a thread of its own, or all of a device share one.
+    /// Whether each end point has a thread of its own; otherwise the end points of a device share one.
     pub thread_per_end_point: bool,
-    /// The most memory to use on each device, in bytes; nothing means most of what it has.
+    /// The most memory to use on each device, in bytes; nothing means most of its memory.
     pub memory_bytes: Option<u64>,
-    /// The most host memory to pin for what does not fit on the devices, in bytes, all of them together; nothing means half
-    /// of what is available, and none for devices that compute in the host's own memory.
+    /// The most host memory to pin for parts that do not fit on the devices, in bytes, for all devices together;
+    /// nothing means half of the available memory, and none for devices that compute in the host's own memory.
     pub pinned_bytes: Option<u64>,
-    /// The folder where compiled programs are kept; nothing means that each run compiles anew.
+    /// The folder of compiled programs; nothing means that each run compiles them.
     pub cache: Option<PathBuf>,
-    /// Compiled programs that each device keeps, and kernels that each end point does: those that were used last.
+    /// The number of compiled programs that each device keeps, and of kernels that each end point keeps: the last used.
     pub programs_max: usize,
-    /// Threads that gather what one block sends, at most, its feeding thread included: see
+    /// The most threads that gather for one block, its feeding thread included: see
     /// [`Feed::write_in_parts`](super::Feed::write_in_parts).
     pub gatherers: usize,
-    /// How long a block's commands may take, from when they are enqueued or the block before it came back. A device
-    /// that takes longer is held to be hung, and gets no more blocks.
+    /// The most time that a block's commands may take, from their enqueueing or from the return of the block before. A
+    /// device that takes longer counts as hung, and gets no more blocks.
     pub limit: Duration,
 }
 
-/// More than any block takes on a device that works, a slow one that others use too included.
+/// More than any block takes on a working device, even on a slow one that other programs use.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A pipeline uses a handful.
+/// Enough: a pipeline uses a handful.
 const PROGRAMS_MAX: usize = 64;
 
-/// The limit in seconds, of the devices of the process.
+/// The environment variable of the limit, in seconds.
 const LIMIT_NAME: &str = "BOXWORK_DEVICE_SECONDS";
 
-/// The most memory to use on each of them, and to pin for them, in megabytes.
+/// The environment variables of the most memory to use on each device, and to pin for all, in megabytes.
 const MEMORY_NAME: &str = "BOXWORK_DEVICE_MB";
 const PINNED_NAME: &str = "BOXWORK_PINNED_MB";
 
@@ -58,7 +58,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those of the devices of the process, by what its environment says, and what is wrong with that.
+    /// The options of the environment, and warnings about wrong values.
     pub(super) fn of_environment(of: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let (limit, warning) = limit_of(of(LIMIT_NAME).as_deref());
         let mut warnings = Vec::from_iter(warning);
@@ -66,23 +66,23 @@ impl Options {
             let given = of(name)?;
             let bytes = given.parse::<u64>().ok().and_then(|mega| mega.checked_mul(1_000_000));
             if bytes.is_none() {
-                warnings.push(format!("{name}={given} is no number of megabytes; it is taken as not set"));
+                warnings.push(format!("{name}={given} is not a number of megabytes; it is ignored"));
             }
             bytes
         };
         let (memory_bytes, pinned_bytes) = (bytes(MEMORY_NAME), bytes(PINNED_NAME));
-        debug_assert!(!limit.is_zero(), "a device would be held to be hung at once");
+        debug_assert!(!limit.is_zero(), "a device would count as hung at once");
         (Self { limit, memory_bytes, pinned_bytes, ..Self::default() }, warnings)
     }
 }
 
-/// Threads that gather for one block on a machine of so many cores: half of them, and eight at most. Two feeding threads are
-/// rarely at it at once; where they are, the scheduler lends no more slots than there are.
+/// Threads that gather for one block on a machine of this many cores: half of the cores, and eight at most. Two feeding
+/// threads rarely gather at once; if they do, the scheduler lends no more slots than there are.
 fn gatherers_of(cores: usize) -> usize {
     (cores / 2).clamp(1, 8)
 }
 
-/// The limit that a person has set, or the usual one and what is wrong with the one that is set.
+/// The limit from the environment; or the default, with a warning if the given value is wrong.
 fn limit_of(given: Option<&str>) -> (Duration, Option<String>) {
     let Some(given) = given else { return (LIMIT, None) };
     let limit = given.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -90,7 +90,12 @@ fn limit_of(given: Option<&str>) -> (Duration, Option<String>) {
         Some(limit) => (limit, None),
         None => {
             let usual = LIMIT.as_secs();
-            (LIMIT, Some(format!("{LIMIT_NAME}={given} is no number of seconds above 0; {usual} are taken")))
+            (
+                LIMIT,
+                Some(format!(
+                    "{LIMIT_NAME}={given} is not a number of seconds above 0; the limit is {usual} seconds"
+                )),
+            )
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From what a person wrote for `device:` to the devices, and why these.
+//! From the value of `device:` to the devices, with a reason.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::parameter::DeviceChoice;
 /// The devices picked.
 #[derive(Clone, Debug)]
 pub struct Picked {
-    /// The devices, and the numbers of those to use; nothing means the slots.
+    /// The devices, and the numbers of the devices to use; nothing means the slots.
     pub devices: Option<(Arc<Devices>, Arc<[usize]>)>,
-    /// Why, for `explain`.
+    /// The reason, for `explain`.
     pub reason: String,
 }
 
 impl LazyDevices {
-    /// Picks devices for a choice; opens them where the choice may want any. `work` is how much there is to do, where that is
-    /// known, and `work_min` what is worth the way to a device.
+    /// Picks devices for a choice; opens them if the choice may want any. `work` is the amount of work, if it is known;
+    /// less than `work_min` is not worth sending to a device.
     ///
     /// # Errors
-    /// When devices were asked for that are not there; the text says which.
+    /// When the choice names devices that are not there; the text says which.
     pub fn pick(&self, choice: &DeviceChoice, work: Option<u64>, work_min: u64) -> Result<Picked, String> {
         let on_slots = |reason: String| Ok(Picked { devices: None, reason });
         match choice {
             DeviceChoice::Cpu => on_slots("device: cpu".to_owned()),
             DeviceChoice::Auto => {
                 if let Some(work) = work.filter(|work| *work < work_min) {
-                    return on_slots(format!("auto: {work} objects are not worth the way to a device"));
+                    return on_slots(format!("auto: {work} objects are too few for a device"));
                 }
                 match self.open() {
                     Err(reason) => on_slots(format!("auto: {reason}")),
@@ -42,11 +42,11 @@ impl LazyDevices {
                 let count = devices.list().len();
                 if let Some(number) = numbers.iter().find(|number| **number >= count) {
                     return Err(format!(
-                        "device: {choice}: there is no device {number}, but {count}, counted from 0; `boxwork devices` lists them"
+                        "device: {choice}: there is no device {number}: the {count} devices are numbered from 0, and `boxwork devices` lists them"
                     ));
                 }
                 let wanted = match (numbers.is_empty(), devices.gpus()) {
-                    // A device that is named twice is one device: with two shares it would keep twice what fits.
+                    // A device that is named twice is one device: with two shares it would keep twice as much as fits.
                     (false, _) => {
                         let is_first = |(place, number): (usize, &usize)| {
                             (!numbers[..place].contains(number)).then_some(*number)

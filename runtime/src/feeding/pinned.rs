@@ -1,10 +1,10 @@
-//! Host memory that one device copies from without a detour, kept from block to block: for what does not fit on it.
+//! Pinned host memory that one device copies from directly, kept from block to block: for parts that do not fit on it.
 //!
-//! To gather what is sent costs the host as many copies as the device makes, and eight cores are slower at it than the way
-//! to the device. What is read again and again is gathered once, into memory that the driver has pinned, and sent from
-//! there. Invariants: what all devices of an owner pin never exceeds their common budget; a part that a command may
-//! read is never dropped; of what is pinned nothing makes room for other parts of the same resource, as a scan that
-//! needs more than there is room for would drop each part just before it comes to it.
+//! Gathering costs the host one copy for each copy to the device, and eight cores gather slower than the device
+//! receives. A part that is read repeatedly is gathered once, into memory that the driver has pinned, and sent from
+//! there. Invariants: the devices of an owner never pin more than their common budget; a part that a command may read
+//! is never dropped; a pinned part never makes room for another part of its resource, because a scan with too little
+//! room would then drop each part just before it reads it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,20 +17,20 @@ use super::fill_once::{Fill, FillOnce};
 use super::memory::SharedKey;
 use super::staging::{Region, Staging};
 
-/// Keys that are remembered as asked for once: parts of 128 MiB of eight terabytes.
+/// Keys remembered after a first request: those of eight terabytes in parts of 128 MiB.
 const ONCE_MAX: usize = 1 << 16;
 
 /// The bytes that the devices of one owner may pin together.
 #[derive(Debug)]
 pub(super) struct PinBudget {
     given: Option<u64>,
-    /// Known from the first use on.
+    /// Set at the first use.
     most: OnceLock<u64>,
     used: AtomicU64,
 }
 
 impl PinBudget {
-    /// So many bytes, or half of the memory that is available when it is first asked for.
+    /// A budget of these bytes, or of half of the memory that is available at the first use.
     pub(super) fn new(given: Option<u64>) -> Arc<Self> {
         Arc::new(Self { given, most: OnceLock::new(), used: AtomicU64::new(0) })
     }
@@ -48,7 +48,7 @@ impl PinBudget {
     }
 }
 
-/// The host's memory that is not in use, by what the system says of itself and of the group that the process is in.
+/// The host's memory that is not in use, according to the system and to the control group of the process.
 fn available_bytes() -> Option<u64> {
     let read = |path| std::fs::read_to_string(path).ok();
     let available = read("/proc/meminfo").and_then(|text| available_of(&text));
@@ -58,7 +58,7 @@ fn available_bytes() -> Option<u64> {
     [available, most.map(|most| most.saturating_sub(used()))].into_iter().flatten().min()
 }
 
-/// What a `/proc/meminfo` says is available.
+/// The available memory in a `/proc/meminfo`.
 fn available_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
@@ -89,7 +89,8 @@ impl Drop for PinnedPart {
 /// The memory pinned for one device.
 pub(super) struct Pinned {
     budget: Arc<PinBudget>,
-    /// Whether it is a copy that a device saves: one that computes in the host's memory gains nothing, unless it is asked for.
+    /// Whether pinning saves the device a copy. A device that computes in the host's memory pins only if a budget was
+    /// given.
     is_worth: bool,
     state: Mutex<State>,
 }
@@ -97,19 +98,19 @@ pub(super) struct Pinned {
 #[derive(Default)]
 struct State {
     parts: HashMap<SharedKey, Arc<PinnedPart>>,
-    /// Parts that were asked for once.
+    /// Parts with one request so far.
     once: HashSet<SharedKey>,
 }
 
 impl State {
-    /// Whether a part was asked for before. Pinning is slower than gathering, so a part is pinned only on its second
+    /// Whether a part was requested before. Pinning is slower than gathering, so a part is pinned only on its second
     /// request.
     fn is_asked_again(&mut self, key: SharedKey) -> bool {
         if self.once.contains(&key) {
             return true;
         }
         if self.once.len() >= ONCE_MAX {
-            // Mostly keys of closed resources. A part of an open one is gathered once more than it need be.
+            // Most keys are of closed resources. A part of an open resource is gathered once more than necessary.
             self.once.clear();
         }
         self.once.insert(key);
@@ -123,8 +124,7 @@ impl Pinned {
         Self { budget, is_worth, state: Mutex::default() }
     }
 
-    /// The part of a key, which may be empty; none where it is asked for the first time, or there is no room for so many
-    /// bytes.
+    /// The part of a key, which may be empty; none at the first request, or if there is no room for the bytes.
     pub(super) fn part(&self, key: SharedKey, bytes: usize) -> Option<Arc<PinnedPart>> {
         if !self.is_worth {
             return None;
@@ -134,7 +134,7 @@ impl Pinned {
             if let Some(part) = state.parts.get(&key) {
                 debug_assert!(
                     part.bytes >= bytes as u64,
-                    "a part was pinned with less than is sent of it now"
+                    "a part was pinned with fewer bytes than are sent now"
                 );
                 return Some(Arc::clone(part));
             }
@@ -148,18 +148,18 @@ impl Pinned {
             if unused.is_empty() {
                 return None;
             }
-            // Without the lock: a driver may take its time.
+            // Without the lock: a driver may take long.
             drop(unused);
             if !self.budget.reserve(bytes) {
                 return None;
             }
         }
         let part = PinnedPart { memory: FillOnce::default(), bytes, budget: Arc::clone(&self.budget) };
-        // Another thread may have added the part meanwhile: then that one is used, and these bytes go back.
+        // Another thread may have added the part meanwhile: then this returns that part, and these bytes go back.
         Some(Arc::clone(self.state.lock().parts.entry(key).or_insert_with(|| Arc::new(part))))
     }
 
-    /// The parts of other resources, most likely of closed ones, that no block uses.
+    /// The unused parts of other resources, most likely closed ones.
     fn take_unused_of_others(&self, resource: u64) -> Vec<Arc<PinnedPart>> {
         let parts = &mut self.state.lock().parts;
         let is_unused = |held: &SharedKey, part: &mut Arc<PinnedPart>| {
@@ -168,7 +168,7 @@ impl Pinned {
         parts.extract_if(is_unused).map(|(_, part)| part).collect()
     }
 
-    /// Whether a part is there already.
+    /// Whether a part is pinned and filled.
     pub(super) fn holds(&self, key: SharedKey) -> bool {
         let part = self.state.lock().parts.get(&key).map(Arc::clone);
         part.is_some_and(|part| part.memory.is_filled())
@@ -179,7 +179,7 @@ impl Pinned {
         self.state.lock().parts.values().map(|part| part.bytes).sum()
     }
 
-    /// A part that could not be filled.
+    /// Drops a part that could not be filled.
     pub(super) fn forget(&self, key: SharedKey) {
         let part = self.state.lock().parts.remove(&key);
         drop(part);
@@ -194,7 +194,7 @@ mod tests {
         SharedKey { resource, form: 0, part }
     }
 
-    /// Asks twice, as the first time is only noted.
+    /// Asks twice, because the first request is only noted.
     fn part(pinned: &Pinned, key: SharedKey, bytes: usize) -> Option<Arc<PinnedPart>> {
         drop(pinned.part(key, bytes));
         pinned.part(key, bytes)
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(budget.used(), 80);
         drop((first, second));
         assert!(part(&one, key(1, 1), 40).is_none());
-        // Of another resource what is unused goes, and what is in use stays.
+        // Unused parts of another resource are dropped, used parts stay.
         let third = part(&one, key(2, 0), 60).unwrap();
         assert_eq!(budget.used(), 100);
         assert!(part(&one, key(3, 0), 1).is_none());

@@ -1,9 +1,9 @@
-//! Types that mean the same on the host and on a device.
+//! Types with one meaning on the host and on a device.
 #![expect(unsafe_code, reason = "values are read as the bytes that a device gets")]
 
 use std::slice;
 
-/// A type whose values mean the same on the host and on a device: a number, an array of them, or a struct that
+/// A type whose values have one meaning on the host and on a device: a number, an array of numbers, or a struct that
 /// [`plain_struct!`](crate::plain_struct) has made.
 ///
 /// # Safety
@@ -22,7 +22,7 @@ numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 // SAFETY: the elements of an array lie one after the other, without gaps.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// The bytes of a value, as a device gets them.
+/// The bytes of a value for a device.
 pub(super) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: there are no gaps, so each byte of the value is written; the slice borrows the value.
     unsafe { slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
@@ -30,12 +30,12 @@ pub(super) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 
 /// Declares a struct of plain fields that kernels take by value, laid out as OpenCL C lays out a struct of the same fields.
 ///
-/// The fields are public. A struct with gaps between its fields does not compile: order them by size, the largest first, and
-/// fill up the end.
+/// The fields are public. A struct with gaps between its fields does not compile: order the fields by size, the largest
+/// first, and fill the end.
 ///
 /// ```
 /// boxwork_runtime::plain_struct! {
-///     /// What the kernel `blur` takes.
+///     /// The argument of the kernel `blur`.
 ///     pub struct Blur {
 ///         sigma: f64,
 ///         width: u32,

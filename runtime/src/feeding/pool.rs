@@ -27,7 +27,7 @@ use super::share::Rates;
 use super::survey::find;
 use crate::outside::Lend;
 
-/// A block, whatever its type.
+/// A block of any type.
 pub(super) trait Work: Send {
     fn size(&self) -> u64;
     fn kind(&self) -> &'static str;
@@ -38,7 +38,7 @@ pub(super) trait Work: Send {
     fn residents(&self) -> Vec<Access> {
         Vec::new()
     }
-    /// The scheduler that leaves cores to the threads that work for the block, if there is one.
+    /// The scheduler that lends slots to the threads that work for the block, if there is one.
     fn lender(&self) -> Option<Arc<dyn Lend>> {
         None
     }
@@ -52,7 +52,7 @@ struct Queued {
     failed: Vec<usize>,
     /// Its turns with the residents that it uses.
     turns: Vec<Turn>,
-    /// The data that it needs on a device, while another thread brings them there.
+    /// The part that it needs on a device, while another thread brings it there.
     held_back: Option<(usize, Arc<dyn HoldsBack>)>,
     /// The last error.
     error: Option<DeviceError>,
@@ -71,15 +71,15 @@ pub struct DeviceStatistics {
     pub kernel_ns: u64,
     /// Time that feeding threads took to gather and to enqueue, in nanoseconds.
     pub feed_ns: u64,
-    /// Of it, the time to gather what was sent, and how many bytes that was.
+    /// The part of that time that gathering took, in nanoseconds.
     pub gather_ns: u64,
-    /// Bytes that were sent.
+    /// Bytes that were gathered and sent.
     pub gathered_bytes: u64,
 }
 
 struct State {
     waiting: VecDeque<Queued>,
-    /// By feeding thread: lanes whose commands have ended, the number of the flight, and the driver's word.
+    /// By feeding thread: lanes whose commands have ended, the number of the flight, and the driver's status.
     ended: Vec<Vec<(Place, u64, i32)>>,
     /// By device.
     statistics: Vec<DeviceStatistics>,
@@ -96,7 +96,7 @@ type Place = (usize, usize);
 /// The devices and the queue, as feeding threads share them.
 struct Pool {
     devices: Vec<Arc<Device>>,
-    /// Threads that gather for one block, at most.
+    /// The most threads that gather for one block.
     gatherers: usize,
     shared: Arc<Shared>,
 }
@@ -169,7 +169,7 @@ impl Devices {
         &self.pool.devices
     }
 
-    /// The numbers of the devices that are more than the cores of this machine.
+    /// The numbers of the GPUs.
     pub fn gpus(&self) -> Vec<usize> {
         let gpus = self.list().iter().filter(|device| device.info().class == DeviceClass::Gpu);
         gpus.map(|device| device.idx()).collect()
@@ -180,8 +180,8 @@ impl Devices {
         self.pool.shared.state.lock().statistics.clone()
     }
 
-    /// How fast each device was lately with blocks of a kind (see [`Block::kind`](super::Block::kind)), in blocks' sizes a
-    /// second; 0 where it has computed none.
+    /// The recent speed of each device with blocks of a kind (see [`Block::kind`](super::Block::kind)), in blocks'
+    /// sizes a second; 0 if it has computed none.
     pub fn rates(&self, kind: &str) -> Vec<f64> {
         let state = self.pool.shared.state.lock();
         state.rates.iter().map(|rates| rates.of(kind).get()).collect()
@@ -192,7 +192,7 @@ impl Devices {
         std::mem::take(&mut self.pool.shared.state.lock().warnings)
     }
 
-    /// Takes a block in. The threads are started with the first.
+    /// Queues a block. The first block starts the threads.
     pub(super) fn submit(&self, work: Box<dyn Work>, mut allowed: Arc<[usize]>) {
         debug_assert!(
             allowed.iter().all(|idx| *idx < self.list().len()),
@@ -206,7 +206,7 @@ impl Devices {
             let is_ours = self.list().get(home.idx()).is_some_and(|device| Arc::ptr_eq(device, home));
             assert!(
                 is_ours && allowed.contains(&home.idx()) && accesses.iter().all(is_home),
-                "the residents of a block are all on one device that may compute it"
+                "the residents of a block must all be on one device that may compute it"
             );
             allowed = [home.idx()].into();
         }
@@ -243,7 +243,7 @@ impl Queued {
         self.allowed.contains(&device.idx()) && !self.failed.contains(&device.idx()) && !device.is_retired()
     }
 
-    /// Whether another thread is bringing what it needs to the device.
+    /// Whether another thread is bringing its part to the device.
     fn is_held_back_on(&self, device: &Device) -> bool {
         let held_back = self.held_back.as_ref();
         held_back.is_some_and(|(idx, part)| *idx == device.idx() && part.is_filling())
@@ -284,7 +284,7 @@ impl Pool {
         threads
     }
 
-    /// Queues a block, with the residents that it uses when it is submitted; it comes back where no device takes it.
+    /// Queues a block; `accesses` are its residents if it is new. Returns the block if no device takes it.
     fn put(&self, mut queued: Queued, accesses: Vec<Access>) -> Option<Queued> {
         {
             let mut state = self.shared.state.lock();
@@ -292,7 +292,7 @@ impl Pool {
                 // Under the lock, so that all residents see the blocks in one order, and no two blocks wait for each other.
                 queued.turns = Turn::take(accesses);
             }
-            // Looked at under the lock: a device that retires later finds the block in the queue.
+            // Checked under the lock: a device that retires later finds the block in the queue.
             if !self.devices.iter().any(|device| queued.may_go_to(device)) {
                 return Some(queued);
             }
@@ -302,12 +302,12 @@ impl Pool {
         None
     }
 
-    /// Queues a block again, before all others, that waits for what another one brings to the device.
+    /// Puts a block at the head of the queue that waits for a part which another block brings to the device.
     fn put_back(&self, mut queued: Queued, device: &Device, held_back: Arc<dyn HoldsBack>) {
         queued.held_back = Some((device.idx(), held_back));
         let left = {
             let mut state = self.shared.state.lock();
-            // As in `put`: a device that retired while the block was fed has looked at the queue without it.
+            // As in `put`: a device that retired while the block was fed did not find it in the queue.
             if self.devices.iter().any(|device| queued.may_go_to(device)) {
                 state.waiting.push_front(queued);
                 None
@@ -315,7 +315,7 @@ impl Pool {
                 Some(queued)
             }
         };
-        // Other devices may take it.
+        // Another device may take the block.
         self.shared.changed.notify_all();
         if let Some(queued) = left {
             self.give_up(queued);
@@ -337,7 +337,7 @@ impl Pool {
     fn end(&self, queued: Queued, result: Result<(), DeviceError>) {
         let Queued { work, turns, .. } = queued;
         let has_turns = !turns.is_empty();
-        // Before the box learns of it, which may then submit blocks that use the same residents.
+        // Before the box gets the block back: it may then submit blocks that use these residents.
         turns.into_iter().for_each(|turn| turn.end(result.is_ok()));
         if has_turns {
             self.look_again();
@@ -371,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// A device takes no more blocks: those that only it would have taken go back.
+    /// Ends the use of a retired device: blocks that only it could take go back.
     fn retire(&self, device: &Device, reason: &str) {
         debug_assert!(device.is_retired(), "blocks are taken from a device that still takes some");
         let left: Vec<Queued> = {
@@ -390,14 +390,14 @@ impl Pool {
         left.into_iter().for_each(|queued| self.give_up(queued));
     }
 
-    /// Counts a failure of a device, and says it once.
+    /// Counts a failure of a device. The first failure adds a warning.
     fn count_failure(&self, device: &Device, error: &DeviceError) {
         let state = &mut *self.shared.state.lock();
         let of_device = &mut state.statistics[device.idx()];
         of_device.failures += 1;
         if of_device.failures == 1 {
             state.warnings.push(format!(
-                "device {} ({}): {error}; what it was to compute is computed elsewhere, with the same result",
+                "device {} ({}): {error}; the block is computed elsewhere, with the same result",
                 device.idx(),
                 device.info().name
             ));
@@ -413,7 +413,7 @@ mod tests {
     use super::super::fill_once::FillOnce;
     use super::*;
 
-    /// A block that tells how it has ended.
+    /// A block that sends its result.
     struct Ends(mpsc::Sender<Result<(), DeviceError>>);
 
     impl Work for Ends {
@@ -442,10 +442,10 @@ mod tests {
             return;
         }
         let devices = Devices::open(Options::default()).unwrap();
-        let (told, ended) = mpsc::channel();
+        let (sender, ended) = mpsc::channel();
         let (failed, turns) = (Vec::new(), Vec::new());
         let queued = Queued {
-            work: Box::new(Ends(told)),
+            work: Box::new(Ends(sender)),
             allowed: [0].into(),
             failed,
             turns,

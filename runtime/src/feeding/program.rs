@@ -1,7 +1,7 @@
 //! Programs: compiled once for each device, their binaries kept on disk, the arguments of their kernels checked by name.
 //!
-//! A binary is used again where device, driver, options and source are the same to the letter. One that the driver refuses
-//! costs a compilation and nothing else.
+//! A binary is reused if device, driver, options and source are identical. If the driver refuses a binary, the program
+//! is compiled again.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,16 +15,16 @@ use super::object::Object;
 /// A program in OpenCL C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramSource {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: &'static str,
     /// The text.
     pub text: &'static str,
-    /// Constants that it is compiled with (`-D NAME=VALUE`): whoever sizes its blocks knows them too.
+    /// Constants that it is compiled with (`-D NAME=VALUE`); the code that sizes its blocks uses them too.
     pub constants: Vec<(&'static str, String)>,
     /// Its kernels.
     pub kernels: &'static [KernelSpec],
-    /// Whether its arithmetic is that of the text: no products are joined with additions unasked, and numbers below the
-    /// normal ones are kept.
+    /// Whether its arithmetic is exactly that of the text: the compiler fuses no products with additions, and keeps
+    /// subnormal numbers.
     pub exact: bool,
 }
 
@@ -37,27 +37,27 @@ pub struct KernelSpec {
     pub arguments: &'static [(&'static str, Argument)],
 }
 
-/// What kind of argument it is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A buffer of that name.
     Buffer,
     /// Local memory, given by size.
     Local,
-    /// A value of so many bytes: `size_of` the type on the host.
+    /// A value of this many bytes: `size_of` the type on the host.
     Value(usize),
 }
 
-/// Arguments are bound by name. No warnings: some drivers print that there are any to standard error, and what their
-/// optimizers could not do is nothing that a person can act on.
+/// Arguments are bound by name, so the compiler must keep their names. No warnings: some drivers print to standard
+/// error that there are warnings, and users cannot act on missed optimisations.
 const OPTIONS: &str = "-cl-std=CL1.2 -cl-kernel-arg-info -w";
 
-/// Where arithmetic need not be exact what is below the normal numbers may count as zero: the hardware's exponential has
-/// a mode for that, and none without it that is as fast.
+/// If arithmetic need not be exact, subnormal numbers may count as zero: the hardware's fast exponential needs that
+/// mode.
 const FAST_OPTIONS: &str = " -cl-denorms-are-zero -cl-mad-enable";
 
 impl ProgramSource {
-    /// What the compiler is given.
+    /// The options for the compiler.
     pub fn options(&self) -> String {
         let mut options = OPTIONS.to_owned();
         if !self.exact {
@@ -73,7 +73,7 @@ impl ProgramSource {
         options
     }
 
-    /// Whether it is the same program; texts are looked at only where they lie apart.
+    /// Whether the two are equal. Texts are compared only if they are at different addresses.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name
             && self.exact == other.exact
@@ -81,7 +81,7 @@ impl ProgramSource {
             && self.constants == other.constants
     }
 
-    /// What no other program of a device has.
+    /// A key that no other program of a device has.
     pub(super) fn key(&self) -> String {
         debug_assert!(!self.name.contains('\n'), "a program's name could be taken for its options");
         format!("{}\n{}\n{}", self.name, self.options(), self.text)
@@ -94,20 +94,20 @@ pub(crate) struct Program {
     source: ProgramSource,
 }
 
-/// Where a program is compiled for.
+/// The target of a compilation.
 pub(super) struct Target<'a> {
     pub(super) driver: &'a Arc<dyn Driver>,
     pub(super) context: Handle,
     pub(super) device: Handle,
-    /// The device and its driver, in words that change when either does.
+    /// Device and driver as text, which changes when either does.
     pub(super) identity: &'a str,
     pub(super) name: &'a str,
-    /// The folder of binaries, where they are kept.
+    /// The folder of binaries, if there is one.
     pub(super) cache: Option<&'a Path>,
 }
 
 impl Program {
-    /// Takes the binary that is kept, or compiles the text.
+    /// Takes the kept binary, or compiles the text.
     pub(super) fn build(target: &Target<'_>, source: &ProgramSource) -> Result<Self, DeviceError> {
         let key = format!("{}\n{}", target.identity, source.key());
         let kept = target.cache.and_then(|folder| binaries::read(folder, source.name, &key));
@@ -162,14 +162,14 @@ impl Program {
     }
 }
 
-/// Compares a kernel's table with what the compiler knows.
+/// Compares a kernel's table with the compiler's description.
 fn check(spec: &KernelSpec, known: &[ArgumentInfo]) -> Result<(), String> {
     debug_assert!(
         spec.arguments
             .iter()
             .enumerate()
             .all(|(place, (name, _))| { spec.arguments[..place].iter().all(|(before, _)| before != name) }),
-        "two arguments of a kernel bear one name: both would be bound to one buffer"
+        "two arguments of a kernel have one name: both would be bound to one buffer"
     );
     let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
     let (table, text) = (
@@ -183,7 +183,7 @@ fn check(spec: &KernelSpec, known: &[ArgumentInfo]) -> Result<(), String> {
         let fits = match (argument, known.space) {
             (Argument::Buffer, Space::Global) | (Argument::Local, Space::Local) => true,
             (Argument::Value(bytes), Space::Private) => {
-                // Of a struct the compiler tells no size; the driver compares it when the argument is set.
+                // The compiler gives no size of a struct; the driver compares it when the argument is set.
                 value_bytes(&known.type_name).is_none_or(|known| known == *bytes)
             }
             _ => false,
@@ -210,7 +210,7 @@ fn value_bytes(type_name: &str) -> Option<usize> {
         "long" | "ulong" | "double" => 8,
         _ => return None,
     };
-    // A vector of three takes the room of four.
+    // A vector of three takes the space of four.
     match lanes {
         "" => Some(bytes),
         lanes => lanes.parse::<usize>().ok().map(|lanes| bytes * lanes.next_power_of_two()),

@@ -1,4 +1,4 @@
-//! The entries that were used last, no more of them than a bound says.
+//! A bounded list of the most recently used entries.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ pub(super) struct Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// None yet, and never more than `most`.
+    /// An empty list that keeps at most `most` entries.
     pub(super) fn new(most: usize) -> Self {
         assert!(most > 0, "there is room for one");
         Self { entries: VecDeque::new(), most }
     }
 
-    /// The entry that is looked for, which is the latest from then on.
+    /// Finds an entry, which becomes the latest.
     pub(super) fn find(&mut self, is_it: impl Fn(&T) -> bool) -> Option<&T> {
-        // The latest first: most look for the same one again.
+        // The latest first: most calls look for it again.
         let at = self.entries.iter().rposition(is_it)?;
         if at + 1 < self.entries.len()
             && let Some(entry) = self.entries.remove(at)
@@ -28,7 +28,7 @@ impl<T> Recent<T> {
         self.entries.back()
     }
 
-    /// Adds an entry as the latest. Where there is no room, the one that was used least recently comes back.
+    /// Adds an entry as the latest. If there is no room, returns the least recently used entry.
     pub(super) fn add(&mut self, entry: T) -> Option<T> {
         self.entries.push_back(entry);
         let is_full = self.entries.len() > self.most;

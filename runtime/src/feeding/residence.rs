@@ -1,22 +1,22 @@
-//! How the parts of a resource lie on devices: which device is the home of a part, and whether it keeps the part.
+//! The placement of a resource's parts on devices: the home device of each part, and whether that device keeps the
+//! part.
 //!
-//! Any store can be cut into parts: a part is what is brought to a device at once, known by its
-//! [`SharedKey`](super::SharedKey). Parts that follow each other have one home, and each device keeps the first ones of its
-//! share, as many as fit. The others pass through, from pinned memory where there is some: see
-//! [`Feed::part`](super::Feed::part).
+//! Any store can be cut into parts. A part is brought to a device at once and has a [`SharedKey`](super::SharedKey).
+//! Consecutive parts have one home, and each device keeps the first parts of its share, as many as fit. The other parts
+//! pass through, from pinned memory if there is some: see [`Feed::part`](super::Feed::part).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::pool::Devices;
 
-/// Of a device's memory, the share that parts may take which stay there: the rest is the blocks' own.
+/// The share of a device's memory for parts that stay there: the rest is for the blocks' own buffers.
 const KEPT_SHARE: f64 = 0.75;
 
-/// Parts that pass through a device at once, at most: those of all lanes, and one more that is brought in.
+/// The most parts that pass through a device at once: one for each lane, and one more that is brought in.
 const PASSING: u64 = 5;
 
-/// Where the parts of a resource are at home, and which of them stay there.
+/// The home of each part of a resource, and whether the part stays there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residence {
     allowed: Arc<[usize]>,
@@ -27,7 +27,7 @@ pub struct Residence {
 }
 
 impl Residence {
-    /// Spreads parts over devices; `bytes` is what each part takes on a device.
+    /// Spreads parts over devices; `bytes` are the bytes of each part on a device.
     ///
     /// # Panics
     /// When there is no device.
@@ -37,7 +37,7 @@ impl Residence {
         Self::within(budget, allowed, bytes)
     }
 
-    /// For devices of which each may use so many bytes.
+    /// For devices that may each use `budget` bytes.
     fn within(budget: u64, allowed: Arc<[usize]>, bytes: impl IntoIterator<Item = u64>) -> Self {
         let (mut count, mut all, mut largest) = (0, 0u64, 1);
         for part in bytes {
@@ -61,7 +61,7 @@ impl Residence {
         Self { allowed, count, is_whole: all <= kept_bytes, kept }
     }
 
-    /// Whether each device can keep all parts, so that any of them computes any block.
+    /// Whether each device can keep all parts, so that any device can compute any block.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -78,9 +78,9 @@ impl Residence {
         part - first < self.kept
     }
 
-    /// Cuts consecutive parts into runs for one block each: parts of one home that `is_held` says are there already go
-    /// together as long as `fits` takes the run, any other part is a run of its own, so that the next is brought in while the
-    /// device computes.
+    /// Cuts consecutive parts into runs for one block each. Parts of one home that are there already (`is_held`) go
+    /// together while `fits` accepts the run. Any other part is a run of its own, so that the next is brought in while
+    /// the device computes.
     pub fn runs(
         &self,
         parts: Range<usize>,
@@ -139,7 +139,7 @@ mod tests {
         assert!(!shared.is_whole() && (0..10).all(|part| shared.is_kept(part)));
         let homes: Vec<usize> = (0..10).map(|part| shared.home(part)).collect();
         assert_eq!(homes, [4, 4, 4, 4, 4, 7, 7, 7, 7, 7]);
-        // Of 600 bytes five parts pass through, so one is kept.
+        // Five parts pass through 600 bytes, so one is kept.
         let kept: Vec<usize> = (0..10).filter(|part| of(600).is_kept(*part)).collect();
         assert_eq!(kept, [0, 5]);
         assert!((0..10).all(|part| !of(500).is_kept(part)));

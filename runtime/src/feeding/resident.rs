@@ -1,14 +1,15 @@
 //! State that lives on one device between blocks: the centroids of an iteration, a table, a tile of a matrix.
 //!
-//! A block says which residents it reads and which it writes ([`Block::residents`](super::Block::residents)). It goes to
-//! their device, and the blocks that use a resident have the effect of running one after the other, in the order in which
-//! they were submitted. No thread waits for that: a block is fed as soon as the earlier blocks that it depends on are fed, and
+//! A block declares which residents it reads and which it writes ([`Block::residents`](super::Block::residents)). It
+//! goes to their device. The blocks that use a resident have the effect of running one after the other, in order of
+//! submission. No thread waits for that: a block is fed as soon as the earlier blocks that it depends on are fed, and
 //! on the device its commands wait for theirs.
 //!
-//! Invariants: a command runs after all commands of earlier blocks that conflict with its block (one of the two writes); the
-//! memory of a resident counts in the device's budget from its first write until its last handle is dropped, and is never
-//! taken away before; a resident that a block failed to write is lost, and all later blocks that use it come back with
-//! [`DeviceError::Lost`](super::DeviceError::Lost), so no block computes with a state that lacks a step.
+//! Invariants: a command runs after all commands of earlier blocks that conflict with its block (one of the two
+//! writes); the memory of a resident counts in the device's budget from its first write until its last handle is
+//! dropped, and is never released before; a resident that a block failed to write is lost, and all later blocks that
+//! use it come back with [`DeviceError::Lost`](super::DeviceError::Lost), so no block computes with a state that lacks
+//! a step.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,17 +23,18 @@ use super::memory::Buffer;
 use super::object::Object;
 use super::plain::Plain;
 
-/// Numbers that live on one device between blocks. Clones are handles of the same numbers.
+/// Numbers that live on one device between blocks. Clones are handles of one set of numbers.
 ///
-/// The first block that uses it writes it. When its device fails it is lost ([`Resident::is_lost`]): the box begins anew with
-/// another one, on another device or on the slots, from what it has read back or knows.
+/// The first block that uses a resident writes it. When its device fails, the resident is lost ([`Resident::is_lost`]):
+/// the box begins again with another resident, on another device or on the slots, from numbers that it has read back or
+/// knows.
 pub struct Resident<T> {
     inner: Arc<Inner>,
     len: usize,
     of: PhantomData<fn() -> T>,
 }
 
-/// What a block does with a resident.
+/// The use of a resident by a block: to read or to write.
 #[derive(Clone)]
 pub struct Access {
     inner: Arc<Inner>,
@@ -47,11 +49,11 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// From the first write on.
+    /// Set by the first write.
     buffer: Option<Arc<Buffer>>,
-    /// Of the blocks that have not come back, in the order in which they were submitted.
+    /// The blocks that have not come back, in order of submission.
     turns: VecDeque<Pending>,
-    /// Turns so far.
+    /// The number of turns so far.
     count: u64,
     lost: bool,
 }
@@ -61,11 +63,11 @@ struct Pending {
     number: u64,
     writes: bool,
     is_fed: bool,
-    /// The last command of the block, once it is fed; none where it has enqueued none.
+    /// The last command of the block, once it is fed; none if it has enqueued none.
     last: Option<Arc<Object>>,
 }
 
-/// A block's turn with a resident. Dropped before it has [ended](Turn::end), it has failed.
+/// A block's turn with a resident. A turn that is dropped before it has [ended](Turn::end) has failed.
 pub(super) struct Turn {
     inner: Arc<Inner>,
     number: u64,
@@ -84,7 +86,7 @@ impl<T: Plain> Resident<T> {
         self.inner.device.idx()
     }
 
-    /// How many numbers it has.
+    /// The count of its numbers.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -94,7 +96,7 @@ impl<T: Plain> Resident<T> {
         self.len == 0
     }
 
-    /// Whether its content is lost: a block that was to write it has failed, or its device gets no more blocks.
+    /// Whether its content is lost: a block failed to write it, or its device gets no more blocks.
     pub fn is_lost(&self) -> bool {
         self.inner.is_lost()
     }
@@ -109,12 +111,12 @@ impl<T: Plain> Resident<T> {
         Access { inner: Arc::clone(&self.inner), writes: true }
     }
 
-    /// Whether it is a handle of the same numbers.
+    /// Whether both are handles of one resident.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// This block's turn among those that it was given.
+    /// The turn with this resident among a block's turns.
     pub(super) fn turn<'a>(&self, turns: &'a [Turn]) -> Option<&'a Turn> {
         turns.iter().find(|turn| Arc::ptr_eq(&turn.inner, &self.inner))
     }
@@ -148,7 +150,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let State { buffer, lost, .. } = std::mem::take(self.state.get_mut());
-        // No block uses it any more; one that was lost may be written to by commands that have not ended.
+        // No block uses it any more. Commands that have not ended may still write to a lost resident.
         if let Some(buffer) = buffer.and_then(Arc::into_inner)
             && !lost
         {
@@ -158,8 +160,8 @@ impl Drop for Inner {
 }
 
 impl Turn {
-    /// The turns of a block that is submitted: one for each resident, however often the block names it. Called for one block
-    /// after the other, so that all residents see the blocks in one order.
+    /// The turns of a submitted block: one for each resident, even if the block names it twice. The caller takes the
+    /// turns of one block after the other, so that all residents have the blocks in one order.
     pub(super) fn take(accesses: Vec<Access>) -> Vec<Self> {
         let mut turns: Vec<Self> = Vec::with_capacity(accesses.len());
         for Access { inner, writes } in accesses {
@@ -189,7 +191,7 @@ impl Turn {
         before.filter(move |pending| pending.writes || writes)
     }
 
-    /// Whether the blocks that this one depends on are fed, so that it may be.
+    /// Whether the blocks that this one depends on are fed, so that this block may be fed.
     pub(super) fn is_next(&self) -> bool {
         self.earlier(&self.inner.state.lock()).all(|pending| pending.is_fed)
     }
@@ -223,11 +225,14 @@ impl Turn {
         self.inner.state.lock().buffer.clone()
     }
 
-    /// Gives it its memory. The first write has it for itself, so there is no other thread that does.
+    /// Sets its memory. The first write has the resident to itself, so no other thread sets it.
     pub(super) fn set_buffer(&self, buffer: Arc<Buffer>) {
-        debug_assert!(buffer.bytes() >= self.inner.bytes, "a resident gets less memory than it has numbers");
+        debug_assert!(
+            buffer.bytes() >= self.inner.bytes,
+            "a resident gets less memory than its numbers need"
+        );
         let before = self.inner.state.lock().buffer.replace(buffer);
-        debug_assert!(self.writes && before.is_none(), "memory is given by the first write");
+        debug_assert!(self.writes && before.is_none(), "only the first write sets the memory of a resident");
     }
 
     /// The block is fed: `last` is its last command.
@@ -243,7 +248,7 @@ impl Turn {
         }
     }
 
-    /// The block comes back.
+    /// The block has come back.
     pub(super) fn end(mut self, succeeded: bool) {
         self.succeeded = succeeded;
     }

@@ -1,4 +1,4 @@
-//! Whether a device does what it should: a small program is compiled, run and compared.
+//! A self-check of a device: a small program is compiled and run, and its results are compared.
 
 use super::blocks::Block;
 use super::driver::DeviceInfo;
@@ -17,7 +17,7 @@ __kernel void scale(__global const float *values, float factor, uint count, __lo
                     __global float *scaled) {
     const uint item = get_local_id(0);
     const uint idx = get_global_id(0);
-    // Through the neighbour's place, so that local memory and barriers are tried too.
+    // Through the neighbour's place, so that local memory and barriers are checked too.
     shelf[GROUP - 1 - item] = idx < count ? values[idx] : 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (idx < count) {
@@ -46,7 +46,7 @@ fn program() -> ProgramSource {
     }
 }
 
-/// The block: what went in is known, so only what came back is kept.
+/// The block of the check. It keeps only its results, because its input is known.
 #[derive(Default)]
 struct Check {
     scaled: Vec<f32>,
@@ -89,32 +89,32 @@ impl Check {
                 return Err(format!("it computes {found}, not {expected}"));
             }
         }
-        if self.scaled.len() == NUMBERS { Ok(()) } else { Err("it gives nothing back".to_owned()) }
+        if self.scaled.len() == NUMBERS { Ok(()) } else { Err("it returns nothing".to_owned()) }
     }
 }
 
 impl Devices {
-    /// Compiles and runs a small program on a device, and compares what comes back.
+    /// Compiles and runs a small program on a device, and compares its results.
     ///
     /// Blocks the calling thread.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The fault, as text for the user.
     pub fn self_check(&self, device: usize) -> Result<(), String> {
-        let (tell, told) = std::sync::mpsc::channel();
-        self.submit(Box::new(Asked { check: Check::default(), tell }), [device].into());
-        // The sender goes with the block, which ends in any case.
-        told.recv().unwrap_or_else(|_| Err("the check was lost".to_owned()))
+        let (sender, verdict) = std::sync::mpsc::channel();
+        self.submit(Box::new(CheckWork { check: Check::default(), sender }), [device].into());
+        // The block owns the sender, and ends in any case.
+        verdict.recv().unwrap_or_else(|_| Err("the check was lost".to_owned()))
     }
 }
 
-/// A check, and who waits for it.
-struct Asked {
+/// A check, and the channel to the waiting thread.
+struct CheckWork {
     check: Check,
-    tell: std::sync::mpsc::Sender<Result<(), String>>,
+    sender: std::sync::mpsc::Sender<Result<(), String>>,
 }
 
-impl Work for Asked {
+impl Work for CheckWork {
     fn size(&self) -> u64 {
         self.check.size()
     }
@@ -133,12 +133,12 @@ impl Work for Asked {
 
     fn end(self: Box<Self>, result: Result<(), DeviceError>) {
         let verdict = result.map_err(|error| error.to_string()).and_then(|()| self.check.verdict());
-        // Whoever asked may have gone.
-        let _ = self.tell.send(verdict);
+        // The receiver may be gone.
+        let _ = self.sender.send(verdict);
     }
 }
 
-/// A device in a line: its name and what it has.
+/// A device in one line: its name and properties.
 impl std::fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);

@@ -1,8 +1,8 @@
-//! Host memory that a device copies from and to without a detour.
+//! Host memory that a device copies from and to directly.
 //!
 //! Invariants: a region is given out once between two calls of [`Staging::reset`], and that is called only when no
-//! command uses any region; segments are whole until then, so regions do not move.
-#![expect(unsafe_code, reason = "memory of the driver's, reached through pointers")]
+//! command uses any region. Segments stay mapped, so regions do not move.
+#![expect(unsafe_code, reason = "memory of the driver, reached through pointers")]
 
 use std::slice;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::plain::Plain;
 
 /// The first segment of a staging area; a block that needs more gets more.
 const SEGMENT_BYTES_MIN: usize = 1 << 20;
-/// Where regions begin: no two share a cache line, and any number may stand there.
+/// The alignment of regions: no two share a cache line, and it suits any number.
 const REGION_ALIGNMENT: usize = 128;
 
 /// The staging memory of one lane.
@@ -39,9 +39,9 @@ pub(super) struct Region {
     pub(super) bytes: usize,
 }
 
-// SAFETY: the pointers lead to memory that belongs to the staging area, wherever it is; it is used by one thread at a time.
+// SAFETY: the pointers lead to memory that belongs to the staging area, and one thread at a time uses it.
 unsafe impl Send for Staging {}
-// SAFETY: a region is a place; whoever looks at it holds its staging area.
+// SAFETY: a region is an address; the thread that reads or writes it holds its staging area.
 unsafe impl Send for Region {}
 
 impl Staging {
@@ -49,7 +49,7 @@ impl Staging {
         Self { driver: Arc::clone(driver), context, queue: Arc::clone(queue), segments: Vec::new() }
     }
 
-    /// A region of so many bytes, all of them written before (by zeros at first).
+    /// A region of this many bytes, all of them written before (zeros at first).
     pub(super) fn region(&mut self, bytes: usize) -> Called<Region> {
         let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
         let fits = |segment: &Segment| segment.bytes - segment.used >= wanted;
@@ -66,12 +66,12 @@ impl Staging {
         debug_assert!(segment.used <= segment.bytes, "a region reaches beyond its segment");
         debug_assert!(
             bytes <= wanted && segment.used >= wanted,
-            "two regions overlap: one block would overwrite what another one sends"
+            "two regions overlap: one block would overwrite another block's data"
         );
         Ok(Region { at, bytes })
     }
 
-    /// A region that lies in a segment of its own, of just so many bytes.
+    /// A region in a segment of its own, no larger than needed.
     pub(super) fn region_of_own(&mut self, bytes: usize) -> Called<Region> {
         let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
         self.add_segment(wanted)?;
@@ -88,7 +88,7 @@ impl Staging {
         debug_assert!(!at.is_null(), "the driver has mapped a buffer to nowhere");
         debug_assert!(
             at.addr().is_multiple_of(align_of::<u64>()),
-            "the driver has mapped a buffer to where no number may stand"
+            "the driver has mapped a buffer to an address that is not aligned for numbers"
         );
         debug_assert!(
             self.segments.iter().all(|other| {
@@ -96,7 +96,8 @@ impl Staging {
             }),
             "two segments overlap: the driver has mapped one place twice"
         );
-        // SAFETY: the map is `bytes` long, and nobody else's. Zeroed, so that no region is ever read unwritten.
+        // SAFETY: the map is `bytes` long, and no other thread has it. Zeroed, so that no region is ever read
+        // unwritten.
         unsafe { at.write_bytes(0, bytes) };
         self.segments.push(Segment { object, at, bytes, used: 0 });
         Ok(())
@@ -107,7 +108,7 @@ impl Staging {
         self.segments.iter_mut().for_each(|segment| segment.used = 0);
     }
 
-    /// Forgets memory that a command may still use: lost, which is better than written to by others meanwhile.
+    /// Leaks memory that a command may still use: no other block must write to it.
     pub(super) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.segments));
     }
@@ -129,7 +130,7 @@ impl Region {
     /// While the slice lives, its staging area does, and neither a command nor a thread writes to the region.
     pub(super) unsafe fn numbers<'a, T: Plain>(self) -> &'a [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
-        debug_assert!(self.at.cast::<T>().is_aligned(), "a region begins where no number of this type may");
+        debug_assert!(self.at.cast::<T>().is_aligned(), "a region is not aligned for this type");
         debug_assert!(self.bytes.is_multiple_of(size_of::<T>()), "a region ends within a number");
         // SAFETY: the region is aligned for any number, was written to when its segment was made, and the caller
         // vouches for the rest.
@@ -142,7 +143,7 @@ impl Region {
     /// While the slice lives, its staging area does, no command uses the region, and there is no other slice of it.
     pub(super) unsafe fn numbers_mut<'a, T: Plain>(self) -> &'a mut [T] {
         const { assert!(align_of::<T>() <= REGION_ALIGNMENT && size_of::<T>() > 0) };
-        debug_assert!(self.at.cast::<T>().is_aligned(), "a region begins where no number of this type may");
+        debug_assert!(self.at.cast::<T>().is_aligned(), "a region is not aligned for this type");
         debug_assert!(self.bytes.is_multiple_of(size_of::<T>()), "a region ends within a number");
         // SAFETY: as for `numbers`.
         unsafe { slice::from_raw_parts_mut(self.at.cast(), self.bytes / size_of::<T>()) }
@@ -153,9 +154,9 @@ impl Region {
 mod tests {
     use super::*;
 
-    /// Under Miri this failed: each look made a mutable slice of the region, and the second ended the first.
+    /// This failed under Miri: each call made a mutable slice of the region, and the second invalidated the first.
     #[test]
-    fn two_looks_at_one_region_may_overlap() {
+    fn two_slices_of_one_region_may_overlap() {
         let mut memory = [[7u32; 4], [9u32; 4]];
         let region = Region { at: memory.as_mut_ptr().cast(), bytes: size_of_val(&memory) };
         // SAFETY: the memory outlives the slices, and no thread writes to it.

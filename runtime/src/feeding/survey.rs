@@ -1,10 +1,10 @@
-//! What devices there are.
+//! The search for devices.
 
 use super::codes::{NO_DEVICE, NO_DRIVER, NO_LOADER};
 use super::driver::{Driver, Handle, PlatformInfo};
 use super::error::NoDevices;
 
-/// All devices, each with its platform. A platform that fails is passed over as long as another one works.
+/// All devices, each with its platform. A platform that fails is skipped if another one works.
 pub(super) fn find(driver: &dyn Driver) -> Result<Vec<(PlatformInfo, Handle)>, NoDevices> {
     let platforms = driver.platforms().map_err(|error| match error.code {
         NO_LOADER => NoDevices::Loader,

@@ -1,4 +1,4 @@
-//! The commands of a block that are no transfers to the device: its kernels, and what comes back.
+//! The commands of a block after its transfers to the device: its kernels and reads.
 
 use super::super::driver::Set;
 use super::super::error::DeviceError;
@@ -8,10 +8,10 @@ use super::super::program::{Argument, ProgramSource};
 use super::Feed;
 
 impl Feed<'_> {
-    /// Runs a kernel over a range. `values` are the arguments that are no buffers; buffers are bound by their names.
+    /// Runs a kernel over a range. `values` are the arguments other than buffers; buffers are bound by their names.
     ///
-    /// Commands of a block run one after the other: a kernel finds what the kernels before it have written. A range without
-    /// work items launches nothing.
+    /// Commands of a block run one after the other: a kernel reads the results of the kernels before it. A range
+    /// without work items launches nothing.
     ///
     /// # Errors
     /// When the program does not compile, an argument has no value of its kind, the group is larger than the device
@@ -67,8 +67,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Brings `len` numbers of a buffer back, for [`Back::numbers`](super::Back::numbers): of any buffer that the name stands
-    /// for.
+    /// Reads `len` numbers of a buffer back, for [`Back::numbers`](super::Back::numbers). The name may be of any kind
+    /// of buffer.
     ///
     /// # Errors
     /// When a call of the driver fails.

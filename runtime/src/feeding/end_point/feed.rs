@@ -17,14 +17,14 @@ use super::{EndPoint, Lane, Place};
 
 /// The interface through which a block enqueues its commands.
 ///
-/// Buffers are known by name, and a kernel's arguments of these names are bound to them.
+/// A buffer has a name, and a kernel's argument of this name is bound to it.
 pub struct Feed<'a> {
     pub(super) end_point: &'a mut EndPoint,
     pub(super) lane: usize,
     pub(super) gatherers: Gatherers,
     /// The block's turns with the residents that it uses.
     pub(super) turns: &'a [Turn],
-    /// Called when a part was filled that other blocks may have been held back for.
+    /// Called when a part was filled: other blocks may wait for it.
     pub(super) on_filled: &'a dyn Fn(),
 }
 
@@ -46,18 +46,18 @@ impl Feed<'_> {
     ) -> Result<(), DeviceError> {
         let bytes = len * size_of::<T>();
         let buffer = self.end_point.device.buffer(bytes)?;
-        // Kept from here on, whatever comes: a command may use it.
+        // The lane keeps it from here on: a command may use it.
         self.keep(name, buffer);
         let Some(buffer) = self.lane().buffers.last() else { unreachable!("it was just kept") };
-        debug_assert!(buffer.bytes() >= bytes, "a buffer is smaller than what is sent to it");
+        debug_assert!(buffer.bytes() >= bytes, "a buffer is smaller than the numbers sent to it");
         let handle = buffer.handle();
         let event = self.send_numbers(handle, len, fill)?;
         self.lane().events.push(event);
         Ok(())
     }
 
-    /// [`Feed::write`] of numbers that several threads gather, as many as there are cores for: `fill` is called for parts
-    /// of `part` numbers (the last may have fewer), with the place of each.
+    /// [`Feed::write`] of numbers that several threads gather, at most one for each lent slot: `fill` is called for
+    /// parts of `part` numbers (the last may have fewer), with the place of each.
     ///
     /// # Errors
     /// As [`Feed::write`].
@@ -72,7 +72,7 @@ impl Feed<'_> {
         self.write(name, len, |to| gatherers.fill(to, part, &fill))
     }
 
-    /// Makes a buffer of the block's own for `len` numbers, which a kernel will write.
+    /// Makes a buffer of the block's own for `len` numbers that a kernel will write.
     ///
     /// # Errors
     /// When the device has no room, or a call of the driver fails.
@@ -82,10 +82,11 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Sends numbers to the end point's own buffer, where it does not hold this version of them.
+    /// Sends numbers to the end point's own buffer, unless it holds this version of them.
     ///
-    /// Blocks of one end point run one after the other, so kernels may change what is there for those that come later. How
-    /// many blocks each end point gets is left to chance; and a block that another device takes over is computed again.
+    /// Blocks of one end point run one after the other, so kernels may change these numbers for later blocks. The
+    /// number of blocks that each end point gets is left to chance, and a block that another device takes over is
+    /// computed again.
     ///
     /// # Errors
     /// As [`Feed::write`].
@@ -104,16 +105,16 @@ impl Feed<'_> {
         let buffer = match held {
             Some((_, buffer)) if buffer.bytes() >= bytes => buffer,
             too_small => {
-                // Earlier blocks may read it yet: it goes back with this one, which ends later.
+                // Earlier blocks may still read it: it goes back with this block, which ends later.
                 if let Some((_, buffer)) = too_small {
                     self.keep("", buffer);
                 }
                 self.end_point.device.buffer(bytes)?
             }
         };
-        debug_assert!(buffer.bytes() >= bytes, "a replicated buffer is smaller than what is sent to it");
+        debug_assert!(buffer.bytes() >= bytes, "a replicated buffer is smaller than the numbers sent to it");
         let handle = buffer.handle();
-        // Without a version until all of it is on its way.
+        // The buffer has no version until all numbers are on their way.
         let event = self.send_numbers(handle, len, fill);
         match event {
             Ok(event) => {
@@ -128,7 +129,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Binds a buffer that all blocks of the device share; `fill` gathers it where it is not there yet.
+    /// Binds a buffer that all blocks of the device share; `fill` gathers its numbers if the device does not have them.
     ///
     /// # Errors
     /// As [`Feed::write`].
@@ -152,9 +153,9 @@ impl Feed<'_> {
         }
         debug_assert!(
             shared.with(|filled| filled.buffer.bytes() >= len * size_of::<T>()).is_some_and(|fits| fits),
-            "a shared buffer is bound that is not filled, or with less than the block asks for"
+            "a shared buffer is bound that is empty, or smaller than the block asks for"
         );
-        // Those that the name was bound to before stay: kernels that were launched read them.
+        // Buffers that the name was bound to before stay: kernels that were launched read them.
         let lane = self.lane();
         lane.names.push((name, Place::Shared(lane.shared.len())));
         lane.shared.push(shared);
@@ -177,9 +178,9 @@ impl Feed<'_> {
         self.shared(name, key, len, |to| gatherers.fill(to, part, &fill))
     }
 
-    /// Sends numbers to a buffer of the block's own, from pinned host memory where they stay: `fill` gathers them, as in
-    /// [`Feed::write_in_parts`], where they are not there yet. For what is sent again and again; where no more memory can
-    /// be pinned it is gathered each time.
+    /// Sends numbers to a buffer of the block's own from pinned host memory, where they stay: `fill` gathers them, as
+    /// in [`Feed::write_in_parts`], if they are not there yet. For numbers that are sent repeatedly; if no more memory
+    /// can be pinned, they are gathered each time.
     ///
     /// # Errors
     /// As [`Feed::write`].
@@ -199,12 +200,12 @@ impl Feed<'_> {
         if let Some(filler) = self.claim(&pinned)? {
             let mut staging = Staging::new(device.driver(), device.context(), &self.end_point.queue);
             let Ok(region) = staging.region_of_own(bytes) else {
-                // The system pins no more.
+                // The system pins no more memory.
                 device.pinned.forget(key);
                 drop(filler);
                 return self.write_in_parts(name, len, part, fill);
             };
-            // SAFETY: the region is new, and nobody else knows of it before it is handed to the filler.
+            // SAFETY: the region is new, and no other thread knows of it before the filler gets it.
             match unsafe { gather(region, |to| self.gatherers.fill(to, part, &fill)) } {
                 Ok(time) => self.end_point.gathered.add(bytes as u64, time),
                 Err(error) => {
@@ -226,8 +227,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// [`Feed::shared_in_parts`] of a part that stays on the device, [`Feed::pinned_in_parts`] of one that passes through: see
-    /// [`Residence`](super::super::Residence).
+    /// [`Feed::shared_in_parts`] for a part that stays on the device, [`Feed::pinned_in_parts`] for a part that passes
+    /// through: see [`Residence`](super::super::Residence).
     ///
     /// # Errors
     /// As [`Feed::write`].
@@ -246,20 +247,20 @@ impl Feed<'_> {
         }
     }
 
-    /// Binds a resident, which kernels read, and write where the block has said so.
+    /// Binds a resident. Kernels read it, and write it if the block has declared that.
     ///
     /// # Errors
     /// When no block has written it before and this one does not, or the device has no room.
     ///
     /// # Panics
-    /// When the block has not said that it uses the resident.
+    /// When the block has not declared that it uses the resident.
     pub fn resident<T: Plain>(
         &mut self,
         name: &'static str,
         resident: &Resident<T>,
     ) -> Result<(), DeviceError> {
         let Some(turn) = resident.turn(self.turns) else {
-            panic!("the block uses the resident `{name}` and has not said so")
+            panic!("the block uses the resident `{name}` without declaring it")
         };
         let buffer = match turn.buffer() {
             Some(buffer) => buffer,
@@ -289,7 +290,7 @@ impl Feed<'_> {
     /// As [`Feed::write`].
     ///
     /// # Panics
-    /// When the block has not said that it writes the resident.
+    /// When the block has not declared that it writes the resident.
     pub fn write_resident<T: Plain>(
         &mut self,
         name: &'static str,
@@ -298,7 +299,7 @@ impl Feed<'_> {
     ) -> Result<(), DeviceError> {
         self.resident(name, resident)?;
         let writes = resident.turn(self.turns).is_some_and(Turn::writes);
-        assert!(writes, "the block writes the resident `{name}` and has not said so");
+        assert!(writes, "the block writes the resident `{name}` without declaring it");
         let Some(buffer) = self.lane().residents.last() else { unreachable!("it was just bound") };
         let handle = buffer.handle();
         let event = self.send_numbers(handle, resident.len(), fill)?;
@@ -323,8 +324,8 @@ impl Feed<'_> {
         }
     }
 
-    /// The right to fill a part that several blocks use; nothing where it is filled. While another thread fills it, a block
-    /// that has nothing under way yet goes back to the queue, and its thread takes another one; any other block waits.
+    /// The right to fill a part that several blocks use; nothing if it is filled. While another thread fills it, a
+    /// block with no command yet goes back to the queue, and its thread takes another block; any other block waits.
     fn claim<'p, P: Fill>(&mut self, part: &'p Arc<P>) -> Result<Option<Filler<'p, P::Value>>, DeviceError> {
         loop {
             match part.place().find() {
@@ -334,7 +335,7 @@ impl Feed<'_> {
                     self.end_point.held_back = Some(Arc::clone(part) as Arc<dyn HoldsBack>);
                     return Err(DeviceError::HeldBack);
                 }
-                // A thread that waits here fills nothing itself, so no two wait for each other.
+                // A thread that waits here fills nothing itself, so no two threads wait for each other.
                 Found::Filling => part.place().wait(),
             }
         }
@@ -351,7 +352,7 @@ impl Feed<'_> {
         lane.buffers.push(buffer);
     }
 
-    /// Gathers numbers into staging memory and sends them off.
+    /// Gathers numbers into staging memory and sends them to the device.
     #[expect(unsafe_code, reason = "staging memory is filled")]
     fn send_numbers<T: Plain>(
         &mut self,
@@ -367,7 +368,7 @@ impl Feed<'_> {
         self.send(to, region, bytes)
     }
 
-    /// Sends the first bytes of a region off.
+    /// Sends the first bytes of a region to the device.
     #[expect(unsafe_code, reason = "host memory is read by the device")]
     fn send(&mut self, to: Handle, region: Region, bytes: usize) -> Result<Arc<Object>, DeviceError> {
         debug_assert!(bytes <= region.bytes, "more is sent than was gathered");
@@ -397,17 +398,17 @@ impl Feed<'_> {
     }
 }
 
-/// Has a region filled, and gives the time that it took.
+/// Fills a region, and returns the time that it took.
 ///
 /// # Safety
-/// The region was just made: its staging area lives, no command uses it, and nobody else knows of it.
+/// The region is new: its staging area lives, no command uses it, and no other thread knows of it.
 #[expect(unsafe_code, reason = "staging memory is filled")]
 unsafe fn gather<T: Plain>(
     region: Region,
     fill: impl FnOnce(&mut [T]) -> Result<(), DeviceError>,
 ) -> Result<Duration, DeviceError> {
     let begun = Instant::now();
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's contract.
     fill(unsafe { region.numbers_mut::<T>() })?;
     Ok(begun.elapsed())
 }

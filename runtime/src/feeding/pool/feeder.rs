@@ -1,9 +1,9 @@
-//! One feeding thread: what it does next, and what becomes of the blocks that it has in flight.
+//! One feeding thread: its choice of the next step, and its blocks in flight.
 //!
-//! It sleeps until a block waits and one of its lanes is free, or a driver tells it that a lane's commands have ended;
-//! such a call only notes that down and wakes it. Drivers may take their time with that (NVIDIA's tells every 20 ms), so
-//! a thread that has blocks in flight also looks for itself, soon at first and then ever later. It sleeps in between
-//! though it may have a core to itself: where it has not, a thread that slept is let in before those that compute.
+//! It sleeps until a block waits and one of its lanes is free, or until a driver's callback reports that a lane's
+//! commands have ended; the callback only notes this and wakes the thread. Callbacks may be late (NVIDIA's driver calls
+//! every 20 ms), so a thread with blocks in flight also polls, at growing intervals. It sleeps in between even if it
+//! has a core to itself: on a shared core the system runs a thread that slept before threads that compute.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,37 +22,37 @@ use super::{Place, Pool, Queued, State};
 use crate::outside::{Computing, Lend};
 use crate::panic_message::panic_message;
 
-/// How soon a feeding thread looks for itself whether a block has come back, and how rarely at last: a block takes a
-/// tenth of a millisecond or more, and a look a microsecond. In between it waits this part of what it has waited
-/// already, so that what it adds to the time of a block is as small a part of it.
+/// The shortest and the longest pause between two polls: a block takes a tenth of a millisecond or more, and a poll a
+/// microsecond. In between, a pause is this fraction of the time waited so far, so polling delays a block by at most
+/// that fraction.
 const LOOK_PAUSE_MIN: Duration = Duration::from_micros(20);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(2);
 const LOOK_SHARE: u32 = 32;
 
-/// How long a slot stays withheld from the scheduler of blocks in flight after one was fed or came back. A thread that
-/// looks for blocks of a millisecond or less needs a core as much as one that gathers, or the device waits for it.
+/// The time for which a slot stays withheld after a block was fed or came back. A thread that polls for blocks of a
+/// millisecond or less needs a core as much as a gathering thread, or the device waits for it.
 const HOLD: Duration = Duration::from_millis(4);
 
-/// How often it is looked whether a device that was given up has come to an end after all.
+/// The time between two checks whether the commands of a lost end point have ended.
 const LOST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A block in flight.
 struct Flight {
-    /// Counted by its feeding thread.
+    /// Its number at its feeding thread.
     number: u64,
     queued: Queued,
     begun: Instant,
-    /// When all its commands were enqueued.
+    /// The time at which all its commands were enqueued.
     fed: Instant,
 }
 
-/// What a feeding thread does next.
+/// The next step of a feeding thread.
 enum Next {
     Collect(Place, i32),
     Feed(Queued, Place),
-    /// The blocks of an end point that do not come back.
+    /// Give up the blocks of an end point, which do not come back.
     GiveUp(usize),
-    /// A look at what was given up.
+    /// Check the lost end points.
     Recover,
     End,
 }
@@ -65,12 +65,12 @@ pub(super) struct Feeder {
     end_points: Vec<EndPoint>,
     flights: HashMap<Place, Flight>,
     flights_count: u64,
-    /// When the last block came back: blocks overlap, and each counts from there.
+    /// The time at which the last block came back: blocks overlap, and the time of each begins there.
     last_back: Option<Instant>,
-    /// The same by end point.
-    heard: Vec<Option<Instant>>,
+    /// The time at which the last block of each end point came back.
+    last_backs: Vec<Option<Instant>>,
     limit: Duration,
-    /// The slot that is withheld for this thread, and whose it is.
+    /// The slot that is withheld for this thread, with the number of its scheduler.
     slot: Option<(usize, Computing)>,
 }
 
@@ -84,7 +84,7 @@ impl Feeder {
             flights: HashMap::new(),
             flights_count: 0,
             last_back: None,
-            heard: Vec::new(),
+            last_backs: Vec::new(),
             limit,
             slot: None,
         }
@@ -95,7 +95,7 @@ impl Feeder {
             match EndPoint::new(&self.device, self.limit) {
                 Ok(end_point) => {
                     self.end_points.push(end_point);
-                    self.heard.push(None);
+                    self.last_backs.push(None);
                 }
                 Err(error) => {
                     self.pool.count_failure(&self.device, &error);
@@ -107,9 +107,9 @@ impl Feeder {
             }
         }
         debug_assert_eq!(
-            self.heard.len(),
+            self.last_backs.len(),
             self.end_points.len(),
-            "an end point is not watched: a block that hangs there would never be given up"
+            "an end point has no time of its last block: a block that hangs there would never be given up"
         );
         loop {
             match self.next() {
@@ -127,7 +127,7 @@ impl Feeder {
         self.end_points.into_iter().for_each(EndPoint::close);
     }
 
-    /// Withholds a slot of a block's scheduler, where it is not held already; gives one of another scheduler back.
+    /// Withholds a slot of a block's scheduler, unless the thread holds one; gives back a slot of another scheduler.
     fn hold_slot(&mut self, lender: Option<&Arc<dyn Lend>>) {
         if self.slot.as_ref().map(|(number, _)| *number) != lender.map(|lender| lender.number()) {
             self.slot = None;
@@ -135,7 +135,7 @@ impl Feeder {
         }
     }
 
-    /// Waits for something to do.
+    /// Waits for the next step.
     fn next(&mut self) -> Next {
         if self.flights.is_empty() {
             self.slot = None;
@@ -146,7 +146,7 @@ impl Feeder {
         let begun = Instant::now();
         loop {
             while let Some((place, flight, status)) = state.ended[self.number].pop() {
-                // It may have been seen before it was told.
+                // A poll may have found the flight before its callback came.
                 if self.flights.get(&place).is_some_and(|found| found.number == flight) {
                     return Next::Collect(place, status);
                 }
@@ -177,7 +177,7 @@ impl Feeder {
                     return Next::Collect(place, status);
                 }
                 if begun.elapsed() >= HOLD && self.slot.is_some() {
-                    // Not under the lock: the scheduler may have to start a thread for it.
+                    // Not under the lock: the scheduler may have to start a thread for this slot.
                     MutexGuard::unlocked(&mut state, || self.slot = None);
                 }
                 if let Some(end_point) = self.overdue() {
@@ -187,20 +187,20 @@ impl Feeder {
         }
     }
 
-    /// An end point whose blocks should have come back.
+    /// An end point whose blocks have exceeded the limit.
     fn overdue(&mut self) -> Option<usize> {
         let now = Instant::now();
-        // The time of a block that waits for another one on the device begins when that one is back.
+        // If a block waits for another one on the device, its time begins when that one has come back.
         let waiting =
             self.flights.values_mut().filter(|flight| flight.queued.turns.iter().any(Turn::is_waiting));
         waiting.for_each(|flight| flight.fed = now);
         self.flights.iter().find_map(|((end_point, _), flight)| {
-            let from = self.heard[*end_point].map_or(flight.fed, |heard| heard.max(flight.fed));
+            let from = self.last_backs[*end_point].map_or(flight.fed, |back| back.max(flight.fed));
             (now.duration_since(from) >= self.limit).then_some(*end_point)
         })
     }
 
-    /// A lane whose commands have ended, though the driver has not told yet.
+    /// Polls for a lane whose commands have ended.
     fn look(&self) -> Option<(Place, i32)> {
         self.flights.keys().find_map(|place| Some((*place, self.end_points[place.0].status(place.1)?)))
     }
@@ -224,7 +224,7 @@ impl Feeder {
 
     fn feed(&mut self, mut queued: Queued, place: Place) {
         if queued.turns.iter().any(Turn::is_lost) {
-            // The device is not at fault, and the block has nothing to compute with.
+            // The device is not at fault; the block's input is lost.
             return self.pool.end(queued, Err(DeviceError::Lost));
         }
         debug_assert!(!self.flights.contains_key(&place), "a lane gets a block while it has one");
@@ -247,7 +247,7 @@ impl Feeder {
         let pool = Arc::clone(&self.pool);
         let on_filled = move || pool.look_again();
         let fed = self.end_points[place.0].feed(place.1, gatherers, guarded, on_ended, (turns, &on_filled));
-        // A part that could not be filled is left to the blocks that wait for it.
+        // The blocks that wait for a part may fill it now.
         if fed.is_err() {
             on_filled();
         }
@@ -269,14 +269,14 @@ impl Feeder {
                 }
                 let flight = Flight { number: flight, queued, begun, fed: Instant::now() };
                 let before = self.flights.insert(place, flight);
-                debug_assert!(before.is_none(), "a lane has one block");
+                debug_assert!(before.is_none(), "a lane has got a second block");
                 debug_assert!(
                     self.flights.len() <= self.end_points.len() * LANES,
                     "more blocks are in flight than the end points have lanes"
                 );
             }
             Err(error) => {
-                self.judge(place.0);
+                self.retire_if_lost(place.0);
                 match self.end_points[place.0].take_held_back() {
                     Some(held_back) if error == DeviceError::HeldBack => {
                         self.pool.put_back(queued, &self.device, held_back);
@@ -293,7 +293,7 @@ impl Feeder {
         };
         debug_assert!(
             queued.allowed.contains(&self.device.idx()),
-            "a block came back of a device that may not compute it"
+            "a block came back from a device that may not compute it"
         );
         self.hold_slot(queued.work.lender().as_ref());
         let work = &mut queued.work;
@@ -302,7 +302,7 @@ impl Feeder {
                 .map(|()| back.kernel_ns())
                 .map_err(|cause| DeviceError::Panicked(panic_message(cause.as_ref())))
         });
-        self.heard[place.0] = Some(Instant::now());
+        self.last_backs[place.0] = Some(Instant::now());
         match collected.and_then(|collected| collected) {
             Ok(kernel_ns) => {
                 self.device.succeeded();
@@ -322,19 +322,20 @@ impl Feeder {
                 self.pool.end(queued, Ok(()));
             }
             Err(error) => {
-                self.judge(place.0);
+                self.retire_if_lost(place.0);
                 self.fail(queued, error);
             }
         }
     }
 
-    /// The blocks of an end point do not come back: they go elsewhere, and nothing of it is touched any more.
+    /// Gives up an end point whose blocks do not come back. The blocks go to other devices, and the end point's memory
+    /// is left as it is.
     fn give_up(&mut self, end_point: usize) {
         let places: Vec<Place> = self.flights.keys().filter(|place| place.0 == end_point).copied().collect();
         for (_, lane) in &places {
             self.end_points[end_point].lose(*lane);
         }
-        self.judge(end_point);
+        self.retire_if_lost(end_point);
         for place in places {
             let Some(Flight { mut queued, .. }) = self.flights.remove(&place) else { continue };
             debug_assert!(
@@ -354,15 +355,15 @@ impl Feeder {
         DeviceError::Hung { seconds: self.limit.as_secs_f64() }
     }
 
-    /// A device of which an end point is lost gets no more blocks.
-    fn judge(&self, end_point: usize) {
+    /// Retires the device if an end point of it is lost.
+    fn retire_if_lost(&self, end_point: usize) {
         if self.end_points[end_point].is_lost() && self.device.retire() {
             let reason = format!("{}; it is computed elsewhere, with the same result", self.hung());
             self.pool.retire(&self.device, &reason);
         }
     }
 
-    /// A block did not work here: it goes to the other devices, or back.
+    /// A block has failed on this device: it goes to the other devices, or back to its box.
     fn fail(&self, mut queued: Queued, error: DeviceError) {
         if error.is_of_device() {
             self.pool.count_failure(&self.device, &error);
