@@ -15,7 +15,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 /// The most rows that one envelope holds.
 pub const ENVELOPE_ROWS_MAX: usize = 65_536;
 
-/// Why a table cannot be an envelope, or a column cannot be read from one.
+/// The reason that a table cannot be an envelope, or that a column cannot be read from an envelope.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvelopeError {
@@ -32,7 +32,7 @@ pub enum EnvelopeError {
     Nulls {
         /// The column's name.
         column: String,
-        /// How many nulls it holds.
+        /// The number of its nulls.
         nulls: usize,
     },
     /// There is no such column.
@@ -61,7 +61,7 @@ pub enum EnvelopeError {
 /// A table that travels along an edge: columns and rows, nothing else.
 #[derive(Clone, Debug)]
 pub struct Envelope {
-    /// Behind a pointer: an envelope changes hands several times a hop, and is copied for each edge that it takes.
+    /// Behind a pointer: an envelope moves several times a hop, and is cloned for each edge that it takes.
     table: Arc<Table>,
 }
 
@@ -95,17 +95,17 @@ impl Envelope {
         Self::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
     }
 
-    /// The same with a text beside its columns, by key: what a reader far down the pipeline may want to know of how
-    /// they were made. Descriptors do not look at it, and boxes that make new envelopes do not pass it on.
+    /// Adds a text beside the columns, by key: information on their origin for a reader far down the pipeline.
+    /// Descriptors ignore it, and boxes that make new envelopes do not pass it on.
     #[must_use]
     pub fn with_note(self, key: &str, text: &str) -> Self {
-        debug_assert!(!key.is_empty(), "a note without a key: nobody could ask for it");
+        debug_assert!(!key.is_empty(), "a note without a key: no reader could ask for it");
         let mut notes = self.schema().metadata().clone();
         notes.insert(key.to_owned(), text.to_owned());
         let schema = Arc::new(Schema::new_with_metadata(self.schema().fields().clone(), notes));
         match self.batch().clone().with_schema(schema) {
             Ok(batch) => Self { table: Arc::new(Table { batch, bytes: self.bytes() }) },
-            // Only the notes differ, and Arrow accepts more of those; the columns are worth more than a note.
+            // Unreachable, because Arrow accepts more metadata; the columns are worth more than a note.
             Err(_) => self,
         }
     }
@@ -226,7 +226,7 @@ impl Envelope {
 fn column_bytes(column: &dyn Array) -> usize {
     match column.data_type().primitive_width() {
         Some(width) => width * column.len(),
-        // The size of what an offset points to can be asked of well-formed arrays alone, which these are.
+        // These arrays are well-formed, so Arrow can follow their offsets to compute the size.
         None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
     }
 }

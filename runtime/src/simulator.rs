@@ -1,14 +1,14 @@
-//! The simulator: the same scheduler on virtual workers, one of which runs at a time, in an order that a seed gives.
+//! The simulator: the scheduler on virtual workers that run one at a time, in an order drawn from a seed.
 //!
-//! A simulated thread is one of the system that runs while it holds the baton. It passes the baton where the scheduler
-//! could be interrupted with an effect (`interleave`), where it waits, and where it computes for a virtual while
-//! ([`compute`], [`sleep`]). Who is next is drawn from the seed; when nobody can go on the clock jumps to the next one
-//! that is due. Invariants: one simulated thread runs at a time; it holds no lock when it passes the baton; so a seed
-//! always gives the same run, and a run in which everybody waits for ever is found and told.
+//! A simulated thread is a thread of the system that runs while it holds the baton. It passes the baton where an
+//! interruption of the scheduler can have an effect (`interleave`), where it waits, and where it computes for some
+//! virtual time ([`compute`], [`sleep`]). The seed draws the next thread; if no thread can continue, the clock jumps to
+//! the next that is due. Invariants: one simulated thread runs at a time; it holds no lock when it passes the baton. So
+//! a seed always gives one run, and the simulator finds and reports a run in which all threads wait for ever.
 //!
-//! What it covers: orders of whole steps, on whole graphs and machines, with virtual time. What it does not: orders of
-//! single memory accesses (loom does, `loom_models`), locks that operators hold while they compute, and code that
-//! reads the system's clock by itself.
+//! It covers orders of whole steps, on whole graphs and machines, with virtual time. It does not cover orders of single
+//! memory accesses (loom does, `loom_models`), locks that operators hold while they compute, and code that reads the
+//! system's clock directly.
 
 mod world;
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use self::world::World;
 
-/// Simulations under way in this process: everything here is one look at it while there are none.
+/// Simulations under way in this process: while there are none, every function here only reads this.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -36,10 +36,10 @@ struct Simulated {
     number: usize,
 }
 
-/// What a simulation gave.
+/// The result of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation<R> {
-    /// What the closure returned.
+    /// The result of the closure.
     pub result: R,
     /// The virtual time that it took.
     pub elapsed: Duration,
@@ -55,7 +55,7 @@ pub fn simulate<R: Send + 'static>(seed: u64, f: impl FnOnce() -> R + Send + 'st
     let (told, end) = mpsc::channel();
     let world = World::new(seed, {
         let told = told.clone();
-        // Nobody listens any more when the closure has ended before.
+        // If the closure has ended before, the receiver is gone.
         move |report| _ = told.send(Err(Box::new(report) as Box<_>))
     });
     RUNNING.fetch_add(1, Ordering::SeqCst);
@@ -73,7 +73,7 @@ pub fn simulate<R: Send + 'static>(seed: u64, f: impl FnOnce() -> R + Send + 'st
     world.begin();
     let result = end.recv();
     if let Ok(Ok(_)) = result {
-        // A stalled world's threads stay parked for ever; this one's are over.
+        // The threads of a stalled world stay parked for ever; these threads have ended.
         let _ = client.join();
     }
     RUNNING.fetch_sub(1, Ordering::SeqCst);
@@ -84,7 +84,8 @@ pub fn simulate<R: Send + 'static>(seed: u64, f: impl FnOnce() -> R + Send + 'st
     }
 }
 
-/// Computes for a while: in a simulation the virtual clock goes on and others may run, else this thread is busy.
+/// Computes for a while: in a simulation the virtual clock advances and other threads may run, otherwise this thread is
+/// busy.
 pub fn compute(duration: Duration) {
     match current() {
         Some(simulated) => simulated.world.sleep(simulated.number, duration),
@@ -97,7 +98,7 @@ pub fn compute(duration: Duration) {
     }
 }
 
-/// Blocks for a while, as a device would: of virtual time in a simulation.
+/// Blocks for a while, as a device would; in a simulation, in virtual time.
 pub fn sleep(duration: Duration) {
     match current() {
         Some(simulated) => simulated.world.sleep(simulated.number, duration),
@@ -105,8 +106,8 @@ pub fn sleep(duration: Duration) {
     }
 }
 
-/// From now on the simulated system has no thread left for whoever wants to start one, or has some again. Nothing happens
-/// outside of a simulation.
+/// From now on the simulated system refuses to start threads, or starts them again. Does nothing outside of a
+/// simulation.
 pub fn refuse_threads(refuses: bool) {
     if let Some(simulated) = current() {
         simulated.world.refuse(refuses);
@@ -130,7 +131,7 @@ fn current() -> Option<Simulated> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// A place where the order of threads matters: another one may go on first. No lock is held here.
+/// A place where the order of threads matters: another thread may continue first. The caller holds no lock.
 #[inline(always)]
 pub(crate) fn interleave() {
     if RUNNING.load(Ordering::Relaxed) > 0 {
@@ -146,13 +147,13 @@ fn interleave_simulated() {
     }
 }
 
-/// Waits for an event, if the caller is simulated: the address of what is waited on, and until when. True when it is;
-/// the second is whether time ran out.
+/// Waits for an event at an address until a time, if the caller is simulated. Returns whether time ran out, or nothing
+/// if the caller is not simulated.
 pub(crate) fn wait(on: usize, until: Option<Instant>) -> Option<bool> {
     current().map(|simulated| simulated.world.wait(simulated.number, on, until))
 }
 
-/// Tells those that wait on an address, one or all.
+/// Wakes one or all of the threads that wait at an address.
 pub(crate) fn notify(on: usize, all: bool) {
     if let Some(simulated) = current() {
         simulated.world.notify(on, all);
@@ -169,7 +170,7 @@ impl Thread {
     /// Starts a thread.
     ///
     /// # Errors
-    /// When the system has none.
+    /// When the system starts no thread.
     pub(crate) fn spawn(name: String, f: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
         match current() {
             Some(simulated) => spawn_in(&simulated.world, name, f),
@@ -180,7 +181,7 @@ impl Thread {
         }
     }
 
-    /// Whether it is the thread that asks.
+    /// Whether it is the calling thread.
     pub(crate) fn is_current(&self) -> bool {
         self.handle.thread().id() == std::thread::current().id()
     }
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_an_end_is_told() {
+    fn a_wait_without_an_end_is_reported() {
         let stuck = catch_unwind(|| {
             simulate(7, || {
                 let (mutex, never) = (Mutex::new(()), Condvar::new());

@@ -1,4 +1,4 @@
-//! The one door to atomics, locks and threads, so that loom can take their place in the models of the protocols.
+//! The only source of atomics, locks and threads, so that loom can replace them in the models of the protocols.
 
 #[cfg(not(loom))]
 use std::time::Instant;
@@ -24,10 +24,10 @@ use crate::simulator;
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now as relax;
 
-// For numbers that people read: no protocol depends on them, so the models need not see them.
+// For statistics: no protocol depends on them, so the models need not see them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 
-/// Lets the thread go on that this one waits for, a moment.
+/// Lets the thread that this one waits for run for a moment.
 #[cfg(not(loom))]
 pub(crate) fn relax() {
     interleave();
@@ -39,7 +39,7 @@ pub(crate) fn relax() {
 pub(crate) fn add(counter: &Counter, amount: u64) {
     debug_assert!(
         counter.load(Ordering::Relaxed).checked_add(amount).is_some(),
-        "a counter ran over: it would tell of less than before"
+        "a counter overflowed: it would show less than before"
     );
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
@@ -48,7 +48,7 @@ pub(crate) fn add(counter: &Counter, amount: u64) {
 #[cfg(not(loom))]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
-/// How a wait with a limit has ended.
+/// The end of a wait with a limit.
 #[cfg(not(loom))]
 pub(crate) struct Waited(bool);
 
@@ -65,14 +65,14 @@ impl Condvar {
         Self(parking_lot::Condvar::new())
     }
 
-    /// What simulated threads know it by.
+    /// Its identity for simulated threads.
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
         if is_simulated() {
-            // Nobody else runs between the unlocking and the wait.
+            // No other simulated thread runs between the unlocking and the wait.
             parking_lot::MutexGuard::unlocked(guard, || simulator::wait(self.address(), None));
         } else {
             self.0.wait(guard);
@@ -100,7 +100,7 @@ impl Condvar {
 
 #[cfg(all(not(loom), not(any(test, feature = "testing"))))]
 mod simulator {
-    //! The product has no simulator: threads are the system's, the clock is too, and nothing here costs anything.
+    //! The product has no simulator: it uses the system's threads and clock, and these functions cost nothing.
 
     use std::time::Instant;
 
@@ -140,7 +140,7 @@ mod simulator {
     }
 }
 
-/// loom's cell, which tells it of each access; here an access costs nothing.
+/// The counterpart of loom's cell, which reports each access to loom; here an access costs nothing.
 #[cfg(not(loom))]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -161,7 +161,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// A place where one thread waits for one value at a time.
+/// A mailbox at which one thread waits for one value at a time.
 pub(crate) struct Mailbox<T> {
     inner: (Mutex<Option<T>>, Condvar),
 }
@@ -192,7 +192,7 @@ impl<T> Mailbox<T> {
 
 #[cfg(loom)]
 mod modelled {
-    //! loom's lock and condition with parking_lot's manners: no poisoning, and the guard stays with the caller.
+    //! loom's lock and condition with parking_lot's interface: no poisoning, and the guard stays with the caller.
 
     use std::fmt;
     use std::ops::{Deref, DerefMut};
@@ -220,7 +220,7 @@ mod modelled {
     }
 
     impl<T> fmt::Debug for Mutex<T> {
-        /// Without the value: to read it would be a step of the model.
+        /// Without the value: reading it would be a step of the model.
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.debug_struct("Mutex").finish_non_exhaustive()
         }
@@ -277,7 +277,7 @@ mod modelled {
     /// loom finds the orders by itself.
     pub(crate) fn interleave() {}
 
-    /// Time stands still: what a slot does by how long it has rested must be the same in each run of an order.
+    /// Time stands still: a slot's behaviour depends on its rests, and must not differ between two runs of an order.
     pub(crate) fn now() -> Instant {
         static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         *NOW.get_or_init(Instant::now)
@@ -287,7 +287,7 @@ mod modelled {
         false
     }
 
-    /// The models start their threads themselves; this is what the scheduler's code compiles against.
+    /// The models start their threads themselves; the scheduler's code only compiles against this.
     pub(crate) struct Thread(std::thread::JoinHandle<()>);
 
     impl Thread {

@@ -1,12 +1,12 @@
 //! The machine as a plain value: nodes hold last-level caches, caches hold cores, cores hold slots.
 //!
-//! A slot is the right to compute on one logical CPU that this process may use. Slots are numbered by node, then
-//! cache, then core, then CPU, so that everything which belongs together is one range of slots. Three providers make
-//! the same value: hwloc (feature `hwloc`), the files of `/sys`, and a string of our own for tests and planning.
+//! A slot is the right to compute on one logical CPU that this process may use. Slots are numbered by node, then cache,
+//! then core, then CPU, so that each node, cache and core is one range of slots. Three providers make this value: hwloc
+//! (feature `hwloc`), the files of `/sys`, and a string of our own for tests and planning.
 //!
 //! Invariants: there is at least one slot; every slot has one core, every core one node; the ranges of the nodes, of
-//! the caches of a node and of the cores of a cache are disjoint, ascending and without holes. Knows no thread but the
-//! one that [`pin_current_thread`] pins.
+//! the caches of a node and of the cores of a cache are disjoint, ascending and without holes. It knows no threads,
+//! except that [`pin_current_thread`] pins its caller.
 
 mod sysfs;
 mod affinity;
@@ -34,9 +34,9 @@ pub const VIRTUAL_SLOTS_COUNT_MAX: usize = 4096;
 /// The source of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// The hwloc library; memory and node distances, which its Rust crate cannot tell, are read from `/sys`.
+    /// The hwloc library; memory and node distances, which its Rust crate lacks, are read from `/sys`.
     Hwloc,
-    /// The files of `/sys/devices/system`, or a guess where there are none.
+    /// The files of `/sys/devices/system`, or a guess if there are none.
     Sysfs,
     /// Made up: [`Topology::synthetic`] or [`Topology::flat`].
     Synthetic,
@@ -57,24 +57,24 @@ impl fmt::Display for Provider {
 pub struct Node {
     /// The number that the operating system gives it; `None` when made up.
     pub os_idx: Option<usize>,
-    /// The package (socket) of its first slot, where known.
+    /// The package (socket) of its first slot, if known.
     pub package: Option<usize>,
-    /// All memory of the node, used or not, where known.
+    /// All memory of the node, used or not, if known.
     pub memory_bytes: Option<u64>,
-    /// Distance to each node of the topology, 10 being local (ACPI's scale); empty where unknown.
+    /// Distance to each node of the topology, 10 being local (ACPI's scale); empty if unknown.
     pub distances: Vec<u32>,
     /// Its slots.
     pub slots: Range<usize>,
 }
 
-/// The last-level cache that some cores of one node share. One that spans nodes is listed once in each of them.
+/// The last-level cache that some cores of one node share. A cache that spans nodes is listed once in each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// Index of its node.
     pub node: usize,
     /// 3 for an L3 cache.
     pub level: u8,
-    /// Size of the whole cache, where known.
+    /// Size of the whole cache, if known.
     pub bytes: Option<u64>,
     /// Its slots.
     pub slots: Range<usize>,
@@ -85,13 +85,13 @@ pub struct Cache {
 pub struct Core {
     /// Index of its node.
     pub node: usize,
-    /// Index of its last-level cache, where known.
+    /// Index of its last-level cache, if known.
     pub cache: Option<usize>,
     /// Its slots.
     pub slots: Range<usize>,
 }
 
-/// The part of a machine that this process may use, or one made up.
+/// The part of a machine that this process may use, or a made-up machine.
 ///
 /// ```
 /// # use boxwork_runtime::topology::Topology;
@@ -111,7 +111,7 @@ pub struct Topology {
     notes: Vec<String>,
 }
 
-/// Where a slot is.
+/// The place of a slot.
 #[derive(Clone, Debug, PartialEq)]
 struct Place {
     core: usize,
@@ -119,10 +119,10 @@ struct Place {
 }
 
 impl Topology {
-    /// Reads this machine, restricted to the CPUs that the process was allowed when it first asked.
+    /// Reads this machine, restricted to the CPUs that the process was allowed at its first call.
     ///
-    /// Never fails: hwloc where the feature is on and its answer fits the allowed CPUs, else `/sys`, else one node with
-    /// as many cores as the standard library counts. [`notes`](Self::notes) says what had to be given up.
+    /// Never fails: hwloc if the feature is on and its answer fits the allowed CPUs, else `/sys`, else one node with as
+    /// many cores as the standard library counts. [`notes`](Self::notes) lists refused providers and missing facts.
     pub fn detect() -> Topology {
         let allowed = affinity::allowed();
         let mut topology = detect_allowed(&allowed.cpus);
@@ -149,8 +149,8 @@ impl Topology {
         assemble(Provider::Synthetic, cpus, &BTreeMap::new(), Vec::new())
     }
 
-    /// The same topology with `slots_count` slots: one node is filled before the next, and within a node every core
-    /// gets one slot before any gets its second.
+    /// This topology with `slots_count` slots: one node is filled before the next, and within a node every core gets
+    /// one slot before any core gets its second.
     ///
     /// Beyond the machine, virtual slots (cores of their own, never pinned) are put on the last node and noted. 0 counts
     /// as 1, and virtual slots end at [`VIRTUAL_SLOTS_COUNT_MAX`].
@@ -178,7 +178,7 @@ impl Topology {
         topology
     }
 
-    /// Where the topology was read.
+    /// The source of the topology.
     pub fn provider(&self) -> Provider {
         self.provider
     }
@@ -199,7 +199,7 @@ impl Topology {
         &self.nodes
     }
 
-    /// The last-level caches, in the order of their slots; fewer than it seems where some are unknown.
+    /// The last-level caches, in the order of their slots; unknown caches are missing.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
@@ -209,7 +209,7 @@ impl Topology {
         &self.cores
     }
 
-    /// How many slots there are; never 0.
+    /// The number of slots; never 0.
     pub fn slots_count(&self) -> usize {
         self.slots.len()
     }
@@ -217,12 +217,12 @@ impl Topology {
     /// Index in [`nodes`](Self::nodes) of the slot's node.
     ///
     /// # Panics
-    /// As all that take a slot: when there is no such slot.
+    /// When there is no such slot; also in the methods below that take a slot.
     pub fn node(&self, slot: usize) -> usize {
         self.cores[self.core(slot)].node
     }
 
-    /// Index in [`caches`](Self::caches) of the slot's last-level cache, where known.
+    /// Index in [`caches`](Self::caches) of the slot's last-level cache, if known.
     pub fn cache(&self, slot: usize) -> Option<usize> {
         self.cores[self.core(slot)].cache
     }
@@ -237,7 +237,7 @@ impl Topology {
         self.slots[slot].os_idx
     }
 
-    /// Notes for people on how it was read: providers that were refused, facts that were missing.
+    /// Notes for users on the detection: refused providers, missing facts.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -316,7 +316,7 @@ fn detect_allowed(allowed: &[usize]) -> Topology {
     sysfs::read(Path::new(sysfs::ROOT), allowed)
 }
 
-/// One logical CPU as a provider sees it. Keys tell objects apart and order them; they need not be dense.
+/// One logical CPU as a provider sees it. Keys identify and order objects; they need not be dense.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     node: usize,
@@ -359,7 +359,7 @@ impl NodeFacts {
     }
 }
 
-/// Numbers what a provider found: the only place where a `Topology` is made.
+/// Numbers the objects that a provider found: the only place that makes a `Topology`.
 fn assemble(
     provider: Provider,
     mut cpus: Vec<Cpu>,

@@ -18,7 +18,7 @@ use crate::parameter::{Arguments, Default, Parameter, ParameterType};
 use crate::plan::{Declaration, EdgeDeclaration, ResourceDeclaration};
 use crate::prepare::Prepared;
 
-/// Is notified of something, pushes an envelope around the item, and is done.
+/// Notifies itself through a token, pushes an envelope around the item, and is done.
 struct Parting(Arc<UInt32Array>);
 
 impl Operator for Parting {
@@ -30,7 +30,7 @@ impl Operator for Parting {
     }
 }
 
-/// Needs nothing of its input.
+/// Closes its input at once.
 struct Satisfied;
 
 impl Operator for Satisfied {

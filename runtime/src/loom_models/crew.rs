@@ -11,31 +11,31 @@ use crate::scheduler::slot::{Message, Seat, Slot};
 use crate::sync::{AtomicUsize, Counter, Mailbox, Mutex, Ordering};
 use crate::topology::Topology;
 
-/// A crew at work: its threads run the loop of `worker.rs` with a counter in the place of all queues.
+/// A crew whose threads run the loop of `worker.rs`, with a counter in the place of all queues.
 struct Work {
     crew: Crew,
     slots: usize,
     /// Tasks that wait.
     queued: AtomicUsize,
-    /// Tasks that have not been run to their end.
+    /// Tasks that have not ended.
     left: AtomicUsize,
     computing: AtomicUsize,
     done: Mailbox<()>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     tasks: Tasks,
-    /// What a slot may be woken for: tasks that were published, and looks at the queues that saw some. Only counted, so
-    /// loom need not see it.
+    /// Reasons to wake a slot: published tasks, and looks at the queues that saw tasks. Only a count, so loom need not
+    /// see it.
     reasons: Counter,
-    /// Tasks that have begun, and what the first of two that meet waits at.
+    /// Tasks that have begun, and the mailbox at which the first of two that meet waits.
     begun: AtomicUsize,
     met: Mailbox<()>,
 }
 
-/// What the tasks of a crew do.
+/// The behaviour of the tasks of a crew.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tasks {
     Compute,
-    /// They block.
+    /// The tasks block.
     Block,
     /// Slots look again before they rest.
     AfterLooks,
@@ -66,7 +66,7 @@ impl Work {
         self.queued.load(Ordering::SeqCst) > 0
     }
 
-    /// A look that may wake somebody.
+    /// A look that may wake a slot.
     fn sees_work(&self) -> bool {
         let sees = self.any_work();
         self.reasons.fetch_add(u64::from(sees), Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Work {
         self.queued.load(Ordering::SeqCst)
     }
 
-    /// How many wait, told to one who wakes another where they are as many as slots.
+    /// The number of waiting tasks, for a slot that wakes another if there are as many tasks as slots.
     fn knows_waiting(&self) -> usize {
         let waiting = self.waiting();
         self.reasons.fetch_add(u64::from(waiting >= self.slots), Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Work {
         self.crew.publish(0, None);
     }
 
-    /// The same by one who knows how many wait. The number at which it looked comes back.
+    /// Like `publish`, with a known number of waiting tasks. Returns the number that it saw.
     fn publish_one_of_all(&self) -> usize {
         self.queued.fetch_add(1, Ordering::SeqCst);
         self.reasons.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Work {
         let rested = self.crew.attach(RequestId(1), seat, old);
         rested.or_else(|| match seat.take() {
             Message::Slot(slot) => Some(slot),
-            Message::Exit => panic!("the crew was sent home while a task blocked"),
+            Message::Exit => panic!("the crew was shut down while a task blocked"),
         })
     }
 
@@ -192,7 +192,7 @@ impl Work {
         self.computing.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits for all tasks, checks what must hold at rest, and ends the threads.
+    /// Waits for all tasks, checks the invariants at rest, and ends the threads.
     fn finish(&self) {
         self.done.take();
         self.crew.check();
@@ -236,10 +236,10 @@ fn patient(mut slot: Slot) -> Slot {
 }
 
 #[test]
-fn loom_no_wake_up_is_lost_to_one_who_looks_again() {
+fn loom_no_wake_up_is_lost_to_a_slot_that_looks_again() {
     check(3, || {
         let (work, mut slots) = Work::start(Topology::flat(2), 2, 2, Tasks::AfterLooks);
-        // One looks, the other rests; who publishes while one looks wakes nobody.
+        // One looks, the other rests; a publisher that meets a looking slot wakes no slot.
         let looking = patient(slots.remove(0));
         work.put_to_rest(slots);
         work.spawn(looking);
@@ -258,7 +258,7 @@ fn loom_a_thread_attaches_while_a_slot_looks_again() {
             let work = Arc::clone(&work);
             move || work.publish()
         });
-        // It comes back from blocking, and then finds nothing to do.
+        // This thread comes back from blocking, and then finds no task.
         let seat: Seat = Arc::new(Mailbox::new());
         let slot = work.attach(&seat, (0, 0));
         work.compute();
@@ -293,7 +293,8 @@ fn loom_one_task_wakes_one() {
         let (work, slots) = Work::start(Topology::flat(3), 3, 1, Tasks::Compute);
         work.put_to_rest(slots);
         work.publish();
-        // It is told again, as by one who has seen it: nobody else is woken before the first has found it.
+        // The task is published again, as by a slot that has seen it: no other slot wakes before the first has found
+        // it.
         work.reasons.fetch_add(1, Ordering::Relaxed);
         work.crew.publish(0, None);
         let resting = work.crew.check();
@@ -303,12 +304,12 @@ fn loom_one_task_wakes_one() {
 }
 
 #[test]
-fn loom_who_has_found_one_of_many_wakes_others() {
+fn loom_a_slot_that_has_found_one_of_many_wakes_others() {
     check(3, || {
-        // One may search at a time: whoever publishes wakes one only, and that one wakes the other.
+        // One slot may search at a time: the publisher wakes only one, and that slot wakes the other.
         let (work, slots) = Work::start(Topology::flat(2), 2, 2, Tasks::Meet);
         work.put_to_rest(slots);
-        // Both at once, as a request that is adopted.
+        // Both at once, as in an adopted request.
         work.queued.fetch_add(2, Ordering::SeqCst);
         work.reasons.fetch_add(1, Ordering::Relaxed);
         work.crew.publish_one_of(2, 0, None);

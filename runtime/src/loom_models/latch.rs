@@ -1,4 +1,4 @@
-//! The latch of a branch: who waits for it holds its end up while it takes a part of it.
+//! The latch of a branch: the waiting thread holds up the branch's end while it takes a part of the branch.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::check;
 use crate::inside::Latch;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// What the thread that runs a branch has put into its deque: nothing, a part of the branch, or something else.
+/// The content of the deque of the thread that runs a branch: nothing, a part of the branch, or another task.
 const NOTHING: usize = 0;
 const PART: usize = 1;
 const FOREIGN: usize = 2;
 
 #[test]
-fn loom_who_waits_takes_parts_of_its_branch_alone_and_learns_of_its_end() {
+fn loom_a_waiting_thread_takes_parts_of_its_branch_alone_and_learns_of_its_end() {
     check(4, || {
-        // Each exchange sees the one before, as with a deque; stores among them loom would let be overtaken.
+        // Each exchange sees the exchange before, as with a deque; loom would reorder plain stores.
         let shared = Arc::new((Latch::new(), AtomicUsize::new(NOTHING), AtomicUsize::new(0)));
         let thief = {
             let shared = Arc::clone(&shared);
@@ -24,7 +24,7 @@ fn loom_who_waits_takes_parts_of_its_branch_alone_and_learns_of_its_end() {
                 let (latch, deque, result) = &*shared;
                 latch.begin(Some(0));
                 deque.swap(PART, Ordering::AcqRel);
-                // It takes the part back, or somebody else runs it.
+                // It takes the part back, or the other thread runs it.
                 let is_back = deque.swap(NOTHING, Ordering::AcqRel) == PART;
                 result.fetch_add(usize::from(is_back), Ordering::Relaxed);
                 latch.set();
@@ -43,7 +43,11 @@ fn loom_who_waits_takes_parts_of_its_branch_alone_and_learns_of_its_end() {
         if !latch.is_set() {
             latch.park();
         }
-        assert_eq!(result.load(Ordering::Relaxed), 1, "the part was run once, and that is known");
+        assert_eq!(
+            result.load(Ordering::Relaxed),
+            1,
+            "the part must run once, and the waiting thread must see its result"
+        );
         thief.join().unwrap();
     });
 }

@@ -15,7 +15,7 @@ fn class() -> Arc<Class<u64>> {
     Arc::new(Class::new("nap", ClassLimit::Fixed(1), 1))
 }
 
-/// Uses a permit, if it is given one.
+/// Uses a permit, if it was granted.
 fn use_permit(class: &Class<u64>, permit: Permit, out: &AtomicUsize) {
     if permit == Permit::Granted {
         assert_eq!(out.fetch_add(1, Ordering::Relaxed), 0, "more permits are out than there are");
@@ -70,7 +70,8 @@ fn loom_the_oldest_waiter_is_first_and_a_cancelled_one_leaves() {
                 let class = Arc::clone(&class);
                 move || {
                     if old.take() == Permit::Granted {
-                        // To the task, unless its request was cancelled before; then to the young one.
+                        // The permit goes to the task, unless its request was cancelled before; then to the young
+                        // waiter.
                         if class.release(Used::Not) == [2] {
                             assert_eq!(class.release(Used::Not), []);
                         }
@@ -82,7 +83,7 @@ fn loom_the_oldest_waiter_is_first_and_a_cancelled_one_leaves() {
         assert!(left.len() <= 1);
         assert_eq!(young.take(), Permit::Granted);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(!class.try_acquire(), "the young one has the permit");
+        assert!(!class.try_acquire(), "the young waiter has the permit");
         assert_eq!(class.release(Used::Not), []);
         assert!(class.try_acquire(), "a permit was lost");
     });
@@ -137,22 +138,22 @@ fn loom_permits_of_a_limit_that_changes() {
                 run_tasks(&class, class.release(Used::Not));
             })
         });
-        // One task beside the two threads; whoever is told of it runs it.
+        // One task beside the two threads; the thread that gets it runs it.
         match class.admit(RequestId(3), 3, |_| false) {
             Admission::Permitted(_) => run_tasks(&class, vec![3]),
             Admission::Later => {}
-            Admission::Draining(_) => panic!("nobody stops"),
+            Admission::Draining(_) => panic!("no request is stopping"),
         }
         run_tasks(&class, class.set_limit(highest));
         run_tasks(&class, class.set_limit(1));
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // All have ended: the limit is what was set last, and no permit is out.
+        // All have ended: the last set limit holds, and no permit is out.
         assert!(class.try_acquire(), "a permit was lost");
         assert!(!class.try_acquire(), "a permit was made");
     });
 }
 
-/// Runs tasks that have permits, and those that get theirs.
+/// Runs tasks that have permits, and the tasks that get their permits.
 fn run_tasks(class: &Class<u64>, mut tasks: Vec<u64>) {
     while tasks.pop().is_some() {
         tasks.extend(class.release(Used::Not));

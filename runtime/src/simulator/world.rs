@@ -1,4 +1,4 @@
-//! The world of one simulation: its threads, who holds the baton, and the virtual clock.
+//! The world of one simulation: its threads, the holder of the baton, and the virtual clock.
 //!
 //! Invariant: at most one thread is running; the others are parked, each at a place of its own.
 
@@ -12,12 +12,12 @@ pub(super) struct World {
     /// The instant at which the virtual clock began.
     base: Instant,
     state: Mutex<State>,
-    /// Called with a report when nobody can go on.
+    /// Called with a report when no thread can continue.
     stuck: Box<dyn Fn(String) + Send + Sync>,
 }
 
 struct State {
-    /// Of a splitmix generator.
+    /// The state of a splitmix generator.
     random: u64,
     now: Duration,
     steps: u64,
@@ -36,7 +36,7 @@ struct Entry {
 enum Status {
     Ready,
     Running,
-    /// For an event, until then at the latest.
+    /// For an event, with a limit.
     Waiting {
         on: usize,
         until: Option<Duration>,
@@ -51,7 +51,7 @@ enum Status {
     Ended,
 }
 
-/// Where a thread parks until it gets the baton.
+/// The place at which a thread parks until it gets the baton.
 #[derive(Default)]
 struct Place {
     baton: Mutex<bool>,
@@ -76,17 +76,17 @@ impl World {
         state.threads.len() - 1
     }
 
-    /// From now on no thread can be started, or threads can again.
+    /// From now on the system starts no thread, or starts threads again.
     pub(super) fn refuse(&self, refuses: bool) {
         self.state().refuses = refuses;
     }
 
-    /// Whether a thread can be started.
+    /// Whether the system starts no thread.
     pub(super) fn refuses(&self) -> bool {
         self.state().refuses
     }
 
-    /// A thread that could not be started.
+    /// Removes a thread that could not be started.
     pub(super) fn forget(&self, number: usize) {
         let status = std::mem::replace(&mut self.state().threads[number].status, Status::Ended);
         debug_assert_eq!(status, Status::Ready, "a thread that could not be started did something");
@@ -101,13 +101,13 @@ impl World {
         self.base + self.state().now
     }
 
-    /// The virtual time so far, and how often the baton was passed.
+    /// The virtual time so far, and the number of times that the baton was passed.
     pub(super) fn passed(&self) -> (Duration, u64) {
         let state = self.state();
         (state.now, state.steps)
     }
 
-    /// Another thread may go on first.
+    /// Another thread may continue first.
     pub(super) fn interleave(&self, me: usize) {
         self.leave(me, |_| Status::Ready);
     }
@@ -116,15 +116,15 @@ impl World {
         self.leave(me, |state| Status::Sleeping { until: state.now + duration });
     }
 
-    /// Waits for an event. True when time ran out before.
+    /// Waits for an event. True when time ran out first.
     pub(super) fn wait(&self, me: usize, on: usize, until: Option<Instant>) -> bool {
         let until = until.map(|until| until.saturating_duration_since(self.base));
         self.leave(me, |_| Status::Waiting { on, until });
-        // Whoever told of the event has made this thread ready; the clock wakes one that was not told.
+        // The thread that notified the event has made this thread ready; otherwise the clock has woken it.
         until.is_some_and(|until| self.state().now >= until)
     }
 
-    /// Tells of an event; one of those that wait, drawn, or all.
+    /// Notifies an event: one waiting thread, drawn at random, or all.
     pub(super) fn notify(&self, on: usize, all: bool) {
         let mut state = self.state();
         let mut waiting: Vec<usize> = (0..state.threads.len())
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A thread's life is over: the baton goes on.
+    /// A thread ends and passes the baton on.
     pub(super) fn end(&self, me: usize) {
         let mut state = self.state();
         debug_assert_eq!(
@@ -176,7 +176,7 @@ impl World {
         *baton = false;
     }
 
-    /// Passes the baton on, and comes back when it is this thread's again.
+    /// Passes the baton on, and returns when this thread has it again.
     fn leave(&self, me: usize, status: impl FnOnce(&State) -> Status) {
         let mut state = self.state();
         debug_assert_eq!(
@@ -185,12 +185,12 @@ impl World {
             "a simulated thread passes on a baton that it does not hold"
         );
         state.threads[me].status = status(&state);
-        // Perhaps to itself: then the baton lies there already.
+        // Perhaps to itself: then its baton is there already.
         self.pass(state);
         self.await_baton(me);
     }
 
-    /// Gives the baton to a thread that can go on; to none when all have ended, or nobody ever can.
+    /// Gives the baton to a thread that can continue; to none when all have ended, or all wait for ever.
     fn pass(&self, mut state: MutexGuard<'_, State>) {
         debug_assert!(
             state.threads.iter().all(|entry| entry.status != Status::Running),
@@ -213,7 +213,7 @@ impl World {
     }
 
     fn report(&self, state: &State) -> String {
-        let mut report = format!("in the simulation with seed {} everybody waits for ever:", self.seed);
+        let mut report = format!("in the simulation with seed {} all threads wait for ever:", self.seed);
         for entry in state.threads.iter().filter(|entry| entry.status != Status::Ended) {
             let _ = write!(report, "\n  `{}`: {:?}", entry.name, entry.status);
         }
@@ -224,7 +224,7 @@ impl World {
 impl State {
     /// A number below `bound`.
     fn draw(&mut self, bound: usize) -> usize {
-        debug_assert!(bound > 0, "nobody is there to be drawn");
+        debug_assert!(bound > 0, "there is no thread to draw");
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.random;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -232,7 +232,7 @@ impl State {
         ((x ^ (x >> 31)) % bound as u64) as usize
     }
 
-    /// The thread that continues: one of those that can, drawn; else the clock jumps to the next one that is due.
+    /// The next thread: drawn from those that can continue; if none can, the clock jumps to the next that is due.
     fn next(&mut self) -> Option<usize> {
         let due = |entry: &Entry| match entry.status {
             Status::Ready => Some(Duration::ZERO),
@@ -241,7 +241,7 @@ impl State {
         };
         let first = self.threads.iter().filter_map(due).min()?;
         self.now = self.now.max(first);
-        // Threads that are due at one moment continue in any order, and another one may interrupt them.
+        // Threads that are due at one moment continue in any order, and other threads may interrupt them.
         let can = |entry: &Entry| due(entry).is_some_and(|due| due <= self.now);
         let can: Vec<usize> = (0..self.threads.len()).filter(|number| can(&self.threads[*number])).collect();
         let drawn = self.draw(can.len());

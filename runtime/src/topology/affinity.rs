@@ -11,9 +11,9 @@ use super::sysfs;
 /// The system's affinity mask, as `core_affinity` lays it out, has no bit for CPUs from here on.
 const PINNABLE_CPUS_COUNT: usize = 1024;
 
-/// The CPUs that the process was allowed when this was first asked.
+/// The CPUs that the process was allowed at the first call.
 pub(super) struct Allowed {
-    /// Ascending; empty where the system does not tell.
+    /// Ascending; empty if the system does not say.
     pub(super) cpus: Vec<usize>,
     pub(super) note: Option<String>,
 }
@@ -45,17 +45,17 @@ fn status_cpus() -> Option<Vec<usize>> {
     sysfs::parse_list(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
 }
 
-/// Pins the calling thread to the CPU that the operating system numbers `os_idx`; false where it refuses.
+/// Pins the calling thread to the CPU that the operating system numbers `os_idx`; false if the system refuses.
 pub fn pin_current_thread(os_idx: usize) -> bool {
     // Before this thread is pinned: otherwise a later detection from it would see one CPU.
     allowed();
     os_idx < PINNABLE_CPUS_COUNT && core_affinity::set_for_current(core_affinity::CoreId { id: os_idx })
 }
 
-/// Brings the calling thread to a CPU and lets it go wherever it may from there on; nothing where it is there already.
+/// Moves the calling thread to a CPU, which it may leave afterwards. Does nothing if the thread is there already.
 ///
-/// A thread that takes over from one that goes to block is woken wherever the system finds room, which may be a core that
-/// another thread computes on, beside one that is about to idle.
+/// The system wakes a thread that takes over a blocking thread's slot on any core, perhaps beside another thread that
+/// computes, while the core of the blocking thread is about to idle.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the system calls have no safe wrapper for masks of several CPUs")]
 pub(crate) fn bring_current_thread(os_idx: usize) {

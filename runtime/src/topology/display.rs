@@ -1,4 +1,4 @@
-//! A topology as a person sees it: the tree of nodes, caches and cores, the steal order of each slot, and the notes.
+//! A topology as text: the tree of nodes, caches and cores, the steal order of each slot, and the notes.
 
 use std::fmt::{Display, Formatter, Result};
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! The machine from the hwloc library; the one door to the `hwloc2` crate, which is walked with care.
+//! The machine from the hwloc library. Only this file uses the `hwloc2` crate, and checks its answers.
 //!
-//! That crate is no longer kept. It panics when asked for NUMA nodes, so the domains come from each CPU's node set. It
-//! shows no version, and believes in the object layout of hwloc 2, so plain numbers inside an object are compared with
-//! what they must be before any pointer beyond them is followed. It reads whatever machine the environment names, so
-//! the answer must be this machine, and hold every CPU that we may use. A reason to doubt is a refusal, and the caller
-//! reads `/sys` instead.
+//! That crate is no longer maintained. It panics when asked for NUMA nodes, so the domains come from each CPU's node
+//! set. It gives no version and assumes the object layout of hwloc 2, so this file compares plain numbers inside an
+//! object with their expected values before it follows a pointer beyond them. The environment can name another machine,
+//! so the answer must be this machine and contain every CPU that the process may use. Any doubt is a refusal, and the
+//! caller reads `/sys` instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -16,10 +16,10 @@ use thiserror::Error;
 
 use super::{CacheFacts, Cpu, NodeFacts, Provider, Topology, assemble, sysfs};
 
-/// Each makes hwloc read another machine than this one, or claim that it is this one.
+/// Variables that make hwloc read another machine, or claim that a read one is this machine.
 const ELSEWHERE: [&str; 5] =
     ["HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT", "HWLOC_CPUID_PATH", "HWLOC_THISSYSTEM"];
-/// The deepest first: the first that a CPU has is its last-level cache.
+/// The deepest level first: the first cache that a CPU has is its last-level cache.
 const CACHES: [(u8, ObjectType); 5] = [
     (5, ObjectType::L5Cache),
     (4, ObjectType::L4Cache),
@@ -28,7 +28,7 @@ const CACHES: [(u8, ObjectType); 5] = [
     (1, ObjectType::L1Cache),
 ];
 
-/// Why hwloc's answer is not used.
+/// The reason that hwloc's answer is not used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Refusal {
     #[error("the process does not know which CPUs it may use")]
@@ -66,17 +66,14 @@ fn read_library(root: &Path, allowed: &[usize]) -> Result<Topology, Refusal> {
         depth(&ObjectType::PU).filter(|&depth| depth + 1 == library.depth()).ok_or(Refusal::Layout)?;
     let pus = library.objects_at_depth(pu_depth);
     check_layout(&pus, pu_depth)?;
-    // On any machine but this one hwloc takes binding calls and ignores them, and says so here.
+    // For another machine hwloc ignores binding calls, and says so here.
     if !library.support().cpu().set_current_thread() {
         return Err(Refusal::OtherMachine);
     }
     let listed = pus.iter().map(|pu| pu.os_index() as usize).collect();
     check_cpus(&listed, allowed, sysfs::list(&root.join("cpu/online")))?;
 
-    debug_assert!(
-        allowed.is_sorted(),
-        "the CPUs that may be used are not in their order: some would not be found"
-    );
+    debug_assert!(allowed.is_sorted(), "the allowed CPUs are not in order: some would not be found");
     let core_depth = depth(&ObjectType::Core);
     let cache_depths: Vec<(u8, u32)> =
         CACHES.iter().filter_map(|(level, kind)| Some((*level, depth(kind)?))).collect();
@@ -89,7 +86,7 @@ fn read_library(root: &Path, allowed: &[usize]) -> Result<Topology, Refusal> {
         if allowed.binary_search(&os_idx).is_err() {
             continue;
         }
-        // Where a CPU has two kinds of memory, the lower number is the ordinary one.
+        // If a CPU has two kinds of memory, the lower number is ordinary memory.
         let os_node = pu
             .nodeset()
             .filter(|nodes| !nodes.is_full())
@@ -117,7 +114,7 @@ fn read_library(root: &Path, allowed: &[usize]) -> Result<Topology, Refusal> {
     Ok(assemble(Provider::Hwloc, cpus, &facts, Vec::new()))
 }
 
-/// In hwloc 1 these numbers lie elsewhere in an object, so that they cannot all be right.
+/// In hwloc 1 these numbers are elsewhere in an object, so they cannot all be right.
 fn check_layout(pus: &[&TopologyObject], pu_depth: u32) -> Result<(), Refusal> {
     let fits = |(idx, pu): (usize, &&TopologyObject)| {
         pu.depth() == pu_depth && pu.logical_index() as usize == idx && pu.arity() == 0
@@ -125,14 +122,15 @@ fn check_layout(pus: &[&TopologyObject], pu_depth: u32) -> Result<(), Refusal> {
     if pus.is_empty() || !pus.iter().enumerate().all(fits) {
         return Err(Refusal::Layout);
     }
-    // Sets lie behind all the pointers that we follow: if they are in place, so is the rest.
+    // Sets lie behind all pointers that this file follows: if they are in place, so is the rest.
     match pus.iter().all(|pu| pu.cpuset().is_some_and(|set| set.weight() == 1 && set.is_set(pu.os_index()))) {
         true => Ok(()),
         false => Err(Refusal::Layout),
     }
 }
 
-/// hwloc lists what the control group allows, which holds what the process may use and is part of what is online.
+/// hwloc lists the CPUs that the control group allows. They include the CPUs that the process may use, and all are
+/// online.
 fn check_cpus(
     listed: &BTreeSet<usize>,
     allowed: &[usize],
@@ -143,7 +141,7 @@ fn check_cpus(
     }
     debug_assert!(
         online.as_ref().is_none_or(|online| online.is_sorted()),
-        "the CPUs that are online are not in their order: some would not be found"
+        "the online CPUs are not in order: some would not be found"
     );
     let online = online.unwrap_or_else(|| listed.iter().copied().collect());
     match listed.iter().find(|cpu| online.binary_search(cpu).is_err()) {
@@ -178,7 +176,7 @@ mod tests {
                 assert_eq!(by_hwloc.nodes().len(), by_sysfs.nodes().len());
                 assert_eq!(by_hwloc.slots, by_sysfs.slots);
             }
-            // Whoever runs the tests may have set a variable; what else refuses here is a bug.
+            // The environment of the tests may set such a variable; any other refusal is a bug.
             Err(refusal) => assert!(matches!(refusal, Refusal::Environment(_)), "{refusal}"),
         }
     }

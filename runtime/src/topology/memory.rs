@@ -1,8 +1,8 @@
 //! Memory that lies on one node: a copy of bytes in pages of its own.
 //!
-//! The system is asked to take the pages from the node (`mbind`); where it refuses, as containers often do, the bytes are
-//! copied by a thread pinned there, since a page lies where it is touched first. Neither is promised: a node without
-//! free memory lends from another.
+//! The system is asked to take the pages from the node (`mbind`). If it refuses, as in many containers, a thread pinned
+//! to the node copies the bytes, because a page lies where it is touched first. Neither is guaranteed: a node without
+//! free memory borrows from another node.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use memmap2::{Mmap, MmapMut};
 
 use super::{Topology, pin_current_thread};
 
-/// How the pages of a [`NodeMemory`] came to their node.
+/// The way in which the pages of a [`NodeMemory`] got to their node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// The system was asked for them.
+    /// The system took them from the node.
     Bound,
     /// A thread of the node touched them first.
     FirstTouch,
-    /// Nowhere in particular: the node is made up, or the system refused both.
+    /// On any node: the node is made up, or the system refused both ways.
     Anywhere,
 }
 
@@ -29,7 +29,7 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// How its pages were placed.
+    /// The way in which its pages were placed.
     pub fn placed(&self) -> Placed {
         self.placed
     }
@@ -54,7 +54,7 @@ impl Topology {
     /// Copies bytes to a node.
     ///
     /// # Errors
-    /// When the system has no memory to give.
+    /// When the system has no memory left.
     ///
     /// # Panics
     /// When there is no such node.
@@ -73,9 +73,9 @@ impl Topology {
     }
 }
 
-/// Copies in a thread that is pinned to a CPU of the node, where there is one.
+/// Copies in a thread pinned to a CPU of the node, if there is one.
 fn touch(pages: &mut [u8], bytes: &[u8], cpu: Option<usize>) -> Placed {
-    debug_assert_eq!(pages.len(), bytes.len(), "the pages of a copy are not as long as what is copied");
+    debug_assert_eq!(pages.len(), bytes.len(), "the pages of a copy have another length than its bytes");
     let mut pinned = false;
     if let Some(cpu) = cpu {
         std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn touch(pages: &mut [u8], bytes: &[u8], cpu: Option<usize>) -> Placed {
                 pinned = pin_current_thread(cpu);
                 pages.copy_from_slice(bytes);
             };
-            // With no thread to be had the bytes are copied below, from wherever this one runs.
+            // If no thread can be started, this thread copies the bytes below, on any node.
             let _ = std::thread::Builder::new().spawn_scoped(scope, copy);
         });
     }
@@ -93,7 +93,7 @@ fn touch(pages: &mut [u8], bytes: &[u8], cpu: Option<usize>) -> Placed {
     if pinned { Placed::FirstTouch } else { Placed::Anywhere }
 }
 
-/// Asks the system to take untouched pages from a node, and from others when it has none left.
+/// Asks the system to take untouched pages from a node, and from other nodes when it has none left.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the system call has no safe wrapper")]
 fn prefer(pages: &mut MmapMut, os_node: usize) -> bool {
@@ -103,8 +103,8 @@ fn prefer(pages: &mut MmapMut, os_node: usize) -> bool {
     let mut mask = [0 as libc::c_ulong; NODES_MAX / BITS];
     let Some(word) = mask.get_mut(os_node / BITS) else { return false };
     *word = 1 << (os_node % BITS);
-    // SAFETY: the range is one map of this process, which the caller borrows exclusively; a policy changes no byte of it.
-    // The mask has as many bits as the call says, and one more, as the kernel leaves the last out.
+    // SAFETY: the range is one map of this process, which the caller borrows exclusively; a policy changes no byte of
+    // it. The mask has one bit more than the call says, because the kernel ignores the last bit.
     let refused = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_system_refuses_a_thread_of_the_node_copies() {
+    fn a_thread_of_the_node_copies_if_the_system_refuses() {
         let (cpu, mut pages) = (Topology::detect().os_idx(0), vec![0; 8]);
         let wanted = if cpu.is_some() { Placed::FirstTouch } else { Placed::Anywhere };
         assert_eq!(touch(&mut pages, b"envelope", cpu), wanted);

@@ -1,14 +1,14 @@
-//! In which order a slot looks at the others for work: rings around it, nearest first.
+//! The order in which a slot looks at the other slots for work: rings around it, nearest first.
 //!
-//! Every other slot is in exactly one ring, rings never come nearer again, and none is empty. The slots of each other
-//! node are a ring of their own, so that the balancer may stop at a node boundary. Within a ring the list starts past
-//! the slot's own place, so that even without a random start no two neighbours begin at the same victim.
+//! Every other slot is in exactly one ring, distances never decrease from ring to ring, and no ring is empty. The slots
+//! of each other node are a ring of their own, so that the balancer may stop at a node boundary. Within a ring the list
+//! starts behind the slot's own place, so that even without a random start no two neighbours begin with one victim.
 
 use std::fmt;
 
 use super::Topology;
 
-/// How far apart two slots are, nearest first.
+/// The distance of two slots, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
     /// Hardware threads of one core.
@@ -40,14 +40,14 @@ impl fmt::Display for Distance {
 /// The slots at one distance from a slot; for [`Distance::Remote`], those of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// How far they are.
+    /// Their distance.
     pub distance: Distance,
-    /// Which they are; never empty.
+    /// The slots; never empty.
     pub slots: Vec<usize>,
 }
 
 impl Topology {
-    /// How far apart two slots are; a slot is [`Distance::Smt`] from itself.
+    /// The distance of two slots; a slot is [`Distance::Smt`] from itself.
     pub fn distance(&self, a: usize, b: usize) -> Distance {
         if self.core(a) == self.core(b) {
             Distance::Smt
@@ -103,8 +103,8 @@ impl Topology {
 
     /// The other nodes, nearest first.
     ///
-    /// Near is what the firmware's table says; without one, or where it ties, first the nodes of the same package,
-    /// then the nearest numbers counted around a ring, upwards first: so nodes that tie are not all robbed in one order.
+    /// The firmware's table decides. Without a table, or on a tie, the nodes of this node's package come first, then
+    /// the nearest numbers counted around a ring, upwards first: so not all nodes steal from tied nodes in one order.
     pub fn node_order(&self, node: usize) -> Vec<usize> {
         let (nodes, count) = (self.nodes(), self.nodes().len());
         let here = &nodes[node];

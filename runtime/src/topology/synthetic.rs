@@ -1,7 +1,7 @@
 //! A machine from a string, `pack:2 numa:1 l3:2 core:4 pu:2`: the only provider that needs no machine.
 //!
-//! Lenient where nothing can be mistaken: case, commas for spaces, a few other names of a level, and a level left out
-//! counts 1. Strict elsewhere: what a token could mean twice is an error that points at it.
+//! It is lenient if the meaning is clear: case, commas for spaces, a few other names of a level; a level left out
+//! counts 1. Otherwise it is strict: an ambiguous token is an error that points at it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{CacheFacts, Cpu, NodeFacts, Provider, Topology, VIRTUAL_SLOTS_COUNT_MAX, assemble};
 
-/// The levels, outermost first, each by the name we print and the others we understand.
+/// The levels, outermost first, each with the printed name first and then the other accepted names.
 const LEVELS: [&[&str]; 5] = [
     &["pack", "package", "socket"],
     &["numa", "node", "numanode"],
@@ -21,7 +21,7 @@ const LEVELS: [&[&str]; 5] = [
 /// As [`Problem`] spells them.
 const NAMES: &str = "pack, numa, l3, core, pu";
 
-/// A synthetic topology that cannot be understood, and where.
+/// The fault of a synthetic topology's text, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{problem}{}", place(.token, *.column))]
 pub struct TopologyError {
@@ -125,7 +125,7 @@ pub(super) fn parse(text: &str) -> Result<Topology, TopologyError> {
             debug_assert_eq!(
                 topology.slots_count(),
                 slots_count,
-                "the machine that was made up is not the one that was described"
+                "the machine that was made up differs from its description"
             );
             Ok(topology)
         }
@@ -135,9 +135,9 @@ pub(super) fn parse(text: &str) -> Result<Topology, TopologyError> {
     }
 }
 
-/// Tokens with the byte each starts at.
+/// Tokens, each with the byte at which it starts.
 fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    // Each piece is part of `text`, so the difference of their addresses is its place.
+    // Each token is a part of `text`, so the difference of their addresses is its place.
     text.split(|c: char| c.is_whitespace() || c == ',')
         .filter(|token| !token.is_empty())
         .map(|token| (token.as_ptr().addr() - text.as_ptr().addr(), token))

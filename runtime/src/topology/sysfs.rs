@@ -1,7 +1,7 @@
 //! The machine from the text files under `/sys/devices/system`: no C library, and every file may be absent.
 //!
-//! Containers hide some files, other kernels name them otherwise. What is missing makes the answer coarser, never an
-//! error: no node folder is one node, no core list is a core for each CPU.
+//! Containers hide some files, and other kernels have other names. A missing file makes the answer coarser and is never
+//! an error: without a node folder there is one node, without a core list each CPU is a core.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,9 +9,9 @@ use std::{fs, thread};
 
 use super::{CacheFacts, Cpu, NodeFacts, Provider, Topology, assemble};
 
-/// Where the kernel keeps these files.
+/// The kernel's folder of these files.
 pub(super) const ROOT: &str = "/sys/devices/system";
-/// CPU and node numbers from here on are taken for garbage; the largest kernels are built for 8192 CPUs.
+/// CPU and node numbers from here on count as garbage; the largest kernels are built for 8192 CPUs.
 const OS_IDX_COUNT_MAX: usize = 1 << 16;
 /// Far above the handful of caches that a CPU has.
 const CACHES_COUNT_MAX: usize = 32;
@@ -20,14 +20,14 @@ pub(super) fn read(root: &Path, allowed: &[usize]) -> Topology {
     let mut notes = Vec::new();
     if allowed.is_empty() {
         let count = thread::available_parallelism().map_or(1, usize::from);
-        notes.push(format!("the system does not tell which CPUs may be used: {count} are assumed, unpinned"));
+        notes.push(format!("the system does not say which CPUs may be used: {count} are assumed, unpinned"));
         let cpus = (0..count).map(|core| Cpu { node: 0, cache: None, core, os_idx: None }).collect();
         return assemble(Provider::Sysfs, cpus, &BTreeMap::new(), notes);
     }
 
     debug_assert!(
         allowed.is_sorted_by(|a, b| a < b),
-        "the CPUs that may be used are not in their order, or one is named twice"
+        "the allowed CPUs are not in order, or one is named twice"
     );
     let cpu_folder = root.join("cpu");
     let (mut facts, homes) = read_nodes(root);
@@ -54,7 +54,7 @@ pub(super) fn read(root: &Path, allowed: &[usize]) -> Topology {
     assemble(Provider::Sysfs, cpus, &facts, notes)
 }
 
-/// Facts of every node that is listed, also of those without CPUs, and the node of each CPU.
+/// Facts of every listed node, also of nodes without CPUs, and the node of each CPU.
 pub(super) fn read_nodes(root: &Path) -> (BTreeMap<usize, NodeFacts>, BTreeMap<usize, usize>) {
     let folder = root.join("node");
     let names = fs::read_dir(&folder).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! What must hold for any topology, whoever provided it.
+//! The invariants of any topology, from any provider.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
