@@ -7,12 +7,12 @@ use std::fmt;
 
 use arrow_schema::{DataType, Schema};
 
-/// A set of Arrow types that a port treats alike, named for people.
+/// A set of Arrow types that a port treats alike, with a name for messages.
 #[derive(Debug)]
 pub struct Family {
     /// The name in messages, such as `Signature`.
     pub name: &'static str,
-    /// One line on what belongs to it.
+    /// One line on its members.
     pub about: &'static str,
     /// Whether a concrete type belongs to it.
     pub accepts: fn(&DataType) -> bool,
@@ -93,7 +93,7 @@ impl Descriptor {
                 .iter()
                 .enumerate()
                 .all(|(place, column)| { columns[..place].iter().all(|before| before.name != column.name) }),
-            "two columns of a descriptor bear one name: only the first could be read"
+            "two columns of a descriptor have one name: only the first could be read"
         );
         debug_assert!(
             columns.iter().all(|column| !column.name.is_empty()),
@@ -117,7 +117,7 @@ impl Descriptor {
                 .all(|(a, b)| a.name == b.name && a.kind.agrees_with(&b.kind))
     }
 
-    /// Whether a concrete table fits; the error says which column does not.
+    /// Whether a concrete table fits; the error names the column that does not.
     ///
     /// # Errors
     /// A sentence on the first column that differs.

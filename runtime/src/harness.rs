@@ -1,8 +1,8 @@
 //! One box without a scheduler, for tests of operators.
 //!
-//! The box has the edges and ports that it has in a request ([`Ports`]); the test is its producers and its consumers. The
-//! harness keeps the promises that `operator.rs` makes, in one thread: it fires the box until the box waits with nothing
-//! left to do, or is done. An output holds as many envelopes as [`Harness::room`] says, the last of which is staged.
+//! The box has the edges and ports of a box in a request ([`Ports`]); the test is its producers and its consumers. The
+//! harness keeps the promises of `operator.rs`, in one thread: it fires the box until the box waits with nothing left
+//! to do, or is done. An output holds [`Harness::room`] envelopes, the last of which is staged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::operator::{
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
 
-/// The box's place among those of its edges; the others are the test's.
+/// The box's place in its edges; the other places are the test's.
 const BOX: usize = 0;
 
 /// One box of an operator, its ports held by the test.
@@ -28,7 +28,7 @@ pub struct Harness {
     arguments: Arguments,
     at: Connections,
     state: PortState,
-    /// Without a budget.
+    /// It has no budget.
     ledger: Ledger,
     services: TestServices,
     stopping: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ pub struct Harness {
     pub firings: usize,
 }
 
-/// What a scheduler does for a firing, as far as a test needs it.
+/// The services of a scheduler for a firing, as far as a test needs them.
 struct TestServices {
     stopping: Arc<AtomicBool>,
     outside: Arc<UnderWay>,
@@ -67,12 +67,12 @@ fn input_edge(input: usize) -> PortEdges {
     PortEdges::new([edge(input, BOX + 1, &[BOX], 0, usize::MAX)])
 }
 
-/// The edges out of the box of an operator on a machine of so many nodes. Each holds one envelope less than the room of the
-/// output, so that the last one is staged and the firing sees no room. An edge that is empty takes any envelope: for a room
-/// of one it holds the filler.
+/// The edges out of the box of an operator on a machine with this many nodes. Each holds one envelope less than the
+/// room of the output, so that the last envelope is staged and the firing sees no room. An empty edge takes any
+/// envelope: for a room of one it holds the filler.
 fn output_edges(spec: &OperatorEntry, room: usize, nodes: usize, filler: &Envelope) -> Box<[PortEdges]> {
     let output = |idx| {
-        // An edge to copies keeps apart the envelopes of each node.
+        // An edge to copies has a lane for each node.
         let (consumers, lanes): (&[usize], usize) =
             if nodes == 1 { (&[BOX + 1], 0) } else { (&[BOX + 1, BOX + 2], nodes) };
         let edge = edge(idx, BOX, consumers, lanes, room.saturating_sub(1).max(1));
@@ -99,7 +99,7 @@ impl Harness {
     /// Makes a box of an operator with these parameters and no resources.
     ///
     /// # Errors
-    /// When a parameter is wrong or the operator refuses to be made.
+    /// When a parameter is wrong or the operator cannot be made.
     pub fn new<'a>(
         operator: impl Into<Arc<OperatorEntry>>,
         parameters: impl IntoIterator<Item = (&'a str, Value)>,
@@ -110,7 +110,7 @@ impl Harness {
     /// Makes a box of an operator with these parameters and resources.
     ///
     /// # Errors
-    /// When a parameter is wrong or the operator refuses to be made.
+    /// When a parameter is wrong or the operator cannot be made.
     pub fn with_resources<'a>(
         operator: impl Into<Arc<OperatorEntry>>,
         parameters: impl IntoIterator<Item = (&'a str, Value)>,
@@ -131,7 +131,7 @@ impl Harness {
         Ok(Self::around(spec, operator, arguments))
     }
 
-    /// A box of an operator that the test has made itself, with the defaults of its parameters where it has any.
+    /// A box of an operator that the test has made itself, with the defaults of its parameters.
     pub fn of(spec: impl Into<Arc<OperatorEntry>>, operator: Box<dyn Operator>) -> Self {
         Self::around(spec.into(), operator, Arguments::new(BTreeMap::new()))
     }
@@ -139,7 +139,7 @@ impl Harness {
     fn around(spec: Arc<OperatorEntry>, operator: Box<dyn Operator>, arguments: Arguments) -> Self {
         let filler = filler();
         let input = |(idx, port): (usize, &crate::operator::InputPort)| {
-            // As on a graph: one that may stay unconnected is so until it is given something.
+            // As in a pipeline: an optional input is unconnected until it gets an envelope.
             if port.required { input_edge(idx) } else { PortEdges::default() }
         };
         let inputs = spec.inputs.iter().enumerate().map(input).collect();
@@ -175,13 +175,13 @@ impl Harness {
         }
     }
 
-    /// Envelopes that each output holds before it has no room. To be said before the box runs.
+    /// Sets the number of envelopes that each output holds. Call it before the box runs.
     pub fn room(&mut self, envelopes: usize) {
         self.room = envelopes;
         self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
     }
 
-    /// Lets the box see a machine of so many nodes, of which it runs on the first. To be said before the box runs.
+    /// Lets the box see a machine with this many nodes; it runs on the first. Call it before the box runs.
     pub fn nodes(&mut self, nodes: usize) {
         self.nodes = nodes;
         self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
@@ -218,11 +218,11 @@ impl Harness {
     /// When there is no such input.
     pub fn end(&mut self, input: &str) {
         let edges = self.at.inputs[self.input(input)].iter();
-        // A test may say so at each of its steps; a producer ends once.
+        // A test may end an input at each of its steps; a producer ends once.
         edges.filter(|edge| !edge.has_end()).for_each(|edge| _ = edge.end());
     }
 
-    /// Closes an output, as a consumer does that needs no more.
+    /// Closes an output, like a consumer that needs no more.
     ///
     /// # Panics
     /// When there is no such output.
@@ -283,8 +283,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Before a firing: what is staged for closed edges is dropped, and side inputs are complete. False when there is no
-    /// firing now, as the box is done or an output is full.
+    /// Before a firing: drops envelopes staged for closed edges, and checks that side inputs are complete. False when
+    /// the box cannot be fired, because it is done or an output is full.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     fn make_ready(&mut self) -> bool {
         let (inputs, outputs) = (&self.at.inputs, &self.at.outputs);
@@ -312,7 +312,7 @@ impl Harness {
         let mut context = Context::new(ports, &mut self.services, &self.stopping, self.nodes);
         let flow = self.operator.process(&mut context);
         let mut moved = context.moved();
-        // No other box is there to be notified.
+        // There is no other box to notify.
         moved.each_notice(&mut self.state, drop);
         match moved.unknown_query.get() {
             Some(query) => Err(BoxError::new(format!("there is no query {query}"))),
@@ -320,7 +320,7 @@ impl Harness {
         }
     }
 
-    /// Tells whether a firing did anything.
+    /// The counts that change if a firing did anything.
     fn counts(&self) -> (usize, usize, usize) {
         let waiting = |ports: &[PortEdges]| -> usize {
             ports.iter().flat_map(PortEdges::iter).map(|edge| edge.state().envelopes).sum()
@@ -350,7 +350,7 @@ impl Harness {
         self.taken_near(output).into_iter().map(|(envelope, _)| envelope).collect()
     }
 
-    /// Takes all envelopes that wait on an output, each with the node that its data are on, where its push said one.
+    /// Takes all envelopes that wait on an output, each with the node of its data, if its push named one.
     ///
     /// # Panics
     /// When there is no such output.
@@ -382,7 +382,7 @@ impl Harness {
         &self.services.problems
     }
 
-    /// How far the box said that it is: done and total.
+    /// The progress that the box has reported: done and total.
     pub fn progress(&self) -> (u64, u64) {
         (self.at.progress_done.load(Ordering::Relaxed), self.at.progress_total.load(Ordering::Relaxed))
     }
@@ -392,7 +392,7 @@ impl Harness {
         &self.services.detached
     }
 
-    /// How often the box announced, within a firing, what it took and pushed.
+    /// The number of times that the box has announced within a firing.
     pub fn announced(&self) -> usize {
         self.services.announced
     }
@@ -405,7 +405,7 @@ fn offer(edge: &Edge, envelope: Envelope, ledger: &Ledger) {
     drop(unsafe { edge.offer(envelope, None, ledger, |_| ()) });
 }
 
-/// What the box has begun outside of its firings.
+/// The work that the box has begun outside of its firings.
 struct UnderWay {
     counts: (Mutex<Counts>, Condvar),
 }
@@ -414,7 +414,7 @@ struct UnderWay {
 struct Counts {
     begun: usize,
     over: usize,
-    /// How many of those that are over a firing has seen.
+    /// Ended work that a firing has seen.
     seen: usize,
 }
 
@@ -428,7 +428,7 @@ impl UnderWay {
         self.counts.1.notify_all();
     }
 
-    /// Waits until something is over that no firing has seen. False when nothing is under way.
+    /// Waits until some work has ended that no firing has seen. False when no work is under way.
     fn wait(&self) -> bool {
         let mut counts = self.counts.0.lock();
         while counts.over == counts.seen && counts.over < counts.begun {

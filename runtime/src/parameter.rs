@@ -1,6 +1,6 @@
 //! Parameters: their types, units, defaults and ranges in one table, and their values.
 //!
-//! Invariant: from this one table come the checks, `boxwork boxes NAME` and the JSON schema, so they cannot differ.
+//! Invariant: the checks, `boxwork boxes NAME` and the JSON schema all use this table, so they cannot differ.
 
 mod device_choice;
 
@@ -69,7 +69,7 @@ pub enum ParameterType {
     Path,
     /// One of a few words.
     Choice(&'static [&'static str]),
-    /// Where a box computes: a [`DeviceChoice`] in its text form.
+    /// The device on which a box computes: a [`DeviceChoice`] as text.
     Device,
     /// The name of a resource of this kind.
     Resource(&'static str),
@@ -83,11 +83,11 @@ impl ParameterType {
         Self::Integer { minimum, maximum: i64::MAX }
     }
 
-    /// Checks a value and gives it in the type's own form (`3` for a number becomes `3.0`; one value for a list
+    /// Checks a value and returns it in the type's own form (`3` for a number becomes `3.0`; one value for a list
     /// becomes a list of one).
     ///
     /// # Errors
-    /// A sentence that says what was given and what is wanted.
+    /// A sentence with the given and the wanted value.
     pub fn admit(&self, value: &Value) -> Result<Value, String> {
         match (self, value) {
             (Self::Boolean, Value::Boolean(_))
@@ -161,7 +161,7 @@ impl fmt::Display for ParameterType {
 /// The value that a parameter has when none is given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
-    /// There is none: the parameter must be given.
+    /// No default: the parameter must be given.
     Required,
     /// The parameter may be left out, and then has no value.
     Absent,
@@ -180,7 +180,7 @@ pub enum Default {
 }
 
 impl Default {
-    /// The value, where there is one.
+    /// The default value, if there is one.
     pub fn value(&self) -> Option<Value> {
         match self {
             Self::Required | Self::Absent => None,
@@ -201,17 +201,18 @@ pub struct Parameter {
     pub name: &'static str,
     /// The type and range.
     pub kind: ParameterType,
-    /// The unit, or nothing where the value has none.
+    /// The unit, or an empty text.
     pub unit: &'static str,
     /// The value when none is given.
     pub default: Default,
-    /// Whether a list holds queries: a request takes as many of them as its plan says, and a run splits a longer list.
+    /// Whether a list holds queries: a request takes at most the plan's number of queries, and a run splits a longer
+    /// list.
     pub batched: bool,
     /// One line on what it does.
     pub about: &'static str,
 }
 
-/// Queries that one request answers at most when its plan does not say.
+/// The most queries of one request, unless its plan declares another number.
 pub const QUERIES: usize = 64;
 /// The most queries that a plan may declare for one request.
 pub const QUERIES_MAX: usize = 4096;
@@ -222,13 +223,13 @@ impl Parameter {
         Self { name, kind, unit: "", default, batched: false, about }
     }
 
-    /// The same with a unit.
+    /// Sets the unit.
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
 
-    /// The same, its list split over requests.
+    /// Marks its list as split over requests.
     pub const fn batched(mut self) -> Self {
         self.batched = true;
         self
@@ -245,11 +246,11 @@ pub(crate) fn check_table(table: &[Parameter]) {
             .iter()
             .enumerate()
             .all(|(place, parameter)| { table[..place].iter().all(|before| before.name != parameter.name) }),
-        "two parameters of a table bear one name: the second could never be given"
+        "two parameters of a table have one name: the second could never be given"
     );
     for parameter in table {
         let (name, kind) = (parameter.name, &parameter.kind);
-        debug_assert!(!name.is_empty(), "a parameter has no name: nobody could give it");
+        debug_assert!(!name.is_empty(), "a parameter has no name: no pipeline could give it");
         debug_assert!(
             match kind {
                 ParameterType::Integer { minimum, maximum } => minimum <= maximum,
@@ -265,14 +266,15 @@ pub(crate) fn check_table(table: &[Parameter]) {
         );
         debug_assert!(
             !parameter.batched || matches!(kind, ParameterType::List(_)),
-            "`{name}` is to be split over requests and is no list"
+            "`{name}` is split over requests and is not a list"
         );
     }
 }
 /// Checked values by parameter name; parameters that are absent have no entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arguments {
-    /// In the order of the names. They are few, and asked for each time that a box is made: most differ in length.
+    /// In the order of the names. A list, because there are few and each box reads them; a comparison mostly ends at
+    /// the lengths.
     values: Box<[(String, Value)]>,
 }
 
@@ -340,12 +342,12 @@ impl Arguments {
     }
 }
 
-/// `, did you mean `x`?` for the nearest of the names, or nothing when none is near.
+/// `; did you mean `x`?` for the nearest of the names, or nothing when none is near.
 pub fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     nearest(given, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The name most like the given one, when it is alike enough to be meant.
+/// The name most similar to the given one, if it is similar enough.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Below this Jaro-Winkler similarity a suggestion confuses more than it helps.
     const ALIKE: f64 = 0.75;

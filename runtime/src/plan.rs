@@ -1,9 +1,8 @@
-//! The plan: a pipeline that has been checked, and what it is checked from.
+//! The plan: a checked pipeline, and the declaration that it is made from.
 //!
-//! A front end fills a [`Declaration`]; [`check`](check::check) finds all its faults at once, each with its
-//! [`Place`], and makes the [`Plan`]. Nothing here opens a file or runs anything. Invariants of a plan: every name is
-//! resolved, descriptors agree on every edge, every input that is no merge has at most one edge, and there is no
-//! cycle of edges.
+//! A front end fills a [`Declaration`]; [`check`](check::check) finds all its faults at once, each with its [`Place`],
+//! and makes the [`Plan`]. Nothing here opens a file or runs anything. Invariants of a plan: every name is resolved,
+//! descriptors agree on every edge, every input except a merge has at most one edge, and there is no cycle of edges.
 
 pub mod declaration;
 mod fault;
@@ -20,19 +19,19 @@ pub use declaration::{BoxDeclaration, Declaration, EdgeDeclaration, End, HintDec
 pub use declaration::{ParameterDeclaration, Piece, ResourceDeclaration, Setting};
 pub use fault::FaultKind;
 
-/// Envelopes that an edge holds when nothing else is said (more where its consumer has copies).
+/// Envelopes that an edge holds by default (more if its consumer has copies).
 pub const EDGE_ENVELOPES: usize = 4;
-/// Bytes that an edge holds when nothing else is said.
+/// Bytes that an edge holds by default.
 pub const EDGE_BYTES: usize = 4 << 20;
 /// The most copies of one box.
 pub const COPIES_MAX: usize = 1024;
 
-/// How bad a fault is.
+/// The severity of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It runs, and may do other than was meant.
+    /// The pipeline runs, and may do something else than intended.
     Warning,
-    /// It cannot run.
+    /// The pipeline cannot run.
     Error,
 }
 
@@ -41,7 +40,7 @@ pub enum Severity {
 pub enum Place {
     /// The pipeline as a whole.
     Whole,
-    /// How many queries a request answers.
+    /// The number of queries of a request.
     Queries,
     /// A parameter's declaration, by name.
     Parameter(String),
@@ -76,29 +75,29 @@ pub enum Place {
 pub struct Fault {
     /// The place.
     pub place: Place,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The kind of the fault.
     pub kind: FaultKind,
     /// The fault, in a sentence.
     pub message: String,
-    /// A few words to stand under the place.
+    /// A few words for a mark under the place.
     pub label: String,
     /// The remedy, if one is known.
     pub help: Option<String>,
 }
 
-/// How many copies a box has.
+/// The number of copies of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// As many as there are slots.
+    /// One for each slot.
     Auto,
     /// This many.
     Count(usize),
 }
 
 impl Copies {
-    /// The number of copies on a machine of so many slots.
+    /// The number of copies on a machine with this many slots.
     pub fn on(self, slots: usize) -> usize {
         match self {
             Self::Auto => slots.clamp(1, COPIES_MAX),
@@ -121,13 +120,13 @@ pub struct PlanBox {
     pub settings: Vec<(String, Setting)>,
     /// The arguments from the values known when the plan was checked.
     pub arguments: Option<Arguments>,
-    /// How many copies.
+    /// The number of copies.
     pub copies: Copies,
     /// The blocking class whose permit is taken before each firing.
     pub blocking: Option<String>,
 }
 
-/// A resource of a plan; resources stand in the order in which they are loaded.
+/// A resource of a plan; resources are listed in the order in which they are loaded.
 #[derive(Clone, Debug)]
 pub struct PlanResource {
     /// The name.
@@ -151,7 +150,7 @@ pub struct PlanEdge {
     pub to: usize,
     /// The input, by its place in the operator's table.
     pub input: usize,
-    /// Envelopes that it holds, where the pipeline says so.
+    /// Envelopes that it holds, if the pipeline declares it.
     pub envelopes: Option<usize>,
     /// Bytes that it holds.
     pub bytes: usize,
@@ -164,11 +163,11 @@ pub struct PlanEdge {
 pub struct PlanHint {
     /// The writing box.
     pub from: usize,
-    /// The hint, by its place among those that the writer writes.
+    /// The hint, by its place among the hints that the writer writes.
     pub written: usize,
     /// The reading box.
     pub to: usize,
-    /// The hint, by its place among those that the reader reads.
+    /// The hint, by its place among the hints that the reader reads.
     pub read: usize,
 }
 
@@ -195,14 +194,14 @@ impl Plan {
         self.boxes.iter().position(|planned| planned.name == name)
     }
 
-    /// The places of the boxes so that each follows those that feed it; else as declared.
+    /// The places of the boxes, ordered so that each box follows the boxes that feed it; otherwise as declared.
     pub fn order(&self) -> Vec<usize> {
         let pairs: Vec<(usize, usize)> = self.edges.iter().map(|edge| (edge.from, edge.to)).collect();
         let order = graph::order(&graph::feeding(self.boxes.len(), &pairs));
         debug_assert_eq!(order.len(), self.boxes.len(), "a box is missing in the order of the boxes");
         debug_assert!(
             order.iter().all(|(_, in_circle)| !in_circle),
-            "a box comes before one that feeds it: the plan has a cycle"
+            "a box comes before a box that feeds it: the plan has a cycle"
         );
         order.into_iter().map(|(idx, _)| idx).collect()
     }
@@ -269,9 +268,9 @@ impl Plan {
             "a box has no copy: what is sent to it would stay there"
         );
     }
-    /// Envelopes that an edge holds on a machine of so many slots, where the pipeline does not say: enough for each copy
-    /// of the consumer to work on one while the next waits, and for one of each copy of the producer. With less, copies
-    /// that end together wait for room, and all are woken for each that there is.
+    /// Envelopes that an edge holds on a machine with this many slots. The default is enough for each copy of the
+    /// consumer to work on one envelope while the next waits, and for one envelope of each copy of the producer. With
+    /// less, copies that end together wait for room, and each envelope's room notifies all of them.
     pub fn edge_envelopes(&self, edge: usize, slots: usize) -> usize {
         let edge = &self.edges[edge];
         let copies = |of: usize| self.boxes[of].copies.on(slots);
@@ -281,8 +280,8 @@ impl Plan {
         envelopes
     }
 
-    /// The parameters that are bound once, when the pipeline is prepared: those used in resources, kinds, copies and
-    /// the names of resources. The others may differ from request to request.
+    /// The parameters that are bound once, when the pipeline is prepared: those in resources, kinds, copies and names
+    /// of resources. The others may differ from request to request.
     pub fn bound_once(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for resource in &self.resources {

@@ -14,7 +14,7 @@ use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
 use crate::sync::Mutex;
 
-/// Why a pipeline could not be prepared, or a request not be made.
+/// The reason that a pipeline could not be prepared, or a request not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
@@ -46,7 +46,7 @@ pub enum PrepareError {
     /// The deadline passed while the pipeline was prepared.
     #[error("the deadline passed while the pipeline was being prepared")]
     DeadlinePassed,
-    /// A parameter that is bound once was given anew for a request.
+    /// A request gives another value to a parameter that is bound once.
     #[error(
         "the parameter `{name}` is bound when the pipeline is prepared and cannot differ between requests"
     )]
@@ -56,7 +56,8 @@ pub enum PrepareError {
     },
 }
 
-/// A box is compared with so many others of its operator: thousands that all differ must not take quadratic time.
+/// The most boxes of its operator that a box is compared with: thousands of different boxes must not take quadratic
+/// time.
 const LIKES_LOOKED_AT: usize = 16;
 
 /// A plan with its values bound and its resources loaded, ready for requests.
@@ -65,9 +66,9 @@ pub struct Prepared {
     values: BTreeMap<String, Value>,
     resources: BTreeMap<String, Resource>,
     shared: Vec<Option<Resource>>,
-    /// By box: what it is made with in requests that give no value anew that it uses; none where these values do not fit.
+    /// By box: its arguments in requests that change none of its values; none if these values do not fit.
     arguments: Vec<Option<Arguments>>,
-    /// By box: the first of the same operator and settings, whose arguments are its own too.
+    /// By box: the first box with its operator and settings, and so with its arguments.
     likes: Vec<usize>,
     /// The parameters that cannot differ between requests.
     once: Vec<String>,
@@ -79,12 +80,12 @@ pub struct Prepared {
 /// The arguments of all boxes for one request.
 pub(crate) struct BoundArguments<'a> {
     prepared: &'a Prepared,
-    /// By box, those that differ from the prepared ones; as far as any do.
+    /// By box: its arguments if they differ from the prepared ones.
     anew: Vec<Option<Arguments>>,
 }
 
 impl BoundArguments<'_> {
-    /// Those of a box.
+    /// The arguments of a box.
     pub(crate) fn of(&self, box_idx: usize) -> &Arguments {
         let like = self.prepared.likes[box_idx];
         let anew = self.anew.get(like).and_then(Option::as_ref);
@@ -130,7 +131,7 @@ impl Prepared {
         debug_assert_eq!(
             [prepared.shared.len(), prepared.arguments.len(), prepared.likes.len()],
             [prepared.plan.boxes.len(); 3],
-            "what boxes share, take or are like is known of other boxes than the plan has"
+            "the lists by box have another length than the plan's boxes"
         );
         debug_assert!(
             prepared
@@ -146,8 +147,8 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Loads the resources, and makes what the requests of a box share. Hears a cancellation between them; within them
-    /// their own loops do.
+    /// Loads the resources, and makes the values that the requests of a box share. Checks the cancellation between
+    /// them; within them their own loops check it.
     fn load(&mut self, environment: &Environment) -> Result<(), PrepareError> {
         let cancellation = &environment.cancellation;
         for resource in &self.plan.resources {
@@ -159,7 +160,10 @@ impl Prepared {
             let bind = Bind::new(name, arguments, resources, environment);
             let loaded = (resource.spec.load)(&bind).map_err(|cause| why(cancellation, failed(cause)))?;
             let before = self.resources.insert(name.clone(), loaded);
-            debug_assert!(before.is_none(), "two resources bear one name: boxes would get the wrong one");
+            debug_assert!(
+                before.is_none(),
+                "two resources have one name: boxes would get the wrong resource"
+            );
         }
         for planned in &self.plan.boxes {
             stopped(cancellation)?;
@@ -193,7 +197,7 @@ impl Prepared {
         self.resources.get(name)
     }
 
-    /// The pipeline's parameter whose list is split over requests, where a box has one.
+    /// The pipeline's parameter whose list is split over requests, if a box has one.
     pub fn batched(&self) -> Option<&str> {
         self.plan.boxes.iter().find_map(|planned| {
             let (_, setting) = planned.settings.iter().find(|(key, _)| {
@@ -206,7 +210,7 @@ impl Prepared {
         })
     }
 
-    /// The arguments of every box for one request, with some values given anew. Most are those of all requests.
+    /// The arguments of every box for one request, with the request's values. Most are those of all requests.
     pub(crate) fn arguments(
         &self,
         anew: &BTreeMap<String, Value>,
@@ -222,7 +226,7 @@ impl Prepared {
             if self.likes[idx] == idx && (known.is_none() || !anew.is_empty() && differs()) {
                 debug_assert!(
                     bound.anew.len() <= idx,
-                    "the arguments of a box would be thrown away for those of another"
+                    "the arguments of a box would be replaced by those of another box"
                 );
                 bound.anew.resize_with(idx, || None);
                 bound.anew.push(Some(bind(planned, &values)?));
@@ -231,7 +235,7 @@ impl Prepared {
         Ok(bound)
     }
 
-    /// Whether a request answers as many queries as it is given.
+    /// Whether the plan allows the request's number of queries.
     fn queries_fit(&self, values: &BTreeMap<String, Value>) -> Result<(), PrepareError> {
         let (Some(name), most) = (self.batched(), self.plan.queries) else { return Ok(()) };
         match values.get(name) {
@@ -248,7 +252,7 @@ impl Prepared {
         }
     }
 
-    /// The shape of its models on a machine of so many slots and nodes.
+    /// The shape of its models on a machine with these slots and nodes.
     pub(crate) fn shape(&self, machine: (usize, usize)) -> Arc<Shape> {
         let mut last = self.shape.lock();
         debug_assert!(
@@ -285,7 +289,7 @@ impl Prepared {
         Ok(Cow::Owned(values))
     }
 
-    /// What a box of a request is made from.
+    /// The values that a box of a request is made from.
     pub(crate) fn bind<'a>(
         &'a self,
         box_idx: usize,
@@ -301,7 +305,7 @@ impl Prepared {
     pub(crate) fn make(&self, box_idx: usize, bind: &Bind<'_>) -> Result<Box<dyn Operator>, PrepareError> {
         debug_assert!(
             bind.shared.is_some() == self.plan.boxes[box_idx].spec.share.is_some(),
-            "a box is made without what its copies share"
+            "a box is made without the value that its copies share"
         );
         let planned = &self.plan.boxes[box_idx];
         let made = catch_unwind(AssertUnwindSafe(|| (planned.spec.make)(bind)));
@@ -313,10 +317,10 @@ impl Prepared {
     }
 }
 
-/// By box: the first that has the same operator and settings.
+/// By box: the first box with its operator and settings.
 fn likes(boxes: &[PlanBox]) -> Vec<usize> {
     let mut likes: Vec<usize> = Vec::with_capacity(boxes.len());
-    // By operator: the boxes that are like no other before them. A pipeline has few different ones.
+    // By operator: the boxes that differ from all before them. A pipeline has few of them.
     let mut firsts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (idx, planned) in boxes.iter().enumerate() {
         let firsts = firsts.entry(&planned.spec.name).or_default();
@@ -332,7 +336,7 @@ fn likes(boxes: &[PlanBox]) -> Vec<usize> {
     }
     debug_assert!(
         likes.iter().enumerate().all(|(idx, like)| *like <= idx && likes[*like] == *like),
-        "a box is like one that is like a third: its arguments would not be found"
+        "a box refers to a box that refers to a third: its arguments would not be found"
     );
     likes
 }
@@ -346,7 +350,7 @@ fn bind(planned: &PlanBox, values: &BTreeMap<String, Value>) -> Result<Arguments
     Arguments::check(table, given).map_err(PrepareError::Values)
 }
 
-/// An error if the preparation is to stop.
+/// An error if the preparation must stop.
 fn stopped(cancellation: &Cancellation) -> Result<(), PrepareError> {
     match cancellation.is_cancelled() {
         true if cancellation.is_asked() => Err(PrepareError::Cancelled),
@@ -355,7 +359,7 @@ fn stopped(cancellation: &Cancellation) -> Result<(), PrepareError> {
     }
 }
 
-/// Why a step of the preparation failed: if it was to stop, its own error says no more than that.
+/// The error of a failed step of the preparation. If the preparation must stop, that is the reason of the step's error.
 fn why(cancellation: &Cancellation, error: PrepareError) -> PrepareError {
     stopped(cancellation).err().unwrap_or(error)
 }

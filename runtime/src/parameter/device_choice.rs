@@ -1,16 +1,16 @@
-//! What a person writes for `device:`.
+//! The value of `device:`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a box computes.
+/// The devices on which a box computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// On GPUs where there are some and the work is worth the way, else on the slots.
+    /// On GPUs if there are any and the work is worth the transfer, otherwise on the slots.
     Auto,
     /// On the slots.
     Cpu,
-    /// On these devices, by number; none named means all GPUs, or all OpenCL devices where none is a GPU.
+    /// On these devices, by number; an empty list means all GPUs, or all OpenCL devices if none is a GPU.
     Gpu(Vec<usize>),
 }
 

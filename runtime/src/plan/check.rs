@@ -12,9 +12,9 @@ use crate::operator::{Catalog, Kind, OperatorEntry, ResourceSpec};
 use crate::parameter::{Arguments, Default, Parameter, ParameterType, QUERIES, QUERIES_MAX, Value};
 use crate::parameter::{check_table, did_you_mean, nearest};
 
-/// Checks a declaration against a catalogue, with what is known of the parameters' values (the defaults, or all).
+/// Checks a declaration against a catalogue, with the known values of the parameters (the defaults, or all).
 ///
-/// Gives the plan when no fault is an error; all faults in the order of the declaration, warnings among them.
+/// Returns the plan if no fault is an error, and all faults in the order of the declaration, warnings included.
 pub fn check(
     declaration: &Declaration,
     catalog: &Catalog,
@@ -45,9 +45,9 @@ pub fn check(
     ((!broken).then_some(plan), faults)
 }
 
-/// Faults that are given help, which may cost a look at every name; nobody reads as many.
+/// Faults that get help, which may compare every name; users read fewer.
 const HELPED_COUNT_MAX: usize = 1000;
-/// Names that a help lists.
+/// The most names that a help lists.
 const LISTED_COUNT_MAX: usize = 40;
 
 struct Checker<'a> {
@@ -68,7 +68,7 @@ impl Checker<'_> {
         self.faults.push(Fault { place, severity: Severity::Warning, kind, message, label, help });
     }
 
-    /// What the help of a fault costs is spent on the first ones only.
+    /// Computes the help of a fault, for the first faults only.
     fn help(&self, help: impl FnOnce() -> Option<String>) -> Option<String> {
         (self.faults.len() < HELPED_COUNT_MAX).then(help).flatten()
     }
@@ -141,7 +141,7 @@ impl Checker<'_> {
         self.declaration.parameters.clone()
     }
 
-    /// Resources in an order in which each follows those it names.
+    /// The resources, ordered so that each follows the resources that it names.
     fn resources(&mut self) -> Vec<PlanResource> {
         let declared = &self.declaration.resources;
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -160,7 +160,7 @@ impl Checker<'_> {
         for (idx, in_circle) in graph::order(&needs) {
             if in_circle {
                 let name = declared[idx].name.clone();
-                let message = format!("the resource `{name}` waits for one that waits for it");
+                let message = format!("the resource `{name}` needs a resource that needs `{name}`");
                 self.fault(Place::Resource(name), FaultKind::ResourceCycle, message, "in a circle", None);
             }
             planned.extend(self.resource(&declared[idx]));
@@ -225,7 +225,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nothing when the setting names a parameter that the pipeline does not declare.
+    /// `None` when the setting names a parameter that the pipeline does not declare.
     fn known_parameters(&mut self, place: &Place, setting: &Setting) -> Option<()> {
         let mut known = Some(());
         for name in setting.parameters() {
@@ -247,7 +247,7 @@ impl Checker<'_> {
         known
     }
 
-    /// Checks settings against a table; gives the arguments when every value is known and right.
+    /// Checks settings against a table; returns the arguments if every value is known and right.
     fn arguments(
         &mut self,
         table: &[Parameter],
@@ -326,7 +326,7 @@ impl Checker<'_> {
         complete.then(|| Arguments::new(values))
     }
 
-    /// A setting whose parameter has no value yet: its type must fit. False when it leaves the arguments unknown.
+    /// Checks the type of a setting whose parameter has no value yet. False when the arguments stay unknown.
     fn unbound(&mut self, parameter: &Parameter, setting: &Setting, place: Place) -> bool {
         let Setting::Parameter(name) = setting else { return false };
         let declared = self.declaration.parameters.iter().find(|declared| &declared.name == name);
@@ -340,7 +340,7 @@ impl Checker<'_> {
             self.fault(place, FaultKind::WrongType, message, "wrong type", help);
             return false;
         }
-        // An absent optional parameter leaves the operator's own default in force.
+        // If an optional parameter is absent, the operator's own default applies.
         declared.optional && parameter.default != Default::Required
     }
 
@@ -453,7 +453,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a pipeline's parameter of one type can stand where an operator takes the other.
+/// Whether an operator's parameter of one type accepts a pipeline's parameter of the other.
 fn fits(declared: &ParameterType, taken: &ParameterType) -> bool {
     use ParameterType as T;
     match (declared, taken) {
@@ -467,7 +467,7 @@ fn fits(declared: &ParameterType, taken: &ParameterType) -> bool {
     }
 }
 
-/// `did you mean ...` or the list of what there is.
+/// `did you mean ...`, or the list of all names.
 fn suggestion(given: &str, names: &[&str], what: &str) -> String {
     match nearest(given, names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),

@@ -20,7 +20,7 @@ pub enum Piece {
     Parameter(String),
 }
 
-/// The setting of a key: a value, or an expression of the pipeline's parameters.
+/// The setting of a key: a value, or an expression with the pipeline's parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// A value.
@@ -80,11 +80,11 @@ pub struct ParameterDeclaration {
     pub name: String,
     /// The type and range.
     pub kind: ParameterType,
-    /// The only values allowed, where there are any listed.
+    /// The only allowed values, if any are listed.
     pub one_of: Vec<String>,
     /// The value when none is given.
     pub default: Option<Value>,
-    /// Whether it may be left out with no default.
+    /// Whether it may be left out without a default.
     pub optional: bool,
     /// One line on what it does.
     pub about: String,
@@ -94,7 +94,7 @@ impl ParameterDeclaration {
     /// Checks a value given for it.
     ///
     /// # Errors
-    /// A sentence that says what was given and what is wanted.
+    /// A sentence with the given and the wanted value.
     pub fn admit(&self, value: &Value) -> Result<Value, String> {
         let value = self.kind.admit(value)?;
         match &value {
@@ -125,15 +125,15 @@ pub struct BoxDeclaration {
     pub name: String,
     /// The operator's name.
     pub kind: Setting,
-    /// How many copies, where said: a number or `auto`.
+    /// The number of copies, if declared: a number or `auto`.
     pub copies: Option<Setting>,
-    /// The blocking class, where said.
+    /// The blocking class, if declared.
     pub blocking: Option<String>,
     /// The operator's parameters, in order.
     pub settings: Vec<(String, Setting)>,
 }
 
-/// One end of an edge: a box, and a port where one is named.
+/// One end of an edge: a box, and a port if one is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// The box's name.
@@ -149,9 +149,9 @@ pub struct EdgeDeclaration {
     pub from: End,
     /// The consumer.
     pub to: End,
-    /// Envelopes that it holds, where said.
+    /// Envelopes that it holds, if declared.
     pub envelopes: Option<usize>,
-    /// Bytes that it holds, where said.
+    /// Bytes that it holds, if declared.
     pub bytes: Option<usize>,
 }
 
@@ -177,7 +177,7 @@ pub struct Declaration {
     pub edges: Vec<EdgeDeclaration>,
     /// The hints' edges.
     pub hints: Vec<HintDeclaration>,
-    /// Queries that one request answers at most, where said: 1 to [`QUERIES_MAX`](crate::parameter::QUERIES_MAX).
+    /// The most queries of one request, if declared: 1 to [`QUERIES_MAX`](crate::parameter::QUERIES_MAX).
     pub queries: Option<usize>,
 }
 
@@ -216,7 +216,7 @@ impl Declaration {
         if faults.is_empty() { Ok(values) } else { Err(faults) }
     }
 
-    /// The defaults alone: what is known of the values before any is given.
+    /// The defaults alone: the known values before any is given.
     pub fn defaults(&self) -> BTreeMap<String, Value> {
         let known = self.parameters.iter().filter_map(|parameter| {
             let value = parameter.admit(parameter.default.as_ref()?).ok()?;

@@ -1,6 +1,6 @@
 //! The kinds of fault that a check finds.
 
-/// What is wrong, for programs: a front end looks for the place in its text by it.
+/// The kind of a fault, for programs: a front end uses it to find the place in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -18,7 +18,7 @@ pub enum FaultKind {
     CopiesOfSeveralEdges,
     /// There is no box of this name.
     UnknownBox(String),
-    /// An end of an edge names no port where the box has several.
+    /// An end of an edge needs a port, and the box has none on that side.
     NoPort,
     /// A box has no port of that name.
     UnknownPort,

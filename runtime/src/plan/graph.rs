@@ -42,7 +42,7 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
                         }
                         Mark::Open => {
                             let from = path.iter().position(|(at, _)| at == to);
-                            debug_assert!(from.is_some(), "a box is on the way that the way does not list");
+                            debug_assert!(from.is_some(), "a box on the path is missing in the path's list");
                             return Some(path[from.unwrap_or(0)..].iter().map(|(at, _)| *at).collect());
                         }
                         Mark::Closed => {}
@@ -54,7 +54,7 @@ pub(super) fn cycle(boxes: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>
     None
 }
 
-/// For each box those that feed it.
+/// For each box the boxes that feed it.
 pub(super) fn feeding(boxes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut feeding = vec![Vec::new(); boxes];
     for (from, to) in edges {
@@ -72,8 +72,8 @@ pub(super) fn ancestors(of: usize, feeding: &[Vec<usize>]) -> BTreeSet<usize> {
     found
 }
 
-/// The places so that each follows those it needs, the first that can come next; where none can, the first that is
-/// left comes with a mark: it waits for one that waits for it.
+/// The places, ordered so that each follows the places that it needs; of several the first comes next. If none can come
+/// next, the first that is left comes with a mark: it is in a circle.
 pub(super) fn order(needs: &[Vec<usize>]) -> Vec<(usize, bool)> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
     let mut missing: Vec<usize> = needs.iter().map(Vec::len).collect();
@@ -97,7 +97,7 @@ pub(super) fn order(needs: &[Vec<usize>]) -> Vec<(usize, bool)> {
             }
         }
     }
-    debug_assert_eq!(order.len(), needs.len(), "a place is missing in the order, or stands there twice");
+    debug_assert_eq!(order.len(), needs.len(), "a place is missing in the order, or is there twice");
     debug_assert!(ready.is_empty(), "a place could have come and did not");
     order
 }

@@ -1,4 +1,4 @@
-//! The shape that all models of a plan on one machine have in common: who is connected to whom.
+//! The shape that all models of a plan on one machine have in common: the connections between boxes.
 //!
 //! Boxes are counted by copy, in the order of the plan; a side edge into a box with copies counts once for each copy.
 
@@ -18,10 +18,10 @@ pub(crate) struct Shape {
     pub(crate) copies: Vec<Arc<[usize]>>,
     pub(crate) boxes: Vec<BoxShape>,
     pub(crate) edges: Vec<EdgeShape>,
-    /// By edge of the plan: `box.port` of both ends, which every outcome tells.
+    /// By edge of the plan: `box.port` of both ends, for every outcome.
     pub(crate) ends: Vec<(String, String)>,
     pub(crate) hints: Vec<HintShape>,
-    /// By ordered box with copies: how many.
+    /// By ordered box with copies: the number of copies.
     pub(crate) reorders: Vec<usize>,
 }
 
@@ -57,7 +57,7 @@ fn ends(plan: &Plan, edge: &PlanEdge) -> (String, String) {
     )
 }
 
-/// By box and output port: its columns, as its first edge says.
+/// By box and output port: its columns, from its first edge.
 fn descriptors(plan: &Plan) -> Vec<Arc<[Descriptor]>> {
     let outputs = |planned: &PlanBox| vec![Descriptor::default(); planned.spec.outputs.len()];
     let mut of_boxes: Vec<Vec<Descriptor>> = plan.boxes.iter().map(outputs).collect();
@@ -68,7 +68,7 @@ fn descriptors(plan: &Plan) -> Vec<Arc<[Descriptor]>> {
 }
 
 impl Shape {
-    /// The shape on a machine of so many slots and nodes.
+    /// The shape on a machine with these slots and nodes.
     pub(super) fn new(plan: &Plan, machine: (usize, usize)) -> Self {
         let (slots, nodes) = machine;
         let mut shape = Self {
@@ -105,7 +105,7 @@ impl Shape {
         shape
     }
 
-    /// Every end is there, and both ends of an edge know of it.
+    /// Checks that every end exists, and that both ends of an edge list the edge.
     fn check(&self, plan: &Plan) {
         if !cfg!(debug_assertions) {
             return;
@@ -127,12 +127,12 @@ impl Shape {
         );
         debug_assert!(
             self.edges.iter().all(|edge| !edge.producers.is_empty() && !edge.consumers.is_empty()),
-            "an edge has nobody at one of its ends"
+            "an edge has no box at one of its ends"
         );
         let ends: usize = self.edges.iter().map(|edge| edge.producers.len() + edge.consumers.len()).sum();
         let ports: usize =
             self.boxes.iter().flat_map(|cell| cell.inputs.iter().chain(&cell.outputs)).map(Vec::len).sum();
-        debug_assert_eq!(ends, ports, "an edge ends at a box that does not know of it");
+        debug_assert_eq!(ends, ports, "an edge ends at a box that does not list it");
         debug_assert!(
             self.edges.iter().all(|edge| edge.envelopes_max > 0 && edge.bytes_max > 0),
             "an edge has room for nothing: its producer would wait for ever"
@@ -149,11 +149,11 @@ impl Shape {
         );
         debug_assert!(
             self.boxes.iter().all(|cell| cell.reorder.is_none_or(|order| order < self.reorders.len())),
-            "a copy has its place in an order that is not kept"
+            "a copy has its place in an order that does not exist"
         );
     }
 
-    /// Whether it is that of a machine.
+    /// Whether it is the shape on this machine.
     pub(super) fn is_of(&self, machine: (usize, usize)) -> bool {
         self.machine == machine
     }
@@ -172,7 +172,7 @@ impl Shape {
                     bytes_max: usize::MAX,
                 }));
             } else {
-                // The order of an ordered box is that in which its copies take.
+                // The order of an ordered box is the order in which its copies take envelopes.
                 let is_free = spec.kind == Kind::Stateless && consumers.len() > 1 && nodes > 1;
                 self.edges.push(EdgeShape {
                     plan_edge,

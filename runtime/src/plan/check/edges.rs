@@ -54,7 +54,7 @@ impl Checker<'_> {
         idx
     }
 
-    /// Every edge, or nothing in the place of one that has a fault.
+    /// Every edge, with nothing in the place of an edge that has a fault.
     pub(super) fn edges(&mut self, boxes: &[Option<PlanBox>]) -> Vec<Option<PlanEdge>> {
         let declared: Vec<EdgeDeclaration> = self.declaration.edges.clone();
         declared.iter().enumerate().map(|(idx, edge)| self.edge(idx, edge, boxes)).collect()
@@ -95,7 +95,7 @@ impl Checker<'_> {
                 Some(format!("leave `bytes` out for {EDGE_BYTES}")),
             );
         }
-        // Descriptors may depend on parameters; where those are not known yet, the table's defaults stand in.
+        // Descriptors may depend on parameters; the table's defaults replace unknown values.
         let unknown = Arguments::new(BTreeMap::new());
         let descriptor = (given.descriptor)(producer.arguments.as_ref().unwrap_or(&unknown));
         let wanted = (taken.descriptor)(consumer.arguments.as_ref().unwrap_or(&unknown));
@@ -113,7 +113,7 @@ impl Checker<'_> {
         Some(PlanEdge { from, output, to, input, envelopes: edge.envelopes, bytes, descriptor })
     }
 
-    /// The hints that have no fault.
+    /// The hints without a fault.
     pub(super) fn hints(&mut self, boxes: &[Option<PlanBox>]) -> Vec<PlanHint> {
         let mut planned = Vec::new();
         for (idx, hint) in self.declaration.hints.clone().iter().enumerate() {

@@ -14,7 +14,7 @@ impl Checker<'_> {
                 let feeding: Vec<usize> = (0..edges.len())
                     .filter(|edge| edges[*edge].as_ref().is_some_and(|e| e.to == idx && e.input == port_idx))
                     .collect();
-                // An edge with a fault of its own may have been meant for this port.
+                // An edge with a fault of its own may be intended for this port.
                 let maybe =
                     self.declaration.edges.iter().zip(edges).any(|(declared, edge)| {
                         edge.is_none()
@@ -61,7 +61,7 @@ impl Checker<'_> {
                     Place::Box(planned.name.clone()),
                     FaultKind::UnreadBox,
                     message,
-                    "nobody reads it",
+                    "no box reads it",
                     None,
                 );
             }
@@ -103,7 +103,7 @@ impl Checker<'_> {
             let Some(planned) = planned else { continue };
             // The first edge on each input: a second one has a fault of its own.
             let streams: Vec<(usize, usize)> = (0..planned.spec.inputs.len())
-                // One that may stay unconnected is not waited for while another has envelopes.
+                // A box does not wait for an optional input while another input has envelopes.
                 .filter(|input| {
                     let input = &planned.spec.inputs[*input];
                     input.mode == Mode::Stream && input.required
@@ -134,7 +134,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Copies of an ordered box restore the order of one edge: several edges count their envelopes apart.
+    /// Copies of an ordered box restore the order of one edge: several edges count their envelopes separately.
     fn ordered_copies(&mut self, idx: usize, planned: &PlanBox, edges: &[Option<PlanEdge>]) {
         let feeds = |edge: &PlanEdge| edge.to == idx && planned.spec.inputs[edge.input].mode != Mode::Side;
         let count = edges.iter().flatten().filter(|edge| feeds(edge)).count();
