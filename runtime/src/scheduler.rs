@@ -75,7 +75,7 @@ pub(crate) struct Scheduler {
     /// leave another core idle.
     brings: bool,
     homes: bool,
-    /// Whose turn it is, where requests have no home.
+    /// The node of the next task, if requests have no home.
     turn: AtomicUsize,
     traced: bool,
     started: Instant,
@@ -176,7 +176,7 @@ impl Scheduler {
         if let Some(deadline) = deadline
             && let Err(error) = self.deadlines.add(self, deadline, &model)
         {
-            // It ends at once, with an error: nothing would end it in time.
+            // The request ends at once with an error, because no thread would end it in time.
             model.fail(RequestError::DeadlineUnwatched { cause: error.to_string() });
         }
         self.global.push(model);
@@ -190,9 +190,9 @@ impl Scheduler {
         self.drain_waiters(model);
     }
 
-    /// Sends a stopping request's waiters away from the blocking classes; their tasks are planned, to drain.
+    /// Removes a stopping request's waiters from the blocking classes, and plans their tasks, which only drain.
     fn drain_waiters(&self, model: &Arc<Model>) {
-        debug_assert!(model.is_stopping(), "the waiters of a request that goes on were sent away");
+        debug_assert!(model.is_stopping(), "the waiters of a request that continues were removed");
         let classes: Vec<_> = self.classes.lock().values().cloned().collect();
         for class in classes {
             for task in class.cancel(model.id()) {
@@ -230,9 +230,9 @@ impl Scheduler {
         }
     }
 
-    /// A thread that waits for a permit holding its slot gets those of tasks that have not started: they might wait
-    /// for that slot. Called when such a thread has begun to wait, and when such a task has been planned: one of the
-    /// two sees the other, as both went through the locks of the class and of the queues.
+    /// A thread that waits for a permit holding its slot gets the permits of tasks that have not started: they might
+    /// wait for that slot. Called when such a thread has begun to wait, and when such a task has been planned: one of
+    /// the two sees the other, as both went through the locks of the class and of the queues.
     fn take_permits_back(&self, class: &Class<Task>) {
         let taken = |task: &Task| {
             task.model.blocking(task.cell) == Some(&class.name)
@@ -243,8 +243,8 @@ impl Scheduler {
         }
     }
 
-    /// Plans what a firing has made, at its end: its token moves to one of the tasks, and the holder of the slot runs
-    /// the first of them next. With none the token goes back.
+    /// Plans the tasks of a firing, at its end. The firing's token moves to one of them, and the slot's holder runs the
+    /// first of them next. Without a task the token goes back.
     #[inline]
     fn plan_after(&self, slot: &mut Slot, task: Task, after: After, new_tasks: &mut NewTasks) {
         let Task { model, cell } = task;
@@ -300,7 +300,7 @@ impl Scheduler {
                 let known = busy || !slot.deque.is_empty();
                 slot.deque.push(task);
                 if known {
-                    // Less what the owner takes; thieves may have taken all of it by now.
+                    // Without the task that the owner takes; thieves may have taken all by now.
                     let waiting = slot.deque.len().saturating_sub(usize::from(!busy));
                     self.crew.publish_one_of(waiting, slot.node, Some(slot.idx));
                 }
@@ -308,8 +308,8 @@ impl Scheduler {
         }
     }
 
-    /// Something that a box had begun outside of its firings is over; called by threads of any kind. Its token moves to
-    /// the box's new task, or goes back where the box has one already.
+    /// Work that a box had begun outside of its firings is over; any thread may call this. The work's token moves to
+    /// the box's new task, or goes back if the box has a task already.
     fn outside_is_over(&self, model: Arc<Model>, cell: usize) {
         interleave();
         if model.notify_of_outside(cell) {
@@ -366,7 +366,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A firing was off the CPU without having detached.
+    /// Counts time off the CPU in a firing that has not detached.
     fn count_undeclared(&self, off: OffCpu) {
         if let Some(model) = self.register.find(|id| off.mark.is_of(id)) {
             model.count_undeclared(off.mark.cell(), off.more, off.whole);
@@ -432,7 +432,7 @@ impl Scheduler {
         // No lock is held while a thread ends: it may still start to rest.
         let threads = self.threads.lock().take();
         for thread in threads.into_iter().flatten() {
-            // A worker catches the panics of boxes; one of its own is a broken invariant and was printed.
+            // A worker catches the panics of boxes; a panic of its own is a broken invariant and was printed.
             let _ = thread.join();
         }
     }

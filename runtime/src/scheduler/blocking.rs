@@ -2,9 +2,9 @@
 //!
 //! Invariants: at most `limit` permits are out; waiters are served by request age, then arrival; a permit that is
 //! released goes to the first waiter and is never free while one waits; a cancelled waiter leaves at once. A thread
-//! that waits holding its slot (at the thread cap) comes before all others, as they may need that very slot. A limit
-//! that the runtime finds itself (`blocking/auto.rs`) changes when a permit comes back, under the class's lock: above
-//! a limit that has shrunk no operation begins until enough have ended; below a limit that has grown none waits.
+//! that waits holding its slot (at the thread cap) comes before all other waiters, because they may need that very
+//! slot. A limit that the runtime finds itself (`blocking/auto.rs`) changes when a permit comes back, under the class's
+//! lock: after it has shrunk no operation begins until enough have ended; after it has grown none waits below it.
 
 mod auto;
 
@@ -48,7 +48,7 @@ pub(crate) enum Admission<T> {
 /// The answer of a class to a thread.
 pub(crate) enum Entered {
     Now(Permit),
-    /// It is told here.
+    /// The permit arrives in this mailbox.
     Waits(Arc<Mailbox<Permit>>),
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Class<T> {
     state: Mutex<State<T>>,
 }
 
-/// How long an operation took for which a permit was out.
+/// The use of a permit that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     For(Duration),
@@ -83,7 +83,7 @@ pub(crate) enum Used {
 }
 
 impl<T> Class<T> {
-    /// A class with a fixed limit, or with one that is found and stays below `auto_max`.
+    /// A class with a fixed limit, or with an automatic limit of at most `auto_max`.
     pub(crate) fn new(name: &str, limit: ClassLimit, auto_max: usize) -> Self {
         let (limit, auto) = match limit {
             ClassLimit::Fixed(limit) => (limit.max(1), None),
@@ -106,7 +106,7 @@ impl<T> Class<T> {
         self.state.lock().try_acquire(now_ns)
     }
 
-    /// Read by automatic limits only. Outside the lock: a time that comes late into it does no harm.
+    /// Only automatic limits read the clock. Outside the lock: a time that arrives late does no harm.
     fn now_ns(&self) -> u64 {
         self.started.map_or(0, |started| now().saturating_duration_since(started).as_nanos() as u64)
     }
@@ -132,7 +132,7 @@ impl<T> Class<T> {
         Admission::Later
     }
 
-    /// A thread asks for a permit; `holding` says that it keeps its slot meanwhile.
+    /// Asks for a permit for a thread; `holding`: the thread keeps its slot meanwhile.
     pub(crate) fn enter(&self, request: RequestId, holding: bool, is_stopping: impl Fn() -> bool) -> Entered {
         let now_ns = self.now_ns();
         let mut state = self.state.lock();
@@ -150,13 +150,13 @@ impl<T> Class<T> {
         Entered::Waits(mailbox)
     }
 
-    /// Whether a thread waits here that holds a slot.
+    /// Whether a thread that holds a slot waits here.
     pub(crate) fn blocks_a_slot(&self) -> bool {
         !self.state.lock().holding.is_empty()
     }
 
-    /// Gives a permit back. Tasks that get one come back, to be planned by the caller: one at most while the limit
-    /// stays, none where it has shrunk, several where it has grown.
+    /// Gives a permit back. Tasks that get one come back, to be planned by the caller: at most one if the limit stays,
+    /// none if it has shrunk, several if it has grown.
     pub(crate) fn release(&self, used: Used) -> Vec<T> {
         let now_ns = self.now_ns();
         let admitted = {
@@ -173,7 +173,7 @@ impl<T> Class<T> {
         tell(admitted)
     }
 
-    /// Changes the limit, as an automatic one does.
+    /// Changes the limit, as an automatic limit does.
     #[cfg(test)]
     pub(crate) fn set_limit(&self, limit: usize) -> Vec<T> {
         let admitted = {
@@ -225,7 +225,7 @@ impl<T> State<T> {
         }
         debug_assert!(
             self.holding.is_empty() && self.waiters.is_empty(),
-            "a permit is free while somebody waits for one: the newcomer would overtake"
+            "a permit is free while a waiter waits: a newcomer would overtake it"
         );
         self.take();
         if let Some(auto) = &mut self.auto {
@@ -282,7 +282,7 @@ fn tell<T>(admitted: Vec<Waiter<T>>) -> Vec<T> {
     tasks
 }
 
-/// Threads that wait to attach, oldest request first, then first come.
+/// Threads that wait to attach, oldest request first, then by arrival.
 pub(crate) struct AttachQueue<T> {
     arrivals: u64,
     waiters: BTreeMap<(RequestId, u64), T>,

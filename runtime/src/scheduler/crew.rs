@@ -1,7 +1,7 @@
 //! The crew: slots change hands, rest and are woken. The steps are named in runtime/README.md, "Slots" and "Sleep".
 //!
-//! Here the words of `sleep.rs` and the pool of `slot.rs` are put together, and nothing is known of tasks but whether
-//! any waits: the loom models run this code with a queue of their own.
+//! This file combines the words of `sleep.rs` and the pool of `slot.rs`. Of tasks it knows only whether any waits, so
+//! the loom models run this code with a queue of their own.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ const PAUSES_PER_LOOK: usize = 8;
 pub(crate) struct Crew {
     pub(crate) topology: Topology,
     nodes: Vec<NodeSleep>,
-    /// By node: the others, nearest first.
+    /// By node: the other nodes, nearest first.
     others: Vec<Vec<usize>>,
     pool: Mutex<Pool>,
     /// Follows the number of threads that wait to attach: a look at it needs no lock.
@@ -134,7 +134,7 @@ impl Crew {
         resting == self.wakes.len()
     }
 
-    /// Threads that there are.
+    /// The number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.pool.lock().threads
     }
@@ -294,7 +294,7 @@ impl Crew {
         debug_assert!(held.idx < self.wakes.len(), "a slot is handed on that the machine does not have");
         held.shelve();
         self.end_search(held, any_work);
-        // Somebody else may have served the last one: the slot leaves its place only with a receiver.
+        // Another thread may have served the last waiting thread: the slot leaves its place only with a receiver.
         let Some(receiver) = self.pool.lock().pass_to_attaching(held.idx, own) else { return };
         if let Some(slot) = slot.take() {
             self.hand_over(&receiver, slot);
@@ -340,8 +340,8 @@ impl Crew {
         GivenAway::Kept(slot)
     }
 
-    /// A thread comes back from blocking: a slot that rests, its old one or one of its old node if it can be. With
-    /// nothing it gets one at its seat, as soon as a task ends.
+    /// A thread comes back from blocking: a slot that rests, its old one or one of its old node if it can be. If it
+    /// gets none here, a slot comes to its seat as soon as a task ends.
     pub(crate) fn attach(&self, request: RequestId, own: &Seat, old: (usize, usize)) -> Option<Slot> {
         let (idx, node) = old;
         let mut pool = self.pool.lock();
@@ -370,7 +370,7 @@ impl Crew {
         recalled
     }
 
-    /// Leaves a slot to the next thread that attaches: there is none else for it.
+    /// Leaves a slot to the next thread that attaches, because no other thread is free.
     pub(crate) fn leave_unseated(&self, slot: Slot) {
         let receiver = {
             let mut pool = self.pool.lock();
@@ -443,7 +443,7 @@ impl Crew {
         }
     }
 
-    /// The pool's invariants hold, and so many slots rest.
+    /// Checks the pool's invariants, and returns the number of resting slots.
     #[cfg(all(test, loom))]
     pub(crate) fn check(&self) -> usize {
         self.pool.lock().check()

@@ -1,4 +1,4 @@
-//! Deadlines: one thread, started with the first of them, cancels requests whose time is over.
+//! Deadlines: one thread, started with the first deadline, cancels requests whose time is over.
 //!
 //! Invariant: a deadline that is listed has a thread that watches it.
 
@@ -14,7 +14,7 @@ use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, Thread, now};
 /// The deadlines of requests under way.
 pub(super) struct Deadlines {
     state: Arc<(Mutex<State>, Condvar)>,
-    /// Whether there has been one: most runtimes never have any.
+    /// Whether there was ever a deadline: most runtimes have none.
     used: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl State {
-    /// Both lists tell of the same deadlines.
+    /// Checks that both lists contain the same deadlines.
     #[inline]
     fn check(&self) {
         debug_assert_eq!(
@@ -53,7 +53,7 @@ impl Deadlines {
         deadline: Instant,
         model: &Arc<Model>,
     ) -> std::io::Result<()> {
-        // Before the request is seen by those who end it.
+        // Before a thread that ends the request can see it.
         self.used.store(true, Ordering::Relaxed);
         let mut state = self.state.0.lock();
         debug_assert!(
@@ -124,8 +124,8 @@ fn watch((shared, changed): &(Mutex<State>, Condvar), scheduler: &Weak<Scheduler
                     model.as_ref().is_none_or(|model| model.id() == due.1),
                     "a deadline was kept under the number of another request"
                 );
-                // Cancelling takes other locks, and the model's last owner drops what people wrote: new deadlines
-                // must not wait for that.
+                // Cancelling takes other locks, and the model's last owner drops operators, which are foreign code: new
+                // deadlines must not wait for that.
                 drop(state);
                 if let (Some(model), Some(scheduler)) = (model, scheduler.upgrade()) {
                     scheduler.cancel(&model, RequestError::DeadlinePassed);

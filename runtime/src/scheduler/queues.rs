@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::request::RequestId;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-/// One planned execution of one box: the right to fire it, so it is not to be cloned.
+/// One planned execution of one box: the right to fire it, so it must not be cloned.
 pub(crate) struct Task {
     pub(crate) model: Arc<Model>,
     pub(crate) cell: usize,
@@ -24,16 +24,16 @@ pub(crate) struct RequestQueues {
     count: AtomicUsize,
 }
 
-/// The tasks of each request that has any, the oldest request first. New requests come in at the end and the first is
-/// taken from most, so that most changes are at the ends.
+/// The tasks of each request that has any, the oldest request first. New requests come in at the end, and most tasks
+/// are taken from the first, so most changes are at the ends.
 #[derive(Default)]
 struct Queues {
     by_age: VecDeque<(RequestId, VecDeque<Task>)>,
-    /// Emptied ones: most requests have a task here now and then, and none in between.
+    /// Emptied queues, for reuse: most requests have tasks here only at times.
     spare: Vec<VecDeque<Task>>,
 }
 
-/// So many emptied queues are kept.
+/// The most emptied queues that are kept.
 const SPARE_MAX: usize = 8;
 
 impl RequestQueues {
@@ -46,7 +46,7 @@ impl RequestQueues {
         self.push_all(id, std::iter::once(task));
     }
 
-    /// Takes tasks of one request in.
+    /// Adds tasks of one request.
     pub(crate) fn push_all(&self, id: RequestId, tasks: impl ExactSizeIterator<Item = Task>) {
         if tasks.len() == 0 {
             return;
@@ -108,7 +108,7 @@ impl RequestQueues {
             spare.push(emptied);
         }
         if task.is_some() {
-            // The others are in the deque by now: a slot that looks here and then there sees them.
+            // The other tasks are in the deque by now: a slot that looks here and then in the deque sees them.
             let before = self.count.fetch_sub(1 + others, Ordering::SeqCst);
             debug_assert!(before > others, "more tasks left a node's queues than came");
         }
@@ -132,8 +132,8 @@ impl RequestQueues {
         Some(tasks)
     }
 
-    /// The count is that of the tasks, and no listed request is without one. The caller has the lock, under which both
-    /// change; long queues are believed.
+    /// Checks the count, and that each listed request has a task. The caller has the lock, under which both change.
+    /// Long queues are not counted.
     #[inline]
     fn check(&self, by_age: &VecDeque<(RequestId, VecDeque<Task>)>) {
         debug_assert!(
@@ -147,7 +147,7 @@ impl RequestQueues {
             "the oldest request listed in a node's queues has no task there"
         );
     }
-    /// Whether a task that waits here fits; the oldest are asked first.
+    /// Whether a waiting task fits; the oldest tasks are checked first.
     pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
         self.queues.lock().by_age.iter().flat_map(|(_, tasks)| tasks).any(fits)
     }
@@ -175,7 +175,7 @@ impl GlobalQueue {
 
     pub(crate) fn push(&self, model: Arc<Model>) {
         let mut requests = self.requests.lock();
-        // Numbers are given before the lock is taken, so a younger request may come first by a hair.
+        // Ids are assigned before this lock, so requests can arrive slightly out of order.
         let mut place = requests.len();
         while place > 0 && requests[place - 1].id() > model.id() {
             place -= 1;
@@ -187,7 +187,7 @@ impl GlobalQueue {
         }
         debug_assert!(
             place == 0 || requests[place - 1].id() < requests[place].id(),
-            "two new requests bear one number"
+            "two new requests have one number"
         );
         self.count.fetch_add(1, Ordering::SeqCst);
         debug_assert_eq!(
@@ -197,7 +197,8 @@ impl GlobalQueue {
         );
     }
 
-    /// The oldest, and up to `most` in all: those that follow and fit come in their order, as far as there are places.
+    /// The oldest request, and up to `most` in all: the following requests that fit go to `others` in order, as far as
+    /// there are places.
     pub(crate) fn pop_several(
         &self,
         most: usize,
@@ -206,7 +207,7 @@ impl GlobalQueue {
     ) -> Option<Arc<Model>> {
         debug_assert!(
             others.iter().all(Option::is_none),
-            "a place for a request is taken: that one would be lost"
+            "a place for a request is taken: its request would be lost"
         );
         if self.is_empty() {
             return None;

@@ -20,7 +20,7 @@ impl Register {
     /// Enters a request.
     pub(super) fn enter(&self, model: &Arc<Model>) {
         let before = self.requests.lock().insert(model.id(), Arc::downgrade(model));
-        debug_assert!(before.is_none(), "two requests bear one number: the first cannot be found any more");
+        debug_assert!(before.is_none(), "two requests have one number: the first cannot be found any more");
     }
 
     /// A request has ended.
@@ -29,12 +29,12 @@ impl Register {
         debug_assert!(left.is_some(), "a request left the register that was not in it, or left it twice");
     }
 
-    /// Requests that there are.
+    /// The number of requests.
     pub(super) fn len(&self) -> usize {
         self.requests.lock().len()
     }
 
-    /// All of them, the oldest first.
+    /// All requests, the oldest first.
     pub(super) fn all(&self) -> Vec<Arc<Model>> {
         // Upgraded under the lock, and read by callers outside it: they take other locks.
         let mut all: Vec<Arc<Model>> = self.requests.lock().values().filter_map(Weak::upgrade).collect();
@@ -42,7 +42,7 @@ impl Register {
         all
     }
 
-    /// One whose number fits.
+    /// A request whose number fits.
     pub(super) fn find(&self, fits: impl Fn(RequestId) -> bool) -> Option<Arc<Model>> {
         let requests = self.requests.lock();
         requests.iter().find(|(id, _)| fits(**id)).and_then(|(_, model)| model.upgrade())

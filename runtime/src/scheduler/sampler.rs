@@ -1,10 +1,10 @@
 //! The sampler: it finds boxes that block without a declaration.
 //!
 //! A firing that sleeps, reads a file or waits for a lock outside of `detached` holds its slot meanwhile, and a core
-//! idles. To ask the system at each firing would cost more than most firings do. So each thread only publishes its current
-//! firing (`sampler/current_firing.rs`), and one thread reads it every [`PERIOD`]. After a firing was seen twice, the sampler
-//! measures its time: the time since, less the time on a CPU and the time in the queue for one, is the time that it was off
-//! the CPU by its own doing. From [`OFF_CPU_MIN`] on this time counts for its box.
+//! idles. Asking the system at each firing would cost more than most firings. So each thread only publishes its current
+//! firing (`sampler/current_firing.rs`), and one thread reads it every [`PERIOD`]. After a firing was seen twice, the
+//! sampler measures its time: the time since, less the time on a CPU and the time in the queue for one, is the time
+//! that it was off the CPU by its own doing. From [`OFF_CPU_MIN`] on this time counts for its box.
 //!
 //! Invariants:
 //! - at rest it costs nothing: the thread parks when all slots rest, and the next thread that gets a slot wakes it;
@@ -28,9 +28,9 @@ use self::thread_times::Times;
 use super::Scheduler;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Between two looks.
+/// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Less than that off the CPU in one firing may be a lock, a page or the system's own doing.
+/// Less time off the CPU in one firing may be a lock, a page or the system's own work.
 const OFF_CPU_MIN: Duration = Duration::from_millis(20);
 
 /// The sampler of one scheduler.
@@ -55,7 +55,10 @@ impl Sampler {
         if !thread_times::are_known() {
             return;
         }
-        debug_assert!(self.thread.lock().is_none(), "two samplers watch one scheduler: all is counted twice");
+        debug_assert!(
+            self.thread.lock().is_none(),
+            "two samplers watch one scheduler: all times count twice"
+        );
         // Weak: the scheduler joins this thread when it shuts down.
         let (scheduler, shared) = (Arc::downgrade(scheduler), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("boxwork-sampler".to_owned());
@@ -112,7 +115,7 @@ fn sample(shared: &Shared, scheduler: &Scheduler, observations: &mut Vec<Observa
     let firings: Vec<Arc<CurrentFiring>> = shared.firings.lock().clone();
     debug_assert!(
         observations.len() <= firings.len(),
-        "a current has left: what was seen of it counts for the next one"
+        "a thread has left the list: its samples would count for the next thread"
     );
     observations.resize_with(firings.len(), Observation::default);
     for (current, observation) in firings.iter().zip(observations) {

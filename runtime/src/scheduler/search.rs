@@ -90,8 +90,8 @@ impl Scheduler {
         self.balance(slot).or_else(|| self.steal(slot, |distance| distance == Distance::Remote))
     }
 
-    /// Takes work from another node, the nearest that has too much: a whole request where it has several, for which
-    /// this node is home from now on; else one task.
+    /// Takes work from the nearest busy node. If that node has several requests, takes a whole request, whose home is
+    /// this node from now on; otherwise takes one task.
     fn balance(&self, slot: &Slot) -> Option<Found> {
         let counters = &self.slots[slot.idx].counters;
         let crowded = |node: &&usize| !self.queues[**node].is_empty() && self.is_busy(**node);
@@ -136,7 +136,7 @@ impl Scheduler {
                 let from = &self.slots[victim];
                 debug_assert_ne!(
                     victim, slot.idx,
-                    "a slot steals from itself: the task that it keeps for later"
+                    "a slot steals from itself the task that it keeps for later"
                 );
                 let branch = || steal_from(&from.branches).map(Found::Branch);
                 let Some(found) = branch().or_else(|| steal_from(&from.stealer).map(Found::Task)) else {
@@ -153,8 +153,8 @@ impl Scheduler {
         None
     }
 
-    /// How many of those that wait a slot takes at once: half of its share at most. The others of its node find them in its
-    /// deque.
+    /// The number of waiting tasks that a slot takes at once: at most half of its share. The other slots of its node
+    /// find them in its deque.
     fn at_once(&self, waiting: usize) -> usize {
         (waiting / (2 * self.slots.len())).min(TASKS_AT_ONCE_MAX)
     }
@@ -164,7 +164,7 @@ impl Scheduler {
         let most = self.at_once(self.global.len());
         let mut others = [const { None }; TASKS_AT_ONCE_MAX - 1];
         let model = self.global.pop_several(most, Model::is_one_task, &mut others)?;
-        // Where many wait they are taken several at once, if each is one task: the first of these comes out first.
+        // If many requests of one task wait, the slot takes several at once. The deque returns the first of them first.
         let mut pushed = 0;
         for model in others.into_iter().rev().flatten() {
             debug_assert_eq!(
@@ -190,7 +190,7 @@ impl Scheduler {
         model.home.store(slot.node, Ordering::Relaxed);
         model.start(new_tasks);
         if let Some(cell) = new_tasks.take_only() {
-            // Its token is the submission's, and it need not wait: nothing was in the node's queue a moment ago.
+            // The task gets the submission's token, and need not wait: the node's queue was empty a moment ago.
             count(&self.slots[slot.idx].counters.from_node);
             return Some(Task { model, cell });
         }

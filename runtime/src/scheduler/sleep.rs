@@ -33,7 +33,7 @@ impl From<u64> for Counts {
 
 impl NodeSleep {
     pub(crate) fn new(slots: usize) -> Self {
-        debug_assert!(slots > 0, "a node without a slot: what is told to it wakes nobody");
+        debug_assert!(slots > 0, "a node without a slot: a task published there would wake no slot");
         Self { word: AtomicU64::new(0), searching_max: slots.div_ceil(2).max(1) as u64 }
     }
 
@@ -114,8 +114,8 @@ mod tests {
         assert!(!is_enough(0, 8, 1) && is_enough(1, 7, 1) && is_enough(1, 7, 0), "one task wakes one");
         assert!(!is_enough(1, 7, 3) && !is_enough(2, 6, 3) && is_enough(3, 5, 3));
         assert!(!is_enough(3, 5, 100) && is_enough(4, 4, 100), "half of the node");
-        assert!(is_enough(1, 0, 100), "nobody is left to be woken");
-        assert!(!is_enough(0, 0, 100), "other nodes may have somebody");
+        assert!(is_enough(1, 0, 100), "no slot is left to wake");
+        assert!(!is_enough(0, 0, 100), "other nodes may have a slot");
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl Slot {
         }
     }
 
-    /// Whoever gets it finds all that it holds in its deques, and its node does not count it as searching.
+    /// Checks that all its tasks are in its deques, and that its node does not count it as searching, before it changes
+    /// hands.
     #[inline]
     pub(crate) fn check_to_hand_on(&self) {
         debug_assert!(self.next.is_none(), "a slot changes hands with a task that no other slot can find");
@@ -63,7 +64,7 @@ impl Slot {
         !self.deque.is_empty() || !self.branches.is_empty()
     }
 
-    /// Puts the next task where others find it: something else comes first.
+    /// Puts the next task where other slots find it, because something else comes first.
     pub(crate) fn shelve(&mut self) {
         if let Some(task) = self.next.take() {
             self.deque.push(task);
@@ -131,10 +132,10 @@ pub(crate) struct Pool {
     /// With the slot that each held last.
     backups: Vec<(Seat, usize)>,
     attaching: AttachQueue<Seat>,
-    /// Slots that came back when no thread was left for them: all that are not counted by slots are blocked, and take
-    /// them when they attach.
+    /// Slots that came back when no thread was left for them: all threads without a slot block, and take these slots
+    /// when they attach.
     unseated: Vec<Slot>,
-    /// Threads that there are, and may be.
+    /// The number of threads, and the cap.
     pub(crate) threads: usize,
     threads_max: usize,
     exiting: bool,
@@ -154,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// A thread parks, and its slot goes to the first that waits to attach; the receiver's seat comes back.
+    /// A thread parks, and its slot goes to the first thread that waits to attach. Returns the receiver's seat.
     pub(crate) fn pass_to_attaching(&mut self, slot: usize, own: &Seat) -> Option<Seat> {
         let receiver = self.attaching.pop()?;
         debug_assert!(!Arc::ptr_eq(&receiver, own), "a thread that parks waited for a slot as well");
@@ -179,13 +180,13 @@ impl Pool {
     fn park(&mut self, own: &Seat, slot: usize) {
         debug_assert!(
             !self.backups.iter().any(|(seat, _)| Arc::ptr_eq(seat, own)),
-            "a thread parks twice: it would be told twice, and a slot be lost"
+            "a thread parks twice: it would get two slots, and one would be lost"
         );
         debug_assert!(self.backups.len() < self.threads_max, "more threads are parked than there may be");
         self.backups.push((Arc::clone(own), slot));
     }
 
-    /// A slot that is held is in none of the lists.
+    /// Checks that a held slot is in none of the lists.
     #[inline]
     fn check_absent(&self, slot: &Slot) {
         debug_assert!(
@@ -194,7 +195,7 @@ impl Pool {
         );
     }
 
-    /// What holds while slots rest: see the module's invariants.
+    /// Checks the module's invariants of resting slots.
     #[inline]
     fn check_rest(&self) {
         debug_assert!(
@@ -203,7 +204,7 @@ impl Pool {
         );
         debug_assert!(
             self.resting.is_empty() || self.attaching.is_empty(),
-            "a slot rests while a thread waits for one: nobody would bring them together"
+            "a slot rests while a thread waits for one: the thread would never get it"
         );
     }
 
@@ -283,7 +284,7 @@ impl Pool {
     pub(crate) fn attach_later(&mut self, request: RequestId, own: &Seat) {
         debug_assert!(
             !self.backups.iter().any(|(seat, _)| Arc::ptr_eq(seat, own)),
-            "a parked thread waits to attach: it would be told twice"
+            "a parked thread waits to attach: it would get two slots"
         );
         debug_assert!(
             self.unseated.is_empty(),
@@ -295,7 +296,7 @@ impl Pool {
 
     /// Begins the shutdown: parked threads end, resting slots are dropped.
     pub(crate) fn exit(&mut self) -> Vec<Seat> {
-        debug_assert!(!self.exiting, "a pool was told to end twice");
+        debug_assert!(!self.exiting, "a pool was shut down twice");
         debug_assert!(
             self.resting.iter().all(|slot| !slot.has_left()),
             "a slot rests with tasks when the last request has ended"

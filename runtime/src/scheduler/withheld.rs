@@ -1,8 +1,8 @@
-//! Slots withheld from tasks while feeding threads compute, so that these find a core free.
+//! Slots withheld from tasks while feeding threads compute, so that each of these threads has a free core.
 //!
-//! A feeding thread does not wait for a slot: it asks as a thread does that attaches, before all requests, and computes
-//! on; a slot that rests is its at once, another one comes to its seat when a task ends. When it waits again it takes its
-//! wish back, or gives the slot away as a thread does that goes to block. One slot at least is left for tasks.
+//! A feeding thread does not wait for a slot. It asks for one like a thread that attaches, before all requests, and
+//! continues to compute: it gets a resting slot at once, or else the next slot whose task ends. When it waits again, it
+//! withdraws the request or gives the slot away like a thread that blocks. At least one slot is left for tasks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sync::{Mailbox, Ordering};
 /// Requests are numbered from 1: this one is older than all.
 const BEFORE_ALL: RequestId = RequestId(0);
 
-/// The door of threads that are not the scheduler's own.
+/// The interface for threads outside of the scheduler.
 pub(super) struct Lender(pub(super) Arc<Scheduler>);
 
 impl Lend for Lender {
@@ -30,7 +30,7 @@ impl Lend for Lender {
         let more = |withheld: usize| (withheld < most).then_some(withheld + 1);
         scheduler.withheld.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let seat = Arc::new(Mailbox::new());
-        // The last one: tasks come to the first slots first.
+        // The last slot: tasks come to the first slots first.
         let near = (most, scheduler.topology().node(most));
         let slot = scheduler.crew.attach(BEFORE_ALL, &seat, near);
         let withheld = Withheld { scheduler: Arc::clone(scheduler), seat, slot };
@@ -51,7 +51,7 @@ impl Drop for Withheld {
         let slot = match self.slot.take() {
             Some(slot) => Some(slot),
             None if scheduler.crew.recall(&self.seat) => None,
-            // It is on its way: whoever took the seat off the queue fills it next.
+            // The slot is on its way: the thread that took the seat off the queue sends it.
             None => match self.seat.take() {
                 Message::Slot(slot) => Some(slot),
                 Message::Exit => None,
@@ -67,7 +67,7 @@ impl Drop for Withheld {
 }
 
 impl Scheduler {
-    /// A slot comes back from a thread that is none of the scheduler's.
+    /// A slot comes back from a thread outside of the scheduler.
     fn take_back(self: &Arc<Self>, slot: Slot) {
         debug_assert!(slot.idx < self.slots.len(), "a slot came back that is another scheduler's");
         let left = match self.crew.give_away(slot, || self.any_work()) {
@@ -78,7 +78,7 @@ impl Scheduler {
             },
             GivenAway::Kept(slot) => slot,
         };
-        // No thread is there for it: the first that comes back from blocking takes it.
+        // No thread is free: the first that comes back from blocking takes it.
         self.crew.leave_unseated(left);
     }
 }
@@ -97,12 +97,12 @@ mod tests {
             simulate(seed, || {
                 let scheduler = Scheduler::start(Config::flat(2)).unwrap();
                 let computing = Lender(Arc::clone(&scheduler)).withhold().expect("two slots, one to lend");
-                // A slot that rests comes at once, else when its thread has found nothing to do.
+                // A resting slot comes at once, otherwise the slot comes when its thread has found no task.
                 sleep(Duration::from_millis(1));
                 scheduler.shut_down();
                 let threads = scheduler.crew.threads();
                 drop(computing);
-                assert_eq!(scheduler.crew.threads(), threads, "a thread was started that nobody joins");
+                assert_eq!(scheduler.crew.threads(), threads, "a thread was started that is never joined");
                 assert_eq!(scheduler.withheld.load(Ordering::Relaxed), 0);
             });
         }

@@ -18,7 +18,7 @@ use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
 use crate::topology::{bring_current_thread, pin_current_thread};
 
-/// How often a thread looks at the latch of a branch before it parks: about as long as that takes.
+/// Checks of a branch's latch before the thread parks: about as long as parking takes.
 const SPINS_BEFORE_PARKING: usize = 500;
 /// Latch checks between two attempts to steal from the thread that runs the branch. Stealing touches that thread's cache
 /// lines, so it is done rarely.
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     pub(super) number: usize,
     /// The firing that the sampler sees.
     current: Arc<CurrentFiring>,
-    /// When the part of a firing that runs now began on this slot, where a trace is asked for.
+    /// The time at which the running part of a firing began on this slot, for a trace.
     pub(super) part_begun: Option<Instant>,
 }
 
@@ -172,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// The same for a box that needs a permit, or where a trace is asked for.
+    /// Like `run_task`, for a box that needs a permit, or with a trace.
     fn run_admitted(&mut self, scheduler: &Arc<Scheduler>, mut task: Task, new_tasks: &mut NewTasks) {
         let class = task.model.blocking(task.cell).map(|name| scheduler.class(name));
         if let Some(class) = &class
@@ -322,7 +322,7 @@ impl Lane for Worker {
 }
 
 impl Worker {
-    /// Waits for a latch, and runs meanwhile, if asked to, what it finds of what the branch behind it has made.
+    /// Waits for a latch. If `helps`, the thread meanwhile runs parts that the branch behind the latch has made.
     fn wait_helping(&mut self, latch: &Latch, mut helps: bool) {
         let mut looks = 0;
         while looks < SPINS_BEFORE_PARKING {
@@ -413,7 +413,7 @@ impl Detacher for Worker {
         let class = scheduler.class(class_name);
         let mut reserved = model.permit(cell).swap(false, Ordering::AcqRel);
         if let Some(declared) = model.blocking(cell).filter(|declared| reserved && *declared != class_name) {
-            // Held while waiting for another class, two boxes could wait for each other.
+            // If it were held while waiting for another class, two boxes could wait for each other.
             scheduler.release_permit(&scheduler.class(declared), Used::Not);
             reserved = false;
         }
@@ -425,7 +425,7 @@ impl Detacher for Worker {
         let permitted = now();
         let result = granted.then(|| {
             let result = catch_unwind(AssertUnwindSafe(f));
-            // Given back before attaching: the device must not idle while this thread waits for a slot.
+            // The permit goes back before attaching: the device must not idle while this thread waits for a slot.
             scheduler.release_permit(&class, Used::For(now().saturating_duration_since(permitted)));
             result
         });
@@ -437,7 +437,7 @@ impl Detacher for Worker {
         debug_assert!(new_tasks.is_empty(), "a closure that blocked has made tasks of its own firing");
         debug_assert!(
             self.slot.as_ref().is_some_and(|slot| slot.next.is_none()),
-            "a firing goes on with a slot that has a next task: it would be lost at the firing's end"
+            "a firing continues with a slot that has a next task: it would be lost at the firing's end"
         );
         self.current.resume(mark);
         if scheduler.traced {

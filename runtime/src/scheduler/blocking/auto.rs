@@ -1,55 +1,56 @@
-//! The limit of a class that the runtime finds itself: how many operations at once get most out of a device.
+//! The automatic limit of a class: the number of operations at once with the best throughput of a device.
 //!
-//! The controller sees when operations begin and end, and says how many may be under way. It knows no clock, lock or
-//! thread: times come in, the limit goes out, and equal input gives equal output.
+//! The controller gets the times at which operations begin and end, and sets the limit. It uses no clock, lock or
+//! thread, and equal input gives equal output.
 //!
-//! It compares **throughputs**: operations ended per time while the limit holds somebody back. A *batch* is as many
-//! ends as the limit; a window of whole batches that begins with the limit sees every operation under way at most
-//! once a round, so that it is exact for operations that run side by side, however they are staggered, and needs no
-//! time to settle. Latencies would tell of saturation sooner (they grow with the limit when nothing is gained), but
-//! they need the latency of the idle device to compare with, which a device that changes does not show, and those of
-//! the first operations after a change depend on how the device queues. Throughput is what is wanted in the end.
+//! It compares **throughputs**: operations ended per time while the limit makes operations wait. A *batch* is as many
+//! ends as the limit. A window of whole batches that begins with the limit counts every operation under way at most
+//! once a round, so it is exact for operations that run side by side, at any offsets, and needs no time to settle.
+//! Latencies would show saturation sooner (they grow with the limit without a gain). But they need the latency of the
+//! idle device for comparison, which a changing device does not show, and the latencies of the first operations after a
+//! change depend on the device's queue. Throughput is also the goal.
 //!
 //! The search, from [`START`]:
-//! - *Down first.* Half the limit is tried: on a device that suffers from company (a spinning disk) each step up costs
-//!   more than all below, on one that does not mind, a step down is over after one small batch. No loss means that the
-//!   device was saturated: it goes on downwards, and upwards nothing can be found. A loss means that it goes back, and
-//!   up, doubling while that gives more.
+//! - *Down first.* The controller tries half the limit: on a device that concurrency slows down (a spinning disk) each
+//!   step up costs more than all steps below, and on other devices a step down costs one small batch. No loss means
+//!   that the device was saturated: the search continues downwards, because larger limits cannot gain. A loss means
+//!   that the limit goes back, and then up, doubling while that gains.
 //! - *Then in small steps* (1, 2, 3, 4, 6, 8, 12, ...), down and up.
-//! - *One step of margin.* It settles one step above the smallest limit that lost nothing, where that costs nothing:
-//!   the next operation is there when one ends, and a device that gets better shows at once, which it could not with
-//!   one operation at a time.
-//! - *At rest* it watches the throughput, and searches anew when that changes. Small steps are tried now and then, the
-//!   more seldom the longer nothing has come of it.
+//! - *One step of margin.* It settles one step above the smallest limit without a loss, if that costs nothing: the next
+//!   operation is there when one ends, and a device that gets faster shows it at once, which one operation at a time
+//!   cannot.
+//! - *At rest* it watches the throughput, and searches again when that changes. It also tries small steps, at intervals
+//!   that grow while they gain nothing.
 //!
 //! Invariants: the limit is at least 1 and at most the given one; it changes only when an operation ends; a window in
-//! which nobody was held back tells nothing.
+//! which no operation waited counts for nothing.
 
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
 
-/// The first limit. The present one of disks: a compromise between a disk that is best alone, and many that are not.
+/// The first limit, as the fixed limit of disks: a compromise between disks that serve one operation best, and the
+/// others.
 const START: usize = 4;
-/// A window is at least so many ends, and at least two batches: noise of a fifth in each averages to a few percent.
+/// The least ends of a window, which also has at least two batches: noise of a fifth in each averages to a few percent.
 const WINDOW_ENDS_MIN: usize = 8;
-/// A gain that is worth more operations at once.
+/// The least gain that is worth more operations at once.
 const GAIN: f64 = 1.05;
-/// A loss that does not count.
+/// The greatest loss that does not count.
 const LOSS: f64 = 0.97;
-/// Beyond these the first batch decides.
+/// Above this gain, or below this loss, the first batch decides.
 const GAIN_CLEAR: f64 = 1.25;
 const LOSS_CLEAR: f64 = 0.8;
-/// The device has changed when a window differs that much from those before.
+/// The device has changed when a window differs by this factor from the windows before.
 const CHANGED: f64 = 1.35;
-/// Windows of rest between two tries: at first, and at most.
+/// Windows of rest between two tries: the first number, and the largest.
 const REST_MIN: u32 = 4;
 const REST_MAX: u32 = 32;
-/// The weight of a new window in the mean of those at rest.
+/// The weight of a new window in the mean at rest.
 const WEIGHT: f64 = 0.25;
 
-/// What is tried, in this order.
+/// The steps of the search, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Halve,
@@ -75,15 +76,15 @@ impl Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The throughput at the base is measured, for a search.
+    /// Measures the throughput at the base, for a search.
     Measure,
-    /// Another limit than the base is in force.
+    /// Tries another limit than the base.
     Try(Step),
-    /// Nothing is tried for so many windows.
+    /// Tries nothing for this many windows.
     Rest(u32),
 }
 
-/// Ends since a moment, while the limit held somebody back.
+/// Ends since a moment, while the limit made operations wait.
 struct Window {
     begun_ns: u64,
     ended: usize,
@@ -92,15 +93,15 @@ struct Window {
 /// See the module.
 pub(crate) struct Auto {
     max: usize,
-    /// In force.
+    /// The limit in force.
     limit: usize,
-    /// The best one known, and its operations per nanosecond.
+    /// The best known limit, and its operations per nanosecond.
     base: usize,
     rate: f64,
     phase: Phase,
     /// The steps still to try, last one first.
     steps: Vec<Step>,
-    /// The base was reached by a step down that lost nothing.
+    /// Whether a step down without a loss led to the base.
     has_margin: bool,
     /// Windows until the next try.
     rest: u32,
@@ -108,7 +109,7 @@ pub(crate) struct Auto {
 }
 
 impl Auto {
-    /// A controller whose limit stays below a bound.
+    /// A controller whose limit is at most `max`.
     pub(crate) fn new(max: usize) -> Self {
         let start = START.min(max).max(1);
         Self {
@@ -129,7 +130,7 @@ impl Auto {
         self.limit
     }
 
-    /// An operation has begun; so many are under way with it.
+    /// An operation has begun; `in_flight` counts it too.
     pub(crate) fn begin(&mut self, now_ns: u64, in_flight: usize) {
         debug_assert!(in_flight > 0, "an operation has begun and none is under way");
         debug_assert!(in_flight <= self.limit, "more operations are under way than the limit allows");
@@ -138,9 +139,9 @@ impl Auto {
         }
     }
 
-    /// An operation has ended; so many are left under way, and somebody waits or not.
+    /// An operation has ended; `in_flight` are left under way.
     pub(crate) fn end(&mut self, now_ns: u64, in_flight: usize, waiting: bool) {
-        // A step up is tried also where those that ask are fewer than it allows, but more than before.
+        // A step up also counts if fewer operations ask than it allows, but more than before.
         let held_back = waiting || matches!(self.phase, Phase::Try(_)) && in_flight >= self.base;
         if !held_back {
             self.window = None;
@@ -165,7 +166,7 @@ impl Auto {
     fn judge(&mut self, rate: f64, full: bool, now_ns: u64) {
         debug_assert!(rate.is_finite() && rate > 0.0, "operations ended at no rate that could be compared");
         match self.phase {
-            // One batch will do: an error here costs another try.
+            // One batch is enough: an error costs another try.
             Phase::Measure => {
                 self.rate = rate;
                 self.steps = vec![Step::Above, Step::Below, Step::Double, Step::Halve];
@@ -173,14 +174,14 @@ impl Auto {
             }
             Phase::Try(step) => {
                 debug_assert!(self.rate > 0.0, "a limit is tried before the rate at the base is known");
-                debug_assert_ne!(self.limit, self.base, "the base itself is tried");
+                debug_assert_ne!(self.limit, self.base, "the tried limit is the base itself");
                 let gain = rate / self.rate;
                 if full || !(LOSS_CLEAR..=GAIN_CLEAR).contains(&gain) {
                     if gain > GAIN || !step.is_up() && gain > LOSS {
                         self.accept(step, gain, rate, now_ns);
                     } else {
                         if step == Step::Halve && gain < LOSS_CLEAR {
-                            // So much is lost by a half that a smaller step down gains nothing.
+                            // Half the limit loses so much that a smaller step down gains nothing.
                             self.steps.retain(|step| *step != Step::Below);
                         }
                         self.next_step(now_ns);
@@ -204,16 +205,16 @@ impl Auto {
         }
     }
 
-    /// The limit that was tried is the base now, and the same step is tried again.
+    /// The tried limit becomes the base, and the search tries this step again.
     fn accept(&mut self, step: Step, gain: f64, rate: f64, now_ns: u64) {
         debug_assert_eq!(
             step.is_up(),
             self.limit > self.base,
-            "a step up led to a limit below, or a step down to one above"
+            "a step up led to a lower limit, or a step down to a higher limit"
         );
         (self.base, self.rate) = (self.limit, rate);
         self.has_margin = !step.is_up() && gain <= GAIN;
-        // Throughput rises to one top and falls behind it: the other direction needs no look.
+        // Throughput has one maximum: the other direction needs no try.
         self.steps.retain(|other| *other != step.opposite());
         if !self.has_margin {
             self.rest = REST_MIN;
@@ -264,7 +265,7 @@ impl Auto {
     }
 }
 
-/// The largest of 1, 2, 3, 4, 6, 8, 12, ... above which `limit` is.
+/// The largest of 1, 2, 3, 4, 6, 8, 12, ... below `limit`.
 fn below(limit: usize) -> usize {
     let power = limit.max(2).next_power_of_two() / 2;
     let between = power + power / 2;
@@ -273,7 +274,7 @@ fn below(limit: usize) -> usize {
     found
 }
 
-/// The smallest of them above `limit`.
+/// The smallest of these numbers above `limit`.
 fn above(limit: usize) -> usize {
     let power = (limit + 1).next_power_of_two();
     let between = power / 4 * 3;

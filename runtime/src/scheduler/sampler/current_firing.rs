@@ -27,16 +27,19 @@ pub(in crate::scheduler) struct CurrentFiring {
     thread: OnceLock<PathBuf>,
 }
 
-/// One firing, as far as a word holds it.
+/// One firing, as a word stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) struct FiringMark(u64);
 
 impl CurrentFiring {
-    /// Makes the calling thread the one whose times are read.
+    /// Sets the calling thread as the thread whose times the sampler reads.
     pub(in crate::scheduler) fn attach_thread(&self) {
         if let Some(thread) = thread_times::of_this_thread() {
             let is_first = self.thread.set(thread).is_ok();
-            debug_assert!(is_first, "two threads sit at one current: the sampler would judge the wrong one");
+            debug_assert!(
+                is_first,
+                "two threads publish in one word: the sampler would measure the wrong thread"
+            );
         }
     }
 
@@ -61,7 +64,7 @@ impl CurrentFiring {
         if let Some(left) = left {
             debug_assert!(
                 self.read().is_none(),
-                "a firing goes on at a current where another one is under way"
+                "a firing continues on a thread where another one is under way"
             );
             self.begin(left.request(), left.cell());
         }
@@ -80,10 +83,7 @@ impl CurrentFiring {
 }
 
 fn pack(turn: u64, request: RequestId, cell: usize) -> u64 {
-    debug_assert!(
-        (cell as u64) < (1 << CELL_BITS) - 1,
-        "a box's number does not fit into the word of a current"
-    );
+    debug_assert!((cell as u64) < (1 << CELL_BITS) - 1, "a box's number does not fit into the word");
     // The cell counts from 1: no firing is 0.
     let cell = (cell as u64 + 1) & ((1 << CELL_BITS) - 1);
     let request = request.0 & ((1 << REQUEST_BITS) - 1);
@@ -96,7 +96,7 @@ impl FiringMark {
         RequestId(self.0 >> CELL_BITS & ((1 << REQUEST_BITS) - 1))
     }
 
-    /// Whether it may be of a request. Others have the same last bits, four million requests away.
+    /// Whether it may be of a request. Requests four million apart have equal last bits.
     pub(in crate::scheduler) fn is_of(self, request: RequestId) -> bool {
         request.0 & ((1 << REQUEST_BITS) - 1) == self.request().0
     }
@@ -104,7 +104,7 @@ impl FiringMark {
     /// The box's place in the model.
     pub(in crate::scheduler) fn cell(self) -> usize {
         let counted = (self.0 & ((1 << CELL_BITS) - 1)) as usize;
-        debug_assert!(counted > 0, "a word tells of a firing without a box");
+        debug_assert!(counted > 0, "a word has a firing without a box");
         counted - 1
     }
 }

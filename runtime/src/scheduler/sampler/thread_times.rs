@@ -1,8 +1,8 @@
 //! The times of a thread as the system counts them. Only this file reads `/proc/PID/task/TID`.
 //!
-//! Linux tells how long a thread was on a CPU and how long it waited in a run queue, and whether it could run now. No
-//! unsafe call is needed, and one file for each: only threads whose firings last are asked for. Elsewhere nothing is
-//! told.
+//! Linux reports how long a thread was on a CPU, how long it waited in a run queue, and whether it is runnable now.
+//! This needs no unsafe call, but one file for each fact, so only the times of threads with long firings are read.
+//! Other systems report nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) on_cpu: Duration,
-    /// Could run, and others did.
+    /// Runnable while other threads ran.
     pub(super) queued: Duration,
-    /// It runs, or waits in a run queue: `queued` does not tell of this wait yet.
+    /// Whether it runs, or waits in a run queue: `queued` does not contain this wait yet.
     pub(super) could_run: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) fn are_known() -> bool {
     of_this_thread().is_some_and(|thread| read(&thread).is_some())
 }
 
-/// Where the calling thread's times stand.
+/// The folder of the calling thread's times.
 pub(super) fn of_this_thread() -> Option<PathBuf> {
     // Linux answers with `PID/task/TID`.
     let thread = std::fs::read_link("/proc/thread-self").ok()?;
@@ -31,7 +31,7 @@ pub(super) fn of_this_thread() -> Option<PathBuf> {
 
 /// Reads a thread's times.
 pub(super) fn read(thread: &Path) -> Option<Times> {
-    // In this order: what has changed in between makes the thread one that could run.
+    // In this order: a change in between makes the thread count as runnable.
     let sched = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     let stat = std::fs::read_to_string(thread.join("stat")).ok()?;
     let mut fields = sched.split_whitespace().map(|field| field.parse().ok().map(Duration::from_nanos));
@@ -39,7 +39,7 @@ pub(super) fn read(thread: &Path) -> Option<Times> {
     Some(Times { on_cpu, queued, could_run: state(&stat)? == 'R' })
 }
 
-/// The letter behind the name, which may hold anything.
+/// The letter behind the name, which may contain any characters.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_spins_is_on_the_cpu() {
-        // Nothing to see where the system does not tell.
+        // Other systems report no times.
         let Some(thread) = of_this_thread() else { return };
         let Some(before) = read(&thread) else { return };
         assert!(before.could_run);

@@ -1,12 +1,12 @@
-//! Devices on paper: a queue of operations, so many admitted at once, and the time that they take.
+//! Simulated devices: a queue of operations, a limit of operations at once, and their time.
 
 use super::Auto;
 
-/// How a device serves `n` operations at once when so many have ended: the rate of all of them together, in operations
-/// per [`UNIT_NS`].
+/// A device: the rate of all operations together, in operations per [`UNIT_NS`], from the number at once and the number
+/// ended.
 pub(super) type Rate = fn(n: usize, ended: usize) -> f64;
 
-/// The time of an operation that is alone.
+/// The time of a single operation.
 pub(super) const UNIT_NS: u64 = 1_000_000;
 
 /// The limit of a run.
@@ -15,7 +15,7 @@ pub(super) enum Limit {
     Auto(Auto),
 }
 
-/// A run: operations that all wait from the start, of sizes that differ by up to a fifth each way.
+/// A run: operations that all wait from the start, with sizes that differ by up to a fifth each way.
 pub(super) struct Run {
     pub(super) operations: usize,
     pub(super) rate: Rate,
@@ -79,22 +79,22 @@ pub(super) fn serial(_: usize, _: usize) -> f64 {
     1.0
 }
 
-/// Up to four at once as if each were alone.
+/// Up to four at once, each at full speed.
 pub(super) fn four(n: usize, _: usize) -> f64 {
     n.min(4) as f64
 }
 
-/// Any number.
+/// Any number at once, each at full speed.
 pub(super) fn unlimited(n: usize, _: usize) -> f64 {
     n as f64
 }
 
-/// Each operation beside another costs all of them.
+/// Each further operation slows down all operations.
 pub(super) fn spinning(n: usize, _: usize) -> f64 {
     1.0 / (1.0 + 0.3 * (n as f64 - 1.0))
 }
 
-/// Gains less and less, then loses.
+/// Each further operation gains less, and in the end loses.
 pub(super) fn round(n: usize, _: usize) -> f64 {
     let n = n as f64;
     n / (1.0 + 0.03 * n * n)
@@ -105,10 +105,10 @@ pub(super) fn changing(n: usize, ended: usize) -> f64 {
     if (CHANGES[0]..CHANGES[1]).contains(&ended) { n.min(8) as f64 } else { 1.0 }
 }
 
-/// A spinning disk, and then one that serves eight at once.
+/// A spinning disk, and then a device that serves eight at once.
 pub(super) fn replaced(n: usize, ended: usize) -> f64 {
     if ended < CHANGES[0] { spinning(n, ended) } else { n.min(8) as f64 }
 }
 
-/// When it changes, in operations.
+/// The number of operations after which it changes.
 pub(super) const CHANGES: [usize; 2] = [700, 4000];

@@ -1,4 +1,4 @@
-//! The controller on devices on paper, against the best fixed limit.
+//! The controller on simulated devices, against the best fixed limit.
 
 use super::simulated::{Limit, Rate, Run, changing, four, replaced, round, serial, spinning, unlimited};
 use super::{Auto, above, below};
@@ -17,7 +17,7 @@ fn losses(rate: Rate, operations: usize) -> [f64; 3] {
     [loss(false, 0), noisy.iter().sum::<f64>() / SEEDS as f64, noisy.iter().copied().fold(f64::MIN, f64::max)]
 }
 
-/// None of a device's losses is above these, mean and worst.
+/// Checks that a device's losses are at most these, mean and worst.
 fn check(name: &str, rate: Rate, operations: usize, mean: f64, worst: f64) {
     let [exact, noisy, noisy_worst] = losses(rate, operations);
     println!(
@@ -55,13 +55,13 @@ fn a_disk_that_is_replaced_by_a_better_one_is_noticed() {
         let mut limit = Limit::Auto(Auto::new(MAX));
         let run = Run { operations: 3000, rate: replaced, noise: true, seed };
         let lost = run.makespan(&mut limit) as f64 / replaced_best(&run) - 1.0;
-        let Limit::Auto(auto) = limit else { unreachable!("it went in as one") };
+        let Limit::Auto(auto) = limit else { unreachable!("it was made as one") };
         assert!(auto.limit() >= 6, "it has {}", auto.limit());
         assert!(lost < 0.4, "{lost}");
     }
 }
 
-/// No fixed limit fits both devices: each with its best.
+/// No fixed limit fits both devices, so each part has its best limit.
 fn replaced_best(run: &Run) -> f64 {
     let before = super::simulated::CHANGES[0];
     super::simulated::UNIT_NS as f64 * (before as f64 + (run.operations - before) as f64 / 8.0)
