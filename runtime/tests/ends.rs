@@ -1,4 +1,4 @@
-//! How a request's end reaches its caller without a thread that waits for it.
+//! Callbacks at the end of requests, without a thread that waits.
 
 mod support;
 
@@ -15,19 +15,19 @@ fn numbers_to_collect(count: i64) -> Graph {
     Graph::new().add("s", "source", &[("count", int(count))]).add("c", "collect", &[]).chain("s -> c")
 }
 
-/// Sends an outcome on.
+/// A callback that sends the outcome.
 fn to(sender: &Sender<Outcome>) -> impl FnOnce(Outcome) + Send + 'static {
     let sender = sender.clone();
     move |outcome| sender.send(outcome).unwrap()
 }
 
 #[test]
-fn many_requests_call_back_and_nobody_waits_for_any() {
+fn many_requests_call_back_and_no_thread_waits() {
     let runtime = Runtime::start(Config::flat(2)).unwrap();
     let prepared = numbers_to_collect(10).prepare();
     let (sender, ends) = channel();
     for _ in 0..200 {
-        // The handle is dropped at once: the request runs on.
+        // The handle is dropped at once: the request continues.
         runtime.submit(&prepared, &Submission::default()).unwrap().on_end(to(&sender));
     }
     for _ in 0..200 {
@@ -81,12 +81,12 @@ fn a_callback_may_submit_the_next_request_and_drop_the_runtime() {
     let runtime = Runtime::start(Config::flat(1)).unwrap();
     let prepared = numbers_to_collect(3).prepare();
     let (sender, ends) = channel();
-    // Long enough that the callback is there before the end, and a thread of the runtime calls it.
+    // Long enough that the callback is set before the end, and a thread of the runtime calls it.
     let first = numbers_to_collect(200_000).prepare();
     let first = runtime.submit(&first, &Submission::default()).unwrap();
     let second = prepared.clone();
     let to_second = to(&sender);
-    // The last owner of the runtime is one of its own threads; what still runs is cancelled, as ever.
+    // The last owner of the runtime is one of its own threads; running requests are cancelled, as always.
     first.on_end(move |outcome| {
         to_second(outcome);
         runtime.submit(&second, &Submission::default()).unwrap().on_end(to(&sender));

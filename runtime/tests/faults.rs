@@ -1,4 +1,4 @@
-//! What goes wrong: errors, panics, stalls, cancels and deadlines stay with their request; blocking keeps strict N.
+//! Faults: errors, panics, stalls, cancels and deadlines stay with their request; blocking keeps strict N.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn an_error_names_its_box_and_leaves_the_others_healthy() {
 
 #[test]
 fn memory_that_is_refused_ends_its_request_alone() {
-    /// Asks for more than any machine has, as a box does that trusts a length in a file.
+    /// Asks for more memory than any machine has, like a box that trusts a length in a file.
     struct Greedy;
     impl Operator for Greedy {
         fn process(&mut self, _: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -98,8 +98,8 @@ fn a_diamond_that_stalls_is_grown() {
 }
 
 #[test]
-fn a_stall_behind_a_side_input_is_ended_however_much_comes_before_it() {
-    // `x` takes nothing before its side input has ended, and that comes from the same source.
+fn a_stall_behind_a_side_input_ends_after_any_number_of_envelopes() {
+    // `x` takes nothing before its side input has ended, and both come from one source.
     let graph = Graph::new()
         .add("s", "source", &[("count", int(200))])
         .add("g", "gather", &[])
@@ -174,7 +174,7 @@ fn no_more_than_n_compute_while_others_block() {
 }
 
 #[test]
-fn an_automatic_limit_climbs_where_more_at_once_is_more() {
+fn an_automatic_limit_climbs_if_more_at_once_gains() {
     let blocking = [("nap".to_owned(), ClassLimit::Auto)].into();
     let runtime = Runtime::start(Config { blocking, ..Config::flat(2) }).unwrap();
     for kind in ["add", "add_nap"] {
@@ -238,7 +238,7 @@ fn a_deadline_ends_a_request() {
 }
 
 #[test]
-fn a_runtime_that_is_dropped_cancels_what_runs() {
+fn a_dropped_runtime_cancels_its_requests() {
     let runtime = Runtime::start(Config::flat(2)).unwrap();
     let graph =
         Graph::new().add("s", "source", &[("count", int(i64::MAX))]).add("c", "collect", &[]).chain("s -> c");
@@ -285,7 +285,7 @@ fn at_the_thread_cap_a_permit_of_a_queued_task_does_not_block_the_slots() {
 }
 
 #[test]
-fn a_task_that_blocks_holding_its_slot_publishes_what_it_made() {
+fn a_task_that_blocks_holding_its_slot_publishes_its_envelopes() {
     let runtime = Runtime::start(Config { threads_max: 2, ..Config::flat(2) }).unwrap();
     let graph = Graph::new()
         .add("s", "source", &[("count", int(20))])
@@ -325,7 +325,7 @@ fn ended_requests_are_forgotten() {
     let prepared = with_add(&[("copies", int(1))]).prepare();
     let deadline = Some(Instant::now() + Duration::from_secs(3600));
     let submission = Submission { deadline, ..Submission::default() };
-    // Forgotten before its owner is told: who has waited for them all finds none.
+    // A request is forgotten before its owner is notified: after waiting for all requests the owner finds none.
     for _ in 0..500 {
         let requests: Vec<_> = (0..4).map(|_| runtime.submit(&prepared, &submission).unwrap()).collect();
         for request in &requests {
@@ -367,7 +367,7 @@ fn a_permit_is_there_again_after_its_holder_has_died() {
     let runtime = Runtime::start(Config { blocking, ..Config::flat(2) }).unwrap();
     let settings = [("block_us", int(10)), ("copies", int(3))];
     let dying: [(&str, (&str, Value)); 4] = [
-        // In the closure, and in a firing whose box holds a permit from its start.
+        // The holder dies in the closure, and in a firing whose box holds a permit from its start.
         ("add", ("panic_detached", Value::Boolean(true))),
         ("add_nap", ("panic_detached", Value::Boolean(true))),
         ("add_nap", ("panic_at", int(3))),
@@ -390,7 +390,7 @@ fn a_permit_is_there_again_after_its_holder_has_died() {
 }
 
 #[test]
-fn a_diamond_that_bounded_edges_can_stall_is_warned_of() {
+fn a_diamond_that_bounded_edges_can_stall_gets_a_warning() {
     let warnings = |graph: &Graph| {
         let (plan, faults) =
             boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Blocks on devices: results, ends, faults at every call of the driver. And what is begun outside without any device.
+//! Blocks on devices: results, ends, faults at every call of the driver; and work outside of firings without a device.
 
 mod support;
 
@@ -77,7 +77,7 @@ impl Block for Adding {
             return Err(DeviceError::Block(format!("does not like {}", self.refuse_at)));
         }
         let key = SharedKey { resource: 1, form: 0, part: 0 };
-        // Kept on the device, or in pinned memory from where it is sent.
+        // The table stays on the device, or is sent from pinned memory.
         let fill = |first: usize, table_at: &mut [u32]| {
             table_at.iter_mut().zip(first..).for_each(|(to, idx)| *to = table(idx as u64) as u32);
             Ok(())
@@ -104,7 +104,7 @@ impl Block for Adding {
     }
 }
 
-/// The devices of each test that has its own; boxes name them by number.
+/// The devices of the tests that have their own; boxes name them by number.
 static STATIONS: Mutex<Vec<Weak<Devices>>> = Mutex::new(Vec::new());
 
 fn station(devices: &Arc<Devices>) -> i64 {
@@ -226,7 +226,7 @@ fn blocks_come_back_with_their_results_and_nothing_is_left() {
     }
 }
 
-/// Adds its numbers to what the blocks before it have left on the end point.
+/// Adds its numbers to the sums that the blocks before it have left on the end point.
 struct Running {
     version: u64,
     numbers: Range<u32>,
@@ -269,9 +269,9 @@ impl Block for Running {
     }
 }
 
-/// The incremental case of the source's section 3.4.2; what is above are its simple and its iterative case.
+/// The incremental case of the source's section 3.4.2; the tests above are its simple and its iterative case.
 #[test]
-fn blocks_add_to_what_stays_on_their_end_point() {
+fn blocks_add_to_numbers_that_stay_on_their_end_point() {
     if !has_device("blocks_add_to_what_stays_on_their_end_point") {
         return;
     }
@@ -279,7 +279,7 @@ fn blocks_add_to_what_stays_on_their_end_point() {
         Faulty::devices(Plan { appears_as: 1, ..Plan::default() }, Options { end_points: 1, ..options() });
     let mut blocks = Blocks::new(devices.unwrap(), vec![0]);
     let (tell, told) = std::sync::mpsc::channel();
-    // A new version begins anew.
+    // A new version replaces the numbers.
     for version in [1, 2] {
         for nth in 0..20 {
             let tell = tell.clone();
@@ -315,7 +315,7 @@ fn errors_and_panics_of_a_block_are_its_requests_alone() {
     assert_eq!(devices.take_warnings(), [""; 0], "the device is not at fault");
 }
 
-/// Every call of the driver fails once; and again, with all that come after it.
+/// Every call of the driver fails once, and then with all later calls.
 #[test]
 fn a_driver_that_fails_at_any_call_costs_nothing_but_time() {
     if !has_device("a_driver_that_fails_at_any_call_costs_nothing_but_time") {
@@ -329,11 +329,14 @@ fn a_driver_that_fails_at_any_call_costs_nothing_but_time() {
             if let Ok(devices) = devices {
                 let prepared = on_device(24, 6, &devices, &[("in_flight", int(2))]);
                 assert_eq!(run(&runtime, &prepared).unwrap(), sums(24), "call {call} fails");
-                assert!(devices.take_warnings().len() <= 2, "call {call}: told more than once");
+                assert!(
+                    devices.take_warnings().len() <= 2,
+                    "call {call}: more than one warning for a device"
+                );
             }
             let left = driver.left();
-            // A device that does not say any more whether it has finished keeps the staging memory that it may write to,
-            // and what is pinned with the queue that it was mapped on.
+            // A device that no longer reports whether it has finished keeps the staging memory that it may write to,
+            // and the pinned memory with the queue of its map.
             let is_given_up = |(kind, count): &(String, i64)| {
                 for_good && (kind == "Buffer" && *count <= 4 || kind == "Queue" && *count <= 1)
             };
@@ -347,7 +350,7 @@ fn a_driver_that_fails_at_any_call_costs_nothing_but_time() {
 }
 
 #[test]
-fn one_device_takes_over_what_the_other_cannot_compile_or_hold() {
+fn one_device_takes_over_blocks_that_the_other_cannot_compile_or_hold() {
     if !has_device("one_device_takes_over_what_the_other_cannot_compile_or_hold") {
         return;
     }
@@ -400,10 +403,10 @@ fn a_cancelled_request_leaves_nothing_on_the_device() {
     assert_eq!(driver.left(), []);
 }
 
-/// What boxes have begun outside, until the test lets it end.
+/// The tokens of work outside, until the test ends it.
 static GATE: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
 
-/// Passes on what it takes, one envelope each time that something outside is over.
+/// Passes on one envelope each time that some work outside ends.
 struct Gated {
     begun: bool,
 }
@@ -433,7 +436,7 @@ static GATED: OperatorSpec = OperatorSpec {
 };
 
 #[test]
-fn what_is_outside_is_no_stall_and_keeps_a_cancelled_request() {
+fn work_outside_is_no_stall_and_keeps_a_cancelled_request() {
     let runtime = Runtime::start(Config::flat(2)).unwrap();
     let prepared = Graph::new()
         .add("s", "source", &[("count", int(50))])
@@ -449,7 +452,7 @@ fn what_is_outside_is_no_stall_and_keeps_a_cancelled_request() {
         if cancelled {
             request.cancel();
         }
-        assert!(request.wait_timeout(Duration::from_millis(20)).is_none(), "it ended with something outside");
+        assert!(request.wait_timeout(Duration::from_millis(20)).is_none(), "it ended with work outside");
         let outside = std::mem::take(&mut *GATE.lock().unwrap());
         drop(outside);
         let result = wait(&request).result;
@@ -502,7 +505,7 @@ fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
             std::thread::yield_now();
         }
         let outside = FEIGNED.lock().unwrap().pop().unwrap();
-        // The slot of the firing that has just begun this may not rest yet; the others do, or come at once.
+        // The slot of the firing that has just begun this may not rest yet; the other slots rest, or come at once.
         while runtime.statistics().slots.iter().map(|slot| slot.parks).sum::<u64>() < 1 {
             std::thread::yield_now();
         }
@@ -513,7 +516,7 @@ fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
         outcome.result.unwrap();
         assert_eq!(basket.got.lock().unwrap().len(), 300);
         drop(withheld);
-        // A wish that is taken back before a slot has come to it.
+        // A request for a slot that is withdrawn before a slot comes.
         drop(outside.computing());
         assert!(busy.run_on(&runtime).0.result.is_ok());
         drop(outside);
@@ -534,7 +537,7 @@ fn becomes(mut what: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-fn a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends() {
+fn a_device_that_hangs_is_given_up_and_its_memory_is_kept_until_it_ends() {
     if !has_device("a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends") {
         return;
     }
@@ -552,12 +555,12 @@ fn a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends() {
         }
         assert!(devices.list()[0].is_retired());
         let warnings = devices.take_warnings();
-        assert_eq!(warnings.len(), 1, "told once: {warnings:?}");
+        assert_eq!(warnings.len(), 1, "one warning: {warnings:?}");
         assert!(warnings[0].contains("did not come back within 0.2 s"), "{warnings:?}");
         assert!(driver.hung() > 0 && devices.statistics()[0].failures > 0);
-        // They end after all: nobody is told, and all that was kept for them goes back.
+        // They end after all: no box is notified, and the memory kept for them goes back.
         let held = |driver: &Faulty| driver.left().iter().any(|(kind, _)| kind == "Event");
-        assert!(held(&driver), "what a lost block uses was released");
+        assert!(held(&driver), "the memory of a lost block was released");
         driver.let_go();
         let is_read = |driver: &Faulty| {
             // The event that filled the shared buffer stays with it.
@@ -587,11 +590,11 @@ fn a_block_that_hangs_goes_to_the_other_device() {
     assert_eq!(retired.iter().filter(|retired| **retired).count(), 1);
     let blocks: u64 = devices.statistics().iter().map(|device| device.blocks).sum();
     assert_eq!((blocks, devices.take_warnings().len()), (20, 1), "every block was computed on a device");
-    // Nothing waits for a device that never answers, neither the end of its threads.
+    // No block waits for a device that never answers, and its threads end.
     let begun = std::time::Instant::now();
     drop(devices);
     assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(!driver.left().is_empty(), "a device may still write to what was released");
+    assert!(!driver.left().is_empty(), "a device may still write to released memory");
     driver.let_go();
     assert_eq!(driver.hung(), 0);
 }

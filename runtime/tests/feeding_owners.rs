@@ -1,4 +1,5 @@
-//! Who owns devices: each runtime its own, unless it is given those of another; dropping the owner leaves nothing behind.
+//! The owners of devices: two runtimes share devices only if both get one value, and dropping the owner leaves nothing
+//! behind.
 
 mod support;
 
@@ -17,7 +18,7 @@ fn options() -> Options {
     Options { cache, ..Options::default() }
 }
 
-/// Gives the number of devices that it may compute on, after it has tried each.
+/// Pushes the number of devices that it may compute on, after it has used each.
 struct Counting {
     devices: Option<(Arc<Devices>, Arc<[usize]>)>,
 }
@@ -48,7 +49,7 @@ static COUNTING: OperatorSpec = OperatorSpec {
     })
 };
 
-/// What a box finds on a runtime for a `device:`.
+/// The devices that a box finds on a runtime for a `device:`.
 fn found(runtime: &Runtime, choice: &str) -> Result<Vec<u64>, String> {
     let prepared = Graph::new()
         .add("d", "counting", &[("device", Value::Text(choice.to_owned()))])
@@ -73,7 +74,7 @@ fn two_runtimes_have_devices_of_their_own_and_nothing_is_left_of_either() {
     let (one_driver, one) = Faulty::lazy_devices(Plan { appears_as: 1, ..Plan::default() }, options());
     let (two_driver, two) = Faulty::lazy_devices(Plan { appears_as: 2, ..Plan::default() }, options());
     let (one, two) = (runtime(one), runtime(two));
-    assert_eq!((one_driver.calls(), two_driver.calls()), (0, 0), "nobody has asked for a device yet");
+    assert_eq!((one_driver.calls(), two_driver.calls()), (0, 0), "no box has asked for a device yet");
     assert_eq!(found(&one, "cpu"), Ok(vec![0]));
     assert_eq!(one_driver.calls(), 0, "`cpu` wants none");
     for _ in 0..2 {
@@ -87,7 +88,7 @@ fn two_runtimes_have_devices_of_their_own_and_nothing_is_left_of_either() {
     assert_eq!(of_one[0].1.blocks, 2);
     drop(one);
     assert_eq!(one_driver.left(), []);
-    assert_eq!(found(&two, "gpu"), Ok(vec![2]), "the other runtime goes on");
+    assert_eq!(found(&two, "gpu"), Ok(vec![2]), "the other runtime continues");
     drop(two);
     assert_eq!(two_driver.left(), []);
 }
@@ -97,19 +98,19 @@ fn an_owner_that_found_no_device_looks_again() {
     if !has_device("an_owner_that_found_no_device_looks_again") {
         return;
     }
-    // The first call of the driver fails: it is as if there were none.
+    // The first call of the driver fails, as if there were no driver.
     let plan = Plan { call: 1, appears_as: 1, ..Plan::default() };
     let (driver, devices) = Faulty::lazy_devices(plan, options());
     let runtime = runtime(devices);
     let refused = found(&runtime, "gpu").unwrap_err();
     assert!(refused.contains("the OpenCL driver does not work"), "{refused}");
-    assert_eq!(found(&runtime, "gpu"), Ok(vec![1]), "it keeps that there was none");
+    assert_eq!(found(&runtime, "gpu"), Ok(vec![1]), "it remembers that there was no device");
     drop(runtime);
     assert_eq!(driver.left(), []);
 }
 
 #[test]
-fn warnings_are_their_owners() {
+fn warnings_belong_to_their_owners() {
     if !has_device("warnings_are_their_owners") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Parts that several blocks need, and what is kept from block to block: filled once, waited for by nobody, bounded.
+//! Parts that several blocks need, and values kept from block to block: filled once, without waiting threads, bounded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,7 +12,7 @@ use boxwork_runtime::feeding::{
 };
 use boxwork_runtime::operator::Outside;
 
-/// Far more than any step of a test takes: who waits so long waits for ever.
+/// Far more than any step of a test takes: after this a thread waits for ever.
 const LONG: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
@@ -32,7 +32,7 @@ fn program(constant: u32) -> ProgramSource {
     ProgramSource { name: "take", text, constants, kernels: KERNELS, exact: true }
 }
 
-/// How a block gets its table.
+/// The way in which a block gets its table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// Its own.
@@ -41,7 +41,7 @@ enum Way {
     Pinned,
 }
 
-/// How the filling of a table ends.
+/// The end of the filling of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Well,
@@ -49,7 +49,7 @@ enum End {
     Panicked,
 }
 
-/// Says that it fills, and does not end until it may.
+/// Signals that it fills, and ends only when the test lets it.
 struct Gate {
     begun: Sender<()>,
     may_end: Mutex<Receiver<()>>,
@@ -110,33 +110,33 @@ impl Block for Taking {
     }
 }
 
-/// Hands blocks over, and waits for one after the other.
+/// Submits blocks, and waits for one after the other.
 struct Station {
     driver: Arc<Faulty>,
     blocks: Blocks<Taking>,
-    tell: Sender<()>,
-    told: Receiver<()>,
+    sender: Sender<()>,
+    ended: Receiver<()>,
 }
 
 impl Station {
     fn new(options: Options) -> Self {
         let (driver, devices) = Faulty::devices(Plan { appears_as: 1, ..Plan::default() }, options);
-        let (tell, told) = channel();
-        Self { driver, blocks: Blocks::new(devices.unwrap(), vec![0]), tell, told }
+        let (sender, ended) = channel();
+        Self { driver, blocks: Blocks::new(devices.unwrap(), vec![0]), sender, ended }
     }
 
     fn submit(&mut self, block: Taking) {
-        let tell = self.tell.clone();
-        self.blocks.submit(block, Outside::new(move || tell.send(()).unwrap()));
+        let sender = self.sender.clone();
+        self.blocks.submit(block, Outside::new(move || sender.send(()).unwrap()));
     }
 
     /// The next block that comes back.
     fn next(&mut self) -> (Taking, Result<(), DeviceError>) {
-        self.told.recv_timeout(LONG).expect("a block came back");
+        self.ended.recv_timeout(LONG).expect("a block came back");
         self.blocks.take().expect("it is there")
     }
 
-    /// All are back, and nothing is left of them.
+    /// All blocks have come back, and nothing is left of them.
     fn close(self) {
         assert_eq!(self.blocks.in_flight(), 0);
         drop(self.blocks);
@@ -144,10 +144,10 @@ impl Station {
     }
 }
 
-/// A block fills a part, and the end of that waits for a block that needs nothing of it: it came to no end when a second
-/// block that wants the part kept the other feeding thread waiting.
+/// A block fills a part, and the filling waits for a block that does not need the part. It never ended when a second
+/// block that needs the part made the other feeding thread wait.
 #[test]
-fn a_block_that_wants_what_another_brings_lets_others_go_first() {
+fn a_block_that_needs_a_part_being_filled_lets_others_go_first() {
     if !has_device("a_block_that_wants_what_another_brings_lets_others_go_first") {
         return;
     }
@@ -156,7 +156,7 @@ fn a_block_that_wants_what_another_brings_lets_others_go_first() {
             let mut station = Station::new(Options { end_points: 2, ..options() });
             let filled = Arc::new(AtomicUsize::new(0));
             if way == Way::Pinned {
-                // What is asked for once is not pinned.
+                // A part that is requested once is not pinned.
                 station.submit(Taking::new("early", way, &filled));
                 station.next().1.unwrap();
                 filled.store(0, Ordering::SeqCst);
@@ -192,7 +192,7 @@ fn programs_and_kernels_do_not_pile_up() {
         return;
     }
     let mut station = Station::new(Options { end_points: 1, programs_max: 3, ..options() });
-    // The first is used again and again, and stays; each time with another one.
+    // The first program is used each time, with another one, and stays.
     let constants = (1..8).flat_map(|constant| [0, constant]);
     for constant in constants {
         station.submit(Taking { constant, ..Taking::new("one", Way::Sent, &Arc::default()) });
@@ -217,12 +217,12 @@ fn devices_are_dropped_while_a_block_is_held_back() {
     station.submit(Taking { gate, ..Taking::new("first", Way::Shared, &filled) });
     is_begun.recv_timeout(LONG).unwrap();
     station.submit(Taking::new("second", Way::Shared, &filled));
-    let Station { driver, blocks, told, .. } = station;
+    let Station { driver, blocks, ended, .. } = station;
     let devices: Arc<Devices> = Arc::clone(blocks.devices());
     drop(blocks);
     let closing = std::thread::spawn(move || drop(devices));
     end_it.send(()).unwrap();
     closing.join().unwrap();
-    assert_eq!(told.try_iter().count(), 2, "both came to an end");
+    assert_eq!(ended.try_iter().count(), 2, "both came to an end");
     assert_eq!(driver.left(), []);
 }

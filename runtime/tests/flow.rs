@@ -1,4 +1,4 @@
-//! What travels: order, copies, side and merge inputs, early closing, hints, bounds.
+//! The flow of envelopes: order, copies, side and merge inputs, early closing, hints, bounds.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn a_chain_keeps_the_order() {
 }
 
 #[test]
-fn boxes_that_wait_for_nobody_are_taken_several_at_once() {
+fn tasks_of_one_request_are_taken_several_at_once() {
     const SOURCES: usize = 200;
     let mut graph = Graph::new().add("c", "gather", &[]).add("end", "collect", &[]).chain("c -> end");
     for idx in 0..SOURCES {
@@ -46,7 +46,7 @@ fn boxes_that_wait_for_nobody_are_taken_several_at_once() {
         let taken: u64 = statistics.slots.iter().map(|slot| slot.from_node).sum();
         let tasks: u64 = statistics.slots.iter().map(|slot| slot.tasks).sum();
         assert!(tasks >= SOURCES as u64);
-        // Few at a time where many share them, and more where one has them all.
+        // Few at a time if many slots share them, and more if one slot takes them all.
         assert!(slots > 1 || taken < SOURCES as u64 / 2, "{taken} times a slot went to the queue");
     }
 }
@@ -96,7 +96,7 @@ fn every_copy_gets_the_whole_side_input_first() {
     let of_side =
         || outcome.edges.iter().filter(|edge| edge.from == "side.out").map(|edge| edge.state.bytes_total);
     assert_eq!((of_side().count(), of_side().max()), (3, of_side().min()));
-    // What the copies share has moved once.
+    // Envelopes that the copies share have moved once.
     assert_eq!(outcome.bytes_moved, bytes.sum::<u64>() - of_side().sum::<u64>() / 3 * 2);
 }
 
@@ -219,7 +219,7 @@ fn many_requests_share_the_slots() {
 }
 
 #[test]
-fn a_synthetic_machine_of_two_nodes_runs_it_all() {
+fn a_synthetic_machine_of_two_nodes_runs_a_graph() {
     let topology = Topology::synthetic("numa:2 core:2 pu:2").unwrap();
     let runtime = Runtime::start(Config::new(topology)).unwrap();
     let graph = Graph::new()
@@ -260,7 +260,7 @@ fn a_copy_that_quits_leaves_its_input_to_the_others() {
 #[test]
 fn a_side_input_that_is_taken_frees_the_budget_for_the_others() {
     // 160 bytes an envelope. The first side holds three when the second one finds the budget used up; it then ends
-    // without another, and nobody but the box that takes it can tell the second.
+    // without another, and only the box that takes from it can notify the second.
     let graph = Graph::new()
         .add("one", "source", &[("count", int(80)), ("rows", int(20))])
         .add("two", "source", &[("count", int(260)), ("rows", int(20))])
@@ -296,7 +296,7 @@ fn closing_an_input_frees_the_budget_for_the_others() {
     assert_eq!(basket.got.lock().unwrap().len(), 1);
 }
 
-/// One slot runs the sources in the order in which they stand, so that the budget is short where the test says.
+/// One slot runs the sources in their order, so that the budget is used up at the expected edge.
 fn within_budget(graph: &Graph, memory_bytes: usize) -> (boxwork_runtime::request::Outcome, Arc<Basket>) {
     let runtime = Runtime::start(Config::flat(1)).unwrap();
     let prepared = graph.prepare();

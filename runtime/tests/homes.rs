@@ -10,7 +10,7 @@ use boxwork_runtime::topology::{Distance, Topology};
 use boxwork_runtime::{Config, Runtime};
 use support::*;
 
-/// What a run of 64 requests gave.
+/// The counts of a run of 64 requests.
 #[derive(Debug)]
 struct Run {
     makespan: Duration,
@@ -88,7 +88,7 @@ fn requests_stay_at_home() {
     }
 }
 
-/// Where some slots have nothing to do, they take tasks from nodes where all have; but less data goes across.
+/// Idle slots take tasks from nodes where all slots are busy; but less data crosses nodes.
 #[test]
 fn requests_that_come_at_random_bring_less_across() {
     for machine in ["numa:2 core:2", "numa:2 core:8", "numa:4 core:4"] {
@@ -108,7 +108,7 @@ fn requests_that_come_at_random_bring_less_across() {
 
 #[test]
 fn a_node_that_has_nothing_to_do_takes_a_whole_request() {
-    // All requests block first, so that both nodes take in several; then every other one computes for long.
+    // All requests block first, so that both nodes take several; then every other request computes for long.
     let run = |seed| {
         let simulated = simulate(seed, || {
             let topology = Topology::synthetic("numa:2 core:1").unwrap();
@@ -136,6 +136,6 @@ fn a_node_that_has_nothing_to_do_takes_a_whole_request() {
     };
     let moved: Vec<u64> = (0..20).map(run).collect();
     assert!(moved.iter().sum::<u64>() > 0, "no request was moved: {moved:?}");
-    assert!(moved.iter().all(|moved| *moved <= 24), "requests went to and fro: {moved:?}");
+    assert!(moved.iter().all(|moved| *moved <= 24), "requests moved back and forth: {moved:?}");
     println!("{moved:?}");
 }

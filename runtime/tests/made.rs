@@ -67,7 +67,7 @@ fn operators_made_from_closures_run_and_are_freed() {
     assert_eq!(sorted(&basket(&prepared)), (0..100).map(|n| n * 15).collect::<Vec<_>>());
     assert_eq!(*calls.lock().unwrap(), 200);
     drop((with_made, prepared, request, runtime));
-    assert_eq!(Arc::strong_count(&calls), 1, "what the closures hold was leaked");
+    assert_eq!(Arc::strong_count(&calls), 1, "values in the closures were leaked");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use support::*;
 const REQUESTS: u64 = 1_000_000;
 /// Requests under way at once.
 const IN_FLIGHT: usize = 256;
-/// A leak of so few bytes a request is seen: the memory that an allocator holds moves by as much on its own.
+/// The least leak in bytes a request that the test finds: an allocator's own memory varies by as much.
 const LEAK_BYTES_MAX: u64 = 16;
 
 static ALIVE: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +69,7 @@ fn a_million_requests_leave_nothing_behind() {
     let mut before = None;
     for nth in 0..REQUESTS {
         if nth == REQUESTS / 10 {
-            // By now everything that is kept for reuse is there.
+            // By now everything that is kept for reuse exists.
             before = resident();
         }
         let deadline = (nth % 10 == 3).then(|| Instant::now() + Duration::from_secs(3600));

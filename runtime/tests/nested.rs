@@ -1,4 +1,4 @@
-//! Nested parallelism: joins inside of boxes, on slots that others want too.
+//! Nested parallelism: joins inside of boxes, on slots that other boxes need too.
 
 mod support;
 
@@ -50,8 +50,8 @@ fn fibonacci(inside: &mut Inside<'_>, n: u64) -> u64 {
 static ENTERED: AtomicUsize = AtomicUsize::new(0);
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Pushes a Fibonacci number; or panics in a branch; or waits in its branches for the end of its request; or has a branch
-/// that is long, or one that leaves something outside that wants what the firing holds.
+/// By kind: pushes a Fibonacci number, panics in a branch, waits in its branches for the end of its request, has a long
+/// branch, or has a branch that spawns into an outer scope a branch which needs the firing's lock.
 struct Deep(&'static str);
 impl Operator for Deep {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -142,7 +142,7 @@ fn a_panic_in_a_branch_names_its_box() {
     );
 }
 
-/// Runs it alone on two slots, in simulated time.
+/// Runs the kind alone on two slots, in simulated time.
 fn simulated(seed: u64, kind: &'static str) -> Duration {
     let run = move || {
         let runtime = Runtime::start(Config::flat(2)).unwrap();
@@ -160,9 +160,9 @@ fn a_joiner_helps_with_the_branch_that_it_waits_for() {
     }
 }
 
-/// The branch that it waits for has made it, but it is none of its parts: run by the joiner it would wait for ever.
+/// The awaited branch has spawned it, but into an outer scope: run by the joiner it would wait for ever.
 #[test]
-fn a_joiner_leaves_what_was_spawned_outside() {
+fn a_joiner_leaves_branches_of_an_outer_scope() {
     for seed in 0..50 {
         simulated(seed, "outside");
     }
@@ -183,7 +183,7 @@ fn branches_learn_of_a_cancel() {
 static TOGETHER: AtomicUsize = AtomicUsize::new(0);
 const MEETING: usize = 4;
 
-/// Announces what it has taken, and goes on when so many of its copies are at it.
+/// Announces the envelope that it has taken, and continues when enough of its copies compute at once.
 struct Meets;
 
 impl Operator for Meets {
@@ -213,10 +213,10 @@ static MEETS: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("meets", "waits for its copies", Kind::Stateless, |_| Ok(Box::new(Meets)))
 };
 
-/// Over an edge with room for one the producer learns of each envelope that is taken while its taker computes: else no
-/// two copies would ever be at it together.
+/// Over an edge with room for one, the producer is notified of each taken envelope while the copy computes. Otherwise
+/// no two copies would compute together.
 #[test]
-fn what_is_announced_is_known_before_the_firing_ends() {
+fn neighbours_are_notified_of_an_announcement_before_the_firing_ends() {
     let graph = Graph::new()
         .add("s", "source", &[("count", int(40)), ("rows", int(1))])
         .add("m", "meets", &[("copies", int(MEETING as i64))])

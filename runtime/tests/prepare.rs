@@ -1,4 +1,4 @@
-//! Preparing a pipeline: what resources and boxes are told of their runtime, and how a preparation is stopped.
+//! Preparing a pipeline: the environment that resources and boxes see, and the cancellation of a preparation.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::*;
 /// Whether the resource below is being loaded.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// A resource whose loading ends only if somebody stops it.
+/// A resource whose loading ends only if it is cancelled.
 static ENDLESS: ResourceSpec = ResourceSpec {
     name: "endless",
     about: "is loaded for ever",
@@ -35,7 +35,7 @@ static ENDLESS: ResourceSpec = ResourceSpec {
     },
 };
 
-/// Prepares a graph that wants the endless resource.
+/// Prepares a graph that uses the endless resource.
 fn prepare_endless(cancellation: Cancellation) -> Result<Prepared, PrepareError> {
     let mut graph = Graph::new().add("s", "source", &[("count", int(1))]).add("c", "collect", &[]);
     let kind = Setting::Value(text("endless"));
@@ -46,7 +46,7 @@ fn prepare_endless(cancellation: Cancellation) -> Result<Prepared, PrepareError>
 }
 
 #[test]
-fn a_resource_that_takes_for_ever_hears_that_it_is_cancelled() {
+fn a_resource_that_takes_for_ever_can_be_cancelled() {
     let cancellation = Cancellation::new();
     let stop = cancellation.clone();
     let stopper = thread::spawn(move || {
@@ -61,7 +61,7 @@ fn a_resource_that_takes_for_ever_hears_that_it_is_cancelled() {
 }
 
 #[test]
-fn a_resource_that_takes_for_ever_hears_its_deadline() {
+fn a_resource_that_takes_for_ever_ends_at_its_deadline() {
     let deadline = Instant::now() + Duration::from_millis(20);
     let error = prepare_endless(Cancellation::never().until(Some(deadline))).err();
     assert!(matches!(error, Some(PrepareError::DeadlinePassed)), "{error:?}");
@@ -69,7 +69,7 @@ fn a_resource_that_takes_for_ever_hears_its_deadline() {
 
 const OUT: Out = Out::new(0, "out", numbers, "the slots");
 
-/// Puts out the slots that it was made for.
+/// Pushes the number of slots that it was made for.
 static SLOTS: OperatorSpec = OperatorSpec {
     outputs: &[OUT],
     ..OperatorSpec::new("slots", "Puts out the slots of its runtime.", Kind::Stateful, |bind| {
@@ -102,7 +102,7 @@ fn boxes_see_the_slots_of_the_runtime_that_runs_them_and_not_the_machine() {
 const SEEN: HintIn = HintIn::new(0, "seen", Join::Minimum, "a hint");
 const TOLD: HintOut = HintOut::new(0, "told", Join::Minimum, "a hint");
 
-/// Reads the hint of a query, and joins into that of another one.
+/// Reads the hint of a query, and joins into the hint of another query.
 static HINTS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("reads", ParameterType::integer_from(0), Default::Integer(0), "a query"),

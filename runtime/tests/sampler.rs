@@ -1,4 +1,4 @@
-//! Boxes that block without saying so are found, others are not.
+//! The sampler finds boxes that block without a declaration, and no others.
 
 mod support;
 
@@ -17,28 +17,28 @@ fn statistics(kind: &str, way: &str) -> BoxStatistics {
         .add("c", "collect", &[])
         // One envelope a firing.
         .bounded("s -> a -> c", Some(1), None);
-    // The second run finds the sampler asleep.
+    // The second run begins while the sampler is parked.
     graph.run_on(&runtime).0.result.unwrap();
     let (outcome, _) = graph.run_on(&runtime);
     outcome.result.unwrap();
     outcome.boxes.into_iter().find(|of_box| of_box.name == "a").unwrap()
 }
 
-/// Whether the system tells what the sampler needs.
-fn is_told() -> bool {
+/// Whether the system reports the times that the sampler needs.
+fn is_supported() -> bool {
     cfg!(target_os = "linux") && std::fs::read_to_string("/proc/thread-self/schedstat").is_ok()
 }
 
 #[test]
 fn a_box_that_sleeps_in_its_firing_is_found() {
     let found = statistics("add", "sleep_us");
-    if !is_told() {
+    if !is_supported() {
         assert_eq!(found.undeclared_blocking_ns, 0);
         return;
     }
     let (most, whole) = (found.undeclared_blocking_ns_max, found.undeclared_blocking_ns);
     assert!(most >= 20 * MS && most <= whole, "{most} ns at most, {whole} ns in all");
-    // On a loaded machine a sleep is longer than it was to be, and all of it is off the CPU but the wait at its end.
+    // On a loaded machine a sleep is longer than requested, and all of it except the wait at its end is off the CPU.
     assert!(whole <= found.busy_ns, "{whole} ns of {}", found.busy_ns);
 }
 
@@ -48,13 +48,13 @@ fn a_box_that_sleeps_detached_is_not() {
 }
 
 #[test]
-fn a_box_that_says_that_it_blocks_is_not() {
+fn a_box_that_declares_that_it_blocks_is_not() {
     assert_eq!(statistics("add_nap", "sleep_us").undeclared_blocking_ns, 0);
 }
 
 #[test]
 fn a_box_that_spins_is_not_however_loaded_the_machine_is() {
-    // As many threads beside it as two machines of this size would run.
+    // Twice as many threads beside it as the machine has cores.
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let done = std::sync::atomic::AtomicBool::new(false);
     let found = std::thread::scope(|scope| {

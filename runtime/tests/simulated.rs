@@ -88,15 +88,15 @@ fn a_deadline_is_kept_to_the_virtual_moment() {
         wait(&request.unwrap()).result
     });
     assert!(matches!(simulation.result, Err(RequestError::DeadlinePassed)));
-    // One firing goes to its end.
+    // One firing runs to its end.
     let over = simulation.elapsed - Duration::from_millis(100);
     assert!(over <= Duration::from_millis(8), "the request ended {over:?} after its deadline");
 }
 
 #[test]
 fn blocking_reaches_the_best_list_schedule() {
-    // Each task computes for a while and then blocks; a list schedule that starts a task whenever a slot is free is the
-    // best there is for equal tasks.
+    // Each task computes for a while and then blocks; for equal tasks a list schedule, which starts a task whenever a
+    // slot is free, is the best.
     for (slots, compute_ms, block_ms, limit) in
         [(2, 84, 16, 40), (2, 16, 84, 40), (2, 16, 84, 4), (4, 50, 50, 4)]
     {
@@ -132,7 +132,7 @@ fn blocking_reaches_the_best_list_schedule() {
 
 #[test]
 fn an_edge_with_room_for_two_feeds_all_copies_that_compute_for_long() {
-    // A box that makes little at a time, as one that waits for a range does, and sixteen copies that compute for long.
+    // A box that makes little at a time, like a box that waits for a range, and sixteen copies that compute for long.
     let shares = [false, true].map(|announces| {
         let simulation = simulate(7, move || {
             let runtime = Runtime::start(Config::flat(16)).unwrap();
@@ -152,13 +152,13 @@ fn an_edge_with_room_for_two_feeds_all_copies_that_compute_for_long() {
         });
         0.05 / simulation.result.as_secs_f64()
     });
-    // A box that does not announce publishes at the end of each firing, which takes all that waits.
+    // A box that does not announce publishes at the end of each firing, which takes all waiting envelopes.
     assert!(shares[1] > 0.9 && shares[0] > 0.8, "{:.2} and {:.2} of sixteen slots", shares[0], shares[1]);
 }
 
 #[test]
 fn stages_that_compute_for_long_run_beside_each_other() {
-    // A firing takes all that waits, four envelopes here; the next stage must not wait until it has computed them all.
+    // A firing takes all waiting envelopes, four here; the next stage must not wait until it has computed them all.
     for slots in [4, 8, 16] {
         let simulation = simulate(7, move || {
             let runtime = Runtime::start(Config::flat(slots)).unwrap();
@@ -179,7 +179,7 @@ fn stages_that_compute_for_long_run_beside_each_other() {
     }
 }
 
-/// The makespan of equal tasks, each computing and then blocking, when none waits that could go on.
+/// The makespan of equal tasks, each computing and then blocking, when no task waits that could continue.
 fn best_schedule(tasks: usize, slots: usize, limit: usize, compute: i64, block: i64) -> i64 {
     let (mut cores, mut device) = (vec![0; slots], vec![0; limit]);
     let mut end = 0;
@@ -194,8 +194,8 @@ fn best_schedule(tasks: usize, slots: usize, limit: usize, compute: i64, block: 
 }
 
 #[test]
-fn threads_that_the_system_refuses_are_done_without() {
-    // Two slots, and tasks that want to block at once: each would be given a thread.
+fn a_runtime_works_without_threads_that_the_system_refuses() {
+    // Two slots, and tasks that block at once: each would get a thread.
     for seed in 0..300 {
         simulate(seed, move || {
             let runtime = Runtime::start(Config::flat(2)).unwrap();
@@ -205,10 +205,10 @@ fn threads_that_the_system_refuses_are_done_without() {
             outcome.result.unwrap();
             assert_eq!(basket.got.lock().unwrap().len(), 30);
             assert_eq!(runtime.statistics().threads, threads, "a thread was counted that is not there");
-            // Threads are to be had again, and are used.
+            // The system starts threads again, and the runtime uses them.
             refuse_threads(false);
             busy().run_on(&runtime).0.result.unwrap();
-            assert!(runtime.statistics().threads > threads, "nobody asked for a thread again");
+            assert!(runtime.statistics().threads > threads, "the runtime did not ask for a thread again");
         });
     }
 }
@@ -226,7 +226,7 @@ fn a_runtime_without_its_threads_does_not_start() {
 }
 
 #[test]
-fn a_deadline_that_nobody_could_watch_is_an_error() {
+fn a_deadline_without_a_thread_to_watch_it_is_an_error() {
     for seed in 0..20 {
         simulate(seed, || {
             let runtime = Runtime::start(Config::flat(1)).unwrap();
@@ -239,7 +239,7 @@ fn a_deadline_that_nobody_could_watch_is_an_error() {
             refuse_threads(true);
             assert!(matches!(submit(), Err(RequestError::DeadlineUnwatched { .. })));
             refuse_threads(false);
-            assert_eq!(submit(), Ok(()), "a thread is asked for again");
+            assert_eq!(submit(), Ok(()), "the runtime asks for a thread again");
         });
     }
 }

@@ -1,6 +1,6 @@
-//! Random graphs on random machines: what has no fault gives exactly its result, and everything ends.
+//! Random graphs on random machines: a graph without a fault gives exactly its result, and every request ends.
 //!
-//! A failure names its seed; `BOXWORK_STRESS_SEED=n` runs that one alone, `BOXWORK_STRESS_ROUNDS=n` runs more.
+//! A failure names its seed; `BOXWORK_STRESS_SEED=n` runs that seed alone, `BOXWORK_STRESS_ROUNDS=n` runs more.
 
 mod support;
 

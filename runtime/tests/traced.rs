@@ -1,4 +1,4 @@
-//! What a trace holds beside firings: tasks that waited for a permit, and branches that ran on other slots.
+//! Events of a trace beside firings: tasks that waited for a permit, and branches that ran on other slots.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn a_task_that_waits_for_a_permit_is_there() {
 
 #[test]
 fn a_thread_fires_one_box_at_a_time() {
-    // Slots whose tasks block at the same moment start threads at the same moment: each has a number of its own.
+    // Slots whose tasks block at one moment start threads at one moment: each thread has a number of its own.
     for seed in 0..100 {
         simulate(seed, || {
             let runtime = Runtime::start(Config { trace: true, ..Config::flat(3) }).unwrap();
@@ -87,7 +87,7 @@ fn a_branch_that_another_slot_runs_is_there() {
         .add("a", "add_stateful", &[("branches", int(16)), ("spin_us", int(200))])
         .add("c", "collect", &[])
         .chain("s -> a -> c");
-    // Who steals is chance, but not for ever.
+    // A steal is a matter of chance, but happens in the end.
     for _ in 0..50 {
         graph.run_on(&runtime).0.result.unwrap();
         let events = runtime.take_trace();

@@ -1,5 +1,5 @@
-//! Rounds of k-means: the points lie on a device, and so do the centroids between the rounds. All rounds are submitted at
-//! once; each block comes after those that it depends on.
+//! Rounds of k-means: the points lie on a device, and so do the centroids between the rounds. All rounds are submitted
+//! at once; each block runs after the blocks that it depends on.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const GROUP: usize = 16;
 const TEXT: &str = "\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
-// The nearest centroid of each point, the first of equal ones.
+// The nearest centroid of each point; of equal ones the first.
 __kernel void assign(__global const double *points, uint count, __global const double *centroids,
                      __global uint *nearest) {
     const uint point = get_global_id(0);
@@ -90,7 +90,7 @@ fn program() -> ProgramSource {
     ProgramSource { name: "k_means", text: TEXT, constants, kernels: KERNELS, exact: true }
 }
 
-/// What lies on the device.
+/// The data on the device.
 #[derive(Clone)]
 struct State {
     centroids: Resident<f64>,
@@ -104,7 +104,7 @@ enum Step {
     Add(usize, Arc<Vec<f64>>),
     /// Makes the next centroids, and no sums.
     Update,
-    /// Brings the centroids back.
+    /// Reads the centroids back.
     End(Vec<f64>),
 }
 
@@ -183,7 +183,7 @@ fn begin(points: &[Arc<Vec<f64>>]) -> Vec<f64> {
     points[0][..CLUSTERS * DIMENSIONS].to_vec()
 }
 
-/// The same by plain code.
+/// The centroids by plain code.
 fn k_means(points: &[Arc<Vec<f64>>]) -> Vec<f64> {
     let mut centroids = begin(points);
     for _ in 0..ROUNDS {
@@ -208,7 +208,7 @@ fn k_means(points: &[Arc<Vec<f64>>]) -> Vec<f64> {
     centroids
 }
 
-/// All rounds on one device; an error where it failed.
+/// All rounds on one device; an error if the device failed.
 fn on_device(
     station: &mut Station<Rounds>,
     device: usize,
@@ -246,7 +246,7 @@ fn rounds_of_k_means_keep_their_centroids_on_a_device() {
     let expected = k_means(&points);
     on_all_devices(|devices: &Arc<Devices>, works| {
         let mut station = Station::new(devices);
-        // What a box does: where a device fails it begins anew on another one, and at last on the slots.
+        // As in a box: if a device fails, it begins again on another one, and at last on the slots.
         let mut found = None;
         for _ in 0..3 {
             let Some(device) = station.blocks.roomiest() else { break };

@@ -1,5 +1,5 @@
-//! What the contract of blocks is for, by a small example of each kind: rounds of k-means, tables of a product quantiser,
-//! tiles of a matrix, strips of an image. Each is compared with plain code, on devices that work and on such that fail.
+//! Examples of the contract of blocks, one of each kind: rounds of k-means, tables of a product quantiser, tiles of a
+//! matrix, strips of an image. Each is compared with plain code, on devices that work and on devices that fail.
 
 mod k_means;
 mod order;
@@ -15,7 +15,7 @@ use boxwork_runtime::feeding::faults::{Faulty, Plan};
 use boxwork_runtime::feeding::{Block, Blocks, DeviceError, Devices, Options};
 use boxwork_runtime::operator::Outside;
 
-/// Far more than any step takes: a test that waits so long waits for ever.
+/// Far more than any step takes: after this a test waits for ever.
 const LONG: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
@@ -23,7 +23,7 @@ fn options() -> Options {
     Options { cache, ..Options::default() }
 }
 
-/// A box, as far as blocks know one: hands them over, and takes them back in the order in which they were submitted.
+/// The part of a box that handles blocks: submits them, and takes them back in order of submission.
 struct Station<B> {
     blocks: Blocks<B>,
     tell: Sender<()>,
@@ -53,8 +53,9 @@ impl<B: Block> Station<B> {
     }
 }
 
-/// Runs an example on one and several devices that work, as it is told; then on a device that fails at each call of the driver,
-/// once and for good. It gives the right answer each time, in whatever way, and leaves nothing.
+/// Runs an example on one and on several devices that work (the flag says so), then on a device that fails at each call
+/// of the driver, once and for good. Each time the example gives the right answer, on a device or on the slots, and
+/// leaves nothing behind.
 fn on_all_devices(example: impl Fn(&Arc<Devices>, bool)) {
     for (appears_as, thread_per_end_point) in [(1, true), (2, true), (2, false)] {
         let plan = Plan { appears_as, ..Plan::default() };
@@ -70,7 +71,7 @@ fn on_all_devices(example: impl Fn(&Arc<Devices>, bool)) {
         assert_eq!(driver.left(), []);
     }
     for for_good in [false, true] {
-        // Each call once; of those that all fail from then on, some.
+        // Each call fails once; with all later calls, only some are tried.
         for call in (1..).step_by(if for_good { 7 } else { 1 }) {
             let plan = Plan { call, for_good, appears_as: 1, ..Plan::default() };
             let (driver, devices) = Faulty::devices(plan, Options { end_points: 2, ..options() });
@@ -91,7 +92,7 @@ fn on_all_devices(example: impl Fn(&Arc<Devices>, bool)) {
     }
 }
 
-/// Numbers that follow from a seed.
+/// Seeded random numbers.
 struct Random(u64);
 
 impl Random {

@@ -45,7 +45,7 @@ fn mix(one: u32, other: u32, addend: u32, mut to: u32) -> u32 {
     to
 }
 
-/// What a step does, by the places of the residents.
+/// The action of a step, by the places of the residents.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Set { to: usize, number: u32 },
@@ -56,7 +56,7 @@ enum Step {
 struct Mixing {
     residents: Arc<[Resident<u32>]>,
     step: Step,
-    /// What a look finds by plain code, and what it has found.
+    /// The result of a look by plain code, and its result on the device.
     expected: u32,
     found: Vec<u32>,
 }
@@ -103,7 +103,8 @@ impl Block for Mixing {
     }
 }
 
-/// Random steps on a device. Whatever comes back of a look is what plain code finds; gives how many looks came back.
+/// Random steps on a device. Each look that comes back must find the result of plain code; returns the number of such
+/// looks.
 fn check(devices: &Arc<Devices>, seed: u64) -> (usize, Vec<DeviceError>) {
     let mut random = Random(seed);
     let mut station = Station::new(devices);
@@ -118,7 +119,7 @@ fn check(devices: &Arc<Devices>, seed: u64) -> (usize, Vec<DeviceError>) {
             _ if step < RESIDENTS => Step::Set { to: step, number },
             0 => Step::Look { at: one },
             1 if number.is_multiple_of(4) => Step::Set { to, number },
-            // A kernel is given a buffer once, or what it reads would be undefined.
+            // A kernel gets each buffer once: otherwise its reads would be undefined.
             _ if one != to && other != to => Step::Mix { one, other, addend: number, to },
             _ => Step::Look { at: to },
         };
@@ -171,7 +172,7 @@ fn blocks_that_use_residents_seem_to_run_one_after_the_other() {
     }
 }
 
-/// Where a block fails, all that depend on it do; nothing that comes back lacks a step.
+/// If a block fails, all blocks that depend on it fail; no result lacks a step.
 #[test]
 fn no_block_computes_with_a_state_that_lacks_a_step() {
     if !has_device("no_block_computes_with_a_state_that_lacks_a_step") {
@@ -188,7 +189,7 @@ fn a_resident_is_lost_with_its_device_and_read_only_after_it_was_written() {
     if !has_device("a_resident_is_lost_with_its_device_and_read_only_after_it_was_written") {
         return;
     }
-    // The second block hangs, and all that comes after it.
+    // The second block hangs, and all later blocks.
     let plan = Plan { hangs: 2..u64::MAX, appears_as: 1, ..Plan::default() };
     let limit = std::time::Duration::from_millis(200);
     let (driver, devices) = Faulty::devices(plan, Options { limit, end_points: 1, ..options() });

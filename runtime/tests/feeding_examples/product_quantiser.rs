@@ -20,9 +20,9 @@ const PART_OBJECTS: usize = 333;
 const GROUP: usize = 32;
 
 plain_struct! {
-    /// What both kernels are told, by value.
+    /// The arguments of both kernels, by value.
     struct Shape {
-        /// Distances are multiplied by it.
+        /// The factor of the distances.
         factor: f64,
         sub_dimensions: u32,
         codes: u32,
@@ -184,7 +184,7 @@ fn a_table_is_made_and_scanned_by_two_kernels_of_one_block() {
         let residence = Residence::new(devices, Arc::clone(station.blocks.allowed()), bytes);
         for query in &queries {
             for part in 0..PARTS {
-                // Every second one passes through, as if there were no room for all.
+                // Every second part passes through, as if there were no room for all.
                 let is_kept = residence.is_kept(part) && part % 2 == 0;
                 let (store, query) = (Arc::clone(&store), query.clone());
                 station.submit(Scan { store, query, part, is_kept, distances: Vec::new() });

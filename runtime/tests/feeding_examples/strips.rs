@@ -13,9 +13,9 @@ use super::{Random, Station, on_all_devices};
 const WIDTH: usize = 53;
 const HEIGHT: usize = 41;
 const COLOURS: usize = 3;
-/// Rows of a strip, but for the last.
+/// Rows of a strip; the last strip may have fewer.
 const STRIP: usize = 12;
-/// The filter looks so far in each direction.
+/// The filter's radius in pixels.
 const RADIUS: usize = 2;
 
 const TEXT: &str = "\
@@ -77,7 +77,7 @@ impl Image {
         &self.0[(colour * HEIGHT + rows.start) * WIDTH..(colour * HEIGHT + rows.end) * WIDTH]
     }
 
-    /// The same rows filtered, by plain code, all colours.
+    /// These rows filtered by plain code, all colours.
     fn blurred(&self, rows: Range<usize>) -> Vec<f32> {
         let weights = weights();
         let clamped = |at: usize, by: usize, most: usize| (at + by).saturating_sub(RADIUS).min(most - 1);

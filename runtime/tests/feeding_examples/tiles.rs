@@ -1,5 +1,5 @@
-//! Tiles of a matrix: a Cholesky factorisation, each tile a resident, each step a block. All are submitted in the order of
-//! plain code; which may overlap follows from the tiles that they read and write.
+//! Tiles of a matrix: a Cholesky factorisation, each tile a resident, each step a block. All blocks are submitted in
+//! the order of plain code; the tiles that they read and write decide which may overlap.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ __kernel void factor(__global double *tile) {
         }
     }
 }
-// A tile below one on the diagonal: a row for each work item.
+// A tile below the diagonal: a row for each work item.
 __kernel void solve(__global const double *diagonal, __global double *tile) {
     __global double *row = tile + get_global_id(0) * ROWS;
     for (uint j = 0; j < ROWS; ++j) {
@@ -131,7 +131,7 @@ impl Block for Step {
     }
 }
 
-/// The tiles of a matrix that has a factor, those on and below the diagonal, row by row.
+/// The tiles on and below the diagonal of a matrix that has a factor, row by row.
 fn matrix() -> Vec<Vec<Tile>> {
     let (mut random, all) = (Random(3), ROWS * TILES);
     let square: Vec<f64> = (0..all * all).map(|_| random.number()).collect();
@@ -196,7 +196,7 @@ fn cholesky(mut tiles: Vec<Vec<Tile>>) -> Vec<Vec<Tile>> {
     tiles
 }
 
-/// The factor by one device; nothing where it failed.
+/// The factor by one device; nothing if the device failed.
 fn on_device(station: &mut Station<Step>, device: usize, tiles: &[Vec<Tile>]) -> Option<Vec<Vec<Tile>>> {
     let resident = |tile: &Tile| station.blocks.resident::<f64>(device, tile.len());
     let there: Vec<Vec<OnDevice>> = tiles.iter().map(|row| row.iter().map(resident).collect()).collect();

@@ -1,4 +1,4 @@
-//! Small operators over one column of numbers, and a way to run graphs of them.
+//! Small operators over one column of numbers, and helpers to run graphs of them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod operators;
@@ -31,13 +31,13 @@ pub fn envelope(values: impl IntoIterator<Item = u64>) -> Envelope {
     Envelope::from_columns([("n", Arc::new(UInt64Array::from_iter_values(values)) as ArrayRef)]).unwrap()
 }
 
-/// What sinks collect, and how many boxes compute at once.
+/// The numbers that sinks collect, and the number of boxes that compute at once.
 #[derive(Default)]
 pub struct Basket {
     pub got: Mutex<Vec<u64>>,
-    /// The same by the sink's number.
+    /// The numbers by the sink's number.
     pub by_sink: Mutex<BTreeMap<usize, Vec<u64>>>,
-    /// Held by a box of copies while it runs branches.
+    /// A lock that a box of copies holds while it runs branches.
     pub branching: Mutex<()>,
     pub computing: AtomicUsize,
     pub computing_high: AtomicUsize,
@@ -100,7 +100,7 @@ impl Graph {
         Self(Declaration { resources: vec![basket], ..Declaration::default() })
     }
 
-    /// Adds a box; the basket is given to those that take one.
+    /// Adds a box, with the basket if its kind takes one.
     pub fn add(mut self, name: &str, kind: &str, settings: &[(&str, Value)]) -> Self {
         let mut settings: Vec<_> =
             settings.iter().map(|(key, value)| ((*key).to_owned(), Setting::Value(value.clone()))).collect();
@@ -155,7 +155,7 @@ impl Graph {
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Runs it once on so many slots.
+    /// Runs it once on this many slots.
     pub fn run(&self, slots: usize) -> (Outcome, Arc<Basket>) {
         self.run_on(&Runtime::start(Config::flat(slots)).unwrap())
     }
@@ -167,7 +167,7 @@ impl Graph {
     }
 }
 
-/// Waits for a request; one that hangs fails the test, not the machine.
+/// Waits for a request, with a limit: a request that hangs fails the test.
 pub fn wait(request: &boxwork_runtime::Request) -> Outcome {
     request.wait_timeout(Duration::from_secs(60)).expect("the request hangs")
 }

@@ -1,4 +1,4 @@
-//! What the boxes of the tests do.
+//! The operators of the tests' boxes.
 
 use super::*;
 
@@ -12,7 +12,7 @@ struct Source {
     next: u64,
     end: u64,
     rows: u64,
-    /// Whether each envelope's data are on a node: that of its first number, in turn.
+    /// Whether each envelope's data are on a node: its first number gives the node, in turn.
     near: bool,
 }
 impl Operator for Source {
@@ -46,15 +46,15 @@ pub static SOURCE: OperatorSpec = OperatorSpec {
     })
 };
 
-/// Adds, computes for a while, and blocks for a while, as it is told.
+/// Adds, computes for a while, and blocks for a while, by its parameters.
 struct Add {
     add: u64,
     spin_us: u64,
     sleep_us: u64,
     block_us: u64,
-    /// So many branches a firing.
+    /// Branches in a firing.
     branches: usize,
-    /// Whether neighbours learn of what it takes before it computes.
+    /// Whether it announces before it computes.
     announces: bool,
     fail_at: Option<u64>,
     panic_at: Option<u64>,
@@ -111,11 +111,11 @@ impl Add {
     }
 }
 impl Add {
-    /// Computes in branches; a lock is held across them, which only a foreign task on this stack could want.
+    /// Computes in branches, holding a lock across them that only a foreign task on this stack could need.
     fn branch(&self, cx: &mut Context<'_>) {
         let basket = &self.basket;
         basket.computing.fetch_sub(1, Ordering::SeqCst);
-        // A simulation has no locks that are held while others run.
+        // In a simulation no thread holds a lock while others run.
         let held = (!is_simulated()).then(|| basket.branching.lock().unwrap());
         let ran = AtomicUsize::new(0);
         cx.for_each_chunk(self.branches, 1, |_| {
@@ -181,7 +181,7 @@ add!(ADD_ORDERED, "add_ordered", Kind::Ordered, None);
 add!(ADD_STATEFUL, "add_stateful", Kind::Stateful, None);
 add!(ADD_NAP, "add_nap", Kind::Stateless, Some("nap"));
 
-/// Collects; closes its input after `most` rows; panics in its drop, if told.
+/// Collects; closes its input after `most` rows; panics in its drop if its parameter says so.
 struct Collect {
     most: usize,
     seen: usize,
@@ -303,7 +303,7 @@ pub static A_THEN_B: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("a_then_b", "one stream after the other", Kind::Stateful, |_| Ok(Box::new(AThenB)))
 };
 
-/// Hands on a few envelopes and is done, though more may come.
+/// Passes on a few envelopes and is done, though more may come.
 struct Quit {
     left: usize,
 }
@@ -331,7 +331,7 @@ pub static QUIT: OperatorSpec = OperatorSpec {
     })
 };
 
-/// Hands the first envelopes on and takes the others away.
+/// Passes on the first envelopes and drops the others.
 struct Head {
     left: usize,
 }
@@ -358,7 +358,7 @@ pub static HEAD: OperatorSpec = OperatorSpec {
     })
 };
 
-/// Hands `a` on, and closes `b` when the first of `a` comes.
+/// Passes `a` on, and closes `b` when the first envelope of `a` comes.
 struct HoldThenClose;
 impl Operator for HoldThenClose {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -378,7 +378,7 @@ pub static HOLD_THEN_CLOSE: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("hold_then_close", "closes b late", Kind::Stateful, |_| Ok(Box::new(HoldThenClose)))
 };
 
-/// Hands an envelope on and blocks until the sink has it: what was made before must be on its way.
+/// Passes an envelope on and blocks until the sink has it: envelopes pushed before must be on their way.
 struct Handshake {
     basket: Arc<Basket>,
 }
@@ -454,7 +454,7 @@ pub static LEAST: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("least", "the least so far", Kind::Stateful, |_| Ok(Box::new(Least)))
 };
 
-/// A source that goes on until the hint falls to a value.
+/// A source that continues until the hint falls to a value.
 struct UntilHint {
     next: u64,
     until: f64,

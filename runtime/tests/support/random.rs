@@ -1,4 +1,4 @@
-//! Random graphs with what they must give, on random machines.
+//! Random graphs with their expected results, on random machines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What an output of a box carries when nothing goes wrong.
+/// The expected envelopes of an output without a fault.
 #[derive(Clone)]
 struct Stream {
     from: String,
@@ -40,13 +40,13 @@ struct Stream {
     in_order: bool,
 }
 
-/// What a sink must get.
+/// The expected envelopes of a sink.
 struct Expected {
     stream: Stream,
     most: usize,
 }
 
-/// What was put into a graph to go wrong.
+/// The fault that was put into a graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -104,7 +104,7 @@ impl Builder<'_> {
             stream.envelopes.iter().map(|rows| rows.iter().map(plus(n)).collect()).collect()
         };
         match self.random.below(10) {
-            // A stream whose order is not known is not cut: what is left of it would not be known either.
+            // A stream in unknown order is not cut: its remaining part would be unknown.
             0 if stream.in_order => {
                 let most = self.random.below(20) as usize;
                 let to = self.add("head", &[("most", int(most as i64))]);
@@ -208,7 +208,7 @@ fn case(random: &mut Random) -> Case {
     Case { graph: builder.graph, sinks, fault }
 }
 
-/// A machine of one to eight slots, some with hardly a thread to spare.
+/// A machine of one to eight slots, sometimes with few threads to spare.
 fn machine(random: &mut Random) -> Runtime {
     let topology = match random.below(6) {
         0 => Topology::flat(1),
@@ -262,7 +262,7 @@ fn check(seed: u64, case: &Case, prepared: &Arc<Prepared>, request: &Request) {
     }
 }
 
-/// Runs a few random requests side by side, and checks what they give.
+/// Runs a few random requests side by side, and checks their results.
 pub fn round(seed: u64) {
     let mut random = Random(seed);
     let runtime = machine(&mut random);
