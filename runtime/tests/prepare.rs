@@ -100,7 +100,7 @@ fn boxes_see_the_slots_of_the_runtime_that_runs_them_and_not_the_machine() {
 }
 
 const SEEN: HintIn = HintIn::new(0, "seen", Join::Minimum, "a hint");
-const TOLD: HintOut = HintOut::new(0, "told", Join::Minimum, "a hint");
+const JOINED: HintOut = HintOut::new(0, "joined", Join::Minimum, "a hint");
 
 /// Reads the hint of a query, and joins into the hint of another query.
 static HINTS: OperatorSpec = OperatorSpec {
@@ -111,7 +111,7 @@ static HINTS: OperatorSpec = OperatorSpec {
             .batched(),
     ],
     hints_read: &[SEEN],
-    hints_written: &[TOLD],
+    hints_written: &[JOINED],
     ..OperatorSpec::new("hints", "Reads a hint and writes one.", Kind::Stateful, |bind| {
         Ok(Box::new(Hints { reads: bind.count("reads") as u32, writes: bind.count("writes") as u32 }))
     })
@@ -125,7 +125,7 @@ struct Hints {
 impl Operator for Hints {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         cx.hint(SEEN, self.reads);
-        cx.join_hint(TOLD, self.writes, 1.0);
+        cx.join_hint(JOINED, self.writes, 1.0);
         Ok(Flow::Done)
     }
 }
@@ -137,7 +137,7 @@ fn a_query_number_beyond_the_limit_is_an_error_and_no_panic() {
     let result = |queries: Option<usize>, reads: i64, writes: i64| {
         let settings = [("reads", int(reads)), ("writes", int(writes))];
         let graph = Graph::new().add("h", "hints", &settings).add("other", "hints", &[]);
-        let mut graph = graph.hint("h.told", "other.seen").hint("other.told", "h.seen");
+        let mut graph = graph.hint("h.joined", "other.seen").hint("other.joined", "h.seen");
         graph.0.queries = queries;
         wait(&runtime.submit(&graph.prepare_with(&catalog), &Submission::default()).unwrap()).result
     };

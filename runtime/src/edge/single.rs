@@ -12,7 +12,7 @@ use crate::sync::{AtomicBool, AtomicUsize, Counter, Ordering, interleave};
 
 /// See the module.
 pub(crate) struct Single {
-    queue: Queue<Envelope, Made, Taken>,
+    queue: Queue<Envelope, ProducerCounts, ConsumerCounts>,
     crossing: Crossing,
     closed: AtomicBool,
     /// Whether a thread drains, or has drained, the edge after its closing.
@@ -29,7 +29,7 @@ pub(crate) struct Single {
 
 /// The producer's numbers.
 #[derive(Default)]
-struct Made {
+struct ProducerCounts {
     /// Since the beginning.
     bytes: AtomicUsize,
     bytes_high: AtomicUsize,
@@ -39,14 +39,14 @@ struct Made {
 
 /// The consumer's numbers.
 #[derive(Default)]
-struct Taken {
+struct ConsumerCounts {
     /// The edge holds the bytes made less the bytes taken.
     bytes: AtomicUsize,
 }
 
 /// The contents of an edge as its producer sees them: the consumer may have taken some since.
 #[derive(Clone, Copy)]
-struct Held {
+struct Contents {
     envelopes: usize,
     bytes: usize,
 }
@@ -156,7 +156,7 @@ impl Single {
     /// The caller is in a firing of the only producer.
     #[expect(unsafe_code, reason = "the queue trusts its producer")]
     #[inline]
-    unsafe fn put(&self, envelope: Envelope, held: Held, ledger: &Ledger) {
+    unsafe fn put(&self, envelope: Envelope, held: Contents, ledger: &Ledger) {
         if ledger.is_limited() {
             ledger.charge(&envelope);
         }
@@ -170,7 +170,7 @@ impl Single {
     /// The caller is in a firing of the only producer.
     #[expect(unsafe_code, reason = "the queue trusts its producer")]
     #[inline(always)]
-    unsafe fn put_uncharged(&self, envelope: Envelope, held: Held) {
+    unsafe fn put_uncharged(&self, envelope: Envelope, held: Contents) {
         if self.wanted.load(Ordering::Relaxed) {
             self.wanted.store(false, Ordering::Relaxed);
         }
@@ -190,20 +190,20 @@ impl Single {
 
     /// The contents, for the producer.
     #[inline]
-    fn held(&self) -> Held {
+    fn held(&self) -> Contents {
         // The consumer may take envelopes between the two reads, so the two numbers may be of different moments.
         let envelopes = self.queue.len();
-        Held { envelopes, bytes: self.bytes() }
+        Contents { envelopes, bytes: self.bytes() }
     }
 
     #[inline(always)]
-    fn fits(&self, held: Held, envelope: &Envelope, ledger: &Ledger) -> bool {
+    fn fits(&self, held: Contents, envelope: &Envelope, ledger: &Ledger) -> bool {
         self.has_place(held, envelope) && (held.envelopes == 0 || ledger.has_room())
     }
 
     /// Whether its own bounds admit an envelope.
     #[inline(always)]
-    fn has_place(&self, held: Held, envelope: &Envelope) -> bool {
+    fn has_place(&self, held: Contents, envelope: &Envelope) -> bool {
         held.envelopes == 0
             || held.envelopes < self.envelopes_max.load(Ordering::Relaxed)
                 && held.bytes.saturating_add(envelope.bytes()) <= self.bytes_max.load(Ordering::Relaxed)

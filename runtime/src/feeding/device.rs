@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use super::driver::{Called, DeviceClass, DeviceInfo, Driver, Handle, Kind, PlatformInfo};
+use super::driver::{DeviceClass, DeviceInfo, Driver, DriverResult, Handle, Kind, PlatformInfo};
 use super::error::DeviceError;
 use super::fill_once::{FillOnce, Found};
 use super::memory::{Buffer, Memory, SharedKey};
@@ -54,7 +54,7 @@ impl Device {
         handle: Handle,
         options: &Options,
         pinned: Arc<PinBudget>,
-    ) -> Called<Self> {
+    ) -> DriverResult<Self> {
         let context = Object::own(driver, Kind::Context, |driver| driver.context(handle))?;
         let share = if info.class == DeviceClass::Gpu { MEMORY_SHARE } else { HOST_MEMORY_SHARE };
         let most = (info.memory_bytes as f64 * share) as u64;
@@ -130,7 +130,7 @@ impl Device {
         self.context.handle()
     }
 
-    pub(super) fn queue(&self) -> Called<Object> {
+    pub(super) fn queue(&self) -> DriverResult<Object> {
         let (context, device) = (self.context.handle(), self.handle);
         Object::own(&self.driver, Kind::Queue, |driver| driver.queue(context, device))
     }
@@ -186,7 +186,7 @@ impl Device {
         place
     }
 
-    pub(super) fn group_items_max(&self, kernel: Handle) -> Called<usize> {
+    pub(super) fn group_items_max(&self, kernel: Handle) -> DriverResult<usize> {
         self.driver.group_items_max(kernel, self.handle)
     }
 

@@ -39,7 +39,7 @@ impl DriverError {
     }
 }
 
-pub(crate) type Called<T> = Result<T, DriverError>;
+pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
 /// A platform: one vendor's driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,25 +140,25 @@ pub(crate) type OnComplete = Box<dyn FnOnce(i32) + Send>;
 /// The calls. A call that returns an event's handle only enqueues a command, which begins when the commands `after`
 /// have ended, and fails when one of them has failed.
 pub(crate) trait Driver: Send + Sync {
-    fn platforms(&self) -> Called<Vec<Handle>>;
-    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo>;
-    fn devices(&self, platform: Handle) -> Called<Vec<Handle>>;
-    fn device_info(&self, device: Handle) -> Called<DeviceInfo>;
-    fn context(&self, device: Handle) -> Called<Handle>;
-    fn queue(&self, context: Handle, device: Handle) -> Called<Handle>;
-    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle>;
-    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle>;
-    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()>;
-    fn build_log(&self, program: Handle, device: Handle) -> Called<String>;
-    fn binary(&self, program: Handle) -> Called<Vec<u8>>;
-    fn kernel(&self, program: Handle, name: &str) -> Called<Handle>;
-    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>>;
-    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize>;
-    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()>;
-    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle>;
+    fn platforms(&self) -> DriverResult<Vec<Handle>>;
+    fn platform_info(&self, platform: Handle) -> DriverResult<PlatformInfo>;
+    fn devices(&self, platform: Handle) -> DriverResult<Vec<Handle>>;
+    fn device_info(&self, device: Handle) -> DriverResult<DeviceInfo>;
+    fn context(&self, device: Handle) -> DriverResult<Handle>;
+    fn queue(&self, context: Handle, device: Handle) -> DriverResult<Handle>;
+    fn program_of_source(&self, context: Handle, source: &str) -> DriverResult<Handle>;
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> DriverResult<Handle>;
+    fn build(&self, program: Handle, device: Handle, options: &str) -> DriverResult<()>;
+    fn build_log(&self, program: Handle, device: Handle) -> DriverResult<String>;
+    fn binary(&self, program: Handle) -> DriverResult<Vec<u8>>;
+    fn kernel(&self, program: Handle, name: &str) -> DriverResult<Handle>;
+    fn arguments(&self, kernel: Handle) -> DriverResult<Vec<ArgumentInfo>>;
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> DriverResult<usize>;
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> DriverResult<()>;
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> DriverResult<Handle>;
     /// Maps a staging buffer: its address in the host's memory, until it is unmapped.
-    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8>;
-    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()>;
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8>;
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> DriverResult<()>;
     /// Copies host memory into a buffer.
     ///
     /// # Safety
@@ -171,7 +171,7 @@ pub(crate) trait Driver: Send + Sync {
         from: *const u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle>;
+    ) -> DriverResult<Handle>;
     /// Copies a buffer into host memory.
     ///
     /// # Safety
@@ -184,15 +184,15 @@ pub(crate) trait Driver: Send + Sync {
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle>;
-    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle>;
-    fn flush(&self, queue: Handle) -> Called<()>;
-    fn finish(&self, queue: Handle) -> Called<()>;
+    ) -> DriverResult<Handle>;
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle>;
+    fn flush(&self, queue: Handle) -> DriverResult<()>;
+    fn finish(&self, queue: Handle) -> DriverResult<()>;
     /// Asks a thread of the driver to call `f` when a command has ended. If this fails, `f` is not called.
-    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()>;
+    fn on_complete(&self, event: Handle, f: OnComplete) -> DriverResult<()>;
     /// The status with which a command has ended; nothing while it runs.
-    fn status(&self, event: Handle) -> Called<Option<i32>>;
+    fn status(&self, event: Handle) -> DriverResult<Option<i32>>;
     /// The times at which a command began and ended, in the device's nanoseconds.
-    fn times(&self, event: Handle) -> Called<(u64, u64)>;
-    fn release(&self, kind: Kind, handle: Handle) -> Called<()>;
+    fn times(&self, event: Handle) -> DriverResult<(u64, u64)>;
+    fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()>;
 }

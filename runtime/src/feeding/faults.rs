@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::driver::{
-    ArgumentInfo, Called, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete, PlatformInfo, Set, Use,
+    ArgumentInfo, DeviceInfo, Driver, DriverError, DriverResult, Handle, Kind, OnComplete, PlatformInfo, Set,
+    Use,
 };
 use super::error::NoDevices;
 use super::launch::Grid;
@@ -145,7 +146,7 @@ impl Faulty {
     }
 
     /// Notes the queue of an event.
-    fn enqueued(&self, queue: Handle, made: Called<Handle>) -> Called<Handle> {
+    fn enqueued(&self, queue: Handle, made: DriverResult<Handle>) -> DriverResult<Handle> {
         if let (Ok(event), false) = (&made, self.plan.hangs.is_empty()) {
             self.queues.lock().insert(*event, queue);
         }
@@ -166,14 +167,14 @@ impl Faulty {
             .collect()
     }
 
-    fn call(&self, name: &'static str) -> Called<()> {
+    fn call(&self, name: &'static str) -> DriverResult<()> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let fails =
             call == self.plan.call || (self.plan.for_good && self.plan.call > 0 && call > self.plan.call);
         if fails { Err(DriverError { call: name, code: INJECTED }) } else { Ok(()) }
     }
 
-    fn made(&self, kind: Kind, made: Called<Handle>) -> Called<Handle> {
+    fn made(&self, kind: Kind, made: DriverResult<Handle>) -> DriverResult<Handle> {
         if made.is_ok() {
             *self.live.lock().entry(kind).or_default() += 1;
         }
@@ -187,17 +188,17 @@ impl Faulty {
 }
 
 impl Driver for Faulty {
-    fn platforms(&self) -> Called<Vec<Handle>> {
+    fn platforms(&self) -> DriverResult<Vec<Handle>> {
         self.call("clGetPlatformIDs")?;
         self.driver.platforms()
     }
 
-    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo> {
+    fn platform_info(&self, platform: Handle) -> DriverResult<PlatformInfo> {
         self.call("clGetPlatformInfo")?;
         self.driver.platform_info(platform)
     }
 
-    fn devices(&self, platform: Handle) -> Called<Vec<Handle>> {
+    fn devices(&self, platform: Handle) -> DriverResult<Vec<Handle>> {
         self.call("clGetDeviceIDs")?;
         let devices = self.driver.devices(platform)?;
         if self.plan.appears_as == 0 {
@@ -207,35 +208,35 @@ impl Driver for Faulty {
         Ok((0..self.plan.appears_as).map(|idx| Handle(MADE_UP + idx)).collect())
     }
 
-    fn device_info(&self, device: Handle) -> Called<DeviceInfo> {
+    fn device_info(&self, device: Handle) -> DriverResult<DeviceInfo> {
         self.call("clGetDeviceInfo")?;
         let info = self.driver.device_info(self.of_device(device))?;
         let compute_capability = self.plan.compute_capability.or(info.compute_capability);
         Ok(DeviceInfo { compute_capability, ..info })
     }
 
-    fn context(&self, device: Handle) -> Called<Handle> {
+    fn context(&self, device: Handle) -> DriverResult<Handle> {
         self.call("clCreateContext")?;
         self.made(Kind::Context, self.driver.context(self.of_device(device)))
     }
 
-    fn queue(&self, context: Handle, device: Handle) -> Called<Handle> {
+    fn queue(&self, context: Handle, device: Handle) -> DriverResult<Handle> {
         self.call("clCreateCommandQueue")?;
         self.made(Kind::Queue, self.driver.queue(context, self.of_device(device)))
     }
 
-    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle> {
+    fn program_of_source(&self, context: Handle, source: &str) -> DriverResult<Handle> {
         self.call("clCreateProgramWithSource")?;
         self.made(Kind::Program, self.driver.program_of_source(context, source))
     }
 
-    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle> {
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> DriverResult<Handle> {
         self.call("clCreateProgramWithBinary")?;
         let device = self.of_device(device);
         self.made(Kind::Program, self.driver.program_of_binary(context, device, binary))
     }
 
-    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()> {
+    fn build(&self, program: Handle, device: Handle, options: &str) -> DriverResult<()> {
         self.call("clBuildProgram")?;
         if self.plan.compiles_not_on.is_some_and(|idx| device.0 == MADE_UP + idx) {
             return Err(DriverError { call: "clBuildProgram", code: BUILD_FAILURE });
@@ -243,7 +244,7 @@ impl Driver for Faulty {
         self.driver.build(program, self.of_device(device), options)
     }
 
-    fn build_log(&self, program: Handle, device: Handle) -> Called<String> {
+    fn build_log(&self, program: Handle, device: Handle) -> DriverResult<String> {
         self.call("clGetProgramBuildInfo")?;
         if self.plan.compiles_not_on.is_some_and(|idx| device.0 == MADE_UP + idx) {
             return Ok("this compiler was made to refuse".to_owned());
@@ -251,32 +252,32 @@ impl Driver for Faulty {
         self.driver.build_log(program, self.of_device(device))
     }
 
-    fn binary(&self, program: Handle) -> Called<Vec<u8>> {
+    fn binary(&self, program: Handle) -> DriverResult<Vec<u8>> {
         self.call("clGetProgramInfo")?;
         self.driver.binary(program)
     }
 
-    fn kernel(&self, program: Handle, name: &str) -> Called<Handle> {
+    fn kernel(&self, program: Handle, name: &str) -> DriverResult<Handle> {
         self.call("clCreateKernel")?;
         self.made(Kind::Kernel, self.driver.kernel(program, name))
     }
 
-    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>> {
+    fn arguments(&self, kernel: Handle) -> DriverResult<Vec<ArgumentInfo>> {
         self.call("clGetKernelArgInfo")?;
         self.driver.arguments(kernel)
     }
 
-    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize> {
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> DriverResult<usize> {
         self.call("clGetKernelWorkGroupInfo")?;
         self.driver.group_items_max(kernel, self.of_device(device))
     }
 
-    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()> {
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> DriverResult<()> {
         self.call("clSetKernelArg")?;
         self.driver.set(kernel, idx, value)
     }
 
-    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle> {
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> DriverResult<Handle> {
         self.call("clCreateBuffer")?;
         if self.plan.buffer_bytes_max.is_some_and(|most| bytes > most) {
             return Err(DriverError { call: "clCreateBuffer", code: OUT_OF_MEMORY });
@@ -284,12 +285,12 @@ impl Driver for Faulty {
         self.made(Kind::Buffer, self.driver.buffer(context, bytes, buffer_use))
     }
 
-    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8> {
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8> {
         self.call("clEnqueueMapBuffer")?;
         self.driver.map(queue, buffer, bytes)
     }
 
-    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()> {
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> DriverResult<()> {
         self.call("clEnqueueUnmapMemObject")?;
         self.driver.unmap(queue, buffer, at)
     }
@@ -302,7 +303,7 @@ impl Driver for Faulty {
         from: *const u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle> {
+    ) -> DriverResult<Handle> {
         self.call("clEnqueueWriteBuffer")?;
         // SAFETY: the caller's contract.
         self.enqueued(queue, unsafe { self.driver.write(queue, buffer, from, bytes, after) })
@@ -316,23 +317,23 @@ impl Driver for Faulty {
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle> {
+    ) -> DriverResult<Handle> {
         self.call("clEnqueueReadBuffer")?;
         // SAFETY: the caller's contract.
         self.enqueued(queue, unsafe { self.driver.read(queue, buffer, to, bytes, after) })
     }
 
-    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle> {
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle> {
         self.call("clEnqueueNDRangeKernel")?;
         self.enqueued(queue, self.driver.launch(queue, kernel, grid, after))
     }
 
-    fn flush(&self, queue: Handle) -> Called<()> {
+    fn flush(&self, queue: Handle) -> DriverResult<()> {
         self.call("clFlush")?;
         self.driver.flush(queue)
     }
 
-    fn finish(&self, queue: Handle) -> Called<()> {
+    fn finish(&self, queue: Handle) -> DriverResult<()> {
         self.call("clFinish")?;
         let begun = Instant::now();
         while self.hung.lock().queues.contains(&queue) {
@@ -344,7 +345,7 @@ impl Driver for Faulty {
         self.driver.finish(queue)
     }
 
-    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()> {
+    fn on_complete(&self, event: Handle, f: OnComplete) -> DriverResult<()> {
         self.call("clSetEventCallback")?;
         let block = self.blocks.fetch_add(1, Ordering::SeqCst) + 1;
         if self.plan.hangs.contains(&block)
@@ -359,17 +360,17 @@ impl Driver for Faulty {
         self.driver.on_complete(event, f)
     }
 
-    fn status(&self, event: Handle) -> Called<Option<i32>> {
+    fn status(&self, event: Handle) -> DriverResult<Option<i32>> {
         self.call("clGetEventInfo")?;
         if self.hangs(event) { Ok(None) } else { self.driver.status(event) }
     }
 
-    fn times(&self, event: Handle) -> Called<(u64, u64)> {
+    fn times(&self, event: Handle) -> DriverResult<(u64, u64)> {
         self.call("clGetEventProfilingInfo")?;
         self.driver.times(event)
     }
 
-    fn release(&self, kind: Kind, handle: Handle) -> Called<()> {
+    fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {
         // A release that fails counts as one: the object is not used again.
         *self.live.lock().entry(kind).or_default() -= 1;
         let injected = self.call("clRelease");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::driver::{Called, Driver, Handle, Kind};
+use super::driver::{Driver, DriverResult, Handle, Kind};
 
 /// An object of the driver.
 pub(crate) struct Object {
@@ -16,8 +16,8 @@ impl Object {
     pub(crate) fn own(
         driver: &Arc<dyn Driver>,
         kind: Kind,
-        make: impl FnOnce(&dyn Driver) -> Called<Handle>,
-    ) -> Called<Self> {
+        make: impl FnOnce(&dyn Driver) -> DriverResult<Handle>,
+    ) -> DriverResult<Self> {
         let handle = make(&**driver)?;
         Ok(Self { driver: Arc::clone(driver), kind, handle })
     }

@@ -16,7 +16,7 @@ use opencl3::{
 use opencl3::{kernel as kernels, memory, platform::platform as platforms, program as programs};
 
 use super::driver::{
-    ArgumentInfo, Called, DeviceClass, DeviceInfo, Driver, DriverError, Handle, Kind, OnComplete,
+    ArgumentInfo, DeviceClass, DeviceInfo, Driver, DriverError, DriverResult, Handle, Kind, OnComplete,
     PlatformInfo, Set, Space, Use,
 };
 use super::launch::Grid;
@@ -28,7 +28,7 @@ pub(crate) struct OpenCl;
 /// once.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-fn named<T>(call: &'static str, result: Result<T, cl_int>) -> Called<T> {
+fn named<T>(call: &'static str, result: Result<T, cl_int>) -> DriverResult<T> {
     result.map_err(|code| DriverError { call, code })
 }
 
@@ -53,7 +53,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
-fn c_text(call: &'static str, text: &str) -> Called<CString> {
+fn c_text(call: &'static str, text: &str) -> DriverResult<CString> {
     CString::new(text).map_err(|_| DriverError { call, code: error_codes::CL_INVALID_VALUE })
 }
 
@@ -72,13 +72,13 @@ impl Events {
 }
 
 impl Driver for OpenCl {
-    fn platforms(&self) -> Called<Vec<Handle>> {
+    fn platforms(&self) -> DriverResult<Vec<Handle>> {
         let _alone = SETTING_UP.lock();
         let found = named("clGetPlatformIDs", platforms::get_platform_ids())?;
         Ok(found.into_iter().map(handle).collect())
     }
 
-    fn platform_info(&self, platform: Handle) -> Called<PlatformInfo> {
+    fn platform_info(&self, platform: Handle) -> DriverResult<PlatformInfo> {
         let ask = |what| {
             named("clGetPlatformInfo", platforms::get_platform_data(pointer(platform).cast(), what)).map(text)
         };
@@ -88,13 +88,13 @@ impl Driver for OpenCl {
         })
     }
 
-    fn devices(&self, platform: Handle) -> Called<Vec<Handle>> {
+    fn devices(&self, platform: Handle) -> DriverResult<Vec<Handle>> {
         let _alone = SETTING_UP.lock();
         let found = devices::get_device_ids(pointer(platform).cast(), devices::CL_DEVICE_TYPE_ALL);
         Ok(named("clGetDeviceIDs", found)?.into_iter().map(handle).collect())
     }
 
-    fn device_info(&self, device: Handle) -> Called<DeviceInfo> {
+    fn device_info(&self, device: Handle) -> DriverResult<DeviceInfo> {
         let ask = |what| named("clGetDeviceInfo", devices::get_device_data(pointer(device).cast(), what));
         let count = |what| ask(what).map(|bytes| number(&bytes));
         let computes_elsewhere = devices::CL_DEVICE_TYPE_GPU | devices::CL_DEVICE_TYPE_ACCELERATOR;
@@ -120,14 +120,14 @@ impl Driver for OpenCl {
         })
     }
 
-    fn context(&self, device: Handle) -> Called<Handle> {
+    fn context(&self, device: Handle) -> DriverResult<Handle> {
         let _alone = SETTING_UP.lock();
         let devices = [pointer(device).cast()];
         let made = contexts::create_context(&devices, ptr::null(), None, ptr::null_mut());
         named("clCreateContext", made).map(handle)
     }
 
-    fn queue(&self, context: Handle, device: Handle) -> Called<Handle> {
+    fn queue(&self, context: Handle, device: Handle) -> DriverResult<Handle> {
         // SAFETY: both are live, and the device is of the context.
         let made = unsafe {
             let (context, device) = (pointer(context).cast(), pointer(device).cast());
@@ -136,12 +136,12 @@ impl Driver for OpenCl {
         named("clCreateCommandQueue", made).map(handle)
     }
 
-    fn program_of_source(&self, context: Handle, source: &str) -> Called<Handle> {
+    fn program_of_source(&self, context: Handle, source: &str) -> DriverResult<Handle> {
         let made = programs::create_program_with_source(pointer(context).cast(), &[source]);
         named("clCreateProgramWithSource", made).map(handle)
     }
 
-    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> Called<Handle> {
+    fn program_of_binary(&self, context: Handle, device: Handle, binary: &[u8]) -> DriverResult<Handle> {
         // SAFETY: both are live; the driver judges the bytes.
         let made = unsafe {
             let (context, device) = (pointer(context).cast(), pointer(device).cast());
@@ -150,7 +150,7 @@ impl Driver for OpenCl {
         named("clCreateProgramWithBinary", made).map(handle)
     }
 
-    fn build(&self, program: Handle, device: Handle, options: &str) -> Called<()> {
+    fn build(&self, program: Handle, device: Handle, options: &str) -> DriverResult<()> {
         const CALL: &str = "clBuildProgram";
         let options = c_text(CALL, options)?;
         let devices = [pointer(device).cast()];
@@ -160,24 +160,24 @@ impl Driver for OpenCl {
         )
     }
 
-    fn build_log(&self, program: Handle, device: Handle) -> Called<String> {
+    fn build_log(&self, program: Handle, device: Handle) -> DriverResult<String> {
         let (program, device) = (pointer(program).cast(), pointer(device).cast());
         let log = programs::get_program_build_data(program, device, programs::CL_PROGRAM_BUILD_LOG);
         named("clGetProgramBuildInfo", log).map(text)
     }
 
-    fn binary(&self, program: Handle) -> Called<Vec<u8>> {
+    fn binary(&self, program: Handle) -> DriverResult<Vec<u8>> {
         let found = programs::get_program_info(pointer(program).cast(), programs::CL_PROGRAM_BINARIES);
         let of_devices = Vec::<Vec<u8>>::from(named("clGetProgramInfo", found)?);
         Ok(of_devices.into_iter().next().unwrap_or_default())
     }
 
-    fn kernel(&self, program: Handle, name: &str) -> Called<Handle> {
+    fn kernel(&self, program: Handle, name: &str) -> DriverResult<Handle> {
         const CALL: &str = "clCreateKernel";
         named(CALL, kernels::create_kernel(pointer(program).cast(), &c_text(CALL, name)?)).map(handle)
     }
 
-    fn arguments(&self, kernel: Handle) -> Called<Vec<ArgumentInfo>> {
+    fn arguments(&self, kernel: Handle) -> DriverResult<Vec<ArgumentInfo>> {
         let kernel = pointer(kernel).cast();
         let count = kernels::get_kernel_data(kernel, kernels::CL_KERNEL_NUM_ARGS);
         let count = number(&named("clGetKernelInfo", count)?) as u32;
@@ -197,13 +197,13 @@ impl Driver for OpenCl {
         (0..count).map(argument).collect()
     }
 
-    fn group_items_max(&self, kernel: Handle, device: Handle) -> Called<usize> {
+    fn group_items_max(&self, kernel: Handle, device: Handle) -> DriverResult<usize> {
         let (kernel, device) = (pointer(kernel).cast(), pointer(device).cast());
         let found = kernels::get_kernel_work_group_data(kernel, device, kernels::CL_KERNEL_WORK_GROUP_SIZE);
         Ok(number(&named("clGetKernelWorkGroupInfo", found)?) as usize)
     }
 
-    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> Called<()> {
+    fn set(&self, kernel: Handle, idx: u32, value: Set<'_>) -> DriverResult<()> {
         let buffer: cl_mem;
         let (bytes, at): (usize, *const c_void) = match value {
             Set::Buffer(handle) => {
@@ -217,7 +217,7 @@ impl Driver for OpenCl {
         named("clSetKernelArg", unsafe { kernels::set_kernel_arg(pointer(kernel).cast(), idx, bytes, at) })
     }
 
-    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> Called<Handle> {
+    fn buffer(&self, context: Handle, bytes: usize, buffer_use: Use) -> DriverResult<Handle> {
         let flags = memory::CL_MEM_READ_WRITE
             | if buffer_use == Use::Staging { memory::CL_MEM_ALLOC_HOST_PTR } else { 0 };
         // SAFETY: the context is live, and the call gets no memory of the host.
@@ -225,7 +225,7 @@ impl Driver for OpenCl {
         named("clCreateBuffer", made).map(handle)
     }
 
-    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> Called<*mut u8> {
+    fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8> {
         let mut at: cl_mem = ptr::null_mut();
         let flags = memory::CL_MAP_READ | memory::CL_MAP_WRITE;
         // SAFETY: queue and buffer are live, and the call returns when the map is there.
@@ -239,7 +239,7 @@ impl Driver for OpenCl {
         Ok(at.cast())
     }
 
-    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> Called<()> {
+    fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> DriverResult<()> {
         // SAFETY: the buffer is mapped there, and the caller uses the map no more.
         let unmapped = unsafe {
             let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
@@ -258,7 +258,7 @@ impl Driver for OpenCl {
         from: *const u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle> {
+    ) -> DriverResult<Handle> {
         let after = Events::of(after);
         // SAFETY: queue, buffer and events are live; the caller vouches for the memory.
         let enqueued = unsafe {
@@ -276,7 +276,7 @@ impl Driver for OpenCl {
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
-    ) -> Called<Handle> {
+    ) -> DriverResult<Handle> {
         let after = Events::of(after);
         // SAFETY: queue, buffer and events are live; the caller vouches for the memory.
         let enqueued = unsafe {
@@ -287,7 +287,7 @@ impl Driver for OpenCl {
         named("clEnqueueReadBuffer", enqueued).map(handle)
     }
 
-    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> Called<Handle> {
+    fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle> {
         let (after, dimensions) = (Events::of(after), grid.dimensions() as u32);
         let (items, group) = (grid.items(), grid.group());
         // SAFETY: all handles are live, the kernel's arguments are set and kept until the command has ended, and `items` and
@@ -309,15 +309,15 @@ impl Driver for OpenCl {
         named("clEnqueueNDRangeKernel", enqueued).map(handle)
     }
 
-    fn flush(&self, queue: Handle) -> Called<()> {
+    fn flush(&self, queue: Handle) -> DriverResult<()> {
         named("clFlush", queues::flush(pointer(queue).cast()))
     }
 
-    fn finish(&self, queue: Handle) -> Called<()> {
+    fn finish(&self, queue: Handle) -> DriverResult<()> {
         named("clFinish", queues::finish(pointer(queue).cast()))
     }
 
-    fn on_complete(&self, event: Handle, f: OnComplete) -> Called<()> {
+    fn on_complete(&self, event: Handle, f: OnComplete) -> DriverResult<()> {
         let boxed = Box::into_raw(Box::new(f));
         let asked = events::set_event_callback(
             pointer(event).cast(),
@@ -332,14 +332,14 @@ impl Driver for OpenCl {
         named("clSetEventCallback", asked)
     }
 
-    fn status(&self, event: Handle) -> Called<Option<i32>> {
+    fn status(&self, event: Handle) -> DriverResult<Option<i32>> {
         let found = events::get_event_data(pointer(event).cast(), events::CL_EVENT_COMMAND_EXECUTION_STATUS);
         let status = named("clGetEventInfo", found)?;
         let status = status.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
         Ok((status <= events::CL_COMPLETE).then_some(status))
     }
 
-    fn times(&self, event: Handle) -> Called<(u64, u64)> {
+    fn times(&self, event: Handle) -> DriverResult<(u64, u64)> {
         let ask = |what| {
             let found = events::get_event_profiling_data(pointer(event).cast(), what);
             named("clGetEventProfilingInfo", found).map(|bytes| number(&bytes))
@@ -347,7 +347,7 @@ impl Driver for OpenCl {
         Ok((ask(events::CL_PROFILING_COMMAND_START)?, ask(events::CL_PROFILING_COMMAND_END)?))
     }
 
-    fn release(&self, kind: Kind, handle: Handle) -> Called<()> {
+    fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {
         let pointer = pointer(handle);
         // SAFETY: `Object` calls this once, after the last use.
         unsafe {

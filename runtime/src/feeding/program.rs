@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::binaries;
-use super::driver::{ArgumentInfo, Called, Driver, Handle, Kind, Space};
+use super::driver::{ArgumentInfo, Driver, DriverResult, Handle, Kind, Space};
 use super::error::DeviceError;
 use super::object::Object;
 
@@ -143,7 +143,7 @@ impl Program {
         Ok(Self { object, source: source.clone() })
     }
 
-    fn of_binary(target: &Target<'_>, source: &ProgramSource, binary: &[u8]) -> Called<Object> {
+    fn of_binary(target: &Target<'_>, source: &ProgramSource, binary: &[u8]) -> DriverResult<Object> {
         let (driver, context, device) = (target.driver, target.context, target.device);
         let object =
             Object::own(driver, Kind::Program, |driver| driver.program_of_binary(context, device, binary))?;

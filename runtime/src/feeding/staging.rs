@@ -7,7 +7,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::driver::{Called, Driver, Handle, Kind, Use};
+use super::driver::{Driver, DriverResult, Handle, Kind, Use};
 use super::object::Object;
 use super::plain::Plain;
 
@@ -50,7 +50,7 @@ impl Staging {
     }
 
     /// A region of this many bytes, all of them written before (zeros at first).
-    pub(super) fn region(&mut self, bytes: usize) -> Called<Region> {
+    pub(super) fn region(&mut self, bytes: usize) -> DriverResult<Region> {
         let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
         let fits = |segment: &Segment| segment.bytes - segment.used >= wanted;
         if !self.segments.iter().any(fits) {
@@ -72,7 +72,7 @@ impl Staging {
     }
 
     /// A region in a segment of its own, no larger than needed.
-    pub(super) fn region_of_own(&mut self, bytes: usize) -> Called<Region> {
+    pub(super) fn region_of_own(&mut self, bytes: usize) -> DriverResult<Region> {
         let wanted = bytes.next_multiple_of(REGION_ALIGNMENT).max(REGION_ALIGNMENT);
         self.add_segment(wanted)?;
         let Some(segment) = self.segments.last_mut() else { unreachable!("it was just added") };
@@ -80,7 +80,7 @@ impl Staging {
         Ok(Region { at: segment.at, bytes })
     }
 
-    fn add_segment(&mut self, bytes: usize) -> Called<()> {
+    fn add_segment(&mut self, bytes: usize) -> DriverResult<()> {
         let context = self.context;
         let object =
             Object::own(&self.driver, Kind::Buffer, |driver| driver.buffer(context, bytes, Use::Staging))?;

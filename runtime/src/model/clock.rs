@@ -1,4 +1,4 @@
-//! Which firings are timed: all of a box's firings, until they become too short to be worth reading the clock.
+//! The choice of firings to time: all of a box's firings, until they become too short to be worth reading the clock.
 //!
 //! Invariant: a firing longer than [`SHORT_NS`] is left out only after [`STREAK`] short ones in a row. A firing that is
 //! left out counts as the shorter of the two timed ones around it. If a firing follows another one of its request at
@@ -17,7 +17,7 @@ const LEFT_OUT: u32 = 28;
 
 /// The clock of one box.
 #[derive(Default)]
-pub(super) struct Sampled {
+pub(super) struct BoxClock {
     /// Firings still to be left out, and firings left out since the last timed one.
     left: u32,
     left_out: u32,
@@ -33,7 +33,7 @@ pub(super) struct Timed {
     blocked_before_ns: u64,
 }
 
-impl Sampled {
+impl BoxClock {
     /// A firing begins.
     #[inline]
     pub(super) fn begin(&mut self, now_ns: impl FnOnce() -> u64, cell: &BoxCell) -> Option<Timed> {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::box_state::End;
-use super::clock::Sampled;
+use super::clock::BoxClock;
 use super::notify::{NewTasks, TaskKind};
 use super::services::{Detacher, FiringServices};
 use super::{BoxCell, Model};
@@ -36,7 +36,7 @@ pub(super) struct Running {
     operator: Box<dyn Operator>,
     sides_complete: bool,
     finishing: bool,
-    clock: Sampled,
+    clock: BoxClock,
     /// Whether the firing took anything.
     made_room: bool,
     /// Whether the box's own firings allow the usual case of [`Ports`].
@@ -58,7 +58,7 @@ impl Running {
             operator,
             sides_complete: false,
             finishing: false,
-            clock: Sampled::default(),
+            clock: BoxClock::default(),
             made_room: false,
             // The first firing looks for side inputs.
             has_business: true,
@@ -274,8 +274,8 @@ impl Model {
                 None if results.is_empty() => {}
                 None => {
                     let name = self.box_name(cell_idx).to_owned();
-                    let cause = "an ordered operator pushed without having taken an input in the same firing"
-                        .to_owned();
+                    let cause =
+                        "an ordered operator pushed without having taken an input in this firing".to_owned();
                     self.fail(RequestError::Failed { name, cause });
                     return Step::Done;
                 }

@@ -26,27 +26,27 @@ fn options() -> Options {
 /// The part of a box that handles blocks: submits them, and takes them back in order of submission.
 struct Station<B> {
     blocks: Blocks<B>,
-    tell: Sender<()>,
-    told: Receiver<()>,
+    sender: Sender<()>,
+    ended: Receiver<()>,
 }
 
 impl<B: Block> Station<B> {
     fn new(devices: &Arc<Devices>) -> Self {
         let all: Vec<usize> = (0..devices.list().len()).collect();
-        let (tell, told) = channel();
-        Self { blocks: Blocks::new(Arc::clone(devices), all), tell, told }
+        let (sender, ended) = channel();
+        Self { blocks: Blocks::new(Arc::clone(devices), all), sender, ended }
     }
 
     fn submit(&mut self, block: B) {
-        let tell = self.tell.clone();
-        self.blocks.submit(block, Outside::new(move || tell.send(()).unwrap()));
+        let sender = self.sender.clone();
+        self.blocks.submit(block, Outside::new(move || sender.send(()).unwrap()));
     }
 
     /// All blocks, in the order in which they came back.
     fn take_all(&mut self) -> Vec<(B, Result<(), DeviceError>)> {
         let mut all = Vec::new();
         while self.blocks.in_flight() > 0 {
-            self.told.recv_timeout(LONG).expect("a block came back");
+            self.ended.recv_timeout(LONG).expect("a block came back");
             all.push(self.blocks.take().expect("it is there"));
         }
         all

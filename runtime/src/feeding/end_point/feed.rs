@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::device::Device;
-use super::super::driver::{Called, Driver, Handle, Kind};
+use super::super::driver::{Driver, DriverResult, Handle, Kind};
 use super::super::error::DeviceError;
 use super::super::fill_once::{Fill, Filler, Found, HoldsBack};
 use super::super::gather::Gatherers;
@@ -382,7 +382,7 @@ impl Feed<'_> {
     /// Enqueues a command of the block, which comes after the commands of other blocks that the block depends on.
     pub(super) fn enqueue(
         &mut self,
-        command: impl FnOnce(&dyn Driver, Handle, &[Handle]) -> Called<Handle>,
+        command: impl FnOnce(&dyn Driver, Handle, &[Handle]) -> DriverResult<Handle>,
     ) -> Result<Arc<Object>, DeviceError> {
         debug_assert!(
             self.end_point.lanes[self.lane].busy,
