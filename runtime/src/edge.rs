@@ -197,7 +197,7 @@ impl Edge {
     }
 
     /// Offers an envelope, whose data may be on a node; the ledger is the request's budget. Without room, the edge
-    /// marks that its producers wait, and on an edge between two boxes `want_room` tells the consumer.
+    /// marks that its producers wait, and on an edge between two boxes it calls `want_room` with the consumer.
     ///
     /// # Safety
     /// The caller is in a firing of a producer of the edge.

@@ -123,7 +123,7 @@ pub(crate) struct Model {
 /// Called with the outcome of a request when it has ended.
 type OnEnd = Box<dyn FnOnce(Outcome) + Send>;
 
-/// The end of a request: what is left of it, and the callbacks.
+/// The end of a request: its results and the callbacks.
 #[derive(Default)]
 struct End {
     ended: Option<Ended>,
@@ -131,7 +131,7 @@ struct End {
     callbacks: Vec<OnEnd>,
 }
 
-/// What is left of a request that has ended, beside its counters.
+/// The results of a request that has ended, without its counters.
 struct Ended {
     result: Result<(), RequestError>,
     problems: Vec<Problem>,

@@ -104,7 +104,7 @@ impl fmt::Debug for BoxError {
     }
 }
 
-// `BoxError` is no `std::error::Error` itself, so that any error can become one by `?`.
+// `BoxError` does not implement `std::error::Error`, so that `?` can convert any error to it.
 impl<E: std::error::Error> From<E> for BoxError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();

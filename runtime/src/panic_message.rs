@@ -9,6 +9,6 @@ pub(crate) fn panic_message(cause: &(dyn Any + Send)) -> String {
     } else if let Some(text) = cause.downcast_ref::<String>() {
         text.clone()
     } else {
-        "with a value that is no text".to_owned()
+        "with a value that is not text".to_owned()
     }
 }

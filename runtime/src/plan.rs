@@ -116,7 +116,7 @@ pub struct PlanBox {
     pub name: String,
     /// The operator.
     pub spec: Arc<OperatorEntry>,
-    /// The settings as declared; bound anew for each request.
+    /// The settings as declared; each request binds them again.
     pub settings: Vec<(String, Setting)>,
     /// The arguments from the values known when the plan was checked.
     pub arguments: Option<Arguments>,

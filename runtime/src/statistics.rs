@@ -61,7 +61,7 @@ impl FromStr for ClassLimit {
     }
 }
 
-/// A text that is no limit.
+/// The error of a text that is not a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a limit is a number from 1 on, or `auto`")]
 pub struct LimitError;

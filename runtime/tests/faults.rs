@@ -394,7 +394,7 @@ fn a_diamond_that_bounded_edges_can_stall_gets_a_warning() {
     let warnings = |graph: &Graph| {
         let (plan, faults) =
             boxwork_runtime::plan::check(&graph.0, &catalog(), &std::collections::BTreeMap::new());
-        assert!(plan.is_some(), "a diamond is no error: {faults:?}");
+        assert!(plan.is_some(), "a diamond must not be an error: {faults:?}");
         faults.into_iter().map(|fault| fault.kind.code()).collect::<Vec<_>>()
     };
     let two = |graph: Graph| graph.add("s", "source", &[]).add("x", "a_then_b", &[]).add("c", "collect", &[]);

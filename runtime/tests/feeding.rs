@@ -429,7 +429,7 @@ impl Operator for Gated {
 
 static GATED: OperatorSpec = OperatorSpec {
     inputs: &[IN],
-    outputs: &[Out { about: "the same", ..OUT }],
+    outputs: &[Out { about: "the envelopes taken", ..OUT }],
     ..OperatorSpec::new("gated", "waits for the test", Kind::Stateful, |_| {
         Ok(Box::new(Gated { begun: false }))
     })

@@ -85,7 +85,7 @@ impl Block for Taking {
             if let Some(gate) = &gate {
                 gate.begun.send(()).unwrap();
                 let ended = gate.may_end.lock().unwrap().recv_timeout(LONG);
-                ended.map_err(|_| DeviceError::Block("nothing else went on meanwhile".to_owned()))?;
+                ended.map_err(|_| DeviceError::Block("no other block was fed meanwhile".to_owned()))?;
             }
             match end {
                 End::Well => table.iter_mut().zip(100..).for_each(|(to, number)| *to = number),

@@ -209,7 +209,7 @@ const IN: In = In::stream(0, "in", numbers, "numbers");
 
 static MEETS: OperatorSpec = OperatorSpec {
     inputs: &[IN],
-    outputs: &[Out { about: "the same", ..OUT }],
+    outputs: &[Out { about: "the envelopes taken", ..OUT }],
     ..OperatorSpec::new("meets", "waits for its copies", Kind::Stateless, |_| Ok(Box::new(Meets)))
 };
 

@@ -115,7 +115,7 @@ impl<T, P, C> Queue<T, P, C> {
     /// Links another block behind the producer's, or makes the first one.
     ///
     /// # Safety
-    /// As [`Queue::push`]; the block is the one that the producer stands at, or null.
+    /// As [`Queue::push`]; the block is that of the producer's place, or null.
     #[inline(never)]
     unsafe fn lengthen(&self, block: *mut Block<T>) -> *mut Block<T> {
         // Acquire: the consumer has read all of it.
@@ -135,7 +135,7 @@ impl<T, P, C> Queue<T, P, C> {
     /// Moves to the block behind the consumer's, which the producer may use again, or to the first one.
     ///
     /// # Safety
-    /// As [`Queue::pop`]; the block is the one that the consumer stands at, or null, and an item stands beyond it.
+    /// As [`Queue::pop`]; the block is that of the consumer's place, or null, and an item is beyond it.
     #[inline(never)]
     unsafe fn leave(&self, emptied: *mut Block<T>) -> *mut Block<T> {
         if emptied.is_null() {

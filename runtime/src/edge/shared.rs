@@ -44,7 +44,7 @@ impl Inner {
 }
 
 impl Shared {
-    /// An edge with lanes for so many nodes.
+    /// An edge with a lane for each of `nodes` nodes, and one more.
     pub(super) fn new(
         producers: usize,
         consumers: Vec<usize>,

@@ -28,7 +28,7 @@ pub(super) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     unsafe { slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// Declares a struct of plain fields that kernels take by value, laid out as OpenCL C lays out a struct of the same fields.
+/// Declares a struct of plain fields that kernels take by value, with the layout of an OpenCL C struct of these fields.
 ///
 /// The fields are public. A struct with gaps between its fields does not compile: order the fields by size, the largest
 /// first, and fill the end.

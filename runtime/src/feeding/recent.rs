@@ -12,7 +12,7 @@ pub(super) struct Recent<T> {
 impl<T> Recent<T> {
     /// An empty list that keeps at most `most` entries.
     pub(super) fn new(most: usize) -> Self {
-        assert!(most > 0, "there is room for one");
+        assert!(most > 0, "a list without room for an entry");
         Self { entries: VecDeque::new(), most }
     }
 

@@ -115,7 +115,7 @@ where
     /// The closure of a branch that was taken back.
     ///
     /// # Safety
-    /// It was popped by the caller, who calls this once.
+    /// The caller has popped the branch, and calls this once.
     #[inline]
     pub(super) unsafe fn work(&self) -> F {
         debug_assert!(!self.latch.is_set(), "the closure of a branch is taken that has run already");

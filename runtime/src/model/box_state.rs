@@ -218,7 +218,7 @@ mod tests {
     fn a_producer_that_wants_room_is_notified_of_it() {
         let state = BoxState::new(());
         state.want_room();
-        assert!(state.is_idle(), "wanting room is no event");
+        assert!(state.is_idle(), "a wish for room must not be an event");
         assert_eq!(state.notify(), Notified::Plan);
         // SAFETY: the task came from the notification above.
         let turn = unsafe { state.start() };

@@ -248,8 +248,8 @@ impl Model {
         }
     }
 
-    /// Ends the request because a box asked for the hint of a query that the request does not have. The number comes from
-    /// an envelope, so it is no bug of the runtime.
+    /// Ends the request because a box asked for the hint of a query that the request does not have. The number comes
+    /// from an envelope, so this is not a bug of the runtime.
     #[cold]
     fn fail_of_query(&self, cell: usize, query: u32) {
         let name = self.box_name(cell).to_owned();

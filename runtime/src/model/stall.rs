@@ -52,7 +52,7 @@ fn can_help(model: &Model, edge_idx: usize) -> bool {
     starved || state.grown < GROWTHS_MAX
 }
 
-/// Which boxes wait on which full or empty edges.
+/// The boxes that wait, each with its full or empty edge.
 fn report(model: &Model) -> String {
     let mut lines = String::new();
     for edge in &model.edges {

@@ -22,7 +22,7 @@ pub type Resource = Arc<dyn Any + Send + Sync>;
 pub struct Part {
     /// The place of this request among the run's.
     pub idx: usize,
-    /// How many requests the run has.
+    /// The number of requests of the run.
     pub count: usize,
 }
 
@@ -41,7 +41,7 @@ pub struct Bind<'a> {
     pub arguments: &'a Arguments,
     /// The loaded resources by name.
     pub resources: &'a BTreeMap<String, Resource>,
-    /// Which part of a run the request is.
+    /// The place of the request in its run.
     pub part: Part,
     /// The result of `share`, if the operator has it.
     pub shared: Option<&'a Resource>,

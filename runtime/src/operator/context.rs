@@ -38,7 +38,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The context of one firing, on a machine of so many nodes; `stopping` says that the request is being cancelled.
+    /// The context of one firing, on a machine with this many nodes; `stopping` says that the request is being
+    /// cancelled.
     #[inline(always)]
     pub(crate) fn new(
         ports: Ports<'a>,

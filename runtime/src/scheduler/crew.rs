@@ -1,7 +1,7 @@
 //! The crew: slots change hands, rest and are woken. The steps are named in runtime/README.md, "Slots" and "Sleep".
 //!
-//! This file combines the words of `sleep.rs` and the pool of `slot.rs`. Of tasks it knows only whether any waits, so
-//! the loom models run this code with a queue of their own.
+//! This file combines the words of `sleep.rs` and the pool of `slot.rs`. It knows nothing of tasks except whether any
+//! waits, so the loom models run this code with a queue of their own.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ struct Rests {
     since: Counter,
 }
 
-/// What became of a slot that a thread gives up to block.
+/// The result of giving a slot away.
 pub(crate) enum GivenAway {
     /// Another thread holds it, or it rests.
     Gone,
@@ -69,7 +69,7 @@ impl Crew {
                 .iter()
                 .enumerate()
                 .all(|(node, others)| { others.len() + 1 == crew.nodes.len() && !others.contains(&node) }),
-            "a node's list of the other nodes leaves one out or names itself: work there would wake nobody"
+            "a node's list of the other nodes leaves one out or names itself: work there would wake no slot"
         );
         (crew, slots)
     }
@@ -202,9 +202,9 @@ impl Crew {
         }
     }
 
-    /// Notes that a slot that may have searched has found a task. If its node's queue has a task for every slot, the slot
-    /// wakes two others, each of which does the same. Sixteen threads woken one after the other would take sixteen times as
-    /// long as one.
+    /// Notes that a slot that may have searched has found a task. If its node's queue has a task for every slot, the
+    /// slot wakes two others, and each of these again two. Sixteen threads woken one after the other would take sixteen
+    /// times as long as one.
     #[inline]
     pub(crate) fn found(
         &self,

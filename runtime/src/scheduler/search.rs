@@ -16,7 +16,7 @@ use crate::statistics::TraceKind;
 use crate::sync::{Ordering, now};
 use crate::topology::Distance;
 
-/// Every so many searches a slot looks at the request queues before its own deque, so that a chain of immediate tasks
+/// After this many searches a slot looks at the request queues before its own deque, so that a chain of immediate tasks
 /// cannot keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
 
@@ -217,7 +217,7 @@ impl Scheduler {
                 model.conclude();
                 return;
             };
-            debug_assert!(!new_tasks.is_empty(), "a request that goes on has no task: it would never end");
+            debug_assert!(!new_tasks.is_empty(), "a request that continues has no task: it would never end");
             model.take_tokens(new_tasks.len());
             for (cell, _) in new_tasks.drain() {
                 self.plan_regular(Task { model: Arc::clone(model), cell });

@@ -1,8 +1,8 @@
 //! The events of a thread's work in a trace. Without a trace none of this runs.
 //!
-//! Invariants: a slot has one event at a time, because only its holder records firings, branches and steals on it. A firing that
-//! detaches is recorded in parts, so that the closure that blocks between them takes none of the slot's time. A detached closure
-//! begins at the instant at which one part ends, and ends at the one at which the next begins.
+//! Invariants: a slot has one event at a time, because only its holder records firings, branches and steals on it. A
+//! firing that detaches is recorded in parts, so that the closure that blocks between them takes none of the slot's
+//! time. A detached closure begins when one part ends, and ends when the next part begins.
 
 use std::time::Instant;
 
@@ -58,7 +58,8 @@ impl Worker {
         }
     }
 
-    /// Records a branch that has run on this thread's slot. Its closure cannot detach, so the slot is the one it began on.
+    /// Records a branch that has run on this thread's slot. Its closure cannot detach, so it ends on the slot on which
+    /// it began.
     pub(super) fn trace_branch(&self, begun: Instant) {
         if let Some(slot) = &self.slot {
             self.scheduler.trace(slot.idx, begun, now(), TraceKind::Branch { thread: self.number });
@@ -80,7 +81,7 @@ impl Worker {
         );
         debug_assert!(
             self.part_begun.is_none(),
-            "a firing goes on whose part before it blocked was not recorded"
+            "a firing continues, and its part before it blocked was not recorded"
         );
         let attached = now();
         let kind = TraceKind::Detached {

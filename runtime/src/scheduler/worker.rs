@@ -148,8 +148,8 @@ impl Worker {
             }
             self.current.begin(task.model.id(), task.cell);
             let after = self.fire(&task, new_tasks);
-            // A box that has pushed to one other box, and has no task of its own left, hands its token on. `plan_after` and
-            // `next` would have the same result at a higher cost.
+            // A box that has pushed to one other box, and has no task of its own left, hands its token on. `plan_after`
+            // and `next` would give this result at a higher cost.
             let Some(slot) = self.slot.as_mut().filter(|_| after == After::Ended) else { break after };
             let goes_on =
                 |cell: usize| !task.model.blocks(cell) && scheduler.stays(&task.model, cell, slot.node);
@@ -389,7 +389,7 @@ enum Part {
 
 impl Detacher for Worker {
     fn plan(&mut self, model: &Arc<Model>, new_tasks: &mut NewTasks) {
-        let Some(slot) = &self.slot else { unreachable!("a task went on without its slot") };
+        let Some(slot) = &self.slot else { unreachable!("a task continued without its slot") };
         self.scheduler.plan_early(slot, model, new_tasks, true);
     }
 

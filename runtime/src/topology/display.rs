@@ -7,7 +7,7 @@ use super::{Distance, Topology};
 
 /// Cores go to a new line from this column on.
 const COLUMNS_COUNT: usize = 96;
-/// A machine with more slots shows the steal order of the first ones only: the rest follow the same pattern.
+/// A machine with more slots shows the steal order of its first slots only: the others follow their pattern.
 const STEAL_LINES_COUNT_MAX: usize = 64;
 
 impl Display for Topology {

@@ -29,9 +29,9 @@ pub struct TopologyError {
     pub problem: Problem,
     /// The token at fault, as given; empty when the whole string is.
     pub token: String,
-    /// Where the token starts in the string, in bytes from 0.
+    /// The start of the token in the string, in bytes from 0.
     pub start_bytes: usize,
-    /// Where the token starts in the string, in characters from 1.
+    /// The start of the token in the string, in characters from 1.
     pub column: usize,
 }
 
@@ -68,7 +68,7 @@ pub enum Problem {
         /// The level.
         level: &'static str,
     },
-    /// A count that is no whole number within the bounds.
+    /// A count that is not a whole number within the bounds.
     #[error("a count is a whole number from 1 to {VIRTUAL_SLOTS_COUNT_MAX}")]
     BadCount,
     /// A level that was given before.

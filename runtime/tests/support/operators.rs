@@ -151,7 +151,12 @@ const ADD: &[Parameter] = &[
     count("sleep_us", 0),
     count("block_us", 0),
     count("branches", 0),
-    Parameter::new("announces", ParameterType::Boolean, Default::Boolean(false), "tells what it took"),
+    Parameter::new(
+        "announces",
+        ParameterType::Boolean,
+        Default::Boolean(false),
+        "announces before it computes",
+    ),
     Parameter::new("fail_at", ParameterType::integer_from(0), Default::Absent, "fails there"),
     Parameter::new("panic_at", ParameterType::integer_from(0), Default::Absent, "panics there"),
     Parameter::new(
@@ -401,7 +406,7 @@ impl Operator for Handshake {
                 true
             })?;
             if !got {
-                return Err(BoxError::new("nobody ran the sink"));
+                return Err(BoxError::new("the sink did not run"));
             }
         }
         Ok(Flow::Wait)
@@ -410,7 +415,7 @@ impl Operator for Handshake {
 pub static HANDSHAKE: OperatorSpec = OperatorSpec {
     parameters: &[BASKET],
     inputs: &[IN],
-    outputs: &[Out { about: "the same", ..OUT }],
+    outputs: &[Out { about: "the envelopes taken", ..OUT }],
     ..OperatorSpec::new("handshake", "waits for the sink", Kind::Stateful, |bind| {
         Ok(Box::new(Handshake { basket: bind.resource("basket")? }))
     })

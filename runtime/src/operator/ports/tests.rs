@@ -16,8 +16,8 @@ fn numbers(_: &Arguments) -> Descriptor {
 }
 
 const IN: In = In::stream(0, "in", numbers, "numbers");
-const OUT: Out = Out::new(0, "out", numbers, "the same");
-const OTHER: Out = Out::new(1, "other", numbers, "the same");
+const OUT: Out = Out::new(0, "out", numbers, "the numbers");
+const OTHER: Out = Out::new(1, "other", numbers, "the numbers");
 
 static BOX: OperatorSpec = OperatorSpec {
     inputs: &[IN],

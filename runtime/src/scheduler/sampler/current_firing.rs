@@ -1,8 +1,8 @@
 //! The current firing of a thread: one word, written by the thread and read by the sampler.
 //!
 //! A firing costs two plain stores and no clock. The word contains a number of the firing, so that the sampler
-//! distinguishes repeated firings of a box from a long one. The number repeats after [`TURNS`] firings of one thread, and a
-//! period of the sampler is far too short for so many.
+//! distinguishes repeated firings of a box from a long one. The number repeats after [`TURNS`] firings of one thread,
+//! and a period of the sampler is far too short for that many.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -33,7 +33,7 @@ fn long_runs_are_near_the_best_fixed_limit() {
     check("spinning", spinning, 2000, 2.0, 4.0);
     check("round", round, 2000, 5.0, 12.0);
     check("changing", changing, 5000, 5.0, 12.0);
-    // As many at once as 64: 2000 operations are 31 rounds, and the climb takes six of them.
+    // With 64 at once 2000 operations are 31 rounds, and the climb takes six of them.
     check("unlimited", unlimited, 2000, 25.0, 30.0);
     check("unlimited", unlimited, 10_000, 8.0, 10.0);
 }
@@ -41,7 +41,7 @@ fn long_runs_are_near_the_best_fixed_limit() {
 #[test]
 fn forty_operations_are_too_few_to_learn_and_cost_little_where_the_start_fits() {
     check("serial", serial, 40, 1.0, 1.0);
-    // A step down for one batch is half a round of ten; the end of a run that is no whole round is the rest.
+    // A step down for one batch is half a round of ten; the rest is the incomplete round at the end of a run.
     check("four", four, 40, 12.0, 20.0);
     check("spinning", spinning, 40, 20.0, 35.0);
     check("round", round, 40, 20.0, 30.0);
