@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_dropped_once() {
+    fn items_left_in_a_queue_are_dropped_once() {
         let item = Arc::new(());
         for left in [0, 1, 7, 8, 9, 16, 17, 40] {
             let queue = Queue::<_, (), ()>::new();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_keeps_the_programs_that_were_used_last_and_what_is_not_ours() {
+    fn a_folder_keeps_the_last_used_programs_and_foreign_files() {
         let folder = Folder::new("pruned");
         let foreign = ["notes.program", "notes-0123456789abcdef.program", "readme.txt"];
         foreign.iter().for_each(|name| fs::write(folder.0.join(name), "not ours").unwrap());

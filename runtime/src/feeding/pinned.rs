@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_is_read_in_bytes() {
+    fn available_memory_is_read_in_bytes() {
         let meminfo = "MemTotal:       100 kB\nMemFree:  2 kB\nMemAvailable:      7 kB\n";
         assert_eq!(available_of(meminfo), Some(7 * 1024));
         assert_eq!(available_of("MemTotal: 1 kB"), None);

@@ -231,7 +231,7 @@ mod tests {
     };
 
     #[test]
-    fn a_table_must_name_what_the_text_has() {
+    fn a_table_must_name_the_arguments_of_the_text() {
         let values = || argument("values", "float*", Space::Global);
         let (count, sums) =
             (argument("count", "uint", Space::Private), argument("sums", "float*", Space::Local));

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_of_one_home_and_of_what_is_held() {
+    fn runs_are_of_one_home_and_of_held_parts() {
         let residence = Residence::within(2000, [0, 1].into(), [100; 10]);
         let runs = residence.runs(1..10, |part| part != 3, |run| run.len() <= 3);
         assert_eq!(runs, [1..3, 3..4, 4..5, 5..8, 8..10]);

@@ -112,7 +112,7 @@ static SATISFIED: OperatorSpec = OperatorSpec {
 };
 
 #[test]
-fn results_that_nobody_wants_are_dropped_outside_the_lock_of_their_order() {
+fn results_for_a_closed_edge_are_dropped_outside_the_lock_of_their_order() {
     let mut answer = of_kind("answer", Vec::new());
     answer.copies = Some(Setting::Value(Value::Integer(2)));
     let edge = |from, to| EdgeDeclaration { from: end(from), to: end(to), envelopes: Some(2), bytes: None };

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_comes_first_and_a_circle_is_marked() {
+    fn needed_places_come_first_and_a_circle_is_marked() {
         let places = |order: Vec<(usize, bool)>| order.into_iter().map(|(idx, _)| idx).collect::<Vec<_>>();
         assert_eq!(places(order(&[vec![2], vec![], vec![1]])), [1, 2, 0]);
         assert_eq!(order(&[vec![1], vec![0, 0], vec![]]), [(2, false), (0, true), (1, false)]);

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_has_shrunk_admits_nobody_until_enough_have_ended() {
+    fn a_limit_that_has_shrunk_admits_none_until_enough_have_ended() {
         let class = class(3, 0..2);
         assert_eq!(class.set_limit(1), []);
         assert_eq!(class.release(Used::Not), []);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_the_same_bytes_wherever_it_lies() {
+    fn a_copy_has_its_bytes_on_any_node() {
         let bytes: Vec<u8> = (0..100_000u32).map(|nth| (nth % 251) as u8).collect();
         for topology in [Topology::detect(), Topology::synthetic("numa:2 core:1").unwrap()] {
             for node in 0..topology.nodes().len() {

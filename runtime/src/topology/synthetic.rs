@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_strings_name_the_token_its_place_and_what_is_right() {
+    fn errors_name_the_token_its_place_and_a_right_form() {
         check_error("", 0..0, "numa:2 core:4 pu:2");
         check_error(" , ", 0..0, "levels with counts");
         check_error(

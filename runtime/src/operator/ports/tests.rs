@@ -69,7 +69,7 @@ fn give(at: &Connections, envelope: Envelope) {
 }
 
 #[test]
-fn the_usual_case_counts_what_moves_and_notifies_the_consumer_once() {
+fn the_usual_case_counts_envelopes_and_notifies_the_consumer_once() {
     let (at, mut state) = (connections(&[2]), PortState::new(1, 2));
     give(&at, envelope("a"));
     give(&at, envelope("a"));

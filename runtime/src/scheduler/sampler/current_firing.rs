@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_keeps_what_it_is_given() {
+    fn a_word_keeps_its_firing() {
         let current = CurrentFiring::default();
         assert_eq!(current.read(), None);
         for (request, cell) in [(1, 0), (7, 1000), ((1 << 22) + 5, (1 << 24) - 2)] {
