@@ -1,9 +1,9 @@
-//! `distance`: the distances of candidates from their queries, by the fastest path of the machine, or on devices.
-//! `sqfd` is the same box for spaces of the signature quadratic form distance.
+//! `distance`: computes candidates' distances from their queries, by the machine's fastest path or on devices. `sqfd`
+//! is this box for spaces of the signature quadratic form distance.
 //!
 //! Invariants: rows keep their order within an envelope; a distance is off by no more than its query declares
-//! ([`Prepared::widened`](boxwork_stores::space::Prepared::widened)), whatever path computed it and whatever else is in
-//! the envelope. What a device gives back without results is computed here.
+//! ([`Prepared::widened`](boxwork_stores::space::Prepared::widened)), on every path and whatever else the envelope
+//! holds. The slots compute what a device returns without results.
 
 mod select;
 mod block;
@@ -34,17 +34,17 @@ use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::resources::{self, SPACE};
 use crate::search::queries::Queries;
 
-/// Objects of a store from which on it is worth the way to a device: fewer are a few milliseconds on one core.
+/// From this many objects of a store on, devices are worthwhile; fewer take one core a few milliseconds.
 pub(crate) const DEVICE_OBJECTS_MIN: u64 = 10_000;
 
-/// Rows that a slot computes in one firing: some milliseconds' worth.
+/// Rows that a slot computes in one firing: a few milliseconds.
 const SLOT_ROWS: usize = 1024;
 
-/// Rows from which on a block is worth its way: a tenth of a millisecond on a fast device.
+/// A block is worth submitting from this many rows on: a tenth of a millisecond on a fast device.
 const BLOCK_ROWS: usize = 1 << 16;
 
-/// Under way are, for each device, the blocks that its end points hold, and twice as many that wait for them: where all slots
-/// compute, a box is fired some milliseconds after a block is back, and the device is not to wait for it. The slots take an
+/// For each device, the blocks that its end points hold, and twice as many waiting. If all slots compute, the box is
+/// fired some milliseconds after a block has come back, and the device must not run dry meanwhile. The slots take one
 /// envelope at a time.
 const SIZES: Sizes =
     Sizes { block: [BLOCK_ROWS as u64, u64::MAX], block_min: [0; 2], slots: [0; 2], blocks_per_device: 12 };
@@ -52,20 +52,20 @@ const SIZES: Sizes =
 /// Computes the distances of candidates.
 ///
 /// # Inputs
-/// `candidates`: objects by query. `ranges`: the same as the first id and a count; whole chunks of a store that lies on a
-/// device need no row for each of their objects. `query` (side): the queries.
+/// `candidates`: objects by query. `ranges`: consecutive objects as first id and count, so that whole chunks of a store
+/// on a device need no row per object. `query` (side): the queries.
 ///
 /// # Outputs
-/// `distances`: the distance of each candidate by the fast path, with a declared error; `top_k` and `filter_range`
-/// compute again in 64 bits what the error could decide.
+/// `distances`: the distance of each candidate by the fast path, with a declared error. `top_k` and `filter_range`
+/// recompute in f64 whatever that error could decide.
 ///
 /// # Parameters
-/// `space`: the objects and their distance. `device`: where to compute; `auto` takes GPUs where there are some, the store
-/// is worth it and a kernel computes the distance. On devices envelopes may overtake each other. `k` and `range`: what a
-/// `top_k` or `filter_range` behind this box keeps; a device then leaves out what cannot be among it.
+/// `space`: the objects and their distance. `device`: where to compute; `auto` takes GPUs if there are any, the store
+/// is large enough and a kernel computes the distance. On devices envelopes may overtake each other. `k` and `range`:
+/// the parameters of the `top_k` or `filter_range` behind this box; a device then drops objects that these cannot keep.
 pub(crate) static DISTANCE: OperatorSpec = TABLE;
 
-/// The same for spaces of the signature quadratic form distance alone.
+/// `distance` restricted to spaces of the signature quadratic form distance.
 pub(crate) static SQFD: OperatorSpec = OperatorSpec {
     name: "sqfd",
     about: "Computes signature quadratic form distances: `distance` over an SQFD space.",
@@ -78,7 +78,7 @@ const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "objects
 const RANGES: In =
     In::stream(1, "ranges", columns::ranges, "consecutive objects whose distances are wanted").optional();
 const QUERY: In = In::side(2, "query", columns::queries, "the queries");
-const DISTANCES: Out = Out::new(0, "distances", columns::distances, "a distance a candidate");
+const DISTANCES: Out = Out::new(0, "distances", columns::distances, "one distance per candidate");
 
 const TABLE: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -93,14 +93,14 @@ const TABLE: OperatorSpec = OperatorSpec {
             "k",
             ParameterType::integer_from(1),
             Default::Absent,
-            "how many of the nearest what follows keeps: others may be left out",
+            "`k` of the `top_k` behind this box: objects that cannot be in its answer may be dropped",
         )
         .unit("objects"),
         Parameter::new(
             "range",
             ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
             Default::Absent,
-            "how far objects may be that what follows keeps: others may be left out",
+            "`range` of the `filter_range` behind this box: objects beyond it may be dropped",
         ),
     ],
     inputs: &[CANDIDATES, RANGES, QUERY],
@@ -137,7 +137,7 @@ fn make_sqfd(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }
 }
 
-/// A box of this distance on these devices.
+/// A `distance` box on the picked devices.
 fn stage(space: Arc<dyn Space>, picked: Picked, keeps: Keeps) -> DeviceStage<Distance> {
     let form = Arc::clone(&space).device_form();
     let (devices, picked) = match (form, picked.devices) {
@@ -162,27 +162,27 @@ enum Item {
 
 struct Distance {
     space: Arc<dyn Space>,
-    /// From the first firing on.
+    /// Set by the first firing.
     queries: Option<Queries>,
     scratch: Scratch,
-    /// Nothing where the slots compute everything.
+    /// `None` if the slots compute everything.
     devices: Option<OnDevice>,
-    /// Ranges that were taken, and that neither a block nor the slots have.
+    /// Ranges taken from the input that are in no block yet, and that the slots have not computed.
     ranges: VecDeque<Item>,
 }
 
-/// The queries of a box that was fired.
+/// The queries, which the first firing has prepared.
 fn prepared(queries: &Option<Queries>) -> &Queries {
     queries.as_ref().expect("the first firing prepares the queries")
 }
 
-/// What makes the blocks of a box that has some.
+/// The maker of blocks; only a box with devices has one.
 fn on_device(devices: &Option<OnDevice>) -> &OnDevice {
     devices.as_ref().expect("there are blocks only where there are devices")
 }
 
 impl Distance {
-    /// Takes the ranges of an envelope apart: into runs of chunks where a device is to compute them.
+    /// Splits the ranges of an envelope; into runs of chunks if a device computes them.
     fn take_ranges(&mut self, envelope: &Envelope, device: bool) -> Result<(), BoxError> {
         let queries = prepared(&self.queries);
         for (places, ids) in ranges_of(envelope, queries)? {
@@ -218,7 +218,7 @@ impl DeviceTask for Distance {
         }
         loop {
             match self.ranges.front_mut() {
-                // Parts of chunks, as candidates.
+                // Parts of chunks go to a device as candidates.
                 Some(Item::Ids(ids)) if device => match ids.next(&**self.space.store(), BLOCK_ROWS)? {
                     None => drop(self.ranges.pop_front()),
                     Some(candidates) => return Ok(piece(candidates)),
@@ -268,7 +268,7 @@ impl DeviceTask for Distance {
         match block {
             Sent::Rows(block) => Came::Left(block.envelopes.into_iter().map(Item::Rows).collect()),
             Sent::Run(mut block) => {
-                // The device that keeps the chunks failed; any other may compute the block.
+                // The device that keeps these chunks failed; any other may compute the block.
                 if block.home.take().is_some() && is_served {
                     return Came::Again(Sent::Run(block));
                 }
@@ -312,7 +312,7 @@ impl DeviceTask for Distance {
     }
 }
 
-/// The distances of an envelope of candidates, on this slot. The box that sends candidates continues meanwhile.
+/// Computes the distances of an envelope of candidates on this slot, while the producer continues.
 fn on_slot(
     cx: &mut Context<'_>,
     space: &dyn Space,

@@ -1,10 +1,10 @@
-//! `exact_distance`: the f64 distances of candidates from their queries, those that results report.
+//! `exact_distance`: computes candidates' distances from their queries in f64, as results report them.
 //!
-//! Invariants: rows keep their order, and envelopes theirs, whoever computed them; distances have the same bits on slots
+//! Invariants: rows keep their order within an envelope, and envelopes keep theirs; distances have equal bits on slots
 //! and on devices.
 //!
-//! One box without copies: what devices compute comes back later than the firing that took the input, and its order is
-//! restored here. On slots the box computes the pieces of its envelopes side by side.
+//! One box without copies: devices return their blocks after the firing that took the input, and this box restores the
+//! order. On slots it computes the pieces of its envelopes side by side.
 
 mod block;
 #[cfg(test)]
@@ -30,11 +30,11 @@ use boxwork_stores::sqfd_space::SqfdSpace;
 
 const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "objects whose distance is wanted");
 const QUERY: In = In::side(1, "query", columns::queries, "the queries");
-const DISTANCES: Out = Out::new(0, "distances", columns::distances, "a distance a candidate");
+const DISTANCES: Out = Out::new(0, "distances", columns::distances, "one distance per candidate");
 
 /// Computes distances in f64.
 ///
-/// An index is made of these: bounds hold for real numbers, and these are near enough to them.
+/// An index is built from these distances: bounds hold for real numbers, which f64 approximates closely enough.
 ///
 /// # Inputs
 /// `candidates`: objects by query. `query` (side): the queries.
@@ -43,8 +43,8 @@ const DISTANCES: Out = Out::new(0, "distances", columns::distances, "a distance 
 /// `distances`: the distance of each candidate, in the order of the candidates.
 ///
 /// # Parameters
-/// `space`: the objects and their distance. `device`: where to compute; the bits are the same everywhere. Distances that no
-/// device computes are computed on the slots.
+/// `space`: the objects and their distance. `device`: where to compute; the bits are equal everywhere. The slots
+/// compute distances that have no kernel.
 pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -62,11 +62,11 @@ pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("exact_distance", "Computes distances of candidates in f64.", Kind::Stateful, make)
 };
 
-/// Objects from which on `auto` takes GPUs: with the usual 32 pivots, those of a block.
+/// From this many objects on `auto` takes GPUs: with the usual 32 pivots they fill one block.
 const DEVICE_OBJECTS_MIN: u64 = 2048;
 
-/// Rows from which on a block is worth its way, and pairs of centroids: some seconds of a few cores, and far less than what
-/// a device may take for a block. And rows that the slots compute in one firing at most: some milliseconds' worth.
+/// A block takes this many rows, or pairs of centroids: some seconds of a few cores, and far less than a device's time
+/// limit for a block. The slots compute at most `FIRING_ROWS` in one firing: a few milliseconds.
 const SIZES: Sizes = Sizes {
     block: [1 << 16, 1 << 28],
     block_min: [0; 2],
@@ -75,10 +75,10 @@ const SIZES: Sizes = Sizes {
 };
 const FIRING_ROWS: usize = 16_384;
 
-/// Rows of a piece that one slot takes: some hundred microseconds' worth.
+/// Rows of a piece for one slot: some hundred microseconds.
 const PIECE_ROWS: usize = 32;
 
-/// Rows of each block that are computed again, and compared.
+/// Rows of each block that the slots compute again and compare.
 const CHECKED_ROWS: usize = 16;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -103,7 +103,7 @@ fn stage(
 /// An envelope of candidates.
 struct Candidates {
     envelope: Envelope,
-    /// The place of the query and the object of each row, where a device is to compute them.
+    /// The query's place and the object of each row, if a device computes them.
     rows: Vec<(u32, u64)>,
     /// Pairs of centroids of these rows.
     terms: u64,
@@ -124,11 +124,11 @@ struct Piece<'a> {
 
 struct ExactDistance {
     space: Arc<dyn Space>,
-    /// The space where a device computes its distances.
+    /// The space, if a device can compute its distances.
     sqfd: Option<Arc<SqfdSpace>>,
-    /// From the first firing on.
+    /// Set by the first firing.
     queries: Option<Arc<Queries>>,
-    /// What blocks have in common, from the first one on.
+    /// Shared by all blocks; set by the first.
     common: Option<Arc<Common>>,
     checked_rows: usize,
     /// The objects of the block that was submitted last.
@@ -152,7 +152,7 @@ impl ExactDistance {
         Ok(Arc::clone(self.common.insert(common)))
     }
 
-    /// Finds the rows of candidates for a block, and how much work they are.
+    /// Finds the rows of candidates for a block, and their amount of work.
     fn for_block(&mut self, cx: &mut Context<'_>, envelope: Envelope) -> Result<Candidates, BoxError> {
         bring_in(cx, &*self.space, &envelope)?;
         let common = self.common()?;
@@ -172,7 +172,7 @@ impl ExactDistance {
         Ok(Candidates { envelope, rows, terms })
     }
 
-    /// The distances of candidates, one envelope after the other, by pieces that slots compute side by side.
+    /// The distances of the candidates of several envelopes, in sequence; slots compute pieces of them side by side.
     fn distances(&self, cx: &mut Context<'_>, envelopes: &[Envelope]) -> Result<Vec<f64>, BoxError> {
         let queries = self.queries();
         let mut pieces = Vec::new();
@@ -202,7 +202,7 @@ impl ExactDistance {
     }
 }
 
-/// Reads the objects of candidates from disk, where they are not in memory.
+/// Reads the candidates' objects from disk unless they are in memory.
 fn bring_in(cx: &mut Context<'_>, space: &dyn Space, candidates: &Envelope) -> Result<(), BoxError> {
     let (store, ids) = (space.store(), candidates.u64s("id")?);
     if !store.is_in(ids) {
@@ -211,7 +211,7 @@ fn bring_in(cx: &mut Context<'_>, space: &dyn Space, candidates: &Envelope) -> R
     Ok(())
 }
 
-/// Candidates of some envelopes with their distances, which stand one after the other.
+/// The candidates of some envelopes with their distances, given in sequence.
 fn envelopes_of(envelopes: &[Envelope], distances: Vec<f64>) -> Result<Vec<Envelope>, BoxError> {
     let mut distances = distances.into_iter();
     let mut of_envelope = |candidates: &Envelope| {
@@ -258,7 +258,7 @@ impl DeviceTask for ExactDistance {
     }
 
     fn meanwhile(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        // These stay the slots', as they are kept beside the store.
+        // The slots always compute these, since they are kept beside the store.
         let ids = std::mem::take(&mut self.submitted);
         compute_sigmas(cx, self.sqfd(), ids)
     }
@@ -268,7 +268,7 @@ impl DeviceTask for ExactDistance {
             return Ok(Came::Made(envelopes_of(&block.envelopes, block.distances()?)?));
         }
         let problem =
-            "its sums in 64 bits are not those of the processor: distances are computed without devices";
+            "its sums in 64 bits differ from the processor's: distances are computed without devices";
         cx.report(block.device.clone(), problem);
         Ok(Came::Wrong(block.envelopes.into_iter().map(Candidates::from).collect()))
     }
@@ -289,7 +289,7 @@ impl DeviceTask for ExactDistance {
             rows += envelope.rows();
             envelopes.push(envelope);
         }
-        // The box that sends candidates continues while these are computed.
+        // The producer continues while the slots compute.
         cx.announce();
         for candidates in &envelopes {
             bring_in(cx, &*self.space, candidates)?;

@@ -1,6 +1,6 @@
 //! `filter_range`: the objects within a range, decided exactly.
 //!
-//! Invariant: what passes is what the f64 distances say, whatever path computed the distances that come in.
+//! Invariant: the f64 distances decide which objects pass, on whatever path the input was computed.
 
 use std::sync::Arc;
 
@@ -17,22 +17,23 @@ use boxwork_stores::space::Space;
 
 const DISTANCES_IN: In = In::stream(0, "distances", columns::distances, "distances of objects");
 const QUERY: In = In::side(1, "query", columns::queries, "the queries");
-const DISTANCES_OUT: Out = Out::new(0, "distances", columns::distances, "those within the range, in f64");
+const DISTANCES_OUT: Out =
+    Out::new(0, "distances", columns::distances, "the distances within the range, in f64");
 
 /// Keeps the distances that are at most a range.
 ///
-/// Rows that the error of the fast paths puts beyond the range are dropped. All others get their distance in f64,
-/// and those at most `range` pass with it: so the border is decided exactly, and results can be ordered by what comes
-/// out.
+/// Drops rows that lie beyond the range even with the error of the fast paths. All others are recomputed in f64, and
+/// those at most `range` pass with their f64 distance. So the border is exact, and the output can be sorted into
+/// results.
 ///
 /// # Inputs
 /// `distances`: distances of objects. `query` (side): the queries.
 ///
 /// # Outputs
-/// `distances`: those at most the range, in f64.
+/// `distances`: the distances at most the range, in f64.
 ///
 /// # Parameters
-/// `range`: the largest distance that passes. `space`: the space that the distances are of.
+/// `range`: the largest distance that passes. `space`: the space of the distances.
 pub static FILTER_RANGE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -127,7 +128,7 @@ mod tests {
         let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(&space)).unwrap();
         let ids: Vec<u64> = (0..200).collect();
         let exact: Vec<Vec<f64>> = queries.iter().map(|query| query.exact(&ids).unwrap()).collect();
-        // The range is an object's own distance: the border must hold it.
+        // The range is an object's own distance: an object on the border must pass.
         for range in [exact[0][17], exact[1][150], exact[0][7], 0.0, 10.0] {
             let resource: Resource = testing::shared_space(&space);
             let given = [("range", Value::Number(range)), ("space", Value::Text("s".into()))];
@@ -139,7 +140,7 @@ mod tests {
                 for id in 0..200u64 {
                     let distance = exact[number as usize][id as usize];
                     let error = queries.at(number as usize).sqfd().prepared().distance_error(distance, 0.0);
-                    // As wrong as a fast path may be, up and down.
+                    // As far off as a fast path may be, up and down.
                     let fast = if id % 2 == 0 { distance + 0.9 * error } else { distance - 0.9 * error };
                     rows.push((number, id, fast.max(0.0)));
                     if distance <= range {

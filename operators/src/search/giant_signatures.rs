@@ -1,4 +1,4 @@
-//! A sum over giant signatures takes minutes in one firing: each box that computes one ends with its request.
+//! A sum over giant signatures takes minutes in one firing: a cancelled request ends each box that computes one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use boxwork_stores::space::{Scratch, Space};
 use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::testing;
 
-/// A sum over two of these asks several times whether to stop.
+/// A sum over two signatures of this size checks several times whether to stop.
 const CENTROIDS: usize = 2500;
 
 fn giant_store(path: &Path) -> Arc<SignatureStore> {
@@ -35,7 +35,7 @@ fn space(folder: &Path) -> Arc<SqfdSpace> {
 
 /// Fires a box of a cancelled request once.
 fn fire(space: &Arc<SqfdSpace>, spec: &'static OperatorSpec, input: &str, rows: Envelope) -> String {
-    // In memory, so that the box needs not detach, which a cancelled request refuses.
+    // In memory, so that the box need not detach: a cancelled request refuses that.
     Space::store(&**space).bring_in(&[0, 1, 2]).unwrap();
     let resource: Resource = testing::shared_space(space);
     let mut given = vec![("space", Value::Text("s".into()))];
@@ -68,7 +68,7 @@ fn a_box_that_computes_distances_of_giant_signatures_ends_with_its_request() {
 #[test]
 fn every_computation_over_giant_signatures_stops_when_its_caller_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    // A space for each, as it keeps the similarities of objects to themselves.
+    // A new space each time, since a space keeps the objects' similarities to themselves.
     let fresh = || space(folder.path());
     let objects = Space::store(&*fresh()).objects(&[0]).unwrap();
     let stop = || true;
@@ -87,7 +87,7 @@ fn every_computation_over_giant_signatures_stops_when_its_caller_says_so() {
         let error = found.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("interrupted"), "computation {idx}: {error}");
     }
-    // A caller that never says so gets the distances of before.
+    // A caller that never stops a computation gets the full distances.
     let (prepared, mut again) = (query(), [0.0; 2]);
     prepared.exact_until(&[1, 2], &mut out, &|| false).unwrap();
     prepared.exact(&[1, 2], &mut again).unwrap();

@@ -1,6 +1,5 @@
-//! `head`: the first candidates of each query, and then the end.
-//!
-//! Invariant: it is done as soon as every query has as many as wanted, whatever else may come.
+//! `head`: passes the first candidates of each query, then ends.
+//! Invariant: it ends as soon as every query has enough candidates, and does not wait for the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 
-/// Candidates more than twice as many as are looked for.
+/// Candidates beyond twice the number wanted.
 const ROWS_MORE: usize = 16;
 
 const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
@@ -23,32 +22,32 @@ const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "the 
 
 /// Passes on the first candidates of each query.
 ///
-/// Of candidates in the order of their bounds these are the set E of Algorithm 4.9 of the source, from whose exact
-/// distances a range is estimated. Of twice as many as are looked for, and a few more, the k-th distance is nearly that
-/// of all: fewer leave the range wide, and more are distances that no range needs.
+/// If candidates come in the order of their bounds, the first ones are the set E of Algorithm 4.9 of the source, from
+/// whose exact distances a range is estimated. Among 2 `k` + 16 candidates the k-th distance is nearly that of all
+/// objects: fewer would leave the range wide, more would cost distances that narrow it little.
 ///
 /// # Inputs
 /// `candidates`: objects with their lower bounds. `query` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: the first of each query, in their order.
+/// `candidates`: the first of each query, in order.
 ///
 /// # Parameters
-/// `rows`: how many a query; without it 2 `k` + 16. `k`: how many objects a query gets in the end.
+/// `rows`: candidates per query; 2 `k` + 16 by default. `k`: the number of objects that a query returns.
 pub static HEAD: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "rows",
             ParameterType::integer_from(1),
             Default::Absent,
-            "how many candidates a query passes on; 2 k + 16 without it",
+            "candidates that pass for each query; 2 k + 16 by default",
         )
         .unit("rows"),
         Parameter::new(
             "k",
             ParameterType::integer_from(1),
             Default::Integer(10),
-            "how many objects a query gets",
+            "the number of objects that a query returns",
         )
         .unit("objects"),
     ],
@@ -62,20 +61,20 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Head { rows: rows(bind, "rows"), left: None }))
 }
 
-/// How many candidates of a query are the first ones, where a parameter may say it.
+/// The number of candidates to pass for each query; `name` is the parameter that may give it.
 pub(crate) fn rows(bind: &Bind<'_>, name: &str) -> usize {
     let given = bind.get_integer(name).and_then(|rows| usize::try_from(rows).ok());
     given.unwrap_or_else(|| rows_for(bind.count("k")))
 }
 
-/// As many as a range for k objects is estimated from.
+/// The number of candidates from which a range for k objects is estimated.
 pub(crate) fn rows_for(k: usize) -> usize {
     k.saturating_mul(2).saturating_add(ROWS_MORE)
 }
 
 struct Head {
     rows: usize,
-    /// By query: how many may still pass.
+    /// By query: how many more may pass.
     left: Option<BTreeMap<u32, usize>>,
 }
 
@@ -112,7 +111,7 @@ impl Operator for Head {
     }
 }
 
-/// The rows of candidates that a test on query and bound lets pass, called in their order; nothing when there are none.
+/// The rows of candidates that pass a test of query and bound, called in row order; `None` if none does.
 pub(crate) fn filtered(
     envelope: &Envelope,
     mut passes: impl FnMut(u32, f64) -> bool,
@@ -147,7 +146,7 @@ mod tests {
         assert!(!harness.is_done());
         harness.give("candidates", testing::candidates(&[(1, 1), (0, 2), (1, 3), (1, 4)]));
         harness.run().unwrap();
-        assert!(harness.is_done(), "what comes later is not waited for");
+        assert!(harness.is_done(), "the box does not wait for later candidates");
         let rows: Vec<(u32, u64)> = harness
             .taken("candidates")
             .iter()

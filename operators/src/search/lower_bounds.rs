@@ -1,8 +1,7 @@
-//! `lower_bounds`: the objects that an index cannot rule out, and a range that the answers lie within.
-//!
-//! Invariants: an object that is left out is beyond the range in f64, strictly, so that of equal distances none is
-//! lost. The range is no less than the f64 distance of the k-th answer: it is the k-th smallest upper bound, or the
-//! range asked for. Both hold wherever the bounds were computed.
+//! `lower_bounds`: emits the objects that an index cannot exclude, and a range that contains the answers.
+//! Invariants: an excluded object's f64 distance is strictly beyond the range, so ties stay. The range is at least the
+//! f64 distance of the k-th answer: it is the k-th smallest upper bound, or the range given. Both hold for bounds from
+//! slots and from devices.
 
 mod block;
 mod bounded;
@@ -35,42 +34,43 @@ use crate::search::queries::Queries;
 use crate::search::scan;
 use boxwork_stores::pivot_table::PivotTable;
 
-/// Pivots whose distances to a query are computed by one closure: some tens of microseconds' worth.
+/// Pivots whose distances to a query one closure computes: some tens of microseconds.
 const PIVOTS_PER_CHUNK: usize = 2;
-/// Objects of a table from which on it is worth the way to a device: fewer are some milliseconds on one core.
+/// From this many objects of a table on, devices are worthwhile; fewer take one core some milliseconds.
 const DEVICE_OBJECTS_MIN: u64 = 1_000_000;
 
 const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
-const CANDIDATES: Out = Out::new(0, "candidates", columns::candidates, "the objects that are not ruled out");
-const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all objects, for GPUs that scan");
-const RANGE: HintOut =
-    HintOut::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
+const CANDIDATES: Out =
+    Out::new(0, "candidates", columns::candidates, "the objects that the index cannot exclude");
+const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all objects, if GPUs scan");
+const RANGE: HintOut = HintOut::new(0, "range", Join::Minimum, "a distance that contains the whole answer");
 
-/// Bounds the distances of all objects and emits those that may be among the answers.
+/// Bounds the distances of all objects and emits those that may be in the answer.
 ///
-/// Every object's distance is bounded from below and above by the distances to the pivots, which are computed for
-/// each query in f64. The k-th smallest upper bound is a range that holds the k nearest, before any distance of an
-/// object is known (section 4.6.2 of the source calls it misestimation when such a range is too small; this one never
-/// is). An object whose lower bound is above the range is left out.
+/// The distances to the pivots, computed in f64 for each query, bound every object's distance from below and above. The
+/// k-th smallest upper bound is a range that contains the k nearest objects, before any distance of an object is known.
+/// (Section 4.6.2 of the source calls it misestimation if such a range is too small; this one never is.) Objects with
+/// lower bounds above the range are excluded.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: the objects left with their lower bounds, by query, ids ascending. `ranges`: where `auto` takes a scan
-/// and GPUs compute the distances, all objects go out here as ranges of whole chunks, and no candidates do.
+/// `candidates`: the remaining objects with their lower bounds, by query, ids ascending. `ranges`: if `auto` chooses a
+/// scan and GPUs compute the distances, all objects leave here as ranges of whole chunks, and none as candidates.
 ///
 /// # Hints
-/// `range`, written: a distance that no object of the answer is beyond.
+/// `range`, written: a distance that contains the whole answer.
 ///
 /// # Parameters
-/// `pivots`: the index. `bound`: which bound; `none` rules nothing out; `auto` measures on some of the objects what
-/// bounds and distances take and how many objects are left, takes what is fastest, and rules nothing out where a scan
-/// is. `k`: how many objects a query gets; without it no range comes from upper bounds. `range`: if given, only objects
-/// at most this far. `remember`: objects left of all queries together, 16 bytes each; where there are more, all are
-/// bounded once more when they are sent. `device`: where to bound; `auto` takes GPUs where there are some and the
-/// table is worth it. The table stays in a device's memory, and what is not ruled out comes back. What computes the
-/// distances has the same `device`: with `ranges` connected, `bound: auto` asks whether GPUs scan faster.
+/// `pivots`: the index. `bound`: which bound; `none` excludes nothing; `auto` measures on a sample the costs of bounds
+/// and distances and the objects that remain, takes the fastest way, and excludes nothing if that is a scan. `k`: the
+/// number of objects that a query returns; without it no range comes from upper bounds. `range`: if given, keeps only
+/// objects at most this far. `remember`: the remaining objects of all queries to keep in memory, 16 bytes each; if
+/// there are more, all are bounded again when they are sent. `device`: where to bound; `auto` takes GPUs if there are
+/// any and the table is large enough. The table stays in a device's memory, and the device returns the remaining
+/// objects. The distance box has the same `device`: if `ranges` is connected, `bound: auto` also considers a scan by
+/// GPUs.
 pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -83,26 +83,26 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
             "bound",
             ParameterType::Choice(&["auto", "none", "triangular", "ptolemaic", "combined", "simplex"]),
             Default::Text("auto"),
-            "what rules objects out; auto takes what pays by a sample, and none where a scan is faster",
+            "the bound that excludes objects; auto chooses by a sample, and takes none if a scan is faster",
         ),
         Parameter::new(
             "k",
             ParameterType::integer_from(1),
             Default::Absent,
-            "how many objects a query gets: their range then comes from upper bounds",
+            "the number of objects that a query returns: upper bounds then give a range",
         )
         .unit("objects"),
         Parameter::new(
             "range",
             ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
             Default::Absent,
-            "leave out objects farther than this",
+            "exclude objects farther than this",
         ),
         Parameter::new(
             "remember",
             ParameterType::Integer { minimum: 0, maximum: 1 << 32 },
             Default::Integer(4 << 20),
-            "objects left that are kept in memory; where there are more, all are bounded twice",
+            "remaining objects to keep in memory; if there are more, all are bounded twice",
         )
         .unit("objects"),
         Parameter::new(
@@ -118,12 +118,12 @@ pub static LOWER_BOUNDS: OperatorSpec = OperatorSpec {
     example: "bounds: {kind: lower_bounds, pivots: table, bound: auto, k: 10}",
     code_path: Some(code_path),
     check: Some(check),
-    ..OperatorSpec::new("lower_bounds", "Rules out objects by an index.", Kind::Stateful, make)
+    ..OperatorSpec::new("lower_bounds", "Excludes objects by an index.", Kind::Stateful, make)
 };
 
 fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
     if ["k", "range"].iter().all(|name| arguments.get(name).is_none()) {
-        return format!("{} (without k and range nothing is left out)", CodePath::detect());
+        return format!("{} (without k and range nothing is excluded)", CodePath::detect());
     }
     code_path::of_device(arguments, devices, DEVICE_OBJECTS_MIN)
 }
@@ -135,11 +135,11 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         "auto" => table.space().properties().tightest(),
         name => Some(name.parse::<Bound>()?),
     };
-    // A request may give another bound than the plan was checked with.
+    // The bound of a request may differ from the plan's, which was checked.
     bound.map_or(Ok(()), |bound| table.allow(bound))?;
     let unit = table.unit();
     let picked = bind.pick_devices("device", Some(table.len()), DEVICE_OBJECTS_MIN);
-    // Where none can be had, what computes distances says so.
+    // If no device is available, the distance box reports it.
     let scans = bind.pick_devices("device", Some(table.len()), distance::DEVICE_OBJECTS_MIN).ok();
     let scans = scans
         .and_then(|picked| picked.devices)
@@ -148,7 +148,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(LowerBounds {
         table,
         bound,
-        // Costs are known of tables that are read, whose unit is 1.
+        // Rates are known for tables read from a file, whose unit is 1.
         is_auto: bind.text("bound") == "auto" && unit == 1.0,
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
         limit: bind.get_number("range").map_or(f32::INFINITY, |range| above(range / unit)),
@@ -177,7 +177,7 @@ fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -
     let (Some(bound), Some(space)) = (bound, space.and_then(|space| resources(&space))) else {
         return Ok(());
     };
-    // A space that is not sound has a fault of its own; the distance may be given with the request.
+    // An unsound space has its own fault, and a request may still give the distance.
     match options(&space, None).properties() {
         Ok(Some(properties)) => properties.allow(bound).map_err(|error| error.to_string()),
         _ => Ok(()),
@@ -187,27 +187,27 @@ fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -
 struct LowerBounds {
     table: Arc<PivotTable>,
     bound: Option<Bound>,
-    /// Whether the bound is given up where it does not pay.
+    /// Whether a bound that does not pay may be dropped.
     is_auto: bool,
     k: Option<usize>,
-    /// The range asked for.
+    /// The parameter `range`.
     limit: f32,
     remember: usize,
-    /// The devices that may be used, and the numbers of those.
+    /// The devices that may bound, and their numbers.
     picked: Option<(Arc<Devices>, Arc<[usize]>)>,
-    /// The devices that compute distances, by ranges where no bound is worth it.
+    /// The devices that compute distances, from ranges if no bound pays.
     scans: Option<scan::OnDevices>,
-    /// How fast they are, where they are GPUs.
+    /// Their rates, if they are GPUs.
     computes: Option<OnDevices>,
-    /// Slots of the runtime: the more there are, the more counts what one of them does alone.
+    /// Slots of the runtime: the more there are, the more serial work costs.
     slots: usize,
-    /// What the runtime knows of such searches.
+    /// Rates and choices that the runtime remembers.
     remembered: Arc<Remembered>,
     sizes: Sizes,
     state: State,
 }
 
-/// How far the box is.
+/// The stage of the box's work.
 #[derive(std::default::Default)]
 enum State {
     #[default]
@@ -242,7 +242,7 @@ impl Operator for LowerBounds {
 }
 
 impl LowerBounds {
-    /// Computes the queries' distances to the pivots, where they are to be bounded.
+    /// Computes the queries' distances to the pivots, unless no bound is used.
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<DeviceStage<Bounding>, BoxError> {
         let space = Arc::clone(self.table.space());
         let queries = Queries::of_side(cx, QUERIES, &space)?;
@@ -271,7 +271,7 @@ impl LowerBounds {
         if self.bound.is_some() || search.devices.is_none() {
             self.scans = None;
         }
-        // Known only after the choice: a scan needs none of them.
+        // After the choice: a scan needs none of them.
         let distances = match self.bound {
             Some(_) => distances_to(cx, &queries, pivots)?,
             None => vec![Vec::new(); queries.len()],
@@ -288,10 +288,11 @@ impl LowerBounds {
         }
         let (mut left, mut rest, mut devices) = (Some(0), VecDeque::new(), None);
         match (self.bound, &self.picked) {
-            // Nothing to bound: whatever is sent is bounded then, by nothing.
+            // Without a bound there is nothing to do before sending.
             (None, _) => left = None,
             _ if prepared.is_empty() => left = None,
-            // Where nothing is left out, all would come back; and devices do not know which objects were removed.
+            // If nothing can be excluded, a device would return everything; and devices do not know which objects were
+            // removed.
             (Some(bound), Some(picked))
                 if (self.k.is_some() || self.limit.is_finite())
                     && store.objects_count() == store.ids_count() =>
@@ -325,7 +326,7 @@ impl LowerBounds {
     }
 }
 
-/// The f64 distances of each query to the pivots, by pieces that slots compute side by side.
+/// The f64 distances of each query to the pivots; slots compute pieces of them side by side.
 fn distances_to(cx: &mut Context<'_>, queries: &Queries, pivots: &[u64]) -> Result<Vec<Vec<f64>>, BoxError> {
     let pieces = pivots.len().div_ceil(PIVOTS_PER_CHUNK);
     let mut parts: Vec<Result<Vec<f64>, BoxError>> =

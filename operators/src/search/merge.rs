@@ -11,7 +11,7 @@ const DISTANCES: Out = Out::new(0, "distances", columns::distances, "all of them
 
 /// Joins streams of distances.
 ///
-/// Envelopes pass by pointer, in the order in which they come.
+/// Envelopes pass by pointer, in the order of their arrival.
 ///
 /// # Inputs
 /// `inputs` (merge): distances from any number of boxes.

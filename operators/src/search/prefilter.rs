@@ -1,7 +1,6 @@
-//! `prefilter`: candidates in the order in which they are worth computing, as long as they may be answers.
-//!
-//! Invariants: a candidate is dropped only when its lower bound is above the range at that moment, strictly; every
-//! other one goes out once. The range only falls, and may be old: then more goes out than need be.
+//! `prefilter`: orders candidates, the most promising first, and drops those that cannot be in the answer.
+//! Invariants: a candidate is dropped only if its lower bound is strictly above the range at that moment; every other
+//! candidate leaves once. The range only falls, and may be stale: then more candidates leave than necessary.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -16,83 +15,82 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 
-/// The most promising candidates, which go out in the order of their bounds. By their distances the range has fallen to
-/// about where it will end.
+/// The most promising candidates, which leave in the order of their bounds. After their distances the range is close to
+/// its final value.
 const SORTED: usize = 4096;
-/// Candidates that are looked at to know how far a part reaches: of more, as many spread over all.
+/// Candidates sampled to determine how far a part reaches; of more, as many spread over all.
 const LOOKED_AT: usize = 1 << 14;
-/// How many times as many the next part of the candidates is; within it they go out in the order of storage.
+/// Each further part is so many times as large; it leaves in the order of storage.
 const PART_GROWTH: usize = 16;
-/// Rows that go out at a time of candidates about which nothing is known, as from `scan`.
+/// Rows of an envelope of candidates without bounds, as from `scan`.
 const UNKNOWN_ROWS: usize = 1024;
-/// Rows of a block that may be large, though little is left for all slots.
+/// A block may have as many rows even if little is left for all slots.
 const SHARED_ROWS: usize = 128;
 
 const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
-const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "those that may be answers");
-const RANGE: HintIn =
-    HintIn::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
+const CANDIDATES_OUT: Out =
+    Out::new(0, "candidates", columns::candidates, "objects that may be in the answer");
+const RANGE: HintIn = HintIn::new(0, "range", Join::Minimum, "a distance that contains the whole answer");
 
-/// Sends candidates on in blocks, the most promising first, until the range rules out the rest.
+/// Sends candidates in blocks, the most promising first, until the range excludes the rest.
 ///
-/// `best_first` waits for all candidates and sends those of the least lower bound first; a query is over when the
-/// next one's is above the range. Where many are left, the first few thousand have brought the range down, and nothing
-/// is gained by the order of the others: they follow in parts that grow, the nearer part first, each in the order in
-/// which objects are stored, as neighbours are computed faster than objects picked out one by one. So a search whose
-/// index rules out little goes on as a scan of what is left. Candidates whose bounds are all 0 are not waited with.
-/// `storage` sends candidates as they come, without those above the range (Algorithm 4.8 of the source, which loses
-/// its last block; this one does not).
+/// `best_first` waits for all candidates and sends those with the smallest lower bounds first; a query ends when the
+/// next bound is above the range. After the first few thousand the range has fallen, and a strict order of the others
+/// gains nothing: they follow in growing parts, the nearer part first, each in the order of storage, as neighbours are
+/// computed faster than scattered objects. So a search whose index excludes little continues as a scan of the rest.
+/// Candidates whose bounds are all 0 do not wait. `storage` sends candidates as they come, without those above the
+/// range (Algorithm 4.8 of the source, which loses its last block; this one does not).
 ///
-/// Blocks grow from `first` rows to `most`, by the share `growth` from one to the next: small ones soon bring a range
-/// and waste little when it has come, large ones cost less to hand over. Towards the end they get smaller again, to half
-/// of a slot's share of what is left, so that no slot computes long after the others. Queries take turns, block by block.
+/// Blocks grow from `first` rows to `most`, each by the share `growth`: small ones soon give a range and waste little,
+/// large ones cost less overhead. Towards the end they shrink to half of a slot's share of the rest, so that no slot
+/// computes long after the others. Queries take turns, block by block.
 ///
 /// # Inputs
 /// `candidates`: objects with their lower bounds, no object twice for one query.
 ///
 /// # Outputs
-/// `candidates`: those that may be answers, a query an envelope.
+/// `candidates`: objects that may be in the answer, one query per envelope.
 ///
 /// # Hints
-/// `range`, read: a distance that no object of the answer is beyond.
+/// `range`, read: a distance that contains the whole answer.
 ///
 /// # Parameters
-/// `order`: as above. `first`, `most`: rows of the first block of a query and of the largest. `growth`: by how much of
-/// itself a block is surpassed by the next; 1 doubles them. `hold`: candidates that `best_first` keeps at most; when
-/// more come it sends on what it has.
+/// `order`: as above. `first`, `most`: rows of a query's first and largest block. `growth`: the growth from one block
+/// to the next, as a share; 1 doubles them. `hold`: the most candidates that `best_first` keeps; if more come, it sends
+/// those it has.
 pub static PREFILTER: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "order",
             ParameterType::Choice(&["best_first", "storage"]),
             Default::Text("best_first"),
-            "the least lower bound first, or as they come",
+            "the smallest lower bound first, or in the order of arrival",
         ),
         Parameter::new(
             "first",
             ParameterType::Integer { minimum: 1, maximum: ENVELOPE_ROWS_MAX as i64 },
             Default::Integer(64),
-            "the first block of a query",
+            "rows of a query's first block",
         )
         .unit("rows"),
         Parameter::new(
             "most",
             ParameterType::Integer { minimum: 1, maximum: ENVELOPE_ROWS_MAX as i64 },
             Default::Integer(4096),
-            "the largest block of a query",
+            "rows of a query's largest block",
         )
         .unit("rows"),
         Parameter::new(
             "growth",
             ParameterType::Number { minimum: 0.0, maximum: 16.0 },
             Default::Number(1.0),
-            "how much larger each block of a query is than the one before, as a share of it",
+            "growth from one block of a query to the next, as a share",
         ),
         Parameter::new(
             "hold",
             ParameterType::Integer { minimum: 1, maximum: 1 << 32 },
             Default::Integer(16 << 20),
-            "candidates that are kept at most",
+            "the most candidates to keep",
         )
         .unit("rows"),
     ],
@@ -134,27 +132,27 @@ struct Prefilter {
     queries: BTreeMap<u32, Waiting>,
     /// Candidates with bounds of 0, which go out before all others.
     unknown: VecDeque<Envelope>,
-    /// The query whose turn it is, or the next one after it.
+    /// The query number from which the next turn is searched.
     turn: u32,
-    /// Whether blocks go out before more is taken.
+    /// Whether blocks leave before more input is taken.
     sends: bool,
-    /// Whether they go out until nothing is kept that has a block.
+    /// Whether they leave until no query has a block left.
     drains: bool,
 }
 
-/// The candidates of one query that wait.
+/// The waiting candidates of one query.
 struct Waiting {
-    /// As they came. They stay in their envelopes until they go out: of a million of them most never do.
+    /// In the order of arrival. They stay in their envelopes until they leave, as most of a million never do.
     held: VecDeque<Held>,
-    /// How many of them wait.
+    /// The number that wait.
     left: usize,
-    /// Of `best_first`: those that come first, the last of them first. All others have larger bounds.
+    /// For `best_first`: the first part, in reverse order. All others have larger bounds.
     first: Vec<(f64, u64)>,
-    /// Of `best_first`, after these: those with bounds up to here, as they are stored.
+    /// For `best_first`, after the first part: candidates with bounds up to a limit, in the order of storage.
     part: Option<Part>,
-    /// How many the next part is to have.
+    /// The size of the next part.
     part_next: usize,
-    /// Whether there was one.
+    /// Whether a part was chosen before.
     has_begun: bool,
     /// Rows of the next block.
     block: f64,
@@ -164,13 +162,13 @@ struct Waiting {
 struct Held {
     envelope: Envelope,
     rows: Range<usize>,
-    /// Those with bounds up to here have gone out.
+    /// Rows with bounds up to here have left.
     above: f64,
-    /// Those with bounds beyond are out of range.
+    /// Rows with bounds beyond are out of range.
     within: f64,
 }
 
-/// How far a part has gone out.
+/// The part that is leaving, and its position.
 struct Part {
     most: f64,
     held: usize,
@@ -202,7 +200,7 @@ impl Operator for Prefilter {
                     (self.sends, self.drains) = (true, true);
                     break;
                 };
-                // No bound is less than 0: where nothing is known, nothing better can come.
+                // No bound is below 0: if none is known, no better candidate can come.
                 if self.best_first && envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0) {
                     self.pass_on(&envelope)?;
                     self.sends = true;
@@ -250,7 +248,7 @@ impl Operator for Prefilter {
 }
 
 impl Prefilter {
-    /// Cuts candidates about which nothing is known into blocks, a query a block.
+    /// Cuts candidates without bounds into blocks, one query per block.
     fn pass_on(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
         let rows_max = self.most.min(UNKNOWN_ROWS);
         let mut first = 0;
@@ -263,7 +261,7 @@ impl Prefilter {
         Ok(())
     }
 
-    /// Sorts the rows of an envelope to their queries, without those that are out of range already.
+    /// Sorts the rows of an envelope by query, without those already out of range.
     fn take(&mut self, envelope: &Envelope, cx: &Context<'_>) -> Result<(), BoxError> {
         let (numbers, lowers) = (envelope.u32s("query")?, envelope.f64s("lower")?);
         envelope.u64s("id")?;
@@ -294,7 +292,7 @@ impl Prefilter {
         Ok(())
     }
 
-    /// The next query that has a block to send, in turn.
+    /// The next query in turn that has a block to send.
     fn next_turn(&self, ends: bool) -> Option<u32> {
         let has_block = |(_, waiting): &(&u32, &Waiting)| {
             let rows = waiting.len();
@@ -304,12 +302,12 @@ impl Prefilter {
         after.or_else(|| self.queries.range(..self.turn).find(has_block)).map(|(number, _)| *number)
     }
 
-    /// Takes the next block of a query; nothing when all that waited is out of range.
+    /// Takes the next block of a query; `None` if all waiting candidates are out of range.
     fn block(&mut self, number: u32, range: f64) -> Result<Option<Envelope>, BoxError> {
         self.turn = number.wrapping_add(1);
         let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
         let before = waiting.len();
-        // By all that waits, as slots do not care whose it is.
+        // From all queries' candidates, as slots serve all queries.
         let rows_max = (self.held / (2 * self.slots)).max(SHARED_ROWS.min(self.most));
         let rows = match self.best_first {
             true => waiting.nearest(rows_max, range)?,
@@ -317,7 +315,7 @@ impl Prefilter {
         };
         self.held -= before - waiting.len();
         if waiting.len() == 0 {
-            // What is left in its envelopes is out of range.
+            // Candidates left in the envelopes are out of range.
             waiting.held.clear();
             waiting.part = None;
         }
@@ -345,7 +343,7 @@ impl Waiting {
         self.block as usize
     }
 
-    /// The next block of the most promising part. Drops all when nothing is within the range.
+    /// The next block of the most promising part. Drops all if nothing is within the range.
     fn nearest(&mut self, rows_max: usize, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
         let rows_max = self.rows().min(rows_max);
         let mut rows = Vec::with_capacity(rows_max.min(self.len()));
@@ -353,7 +351,7 @@ impl Waiting {
             match self.first.pop() {
                 Some(candidate) if candidate.0 <= range => rows.push(candidate),
                 Some(_) => {
-                    // Those left have no smaller bounds, and the range does not rise.
+                    // The rest have no smaller bounds, and the range does not rise.
                     self.first.clear();
                     self.held.clear();
                     self.left = 0;
@@ -366,8 +364,8 @@ impl Waiting {
         Ok(rows)
     }
 
-    /// Takes the next part out of the candidates: those of the least bounds. All computing of distances waits for the
-    /// first one, so of a million the reach of a part is estimated by some thousand.
+    /// Takes the next part out of the candidates: those with the smallest bounds. All distances wait for the first
+    /// part, so a sample of some thousand determines its reach.
     fn choose_part(&mut self, range: f64) -> Result<(), BoxError> {
         let (step, mut looked_at) = (self.left.div_ceil(LOOKED_AT).max(1), Vec::new());
         self.left = 0;
@@ -388,7 +386,7 @@ impl Waiting {
         self.part_next = self.part_next.saturating_mul(PART_GROWTH);
         self.part = Some(Part { most, held: 0, row: 0 });
         if !std::mem::replace(&mut self.has_begun, true) {
-            // Those of one bound are not parted: a part may be larger than it was to be.
+            // Equal bounds stay together, so a part may exceed its size.
             let mut first = Vec::new();
             while self.part.is_some() {
                 self.pull(&mut first, usize::MAX, range)?;
@@ -399,7 +397,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Takes what comes next of the part, until there are so many rows; ends the part with its last one.
+    /// Takes rows of the part until there are `rows`; ends the part after its last row.
     fn pull(&mut self, to: &mut Vec<(f64, u64)>, rows: usize, range: f64) -> Result<(), BoxError> {
         let Some(part) = &mut self.part else { return Ok(()) };
         while let Some(held) = self.held.get_mut(part.held) {
@@ -427,7 +425,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// The next block in the order of storage, of those within the range.
+    /// The next block of candidates within the range, in the order of storage.
     fn oldest(&mut self, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
         let mut rows = Vec::with_capacity(self.rows().min(self.left));
         while rows.len() < self.rows()

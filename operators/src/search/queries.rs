@@ -1,4 +1,4 @@
-//! The queries of a request, made ready for a space: every box that computes distances begins with them.
+//! The queries of a request, prepared for a space; boxes that compute distances begin with them.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ pub(crate) struct Queries {
 pub(crate) struct Query {
     /// Its number within the request.
     pub(crate) number: u32,
-    /// What computes its distances.
+    /// Computes its distances.
     pub(crate) prepared: Arc<dyn Prepared>,
 }
 
 impl Queries {
-    /// Prepares the queries of a side input. A request that is cancelled interrupts it.
+    /// Prepares the queries of a side input; a cancelled request interrupts it.
     pub(crate) fn of_side(cx: &Context<'_>, input: In, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
         Self::new_until(cx.side(input), space, &|| cx.is_cancelled())
     }
@@ -53,12 +53,12 @@ impl Queries {
         Ok(Self { list })
     }
 
-    /// All of them, by number.
+    /// All queries, by number.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Query> {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// The number of queries.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
@@ -120,20 +120,20 @@ impl Queries {
 }
 
 impl Query {
-    /// The exact distances of objects, which must be in memory for this not to block.
+    /// The exact distances of objects; blocks unless these are in memory.
     #[cfg(test)]
     pub(crate) fn exact(&self, ids: &[u64]) -> Result<Vec<f64>, BoxError> {
         self.exact_until(ids, &never)
     }
 
-    /// The exact distances of objects, which must be in memory for this not to block, unless the caller interrupts.
+    /// The exact distances of objects; blocks unless these are in memory. The caller may interrupt it.
     pub(crate) fn exact_until(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<Vec<f64>, BoxError> {
         let mut distances = vec![0.0; ids.len()];
         self.prepared.exact_until(ids, &mut distances, interrupt)?;
         Ok(distances)
     }
 
-    /// The query as devices read it, in a space that they compute.
+    /// The query's form for devices, in a space that devices compute.
     ///
     /// # Panics
     /// In any other space.

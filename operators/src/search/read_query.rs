@@ -1,7 +1,5 @@
-//! `read_query`: the queries' objects, by their names in the store, as text, or from image files.
-//!
-//! Invariant: an image file goes through the same decoding and extraction as the store's images did, by the
-//! parameters that the store keeps.
+//! `read_query`: gets the queries' objects by name from the store, as text, or from image files.
+//! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,22 +19,22 @@ use crate::images::extract::{parameters_from_json, push, scaled_size};
 use crate::images::read_files::read_whole;
 use crate::resources::{self, store_parameter};
 
-/// Names that a misspelt query is compared with at most.
+/// At most so many names are compared with a misspelt query.
 const SUGGESTIONS_FROM: usize = 100_000;
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
 
 /// Finds or makes the objects of the queries.
 ///
-/// A query is the name of an object in the store; or the end of one, from a `/` on, if only one object's name ends so
-/// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the object
-/// itself where it can be written: a text as it stands, a vector or a set as a list in JSON, such as `[0.5, 1]`.
+/// A query is the name of an object in the store; or the end of a name from a `/` on, if only one name has this end
+/// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the
+/// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`.
 ///
 /// # Inputs
 /// None.
 ///
 /// # Outputs
-/// `queries`: one envelope, numbered from 0 in the order given; `name` is the object's full name, the path or the text.
+/// `queries`: one envelope, numbered from 0 in the given order; `name` is the object's full name, the path or the text.
 ///
 /// # Parameters
 /// `queries`: names, paths or objects. `store`: the store that is searched.
@@ -71,10 +69,10 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 struct ReadQuery {
     given: Vec<String>,
     store: Arc<dyn Store>,
-    /// Where each query's object comes from, once they have been looked up.
+    /// The source of each query's object, after the look-up.
     found: Option<Vec<Found>>,
     names: Vec<String>,
-    /// An array of one object for each query so far.
+    /// One object per array, for each query so far.
     objects: Vec<ArrayRef>,
     images: Option<(Scaler, Extractor)>,
 }
@@ -106,7 +104,7 @@ impl Operator for ReadQuery {
             }
             return Ok(Flow::Done);
         };
-        // One a firing: an image takes its time, and others wait for the slot.
+        // One query per firing: an image takes long, and other boxes wait for the slot.
         let (name, object) = match found {
             Found::Object(id) => (self.store.name(id)?, self.store.objects(&[id])?),
             Found::File => {
@@ -127,7 +125,7 @@ impl Operator for ReadQuery {
 }
 
 impl ReadQuery {
-    /// Extracts an image as the store's were.
+    /// Extracts an image as the store's images were.
     fn extract(&mut self, content: &[u8]) -> Result<ArrayRef, String> {
         let Some(store) = Arc::clone(&self.store).as_signatures() else {
             return Err("it is an image, and the store does not hold signatures of images".to_owned());
@@ -146,7 +144,7 @@ impl ReadQuery {
     }
 }
 
-/// What makes signatures as those of the store were made.
+/// A scaler and an extractor with the store's parameters.
 fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
     let Some(json) = store.parameters() else {
         return Err(format!(
@@ -157,14 +155,14 @@ fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
     };
     store.check_coordinates(&PCT_COORDINATES).map_err(|error| error.to_string())?;
     let unclear = |reason: String| {
-        format!("the extraction parameters in `{}` are not clear: {reason}", store.path().display())
+        format!("the extraction parameters in `{}` cannot be read: {reason}", store.path().display())
     };
     let parameters = parameters_from_json(json).map_err(unclear)?;
     let extractor = Extractor::new(parameters).map_err(|error| unclear(error.to_string()))?;
     Ok((Scaler::new(scaled_size(json), true), extractor))
 }
 
-/// Finds all queries, and brings those that are objects into memory.
+/// Looks up all queries, and brings those that are objects into memory.
 fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> {
     let mut found: Vec<Option<Found>> = Vec::with_capacity(given.len());
     for query in given {
@@ -204,7 +202,7 @@ fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> 
     Ok(found)
 }
 
-/// By query that is not found yet: the first two objects whose names end so.
+/// For each query not found yet: the first two objects whose names end with it.
 fn look_up_ends(
     given: &[String],
     found: &[Option<Found>],
@@ -227,7 +225,7 @@ fn look_up_ends(
     Ok(ends)
 }
 
-/// The error for a query that is nothing, with the name that may be meant.
+/// The error for a query that was not found, with a similar name if there is one.
 fn not_found(query: &str, store: &dyn Store, nor: &str) -> Result<BoxError, BoxError> {
     let (mut names, mut was_removed) = (Vec::new(), false);
     for batch in 0..store.batches() {

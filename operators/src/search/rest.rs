@@ -1,6 +1,5 @@
-//! `rest`: the candidates after the first ones, within the range that those gave.
-//!
-//! Invariant: with a range from fewer than k distances nothing is left out.
+//! `rest`: passes the candidates after the head, within the range that the head gave.
+//! Invariant: if the range comes from fewer than k distances, no candidate is dropped.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +12,38 @@ use crate::columns;
 use crate::search::head::{filtered, rows};
 
 const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
-const ESTIMATE: In = In::side(1, "estimate", columns::distances, "the nearest of the first ones");
-const CANDIDATES_OUT: Out = Out::new(0, "candidates", columns::candidates, "the others within the range");
+const ESTIMATE: In = In::side(1, "estimate", columns::distances, "the nearest of the head's objects");
+const CANDIDATES_OUT: Out =
+    Out::new(0, "candidates", columns::candidates, "candidates after the head, within the range");
 
-/// Passes on what `head` did not, if it may be nearer than the k-th of the head's distances.
+/// Passes candidates that `head` did not, if they may be nearer than the k-th of the head's distances.
 ///
 /// The second phase of Algorithm 4.9 of the source: a range query on all objects outside the set E.
 ///
 /// # Inputs
-/// `candidates`: the same that `head` gets, in the same order. `estimate` (side): the nearest of the head's objects
-/// with their f64 distances.
+/// `candidates`: the input of `head`, in equal order. `estimate` (side): the nearest of the head's objects with their
+/// f64 distances.
 ///
 /// # Outputs
-/// `candidates`: those after the head whose lower bound is not above the k-th distance of the estimate.
+/// `candidates`: candidates after the head with lower bounds at most the k-th distance of the estimate.
 ///
 /// # Parameters
-/// `skip`: as many as `head` passes on, which without a number knows it by `k` too. `k`: how many objects a query gets.
+/// `skip`: the number of candidates that `head` passes; without it derived from `k` as in `head`. `k`: the number of
+/// objects that a query returns.
 pub static REST: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "skip",
             ParameterType::integer_from(1),
             Default::Absent,
-            "how many candidates of a query to leave out, as `rows` of `head`; 2 k + 16 without it",
+            "candidates to skip for each query, as `rows` of `head`; 2 k + 16 by default",
         )
         .unit("rows"),
         Parameter::new(
             "k",
             ParameterType::integer_from(1),
             Default::Integer(10),
-            "how many objects a query gets",
+            "the number of objects that a query returns",
         )
         .unit("objects"),
     ],
@@ -123,7 +124,7 @@ mod tests {
     fn leaves_out_the_head_and_what_is_beyond_the_kth_distance() {
         let mut harness =
             Harness::new(&REST, [("skip", Value::Integer(2)), ("k", Value::Integer(2))]).unwrap();
-        // Query 0 has two distances, so a range; query 1 has one, query 2 none.
+        // Query 0 has two distances and so a range; query 1 has one, query 2 none.
         harness.give("estimate", testing::distances(&[(0, 1, 0.5), (0, 2, 0.25), (1, 3, 0.1)]));
         let all = [
             (0, 1, 0.1),

@@ -1,8 +1,7 @@
-//! `scan`: every object of a store is a candidate for every query.
-//!
+//! `scan`: emits every object of a store as a candidate for every query.
 //! Invariants: an envelope holds one range of ids for all queries, query by query, ids ascending; the objects of an
-//! envelope of candidates are in memory and checked when it goes out. For devices ranges go out instead, of whole chunks:
-//! nothing is told object by object, as a device computes sooner than a slot could tell.
+//! envelope of candidates are in memory and checked when it leaves. For devices, ranges of whole chunks leave instead,
+//! without a row per object: a device computes faster than a slot could write these rows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,16 +22,16 @@ use boxwork_stores::chunks::{Cut, Piece};
 use boxwork_stores::signature_store::SignatureStore;
 use boxwork_stores::store::Store;
 
-/// Rows of an envelope at most: a thousand distances are a few milliseconds, the most that one worker computes alone
-/// at the end of a scan.
+/// The most rows of an envelope: a thousand distances take a few milliseconds, the longest that one worker computes
+/// alone at the end of a scan.
 const ENVELOPE_ROWS: u64 = 1024;
-/// Rows of an envelope at least: towards its end a scan goes out in ever smaller envelopes, so that no slot computes long
-/// after the others are through.
+/// The fewest rows of an envelope: a scan shrinks its envelopes towards the end, so that no slot computes long after
+/// the others.
 const ENVELOPE_ROWS_MIN: u64 = 128;
 
 const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
 const CANDIDATES: Out = Out::new(0, "candidates", columns::candidates, "every object for every query");
-const RANGES: Out = Out::new(1, "ranges", columns::ranges, "the same as ranges of ids, for devices");
+const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all objects as ranges of ids, for devices");
 
 /// Emits all objects of a store as candidates.
 ///
@@ -40,12 +39,12 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "the same as ranges o
 /// `queries` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: every object for every query, with the lower bound 0; the queries of one object stand in one
-/// envelope, so that it is read from memory once for all of them. `ranges`: the same for what computes on devices,
-/// where they are picked and the output is connected; then no candidates go out.
+/// `candidates`: every object for every query, with lower bound 0. Each envelope has all queries of its objects, which
+/// are thus read from memory once. `ranges`: all objects as ranges, if devices compute the distances and this output is
+/// connected; then no candidates leave.
 ///
 /// # Parameters
-/// `store`: the store to scan. `device`: where what follows computes.
+/// `store`: the store to scan. `device`: where the distance box computes.
 pub static SCAN: OperatorSpec = OperatorSpec {
     parameters: &[
         store_parameter("the store to scan"),
@@ -53,18 +52,18 @@ pub static SCAN: OperatorSpec = OperatorSpec {
             "device",
             ParameterType::Device,
             Default::Text("cpu"),
-            "where what follows computes, as its own parameter says: for devices ranges go out",
+            "`device` of the distance box; if devices compute, ranges leave",
         ),
     ],
     inputs: &[QUERIES],
     outputs: &[CANDIDATES, RANGES],
     example: "all: {kind: scan, store: signatures}",
-    ..OperatorSpec::new("scan", "Takes every object of a store as a candidate.", Kind::Stateful, make)
+    ..OperatorSpec::new("scan", "Emits every object of a store as a candidate.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store = resources::store(bind)?;
-    // Where none can be had, what follows says so.
+    // If no device is available, the distance box reports it.
     let devices = bind
         .pick_devices("device", Some(store.ids_count()), DEVICE_OBJECTS_MIN)
         .ok()
@@ -75,31 +74,31 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(Scan { store, devices, slots: bind.slots(), parts: None, turn: 0, done: 0, shared: None }))
 }
 
-/// The queries and the bounds of the last envelope: the next one has the same, but for its length.
+/// The columns of queries and bounds of the last envelope, which the next shares if its length is equal.
 type SharedColumns = Option<(u64, ArrayRef, ArrayRef)>;
 
 struct Scan {
     store: Arc<dyn Store>,
-    /// What computes, where it is not the slots.
+    /// The devices that compute, unless the slots do.
     devices: Option<OnDevices>,
-    /// Of the runtime.
+    /// Slots of the runtime.
     slots: usize,
-    /// What is left of each node's batches, or of all; known from the first firing on.
+    /// The remaining batches of each node, or of the whole store; set by the first firing.
     parts: Option<Vec<Part>>,
-    /// The part that comes next.
+    /// The next part's turn.
     turn: usize,
-    /// Objects that went out.
+    /// Objects emitted so far.
     done: u64,
     shared: SharedColumns,
 }
 
-/// The devices that compute, by their numbers, and the ranges of a store that are left for them.
+/// The devices that compute, and the ranges of a store left for them.
 pub(crate) struct OnDevices {
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
     store: Arc<SignatureStore>,
     cut: Cut,
-    /// Queries, by their places, and chunks; known from the first one on.
+    /// Places of queries, and chunks; set by the first call.
     runs: Option<VecDeque<Piece>>,
 }
 
@@ -144,7 +143,7 @@ impl Part {
         Self { node, next: store.batch_ids(batches.start).start, batches }
     }
 
-    /// The parts of a store on a machine of so many nodes: one for all where the store lies on others, or on none.
+    /// The parts of a store on a machine with `nodes` nodes; one part if the store lies on other nodes, or on none.
     fn all(store: &dyn Store, nodes: usize) -> Vec<Self> {
         if nodes == 1 || store.nodes() != nodes {
             return vec![Self::new(store, None, 0..store.batches())];
@@ -176,7 +175,7 @@ impl Operator for Scan {
         let parts = self.parts.get_or_insert_with(|| Part::all(&*self.store, cx.nodes()));
         while cx.has_room(CANDIDATES) {
             cx.announce();
-            // One envelope of each part, so that every node has work from the beginning to the end.
+            // One envelope of each part in turn, so that every node has work from beginning to end.
             let count = parts.len();
             let mut in_turn = (0..count).map(|nth| (self.turn + nth) % count);
             let left = in_turn.find(|nth| !parts[*nth].batches.is_empty());
@@ -227,7 +226,7 @@ impl Scan {
     }
 }
 
-/// Rows of the next envelope where so many are left for so many slots: guided self-scheduling, half of a slot's share.
+/// Rows of the next envelope, given the objects left and the slots: guided self-scheduling, half of a slot's share.
 pub(crate) fn rows_next(left: u64, slots: usize) -> u64 {
     (left / (2 * slots as u64)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS)
 }
@@ -268,10 +267,10 @@ mod tests {
         check_on(testing::store(folder.path(), objects), 1, queries);
     }
 
-    /// Gives the nodes that the envelopes' objects are on.
+    /// Returns the nodes on which the envelopes' objects lie.
     fn check_on(store: Arc<SignatureStore>, nodes: usize, queries: &[(&str, u64)]) -> Vec<Option<usize>> {
         let objects = store.len() as usize;
-        // A harness has one.
+        // A harness has one slot.
         let slots = 1;
         let of_batch: Vec<_> =
             (0..store.batches()).map(|batch| (store.ids(batch), store.node(batch))).collect();
@@ -322,12 +321,12 @@ mod tests {
         let on = |node: usize| Some(node);
         assert_eq!(nears[..5], [on(0), on(1), on(2), on(0), on(1)]);
         assert!(nears.iter().all(|near| near.is_some_and(|node| node < 3)));
-        // Copied for another machine than the one that runs, or for one node: in order, and near nothing.
+        // Copied for a machine with other nodes, or with one node: in order, and near no node.
         for (machine, nodes) in [("numa:3 core:1", 2), ("numa:1 core:2", 1), ("numa:2 core:1", 1)] {
             let nears = check_on(copied(machine), nodes, &[("a", 1)]);
             assert!(nears.len() >= 9 && nears.iter().all(Option::is_none));
         }
-        // More nodes than batches: some have nothing.
+        // With more nodes than batches, some nodes have none.
         assert!(check_on(copied("numa:4 core:1"), 4, &[("a", 1)]).iter().all(|near| *near < on(3)));
     }
 

@@ -1,9 +1,8 @@
 //! `top_k`: the nearest objects of each query, exactly.
-//!
-//! Invariant: what comes out is the k least (f64 distance, id), whatever path computed the distances that come in.
-//! Two of the fast paths' errors around the k-th distance are kept: the k objects that look nearest are truly within
-//! `r + e(r)` of the query, r the k-th distance seen, so the k-th true distance is; and an object within that may
-//! look as far as that plus its error.
+//! Invariant: the output is the k smallest (f64 distance, id), on whatever path the input was computed. With `r` the
+//! k-th smallest input distance and `e` the error of the fast paths, the k objects that look nearest are truly within
+//! `r + e(r)` of the query, so the k-th true distance is too; and an object within that distance may look as far as it
+//! plus its error. So candidates up to two errors beyond `r` are kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,24 +22,23 @@ use boxwork_stores::space::Space;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
 
-/// Candidates beyond k that gather before the list is cut: cutting costs as much as it is long.
+/// The list is cut when so many candidates beyond k have come: a cut costs as much as the list is long.
 const SLACK: usize = 1024;
 
-/// What holds an answer, and what helps where there is no memory for it.
+/// Names the list and gives advice in an error about memory.
 pub(crate) const WHAT: &str = "the list of what may be among the nearest";
 pub(crate) const ADVICE: &str = "take a smaller `k`, or free memory";
 
-/// Distances in f64 that are computed in one firing: some milliseconds' worth.
+/// f64 distances of one firing: some milliseconds.
 const EXACT_PER_FIRING: usize = 256;
 
-/// Of these, as many as are worth another slot: a tenth of a millisecond.
+/// f64 distances that are worth another slot: a tenth of a millisecond.
 const EXACT_PER_CHUNK: usize = 8;
 
 const DISTANCES: In = In::stream(0, "distances", columns::distances, "distances of objects");
 const QUERY: In = In::side(1, "query", columns::queries, "the queries");
 const NEAREST: Out = Out::new(0, "nearest", columns::distances, "the k nearest of each query, in order");
-const RANGE: HintOut =
-    HintOut::new(0, "range", Join::Minimum, "a distance that no object of the answer is beyond");
+const RANGE: HintOut = HintOut::new(0, "range", Join::Minimum, "a distance that contains the whole answer");
 
 /// Keeps the k nearest objects of each query.
 ///
@@ -48,15 +46,15 @@ const RANGE: HintOut =
 /// `distances`: distances of objects, no object twice for one query. `query` (side): the queries.
 ///
 /// # Outputs
-/// `nearest`: the k nearest of each query with their f64 distances, by query, then distance, then id. Fewer where
-/// fewer came in.
+/// `nearest`: the k nearest of each query with their f64 distances, by query, then distance, then id; fewer if fewer
+/// came in.
 ///
 /// # Hints
-/// `range`, written: a distance that no object of the answer is beyond, for each query: the k-th so far, with the
-/// error of the fast paths added. To leave out objects whose distance is above it changes nothing.
+/// `range`, written: for each query a distance that contains the whole answer: the k-th so far, plus the error of the
+/// fast paths. Producers may drop objects beyond it.
 ///
 /// # Parameters
-/// `k`: how many objects. `space`: the space that the distances are of. `range`: if given, only objects at most this
+/// `k`: the number of objects. `space`: the space of the distances. `range`: if given, keeps only objects at most this
 /// far.
 pub static TOP_K: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -64,7 +62,7 @@ pub static TOP_K: OperatorSpec = OperatorSpec {
             "k",
             ParameterType::integer_from(1),
             Default::Integer(10),
-            "how many objects a query gets",
+            "the number of objects that a query returns",
         )
         .unit("objects"),
         SPACE,
@@ -72,7 +70,7 @@ pub static TOP_K: OperatorSpec = OperatorSpec {
             "range",
             ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
             Default::Absent,
-            "leave out objects farther than this",
+            "exclude objects farther than this",
         ),
     ],
     inputs: &[DISTANCES, QUERY],
@@ -100,23 +98,23 @@ struct TopK {
     queries: Option<Queries>,
     /// By the query's place.
     nearest: Vec<Nearest>,
-    /// How far the f64 ranking is, once all distances have come.
+    /// The position of the f64 ranking, once all distances have come.
     ranking: Option<Ranking>,
 }
 
-/// What may be among the k nearest of one query.
+/// The candidates for the k nearest of one query.
 struct Nearest {
-    /// By the distance that came in.
+    /// Sorted by the input distance.
     found: Vec<(f64, u64)>,
-    /// The k-th distance of those that came in.
+    /// The k-th smallest input distance.
     kth: f64,
-    /// No object of the answer is truly beyond.
+    /// No true distance of the answer is beyond.
     range: f64,
-    /// No object of the answer looks as if it were beyond.
+    /// No input distance of the answer is beyond.
     limit: f64,
-    /// The list is cut when it is this long.
+    /// The list is cut at this length.
     cut_at: usize,
-    /// Whether anything has come since the k-th distance was learnt.
+    /// Whether anything has come since `kth` was computed.
     is_fresh: bool,
 }
 
@@ -165,7 +163,7 @@ impl Operator for TopK {
     }
 }
 
-/// Sorts the rows of an envelope to their queries.
+/// Sorts the rows of an envelope by query.
 fn take(
     envelope: &Envelope,
     queries: &Queries,
@@ -212,7 +210,7 @@ impl Nearest {
         }
     }
 
-    /// Learns the k-th distance of what has come; says whether it is less than before.
+    /// Updates the k-th distance; returns whether it has fallen.
     fn learn(&mut self, k: usize) -> bool {
         if !std::mem::take(&mut self.is_fresh) || self.found.len() < k {
             return false;
@@ -222,7 +220,7 @@ impl Nearest {
         std::mem::replace(&mut self.kth, kth) > kth
     }
 
-    /// Says what the k-th distance and the range asked for leave out.
+    /// Sets the limits from the k-th distance and the range given.
     fn set_limit(&mut self, query: &Query, range: f64) {
         let widened = |range: f64| match range.is_finite() {
             true => query.prepared.widened(range),
@@ -232,17 +230,17 @@ impl Nearest {
         self.limit = widened(self.range);
     }
 
-    /// Drops what cannot be in the answer any more.
+    /// Drops candidates that can no longer be in the answer.
     fn cut(&mut self) {
         let limit = self.limit;
         self.found.retain(|found| found.0 <= limit);
-        // Many objects at one distance stay: they must not be looked through again for each that comes.
+        // Many objects at one distance stay: new ones must not cause a cut each time.
         self.cut_at = 2 * self.found.len() + SLACK;
     }
 }
 
 impl TopK {
-    /// Computes what is left in f64, query after query, and sends the answers.
+    /// Computes the remaining candidates in f64, query after query, and sends the answers.
     fn rank(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let ranking = self.ranking.get_or_insert_default();
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
@@ -251,7 +249,7 @@ impl TopK {
             if query.prepared.is_exact() {
                 ranking.exact = std::mem::take(&mut nearest.found);
             } else if ranking.exact.is_empty() {
-                // In the order in which they lie in the store.
+                // In the order of storage.
                 nearest.found.sort_unstable_by_key(|found| std::cmp::Reverse(found.1));
                 ranking.exact = room(nearest.found.len(), || WHAT.to_owned(), ADVICE)?;
             }
@@ -262,13 +260,13 @@ impl TopK {
                 cx.detached("disk", || store.bring_in(&ids))??;
             }
             let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
-            // While a device computes, slots wait: they rank beside each other.
+            // While a device computes, slots are idle, so they share the ranking.
             cx.inside(|inside| {
                 let cancelled = inside.cancelled();
                 inside.for_each_chunk_of(&mut exact, EXACT_PER_CHUNK, |first, exact| {
                     match query.prepared.exact_until(&ids[first..first + exact.len()], exact, &cancelled) {
                         Ok(()) => {}
-                        // One is told.
+                        // The first error is reported.
                         Err(error) => drop(failed.set(error)),
                     }
                 });
@@ -314,8 +312,8 @@ mod tests {
     use boxwork_stores::signature_store::StoreInfo;
     use boxwork_stores::testing;
 
-    /// Ranks objects whose distances are as wrong as they may be, `wrong` telling how, and compares with a sort of
-    /// all in f64.
+    /// Ranks objects whose distances are off by their largest error, in the directions that `wrong` gives, and compares
+    /// with a sort of all in f64.
     fn check(
         seeds: &[u64],
         k: usize,
@@ -356,7 +354,7 @@ mod tests {
         }
         for number in 0..2u32 {
             let farthest = expected.iter().filter(|row| row.0 == number).map(|row| row.2).fold(0.0, f64::max);
-            assert!(harness.hint("range", number) >= farthest, "the hint leaves an answer out");
+            assert!(harness.hint("range", number) >= farthest, "the hint excludes an answer");
             if seeds.len() >= k {
                 assert!(harness.hint("range", number) < farthest + 0.01 || range.is_some());
             }
@@ -373,7 +371,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn ranks_as_a_sort_of_all(
-            // Few seeds, so that many objects are alike and ids decide.
+            // Few seeds, so that many objects are equal and ids decide.
             seeds in prop::collection::vec(0u64..40, 1..120),
             k in 1usize..30,
             range in prop::option::of(0.0f64..1.5),

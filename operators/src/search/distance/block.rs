@@ -1,9 +1,9 @@
 //! A block of candidates on its way to a device and back.
 //!
-//! Invariants: `crosses` has a number for each row of the envelopes, in their order, once the block has come back;
-//! what each is depends on the row alone, up to the error that its query declares. Objects of chunks that lie on the
-//! device are read there, others are gathered; which is which may differ from device to device, and the numbers hold.
-//! Where what follows keeps the nearest only, a block may leave out rows that bounds rule out (`select.rs`).
+//! Invariants: once the block has come back, `crosses` has a number for each row of the envelopes, in their order. Each
+//! number depends on its row alone, up to the error that its query declares. The device reads objects of chunks that it
+//! keeps; all others are gathered for it. Devices may keep different chunks, and the numbers still agree. If the
+//! consumer keeps the nearest only, a block may drop rows that bounds exclude (`select.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,31 +22,32 @@ use boxwork_stores::chunks::{Cut, Form, Gathered};
 use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// Of a chunk's objects, the share that a block must want for the chunk to be brought in: else its rows are gathered.
+/// A chunk is brought to the device if a block wants at least one in so many of its objects; else its rows are
+/// gathered.
 const DENSE_SHARE: usize = 16;
 
-/// What all blocks of a box have in common.
+/// Shared by all blocks of a box.
 pub(super) struct Common {
     pub(super) space: Arc<SqfdSpace>,
     /// How much of the store devices keep.
     pub(super) residence: Residence,
     pub(super) shape: Shape,
     program: ProgramSource,
-    /// The same for candidates near every query's centre.
+    /// `program` for candidates near every query's centre.
     program_near: ProgramSource,
-    /// The same by matrix units.
+    /// `program` on matrix units.
     program_matrices: ProgramSource,
     items_of_matrices: usize,
-    /// Whether these can multiply the queries' numbers.
+    /// Whether the matrix units can represent the queries' numbers.
     fits_matrices: bool,
     /// The queries as the kernel reads them.
     rows: Vec<f32>,
     row_offsets: Vec<u32>,
     centres: Vec<f32>,
     pub(super) factor: f32,
-    /// What rows are left out by, where any may be.
+    /// Drops rows that cannot be in the answer; `None` if every row is wanted.
     pub(super) select: Option<Select>,
-    /// No other queries of the process have it.
+    /// Unique to these queries within the process.
     version: u64,
 }
 
@@ -55,7 +56,7 @@ static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 /// The first generation of NVIDIA devices whose matrix units take what the kernel gives them.
 const MATRICES_FROM: (u32, u32) = (8, 0);
 
-/// What computes the exponents of pairs on a device.
+/// Computes the exponents of pairs on this device.
 pub(super) fn arithmetic(device: &Device) -> Arithmetic {
     match device.info().compute_capability {
         Some(capability) if capability >= MATRICES_FROM => Arithmetic::Matrices,
@@ -114,21 +115,21 @@ pub(crate) struct SqfdBlock {
     pub(crate) envelopes: Vec<Envelope>,
     /// The rows of all envelopes as (query's place, id), one envelope after the other.
     wanted: Vec<(u32, u64)>,
-    /// Weighted similarities, by row; of rows that are kept, where some are left out.
+    /// Weighted similarities, by row; if some rows were dropped, of the rows in `kept`.
     pub(super) crosses: Vec<f64>,
-    /// Which rows these are, in order; nothing when it is all of them.
+    /// The rows that were kept, in order; `None` means all.
     pub(super) kept: Option<Vec<u32>>,
-    /// Rows may be left out.
+    /// Whether rows may be dropped.
     may_select: bool,
-    /// Some are.
+    /// Whether the selection runs in this block.
     selects: bool,
     /// Whether it brought anything to a device that stays there.
     pub(super) brings: bool,
-    /// What was launched: where each row's sums are.
+    /// The launches, which say where each row's sums are.
     launches: Vec<Launch>,
 }
 
-/// A run of queries that want the same objects.
+/// Consecutive queries that want equal sets of objects.
 struct Wanted {
     queries_first: usize,
     queries_count: usize,
@@ -137,7 +138,7 @@ struct Wanted {
     rows: Vec<u32>,
 }
 
-/// One start of the kernel.
+/// One launch of the kernel.
 struct Launch {
     layout: Layout,
     tiles_first: usize,
@@ -160,7 +161,7 @@ pub(super) fn block_error(error: StoreError) -> DeviceError {
 }
 
 impl SqfdBlock {
-    /// A block of the rows of some envelopes; `wanted` has them all.
+    /// A block of the rows of some envelopes; `wanted` lists them all.
     pub(super) fn new(common: &Arc<Common>, envelopes: Vec<Envelope>, wanted: Vec<(u32, u64)>) -> Self {
         let (crosses, launches) = (Vec::new(), Vec::new());
         let common = Arc::clone(common);
@@ -177,20 +178,19 @@ impl SqfdBlock {
         }
     }
 
-    /// The query's place and the object of a row.
+    /// The place of a row's query, and its object.
     pub(super) fn row(&self, row: u32) -> (u32, u64) {
         self.wanted[row as usize]
     }
 
-    /// Whether more rows were left than there was room for: it is to be computed again, as a whole.
+    /// Whether more rows passed the selection than the buffer holds: then the whole block must be computed again.
     pub(super) fn is_missing(&mut self) -> bool {
         let is_missing = self.selects && self.kept.is_none();
         self.may_select &= !is_missing;
         is_missing
     }
 
-    /// What rows are left out by in this block: only where every signature is one piece, and there is much to leave
-    /// out.
+    /// The selection for this block; `None` unless every signature is one piece and enough rows can be dropped.
     fn select(&self) -> Option<&Select> {
         let select = self.common.select.as_ref().filter(|_| self.may_select)?;
         let is_worth =
@@ -198,7 +198,7 @@ impl SqfdBlock {
         (!self.launches.is_empty() && self.launches.iter().all(is_worth)).then_some(select)
     }
 
-    /// The rows by query and object; queries that want the same objects (those of a scan) stand together.
+    /// Groups the rows by query and object; queries that want equal sets of objects (those of a scan) share a group.
     fn group(&self) -> Vec<Wanted> {
         let mut order: Vec<u32> = (0..self.wanted.len() as u32).collect();
         order.sort_unstable_by_key(|row| self.wanted[*row as usize]);
@@ -225,7 +225,7 @@ impl SqfdBlock {
         groups
     }
 
-    /// Splits the rows by where their objects are read, and lays them out.
+    /// Splits the rows by the memory in which their objects are read, and lays them out.
     fn plan(&mut self, objects: Objects<'_>, feed: &Feed<'_>) -> Result<(), StoreError> {
         self.launches.clear();
         self.brings = false;
@@ -276,7 +276,7 @@ impl SqfdBlock {
         let count = self.launches.iter().map(|launch| launch.layout.tiles.len()).sum();
         feed.write("tiles", count, |to: &mut [[u32; 4]]| {
             let tiles = self.launches.iter().flat_map(|launch| {
-                // A tile names its pieces by their places among those of all launches.
+                // A tile numbers its pieces through all launches.
                 let first = launch.pieces_first as u32;
                 launch
                     .layout
@@ -394,8 +394,8 @@ impl Common {
         Cut::key(self.space.store(), Form::Columns, chunk)
     }
 
-    /// The kernel for a device, and for candidates that are near every query's centre or may not be; with the work items of
-    /// a group.
+    /// The kernel for a device, and the work items of a group; `is_near` if all candidates are near every query's
+    /// centre.
     pub(super) fn kernel(&self, device: &Device, is_near: bool) -> (&ProgramSource, usize) {
         match arithmetic(device) {
             Arithmetic::Matrices if self.fits_matrices => (&self.program_matrices, self.items_of_matrices),
@@ -404,7 +404,7 @@ impl Common {
         }
     }
 
-    /// Sends the queries to an end point that has others.
+    /// Sends the queries to an end point that has other queries, or none.
     pub(super) fn send_queries(&self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         fn copy<T: Copy>(to: &mut [T], from: &[T]) -> Result<(), DeviceError> {
             to.copy_from_slice(from);

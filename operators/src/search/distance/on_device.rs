@@ -1,4 +1,5 @@
-//! The device's side of distances: candidates and runs of chunks become blocks, and what comes back becomes distances.
+//! The device's side of distances: candidates and runs of chunks become blocks, and blocks that come back become
+//! distances.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -18,13 +19,13 @@ use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Piece};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// Similarities of objects to themselves that one slot computes at a time: a millisecond.
+/// Objects whose similarities to themselves one slot computes at a time: a millisecond.
 const SIGMAS_PER_CHUNK: usize = 32;
 
-/// Rows of an envelope of distances where none is left out.
+/// Rows of an envelope of distances if none is dropped.
 const ENVELOPE_ROWS: usize = 1 << 14;
 
-/// Makes blocks for some devices, and distances of those that come back.
+/// Makes blocks for devices, and distances from blocks that come back.
 pub(super) struct OnDevice {
     space: Arc<SqfdSpace>,
     devices: Arc<Devices>,
@@ -34,14 +35,14 @@ pub(super) struct OnDevice {
     common: Option<Arc<Common>>,
 }
 
-/// One of the two, as a box has one kind of block.
+/// A block of either kind; a box has one type of block.
 pub(super) enum Sent {
     Rows(SqfdBlock),
     Run(RangeBlock),
 }
 
 impl Sent {
-    /// Whether it is to be computed again: more rows were left than there was room for.
+    /// Whether more rows passed the selection than the buffer holds: then it must be computed again.
     pub(super) fn is_missing(&mut self) -> bool {
         match self {
             Self::Rows(block) => block.is_missing(),
@@ -49,7 +50,7 @@ impl Sent {
         }
     }
 
-    /// The device that keeps what it needs.
+    /// The device that keeps the chunks of this block.
     pub(super) fn home(&self) -> Option<usize> {
         match self {
             Self::Rows(_) => None,
@@ -104,7 +105,7 @@ impl OnDevice {
     ) -> Self {
         for idx in allowed.iter() {
             if arithmetic(&devices.list()[*idx]) == Arithmetic::Matrices {
-                // What follows asks when distances come, and none has yet.
+                // Consumers ask for it when distances arrive, and none has been sent yet.
                 let _ = space.arithmetic().set(Arithmetic::Matrices);
             }
         }
@@ -113,8 +114,8 @@ impl OnDevice {
         Self { space, devices, allowed, residence, keeps, common: None }
     }
 
-    /// The blocks that some ids are, for queries that follow each other, where the ids are whole chunks. The box that sends
-    /// ranges need not know what a device takes at once.
+    /// The blocks for some ids and consecutive queries, if the ids are whole chunks. The producer of ranges need not
+    /// know how much a device takes at once.
     pub(super) fn runs(&self, places: &Range<usize>, ids: &Range<u64>) -> Option<Vec<Piece>> {
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         let run = cut.run_of(store, ids)?;
@@ -127,7 +128,7 @@ impl OnDevice {
         cut.ids(store, chunks.start).start..cut.ids(store, chunks.end - 1).end
     }
 
-    /// Objects of the store that lie on any of the devices.
+    /// Objects of the store that any of the devices keeps.
     fn held(&self) -> u64 {
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         let count = |chunk| {
@@ -146,7 +147,7 @@ impl OnDevice {
         Arc::clone(self.common.get_or_insert_with(make))
     }
 
-    /// A block of a run of whole chunks, of which nothing is told object by object; reads what the device lacks.
+    /// A block of whole chunks, without a row per object; reads into memory what the device lacks.
     pub(super) fn run_block(
         &mut self,
         cx: &mut Context<'_>,
@@ -178,7 +179,7 @@ impl OnDevice {
         Ok(Sent::Run(block))
     }
 
-    /// A block of the candidates of some envelopes; reads their objects.
+    /// A block of the candidates of some envelopes; reads their objects into memory.
     pub(super) fn rows_block(
         &mut self,
         cx: &mut Context<'_>,
@@ -202,7 +203,7 @@ impl OnDevice {
         Ok(Sent::Rows(SqfdBlock::new(&common, envelopes, wanted)))
     }
 
-    /// Reads what a block will: its objects, and the chunks that they lie in where chunks are kept on devices.
+    /// Reads what a block will need: its objects, and their whole chunks if devices keep chunks.
     fn bring_in(&self, cx: &mut Context<'_>, wanted: &[(u32, u64)]) -> Result<(), BoxError> {
         let store = self.space.store();
         let mut batches = Vec::new();
@@ -230,7 +231,8 @@ impl OnDevice {
     }
 }
 
-/// Reads batches in any order, and all of their chunks where a block may bring these in.
+/// Reads batches, given in any order, and the other batches of their chunks if a block may bring these chunks to a
+/// device.
 pub(super) fn bring_in_batches(
     cx: &mut Context<'_>,
     space: &SqfdSpace,
@@ -253,7 +255,7 @@ pub(super) fn bring_in_batches(
     Ok(())
 }
 
-/// The distances of a block that came back, by envelope; without the rows that it has left out.
+/// The distances of a block that came back, by envelope, without the dropped rows.
 fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<Vec<Envelope>, BoxError> {
     if let Some(kept) = &block.kept {
         return left(&block, kept, space, queries);
@@ -278,7 +280,7 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
     Ok(made)
 }
 
-/// The rows of a block that are left, in one envelope if any are.
+/// The rows that a block kept, in one envelope if there are any.
 fn left(
     block: &SqfdBlock,
     kept: &[u32],
@@ -338,8 +340,8 @@ fn distances_of_run(
     rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(distances_envelope(rows)?)).collect()
 }
 
-/// Objects' similarities to themselves, which blocks select by and results are reported by: those that are not known yet
-/// take long, and many slots compute them sooner than a feeding thread.
+/// Computes the objects' similarities to themselves, which the selection and the results need. Unknown ones take long,
+/// and many slots are faster than a feeding thread.
 pub(crate) fn compute_sigmas(
     cx: &mut Context<'_>,
     space: &SqfdSpace,

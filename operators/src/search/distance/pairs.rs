@@ -1,7 +1,7 @@
 //! Pairs of objects on devices: distance-matrix blocks (section 4.4.2 of the source).
 //!
-//! In each row one object is the query, the one that it shares with its neighbours; so pairs in the order of Algorithm
-//! 4.7 are runs of objects for each query, and the kernel is that of candidates.
+//! In each row, the object that neighbouring rows share is the query. Pairs in the order of Algorithm 4.7 are thus runs
+//! of objects for each query, and the kernel for candidates serves here too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl DevicePairs {
             }
         }
         bring_in_batches(cx, space, &self.residence, batches)?;
-        // In the order of their ids, so that neighbours among the queries lie beside each other too.
+        // Ordered by id, so that neighbouring queries lie side by side.
         let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
         places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);
         let prepared = store.read::<_, BoxError>(|objects| {
@@ -84,8 +84,8 @@ impl DevicePairs {
     }
 }
 
-/// The query of each row, and the other object. It is the query of the row before where that is one of the two; else
-/// the one that the next row has too.
+/// The query of each row and its other object. The query is the one of the row before, if it is among the two; else the
+/// object that the next row also has.
 fn with_queries(a: &[u64], b: &[u64]) -> Vec<(u64, u64)> {
     let mut rows: Vec<(u64, u64)> = Vec::with_capacity(a.len());
     for (nth, (a_here, b_here)) in a.iter().zip(b).enumerate() {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_row_s_query_is_what_it_shares() {
-        // As all_pairs gives five objects, folded: (0, 1), (0, 2), (1, 2), (1, 3), ...
+        // The order of all_pairs for five objects, folded: (0, 1), (0, 2), (1, 2), (1, 3), ...
         let rows = with_queries(&[0, 0, 1, 1, 2, 0, 0], &[1, 2, 2, 3, 3, 3, 4]);
         assert_eq!(rows, [(0, 1), (0, 2), (1, 2), (1, 3), (3, 2), (3, 0), (0, 4)]);
         assert_eq!(with_queries(&[7, 3, 2], &[9, 9, 9]), [(9, 7), (9, 3), (9, 2)]);

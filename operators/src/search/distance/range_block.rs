@@ -1,9 +1,8 @@
-//! A run of whole chunks for some queries, on its way to a device and back: what a scan asks for.
-//!
-//! Nothing of it is told object by object: what the kernel reads of a chunk, where its signatures lie included, is on the
-//! device or is brought there and stays, so that a block of a million objects is enqueued in some tens of microseconds.
-//!
-//! Invariant: a row that is left out is none of the answers (`select.rs`).
+//! A run of whole chunks for some queries, on its way to a device and back: the block of a scan.
+//! The host handles no object one by one: all that the kernel reads of a chunk, the positions of its signatures
+//! included, is on the device or is brought there and stays. A block of a million objects is thus enqueued in some tens
+//! of microseconds.
+//! Invariant: a dropped row is never in the answer (`select.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,32 +14,32 @@ use super::select::{Part, Select};
 use boxwork_stores::chunks::{Cut, Form, Laid};
 use boxwork_stores::signature_store::{Objects, StoreError};
 
-/// The kind of blocks of chunks that are on the device.
+/// The kind of a block that brought nothing to the device.
 pub(crate) const DISTANCES_OF_ALL: &str = "distances of all";
 
-/// Whole chunks for queries that follow each other.
+/// Whole chunks for consecutive queries.
 pub(super) struct RangeBlock {
     common: Arc<Common>,
     /// The queries, by their places.
     pub(super) queries: Range<usize>,
     pub(super) chunks: Range<usize>,
-    /// The device that keeps the chunks, while it is to be that one.
+    /// The device that keeps the chunks, unless it has failed.
     pub(super) home: Option<usize>,
-    /// Rows may be left out.
+    /// Whether rows may be dropped.
     may_select: bool,
-    /// Some are.
+    /// Whether the selection runs in this block.
     selects: bool,
     /// Whether it brought anything to a device that stays there.
     pub(super) brings: bool,
     pub(super) found: Found,
 }
 
-/// What came back.
+/// The results of a block.
 pub(super) enum Found {
     Nothing,
-    /// Of each row that is left: the query's place, the object, the weighted similarity.
+    /// For each kept row: the query's place, the object, the weighted similarity.
     Kept(Vec<(usize, u64, f64)>),
-    /// By query, then by object, those of all chunks one after the other: the weighted similarities.
+    /// Weighted similarities by query, then by object, through all chunks.
     All(Vec<f64>),
 }
 
@@ -56,33 +55,32 @@ impl RangeBlock {
         Self { common, queries, chunks, home, may_select, selects, brings, found }
     }
 
-    /// Whether more rows were left than there was room for: it is to be computed again, as a whole.
+    /// Whether more rows passed the selection than the buffer holds: then the whole block must be computed again.
     pub(super) fn is_missing(&mut self) -> bool {
         let is_missing = self.selects && matches!(self.found, Found::Nothing);
         self.may_select &= !is_missing;
         is_missing
     }
 
-    /// The ids of its objects, those that were removed among them.
+    /// The ids of its objects, including removed ones.
     pub(super) fn ids(&self) -> Range<u64> {
         let (store, cut) = (self.common.space.store(), self.common.space.chunks().cut);
         cut.ids(store, self.chunks.start).start..cut.ids(store, self.chunks.end - 1).end
     }
 
-    /// What the objects' similarities to themselves are known by on devices.
+    /// The devices' key for the objects' similarities to themselves.
     pub(super) fn sigmas_key(&self) -> SharedKey {
         let (first, last) = (self.chunks.start as u64, self.chunks.end as u64);
         SharedKey { resource: self.common.space.number(), form: 0, part: first << 32 | last }
     }
 
-    /// What the host knows of its chunks, all of which were fed.
+    /// The layouts of its chunks, all of which were fed.
     fn laid<'a>(&'a self, objects: Objects<'_>) -> Result<Vec<&'a Laid>, StoreError> {
         let chunks = self.common.space.chunks();
         self.chunks.clone().map(|chunk| chunks.laid(objects, &self.common.shape, chunk)).collect()
     }
 
-    /// What rows are left out by in this block: only where every signature is one piece, and there is much to leave
-    /// out.
+    /// The selection for this block; `None` unless every signature is one piece and enough rows can be dropped.
     fn select(&self, laid: &[&Laid]) -> Option<&Select> {
         let select = self.common.select.as_ref().filter(|_| self.may_select)?;
         let objects = laid.iter().map(|laid| laid.len()).sum();
@@ -130,7 +128,7 @@ impl RangeBlock {
                 ("stride", number(laid.stride)),
                 ("tiles_first", number(0)),
                 ("pieces_first", number(0)),
-                // The sums of a query stand together, those of all chunks.
+                // The sums of one query stand together through all chunks.
                 ("pieces_count", number(pieces)),
                 ("queries_first", number(self.queries.start)),
                 ("queries_count", number(count)),
@@ -185,7 +183,7 @@ impl Block for RangeBlock {
 
     fn collect(&mut self, back: &Back<'_>) {
         let common = Arc::clone(&self.common);
-        // What the block was laid out by is known, so nothing is read, and nothing can fail.
+        // The layouts are in memory, so nothing is read and nothing can fail.
         let found = common.space.store().read::<_, StoreError>(|objects| {
             let laid = self.laid(objects)?;
             let pieces: usize = laid.iter().map(|laid| laid.pieces).sum();
@@ -218,7 +216,7 @@ impl Block for RangeBlock {
     }
 }
 
-/// The object at a place among those of some chunks.
+/// The object at a place in the sequence of some chunks' objects.
 fn id_of(laid: &[&Laid], mut place: usize) -> u64 {
     for laid in laid {
         if place < laid.len() {

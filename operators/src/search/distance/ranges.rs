@@ -1,4 +1,4 @@
-//! Consecutive objects for queries, taken apart into candidates where they are computed on slots.
+//! Splits ranges of objects into candidates for the slots.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use boxwork_runtime::operator::BoxError;
 use crate::search::queries::Queries;
 use boxwork_stores::store::Store;
 
-/// Queries that follow each other, by their places, and ids.
+/// Consecutive queries, by their places, and ids.
 pub(super) type OfQueries = (Range<usize>, Range<u64>);
 
-/// The ranges of an envelope, each for queries that follow each other by their places.
+/// The ranges of an envelope; equal ranges of consecutive queries are joined.
 pub(super) fn ranges_of(envelope: &Envelope, queries: &Queries) -> Result<Vec<OfQueries>, BoxError> {
     let numbers = envelope.u32s("query")?;
     let (firsts, counts) = (envelope.u64s("first")?, envelope.u64s("count")?);
@@ -21,7 +21,9 @@ pub(super) fn ranges_of(envelope: &Envelope, queries: &Queries) -> Result<Vec<Of
     for ((number, first), count) in numbers.iter().zip(firsts).zip(counts) {
         let place = queries.idx(*number)?;
         let Some(end) = first.checked_add(*count) else {
-            return Err(BoxError::new(format!("{count} objects from {first} on are more than there can be")));
+            return Err(BoxError::new(format!(
+                "{count} objects from {first} on are more than ids can number"
+            )));
         };
         match ranges.last_mut() {
             Some((places, ids)) if places.end == place && *ids == (*first..end) => places.end += 1,
@@ -31,7 +33,7 @@ pub(super) fn ranges_of(envelope: &Envelope, queries: &Queries) -> Result<Vec<Of
     Ok(ranges)
 }
 
-/// Ids for the queries of some numbers, which become candidates bit by bit.
+/// Ids for some queries, which `next` turns into candidates piece by piece.
 pub(super) struct Ids {
     numbers: Vec<u32>,
     ids: Range<u64>,
@@ -43,13 +45,13 @@ impl Ids {
         Self { numbers: places.map(|place| queries.at(place).number).collect(), ids }
     }
 
-    /// The next objects as candidates, in about so many rows; nothing where none is left.
+    /// The next objects as candidates, in about `rows` rows; `None` at the end.
     ///
     /// # Errors
-    /// When there are no such objects.
+    /// If the store has no such ids.
     pub(super) fn next(&mut self, store: &dyn Store, rows: usize) -> Result<Option<Envelope>, BoxError> {
         while !self.ids.is_empty() && !self.numbers.is_empty() {
-            // The error for ids that are not there names the last of them.
+            // An error about missing ids names the last of them.
             store.locate(self.ids.end - 1)?;
             let per_envelope = (rows / self.numbers.len()).max(1) as u64;
             let here = self.ids.start..self.ids.end.min(self.ids.start + per_envelope);

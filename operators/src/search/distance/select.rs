@@ -1,8 +1,8 @@
-//! What a device leaves out, where what follows keeps the nearest objects only.
+//! Selection on a device: drops rows if the consumer keeps the nearest objects only.
 //!
-//! Invariants: a row is left out only when its distance in f64 is beyond the range, strictly, or beyond that of k
-//! other rows of its query in the same launch; so no answer is, and of equal distances none. Bounds are made of the
-//! similarity with the error that its query declares, and what rounding to f32 adds (`selection.cl`).
+//! Invariants: a row is dropped only if its f64 distance is strictly beyond the range, or strictly beyond that of k
+//! other rows of its query in this launch. So no answer is dropped, and ties stay. The bounds come from the similarity,
+//! the error that its query declares, and the rounding to f32 (`selection.cl`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,48 +12,48 @@ use boxwork_runtime::feeding::{Back, DeviceError, Feed, Grid, ProgramSource, Val
 use crate::devices::device_kernels::selection_program;
 use crate::search::queries::Queries;
 
-/// Objects of a launch from which on it is worth to select among them: fewer come back faster than they are judged.
+/// A launch must have this many objects for a selection: fewer are copied back faster than selected.
 const OBJECTS_MIN: usize = 4096;
-/// For each object wanted, so many must be there.
+/// And this many objects for each one wanted.
 const OBJECTS_PER_WANTED: usize = 16;
-/// Entries for each object wanted, and at least.
+/// Entries of the result buffer for each object wanted, and at least.
 const ENTRIES_PER_WANTED: usize = 4;
 const ENTRIES_MIN: usize = 1024;
-/// Entries where a range alone decides.
+/// Entries of the result buffer if a range alone decides.
 const ENTRIES_OF_RANGE: usize = 8192;
 
-/// What follows keeps.
+/// The objects that the consumer keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Keeps {
-    /// So many of the nearest.
+    /// The `k` nearest.
     pub(super) k: Option<usize>,
-    /// Objects at most so far.
+    /// Those within this distance.
     pub(super) range: Option<f64>,
-    /// Objects of a launch, at least; nothing means what is worth it.
+    /// A selection needs a launch of this many objects; `None`: as many as make it worthwhile.
     pub(super) objects_min: Option<usize>,
 }
 
 impl Keeps {
-    /// Whether any row may be left out.
+    /// Whether any row may be dropped.
     pub(super) fn any(&self) -> bool {
         self.k.is_some() || self.range.is_some()
     }
 }
 
-/// How rows are judged.
+/// The selection of a box's blocks.
 pub(super) struct Select {
     program: ProgramSource,
     k: usize,
     objects_min: usize,
     /// The square of the range.
     limit: f32,
-    /// More was left than there was room for: the next blocks will have as much.
+    /// Once more rows passed than the buffer holds, later blocks would overflow too.
     is_given_up: AtomicBool,
-    /// By query: its similarity to itself, and how far a squared distance may be off.
+    /// By query: its similarity to itself, and the possible error of a squared distance.
     queries: Vec<(f32, f32)>,
 }
 
-/// A launch of the kernel of distances: a similarity each, by query, then by object.
+/// One launch of the distance kernel: a similarity for each query and object, in this order.
 pub(super) struct Part {
     pub(super) objects: usize,
     pub(super) sums_first: usize,
@@ -61,19 +61,19 @@ pub(super) struct Part {
     pub(super) queries_count: usize,
 }
 
-/// A row that is not left out.
+/// A row that was kept.
 pub(super) struct Kept {
     pub(super) row: u32,
     pub(super) cross: f32,
 }
 
 impl Select {
-    /// Nothing where all rows are kept, or a bound would say nothing.
+    /// `None` if every row is wanted, or if a bound would exclude nothing.
     pub(super) fn new(queries: &Queries, keeps: Keeps) -> Option<Self> {
         if !keeps.any() {
             return None;
         }
-        // At or above, in f32.
+        // Rounded up to f32.
         let up = |number: f64| (number * (1.0 + 2f64.powi(-20))) as f32;
         let of_query = |query: &crate::search::queries::Query| {
             (query.sqfd().prepared().sigma_self() as f32, up(query.sqfd().error_squared(f64::INFINITY)))
@@ -89,7 +89,7 @@ impl Select {
         })
     }
 
-    /// Whether it is worth to select among so many objects.
+    /// Whether a selection among so many objects is worthwhile.
     pub(super) fn is_worth(&self, objects: usize) -> bool {
         let is_worth = objects >= self.objects_min && objects >= OBJECTS_PER_WANTED * self.k;
         is_worth && !self.is_given_up.load(Ordering::Relaxed)
@@ -166,8 +166,8 @@ impl Select {
         feed.read::<u32>("entries", places * capacity * selection::ENTRY)
     }
 
-    /// The rows that are left, in no order; `row` tells that of a part, query and object. Nothing when there was no
-    /// room for all.
+    /// The kept rows, in no order; `row` maps a part, a query and an object to a row. `None` if the buffer was too
+    /// small.
     pub(super) fn collect(
         &self,
         back: &Back<'_>,

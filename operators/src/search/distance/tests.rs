@@ -1,4 +1,4 @@
-//! Distances are within the declared error, on the slots and on devices that work, fail or leave out.
+//! Distances are within the declared error, on the slots and on devices that work, fail or drop rows.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn distances_are_near_the_exact_ones_whatever_the_order_of_rows() {
     harness.run().unwrap();
     assert!(harness.is_done());
     assert_eq!(harness.detached(), ["disk"]);
-    assert_eq!(harness.announced(), 2, "whoever sends goes on while an envelope is computed");
+    assert_eq!(harness.announced(), 2, "the producer continues while an envelope is computed");
     let found = testing::distance_rows(&harness.taken("distances"));
     assert_eq!(found.len(), 502);
     for (row, (number, id, distance)) in found.into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn rows_of_no_query_and_no_object_are_refused() {
     }
 }
 
-/// Devices of a test's own, whose programs are kept between runs.
+/// Devices of one test; the cache of their programs stays between runs.
 fn devices(plan: Plan, memory_bytes: Option<u64>) -> (Arc<Faulty>, Arc<Devices>) {
     devices_with(plan, Options { memory_bytes, ..Options::default() })
 }
@@ -76,7 +76,7 @@ fn devices_with(plan: Plan, options: Options) -> (Arc<Faulty>, Arc<Devices>) {
     (driver, devices.unwrap())
 }
 
-/// Signatures of these sizes in so many dimensions, within `spread` of 0.
+/// A store of signatures of the given sizes, with coordinates within `spread` of 0.
 fn store_of_sizes(folder: &Path, dimensions: usize, sizes: &[usize], spread: f32) -> Arc<SignatureStore> {
     let path = folder.join("sizes.signatures.arrow");
     let names: Vec<String> = (0..dimensions).map(|d| format!("x{d}")).collect();
@@ -123,7 +123,8 @@ fn queries_of(store: &SignatureStore, ids: &[u64]) -> Envelope {
     Envelope::from_columns(columns).unwrap()
 }
 
-/// Gives a box on these devices some envelopes, and compares each distance with the reference. Gives the box's progress.
+/// Gives a box on these devices some envelopes and compares each distance with the reference. Returns the box's
+/// progress.
 fn check(
     space: &Arc<SqfdSpace>,
     devices: &Arc<Devices>,
@@ -171,12 +172,12 @@ fn check(
     (held, all)
 }
 
-/// How far a fast distance may lie from this one.
+/// The largest error of a fast distance, given the exact one.
 fn error_of(query: &Query, exact: f64) -> f64 {
     distance_error(query.sqfd().error_squared(exact), exact)
 }
 
-/// Ranges of ids for all queries of a number, as an envelope.
+/// An envelope of ranges of ids, each with its query.
 fn ranges(rows: &[(u32, u64, u64)]) -> Envelope {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
@@ -186,7 +187,7 @@ fn ranges(rows: &[(u32, u64, u64)]) -> Envelope {
     Envelope::from_columns(columns).unwrap()
 }
 
-/// Gives a box ranges, on devices or not, and compares what it gives for them with the reference. Gives the number of rows.
+/// Gives a box ranges, with or without devices, and compares its rows with the reference. Returns their number.
 fn check_ranges(
     space: &Arc<SqfdSpace>,
     devices: Option<&Arc<Devices>>,
@@ -236,11 +237,11 @@ fn check_ranges(
             }
         }
     }
-    assert!(found.is_empty(), "rows that nobody wanted: {found:?}");
+    assert!(found.is_empty(), "rows beyond the given ranges: {found:?}");
     rows.len()
 }
 
-/// What is asked of nine thousand objects: all, in runs of whole batches and in others, and nothing.
+/// Ranges over nine thousand objects: all of them, in runs of whole batches and in others, and an empty range.
 fn asked() -> Vec<Vec<(u32, u64, u64)>> {
     let both = |first, count| vec![(0, first, count), (1, first, count)];
     vec![both(0, 8192), both(8192, 808), vec![(0, 100, 0)]]
@@ -277,7 +278,7 @@ fn ranges_on_devices_are_what_candidates_would_be() {
     for (appears_as, memory_bytes) in [(1, None), (2, None), (1, Some(1200 << 10))] {
         let (driver, devices) = devices(Plan { appears_as, ..Plan::default() }, memory_bytes);
         let devices_of = Some(&devices);
-        // Twice: brought in, and there already.
+        // The first run brings the chunks in; the second finds them there.
         for _ in 0..2 {
             let rows = check_ranges(&space, devices_of, Keeps::default(), &side, &asked());
             assert_eq!(rows, 18_000);
@@ -314,7 +315,7 @@ fn what_does_not_fit_on_a_device_passes_through_it() {
     let (store, chunks) = (space.store(), space.chunks().cut.count() as u64);
     let bytes: usize = (0..store.batches()).map(|batch| store.batch_bytes(batch)).sum();
     let side = testing::queries(&[("a", 7)]);
-    // No pinned memory, less than all that passes through would need, and more.
+    // No pinned memory, then less than all chunks that pass through need, then more.
     for pinned_bytes in [None, Some(bytes as u64 / 10), Some(bytes as u64)] {
         let options = Options { memory_bytes: Some(bytes as u64), pinned_bytes, ..Options::default() };
         let (driver, devices) = devices_with(Plan::default(), options);
@@ -378,7 +379,7 @@ fn ranges_that_devices_fail_at_are_computed_here() {
             let (_, devices) = devices(Plan { call, for_good, appears_as, ..Plan::default() }, None);
             let keeps = Keeps { k: Some(3), range: None, objects_min: Some(100) };
             check_ranges(&space, Some(&devices), keeps, &side, &[vec![(0, 0, 300)], vec![(0, 0, 300)]][..1]);
-            assert!(devices.take_warnings().len() <= 2 * appears_as, "told more than once");
+            assert!(devices.take_warnings().len() <= 2 * appears_as, "warned more than once");
         }
     }
 }
@@ -390,9 +391,9 @@ fn products_of_matrices_are_within_their_declared_error() {
     }
     let (driver, devices) = devices(Plan { compute_capability: Some((9, 0)), ..Plan::default() }, None);
     let folder = tempfile::tempdir().unwrap();
-    // Rows of one step and of two; each takes half a minute to compile where matrix units are imitated.
+    // Rows of one step and of two; each takes half a minute to compile if matrix units are imitated.
     for (dimensions, alpha) in [(7, 0.2), (12, 1.0)] {
-        // Smaller ones, as imitating takes its time.
+        // Smaller signatures, as imitated matrix units are slow.
         let store = store_of_sizes(folder.path(), dimensions, &ODD_SIZES.map(|size| size % 331 + 1), 2.0);
         let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap();
         let space = Arc::new(SqfdSpace::new(store, measure));
@@ -431,7 +432,7 @@ fn a_device_is_within_the_declared_error_for_every_measure_and_size() {
         let store = store_of_sizes(folder.path(), dimensions, &ODD_SIZES, 2.0);
         let measure = Measure::new(similarity, ground, alpha).unwrap();
         let space = Arc::new(SqfdSpace::new(store, measure));
-        // Sizes 2048, 1, 129 and 2500: more rows than lie in local memory at once, among others.
+        // Sizes 2048, 1, 129 and 2500: among them more rows than local memory holds.
         let queries = queries_of(space.store(), &[8, 0, 5, 13]);
         let all: Vec<(u32, u64)> = (0..4).flat_map(every).collect();
         check(&space, &devices, &queries, &[all, every(2).collect(), vec![(1, 8)], strewn.clone()]);
@@ -461,7 +462,7 @@ fn chunks_stay_on_a_device_or_pass_through_it() {
         let key = SharedKey { resource: space.store().number(), form: 0, part: 0 };
         assert_eq!(devices.list()[0].holds(key), memory_bytes.is_none());
         check(&space, &devices, &queries, &[rows(4000..4100), vec![(1, 17)], Vec::new()]);
-        // One that is gathered, then a chunk that is brought in: each is read where it is.
+        // A gathered object, then a chunk that is brought in: the kernel reads each in its own place.
         let (_, fresh) = self::devices(Plan::default(), memory_bytes);
         let mixed: Vec<(u32, u64)> = [(0, 5)].into_iter().chain((8192..9000).map(|id| (1, id))).collect();
         check(&space, &fresh, &queries, &[mixed]);
@@ -488,10 +489,10 @@ fn what_a_device_leaves_out_is_no_answer() {
         (700, None, Some(1e9), false),
         (700, Some(400), None, false),
         (700, None, None, false),
-        // All are at one distance, and there is no room for so many.
+        // All objects are at one distance, and the buffer is too small for them.
         (1, Some(1), None, false),
     ] {
-        // Objects that are the same have equal distances.
+        // Equal objects have equal distances.
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<String> = (0..3000).map(|idx| idx.to_string()).collect();
         let seeds = (0..3000).map(|idx| idx * 7919 % different);
@@ -549,7 +550,7 @@ fn what_devices_fail_at_is_computed_here() {
         for for_good in [false, true] {
             let (_, devices) = devices(Plan { call, for_good, ..Plan::default() }, None);
             check(&space, &devices, &queries, &[rows.clone(), rows[..7].to_vec()]);
-            assert!(devices.take_warnings().len() <= 2, "told more than once");
+            assert!(devices.take_warnings().len() <= 2, "warned more than once");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A block of candidates whose sums a device computes in f64.
 //!
-//! Invariant: `sums` has a number for each row of the envelopes, in their order, once the block has come back.
+//! Invariant: once the block has come back, `sums` has a number for each row of the envelopes, in their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use crate::search::queries::Queries;
 use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// What all blocks of a box have in common.
+/// Shared by all blocks of a box.
 pub(super) struct Common {
     space: Arc<SqfdSpace>,
     queries: Arc<Queries>,
     program: ProgramSource,
-    /// The queries as the kernel reads them, and where each begins.
+    /// The queries as the kernel reads them, and the offset of each.
     numbers: Vec<f32>,
     offsets: Vec<u32>,
-    /// No other queries of the process have it.
+    /// Unique to these queries within the process.
     version: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct ExactBlock {
     terms: u64,
     /// Weighted similarities, by row.
     pub(super) sums: Vec<f64>,
-    /// The device that was given it last.
+    /// The device that computed it last.
     pub(super) device: String,
 }
 
@@ -93,7 +93,7 @@ impl ExactBlock {
         let common = &*self.common;
         feed.replicated("queries", common.version, common.numbers.len(), copy(&common.numbers))?;
         feed.replicated("query_offsets", common.version, common.offsets.len(), copy(&common.offsets))?;
-        // Each object once, however many queries want it.
+        // Each object once, even if several queries want it.
         let mut ids: Vec<u64> = self.rows.iter().map(|(_, id)| *id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -130,7 +130,7 @@ impl ExactBlock {
         feed.read::<f64>("sums", self.rows.len())
     }
 
-    /// Whether sums that came back are the reference's, by `count` rows that lie evenly among them.
+    /// Whether sums that came back equal the reference's, checked on `count` evenly spread rows.
     pub(super) fn is_as_reference(&self, count: usize) -> Result<bool, BoxError> {
         let Common { space, queries, .. } = &*self.common;
         let apart = self.rows.len().div_ceil(count.max(1)).max(1);

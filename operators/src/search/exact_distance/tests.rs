@@ -1,4 +1,4 @@
-//! The box of exact distances.
+//! Tests of the `exact_distance` box, on slots and on devices.
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::chance::Random;
@@ -31,7 +31,7 @@ fn distances_on_slots_are_those_that_results_report() {
     harness.end("candidates");
     harness.run().unwrap();
     assert!(harness.is_done());
-    assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
+    assert_eq!(harness.announced(), 1, "the producer continues while an envelope is computed");
     let found = testing::distance_rows(&harness.taken("distances"));
     assert_eq!(found, expected(&prepared, &rows));
 }
@@ -48,16 +48,17 @@ fn devices(plan: Plan) -> (Arc<Faulty>, Option<Arc<Devices>>) {
     (driver, devices.ok())
 }
 
-/// A box on these devices that sends small blocks and looks at every sum.
+/// A box on these devices that sends small blocks and checks every sum.
 fn on(space: &Arc<SqfdSpace>, devices: &Arc<Devices>) -> DeviceStage<ExactDistance> {
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(devices), allowed)), reason: String::new() };
-    // So that there are several blocks at once.
+    // Small blocks, so that several are under way at once.
     let sizes = Sizes { block: [50, u64::MAX], ..SIZES };
     stage(testing::any_space(space), picked, sizes, usize::MAX)
 }
 
-/// All candidates of the queries in envelopes of so many rows: the same rows in the same order come out, to the bit.
+/// Gives all candidates of the queries in envelopes of at most `rows_max` rows, and checks that all come out in order,
+/// to the bit.
 fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, rows_max: usize) -> usize {
     let prepared = Queries::new(std::slice::from_ref(queries), &testing::any_space(space)).unwrap();
     let mut harness = Harness::of(&EXACT_DISTANCE, Box::new(on(space, devices)));
@@ -86,7 +87,7 @@ fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, row
     rows.len()
 }
 
-/// The same on devices that may fail at a call; gives the number of calls.
+/// Calls `check` on devices that may fail at a call; returns the number of calls.
 fn check_with(space: &Arc<SqfdSpace>, plan: Plan, rows: usize) -> u64 {
     let (is_lost, is_sound) = (plan.for_good, plan.call == 0);
     let (driver, devices) = devices(plan);
@@ -97,7 +98,7 @@ fn check_with(space: &Arc<SqfdSpace>, plan: Plan, rows: usize) -> u64 {
         let blocks: u64 = devices.statistics().iter().map(|of_device| of_device.blocks).sum();
         assert!(blocks > 0 && devices.take_warnings().is_empty(), "all on devices");
     } else {
-        assert!(devices.take_warnings().len() <= 2, "told more than once");
+        assert!(devices.take_warnings().len() <= 2, "warned more than once");
     }
     drop(devices);
     assert!(is_lost || driver.left().is_empty(), "{:?} are left", driver.left());
@@ -129,11 +130,11 @@ fn a_device_without_numbers_of_64_bits_leaves_all_to_the_slots() {
     }
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 90));
-    // What such a device's compiler does with the text.
+    // The compiler of such a device rejects the program.
     let (_, devices) = devices(Plan { compiles_not_on: Some(0), appears_as: 1, ..Plan::default() });
     let devices = devices.unwrap();
     check(&space, &testing::queries(&[("a", 7), ("b", 9)]), &devices, 10);
-    // That it failed, and that it is not used any more.
+    // One warning about the failure, one that the device is no longer used.
     let warnings = devices.take_warnings();
     assert!(warnings.len() <= 2 && warnings[0].contains("made to refuse"), "{warnings:?}");
     assert_eq!(devices.statistics()[0].blocks, 0);
@@ -172,7 +173,7 @@ fn sums_that_are_not_the_reference_s_are_found() {
 
 type Signature = (Vec<Vec<f32>>, Vec<f32>);
 
-/// Signatures of these sizes; after each its double, one that is nearly it, and one far from all others.
+/// Signatures of these sizes; after each its double, a near double, and one far from all others.
 fn adversaries(seed: u64, dimensions: usize, sizes: &[usize]) -> Vec<Signature> {
     let mut random = Random::new(seed);
     let mut all = Vec::new();
@@ -185,13 +186,13 @@ fn adversaries(seed: u64, dimensions: usize, sizes: &[usize]) -> Vec<Signature> 
         all.push((columns.clone(), weights.clone()));
         all.push((columns.clone(), weights.clone()));
         all.push((moved(1e-6), weights.clone()));
-        // Where similarities end: normal numbers, then nothing.
+        // At this distance similarities turn from normal numbers to zero.
         all.push((moved(15.0), weights));
     }
     all
 }
 
-/// A store of signatures, and queries that are the same.
+/// A store of signatures, and a query for each of them.
 fn store_of(folder: &std::path::Path, signatures: &[Signature]) -> (Arc<SignatureStore>, Envelope) {
     let names: Vec<String> = (0..signatures[0].0.len()).map(|d| format!("c{d}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

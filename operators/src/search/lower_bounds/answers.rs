@@ -1,4 +1,4 @@
-//! What bounds leave of the objects, on its way to what computes distances.
+//! The remaining objects, on their way to the distance box.
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use super::{CANDIDATES, RANGES};
 use crate::search::scan;
 use boxwork_stores::pivot_table::PivotTable;
 
-/// Rows of an envelope at most, and at least where there are as many.
+/// Rows of an envelope: at most, and at least unless fewer remain.
 pub(super) const ENVELOPE_ROWS: usize = 4096;
 const ENVELOPE_ROWS_MIN: usize = 256;
 
-/// The objects left, query by query.
+/// The remaining objects, query by query.
 pub(super) struct Answers {
     table: Arc<PivotTable>,
     evaluator: BoundEvaluator,
-    /// Whether anything may be ruled out.
+    /// Whether anything may be excluded.
     has_bound: bool,
     slots: usize,
     queries: Vec<Bounded>,
-    /// Objects remembered of all queries that are not sent; nothing when they were too many.
+    /// Remembered objects of all queries that are still to be sent; `None` if there were too many to remember.
     left: Option<usize>,
-    /// The devices that scan all objects, where no bound is worth it.
+    /// The devices that scan all objects, if no bound pays.
     scans: Option<scan::OnDevices>,
-    /// How far they are sent.
+    /// The next object to send.
     sending: Sending,
-    /// Made, and yet to be sent.
+    /// An envelope that is made but not yet sent.
     made: Option<Envelope>,
 }
 
-/// How far the answers are sent.
+/// The position of the next object to send.
 #[derive(Clone, Copy, Default)]
 struct Sending {
     query: usize,
-    /// The block, where none are remembered.
+    /// The block, if none are remembered.
     place: usize,
 }
 
@@ -55,7 +55,7 @@ impl Answers {
         Self { table, evaluator, has_bound, slots, queries, left, scans, sending, made }
     }
 
-    /// Sends what is left, query after query.
+    /// Sends the remaining objects, query after query.
     pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if let Some(scan) = &mut self.scans {
             let numbers: Vec<u32> = self.queries.iter().map(|query| query.number).collect();
@@ -77,7 +77,7 @@ impl Answers {
             let Some(made) = made else { return Ok(Flow::Done) };
             let (mut rows, whole) = (made.rows(), made.rows());
             if let Some(left) = &mut self.left {
-                // As a scan does, so that all slots end together where what follows computes.
+                // Like a scan, so that all slots end together in the distance box.
                 rows = rows.min((*left / (2 * self.slots)).clamp(ENVELOPE_ROWS_MIN, ENVELOPE_ROWS));
                 *left -= rows;
             }
@@ -93,7 +93,7 @@ impl Answers {
         Ok(Flow::Wait)
     }
 
-    /// The next of what is left, of one query; nothing when all was made.
+    /// The next envelope, of one query; `None` at the end.
     fn make(&mut self) -> Result<Option<Envelope>, BoxError> {
         let (queries, sending) = (&mut self.queries, &mut self.sending);
         let space = Arc::clone(self.table.space());
@@ -103,7 +103,8 @@ impl Answers {
             let range = query.range();
             let (mut ids, mut lowers) = (Vec::new(), Vec::new());
             if self.left.is_some() {
-                // Narrowed to the range before the first was sent. Large pieces go as they are, small ones together.
+                // The pieces were narrowed to the range before the first was sent. Large ones leave as they are, small
+                // ones are joined.
                 let mut left = query.left.pop_front().unwrap_or_default();
                 while let Some(next) =
                     query.left.pop_front_if(|next| next.len() + left.len() <= ENVELOPE_ROWS)

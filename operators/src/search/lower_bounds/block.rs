@@ -1,9 +1,6 @@
-//! Blocks of `lower_bounds` on their way to a device and back: a part of the table that is brought there, and the
-//! bounds of such a part.
-//!
-//! Invariants: what comes back has every object whose upper bound is within the range that comes back with it, and
-//! every one whose lower bound is, unless it says that there are more than it has room for. That range holds all
-//! answers.
+//! Blocks of `lower_bounds` on their way to a device and back: a part of the table to load, or a part to bound.
+//! Invariants: a bounded part returns a range that contains all answers, and every object whose lower or upper bound is
+//! within it, unless the part reports more objects than its buffer holds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +16,7 @@ use boxwork_stores::pivot_table::PivotTable;
 /// Blocks of the table that one thread gathers at a time: half a megabyte with 32 pivots.
 const PART_BLOCKS: usize = 64;
 
-/// What all blocks of a box have in common.
+/// Shared by all blocks of a box.
 pub(super) struct Common {
     pub(super) table: Arc<PivotTable>,
     /// Blocks of the table that lie on a device together.
@@ -57,14 +54,14 @@ impl Common {
             query.device_numbers(&shape, &mut numbers, &mut pairs);
             slacks.push(query.device_slack());
         }
-        // The kernel has the argument in any case.
+        // The kernel always has this argument.
         pairs.resize(pairs.len().max(4), 0.0);
         let (bounds, selection) = (bounds_program(&shape), selection_program(Bounded::Distances));
         let (table, k) = (Arc::clone(table), k.unwrap_or(0));
         Self { table, chunk_blocks, shape, bounds, selection, numbers, pairs, slacks, k }
     }
 
-    /// The chunks that blocks of the table lie in.
+    /// The chunks that contain these blocks of the table.
     pub(super) fn chunks(&self, blocks: &Range<usize>) -> Range<usize> {
         blocks.start / self.chunk_blocks..blocks.end.div_ceil(self.chunk_blocks)
     }
@@ -81,13 +78,13 @@ impl Common {
     }
 
     pub(super) fn key(&self, chunk: usize) -> SharedKey {
-        // How the table is cut depends on the devices that are used together. Stores have form 0; their numbers are
-        // counted apart.
+        // Devices in use together determine how the table is cut. Stores use form 0, but their numbers are counted
+        // apart.
         let form = 2 * self.chunk_blocks as u64 + u64::from(self.shape.bound() == Bound::Simplex);
         SharedKey { resource: self.table.number(), form, part: chunk as u64 }
     }
 
-    /// Binds a chunk's columns, and brings them in where they are not there yet.
+    /// Binds a chunk's columns, and loads them unless they are on the device.
     fn bind(&self, feed: &mut Feed<'_>, chunk: usize) -> Result<(), DeviceError> {
         let blocks = self.blocks(chunk);
         let len = self.shape.columns() * PACKED_OBJECTS;
@@ -103,36 +100,36 @@ impl Common {
     }
 }
 
-/// One of the two, as a box has one kind of block.
+/// A block of either kind; a box has one type of block.
 pub(super) enum BoundsBlock {
     Load(Load),
     Scan(Scan),
 }
 
-/// A chunk that is brought to a device.
+/// A chunk to load onto a device.
 pub(super) struct Load {
     pub(super) common: Arc<Common>,
     pub(super) chunk: usize,
-    /// The place of its device among those that are used.
+    /// The place of its device among the devices in use.
     pub(super) place: usize,
 }
 
-/// Blocks of the table that are bounded for all queries.
+/// Blocks of the table to bound for all queries.
 pub(super) struct Scan {
     common: Arc<Common>,
     pub(super) part: usize,
     blocks: Range<usize>,
     /// Entries for each query.
     capacity: usize,
-    /// By query: what was known before, and what is known then.
+    /// By query: the range known before, then the range known after.
     pub(super) ranges: Vec<f32>,
-    /// By query: objects within the range, be it more than there is room for.
+    /// By query: objects within the range, even if more than there is room for.
     pub(super) counts: Vec<u32>,
-    /// By query, the bounds of these objects.
+    /// By query: the bounds of these objects.
     pub(super) entries: Vec<Vec<Entry>>,
 }
 
-/// An object that is not ruled out.
+/// An object that remains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) id: u64,
@@ -157,7 +154,7 @@ impl Scan {
         self.common.objects(&self.blocks) as u64
     }
 
-    /// The most objects that a query has left, where that is more than there was room for.
+    /// The most objects that remain for a query, if the buffer was too small for them.
     pub(super) fn missing(&self) -> Option<usize> {
         let most = self.counts.iter().copied().max().unwrap_or(0) as usize;
         (most > self.capacity).then_some(most)

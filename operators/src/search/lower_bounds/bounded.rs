@@ -1,4 +1,4 @@
-//! One query of `lower_bounds`, and what the bounds seen so far say for it.
+//! One query of `lower_bounds`, and the objects that remain for it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use boxwork_kernels::lower_bound::{BoundQuery, Bounds};
 
-/// One query, and what is known of the objects so far.
+/// A query and its state during bounding.
 pub(super) struct Bounded {
     pub(super) number: u32,
     pub(super) query: Option<BoundQuery>,
-    /// The bits of the range as an f32: those of positive numbers are in the numbers' order. Whoever reads an old one
-    /// leaves out less.
+    /// The bits of the range as an f32; bits of positive numbers sort like the numbers. A thread that reads an old
+    /// range only excludes less.
     range: AtomicU32,
-    /// The smallest upper bounds, at least k of them where there are as many.
+    /// The smallest upper bounds: at least k of them, once there have been as many.
     pub(super) uppers: Vec<f32>,
-    /// Objects not ruled out, piece by piece.
+    /// Remaining objects, piece by piece.
     pub(super) left: VecDeque<Left>,
 }
 
-/// What the bounds of some blocks say for one query.
+/// The result of some blocks for one query.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) uppers: Vec<f32>,
     pub(super) left: Left,
 }
 
-/// Objects not ruled out, with their lower bounds: the columns of an envelope, which are not copied any more.
+/// Remaining objects with their lower bounds: the columns of an envelope, made without a copy.
 #[derive(Default)]
 pub(super) struct Left {
     pub(super) ids: Vec<u64>,
@@ -40,12 +40,12 @@ impl Left {
         self.ids.len()
     }
 
-    /// Adds those of a block that are within the range.
+    /// Adds the objects of a block that are within the range.
     fn add(&mut self, ids: Range<u64>, lowers: &[f32], range: f32) {
         let (first, rows) = (self.len(), (ids.end - ids.start) as usize);
         self.ids.resize(first + rows, 0);
         self.lowers.resize(first + rows, 0.0);
-        // Each is written where the next one of the range is to be: which are left is not to be predicted.
+        // Branch-free compaction: always write, advance only for survivors, since survival cannot be predicted.
         let mut count = first;
         for (id, lower) in ids.zip(lowers) {
             self.ids[count] = id;
@@ -57,21 +57,21 @@ impl Left {
         self.most = self.most.max(f64::from(range));
     }
 
-    /// Adds one, where it is not known within what range.
+    /// Adds one object, whatever the range.
     pub(super) fn push(&mut self, id: u64, lower: f32) {
         self.ids.push(id);
         self.lowers.push(f64::from(lower));
         self.most = self.most.max(f64::from(lower));
     }
 
-    /// Adds all of another.
+    /// Adds all objects of another piece.
     pub(super) fn append(&mut self, mut other: Self) {
         self.ids.append(&mut other.ids);
         self.lowers.append(&mut other.lowers);
         self.most = self.most.max(other.most);
     }
 
-    /// Forgets those beyond a range.
+    /// Drops objects beyond a range.
     pub(super) fn narrow(&mut self, range: f32) {
         let range = f64::from(range);
         if self.most <= range {
@@ -98,12 +98,12 @@ impl Bounded {
         f32::from_bits(self.range.load(Ordering::Relaxed))
     }
 
-    /// Learns of a range that holds all answers.
+    /// Takes over a range that contains all answers, if it is smaller.
     pub(super) fn lower_range(&self, range: f32) {
         self.range.fetch_min(range.to_bits(), Ordering::Relaxed);
     }
 
-    /// Takes the bounds of a block's objects into account; called by many threads, each with its own `found`.
+    /// Adds the bounds of a block's objects to `found`; many threads call this, each with its own `found`.
     pub(super) fn see(
         &self,
         ids: Range<u64>,
@@ -127,7 +127,7 @@ impl Bounded {
         }
     }
 
-    /// Adds what some blocks said.
+    /// Takes over the result of some blocks.
     pub(super) fn learn(&mut self, found: Found) {
         self.uppers.extend(found.uppers);
         if found.left.len() > 0 {
@@ -135,7 +135,7 @@ impl Bounded {
         }
     }
 
-    /// Learns the k-th smallest upper bound of all seen, and forgets what it rules out. Gives how many are left.
+    /// Lowers the range to the k-th smallest upper bound, and drops objects beyond it. Returns the number that remains.
     pub(super) fn narrow(&mut self, k: Option<usize>) -> usize {
         if let Some(kth) = k.and_then(|k| cut(&mut self.uppers, k)) {
             self.lower_range(kth);
@@ -146,7 +146,7 @@ impl Bounded {
         self.left.iter().map(Left::len).sum()
     }
 
-    /// Puts all that is left into the order of the ids, in pieces of so many.
+    /// Sorts the remaining objects by id, in pieces of `rows`.
     pub(super) fn sort(&mut self, rows: usize) {
         let all = self.left.iter().flat_map(|left| left.ids.iter().zip(&left.lowers));
         let mut all: Vec<(u64, f64)> = all.map(|(id, lower)| (*id, *lower)).collect();
@@ -160,7 +160,7 @@ impl Bounded {
     }
 }
 
-/// Keeps the k smallest and gives the largest of them, where there are as many.
+/// Keeps the k smallest and returns the largest of these; `None` if there are fewer.
 fn cut(uppers: &mut Vec<f32>, k: usize) -> Option<f32> {
     if uppers.len() < k {
         return None;

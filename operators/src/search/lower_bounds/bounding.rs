@@ -1,4 +1,4 @@
-//! Bounds of all objects, on devices and on slots, and what they leave of the objects.
+//! Bounds all objects, on devices and on slots, and collects those that remain.
 //!
 //! Invariant: every block of the table is bounded exactly once, by a device or by the slots.
 
@@ -19,41 +19,41 @@ use crate::devices::stage::{Came, DeviceTask, Taken};
 use crate::search::scan;
 use boxwork_stores::pivot_table::PivotTable;
 
-/// Blocks, counted once for each query, that one firing bounds: some milliseconds' worth.
+/// Blocks of one firing, counted once for each query: some milliseconds.
 const BLOCKS_PER_FIRING: usize = 1024;
-/// Blocks that are bounded by one closure at most, and at least: of a small table each slot gets some all the same.
+/// Blocks that one closure bounds: at most, and at least, so that every slot gets some of a small table.
 const BLOCKS_PER_CHUNK: usize = 32;
 const BLOCKS_PER_CHUNK_MIN: usize = 4;
-/// Pieces of any work that each slot gets at least.
+/// Pieces of work that each slot gets at least.
 const PIECES_PER_SLOT: usize = 4;
 
-/// The bounds of a table's objects.
+/// The stage that bounds a table's objects.
 pub(super) struct Bounding {
     pub(super) table: Arc<PivotTable>,
     pub(super) evaluator: BoundEvaluator,
     pub(super) k: Option<usize>,
     pub(super) remember: usize,
-    /// Slots of the runtime: the more there are, the more counts what one of them does alone.
+    /// Slots of the runtime: the more there are, the more serial work costs.
     pub(super) slots: usize,
     pub(super) queries: Vec<Bounded>,
-    /// Nothing where the slots bound everything.
+    /// `None` if the slots bound everything.
     pub(super) devices: Option<OnDevice>,
-    /// Blocks that the slots are to bound.
+    /// Blocks left for the slots.
     pub(super) rest: VecDeque<Range<usize>>,
-    /// Objects that are done.
+    /// Objects bounded so far.
     pub(super) bounded: u64,
-    /// Objects remembered of all queries; nothing when they were too many.
+    /// Remembered objects of all queries; `None` once there were too many.
     pub(super) left: Option<usize>,
 }
 
-/// What is to be bounded, or to be brought to a device before.
+/// A block for a device, or blocks of the table for the slots.
 pub(super) enum Item {
     Device(BoundsBlock),
     Blocks(Range<usize>),
 }
 
 impl Bounding {
-    /// What is left once all blocks are bounded.
+    /// The remaining objects, once all blocks are bounded.
     pub(super) fn answers(
         mut self,
         cx: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl Bounding {
     ) -> Answers {
         for query in &mut self.queries {
             if self.devices.is_some() {
-                // Devices give blocks back in any order.
+                // Devices return blocks in any order.
                 query.sort(ENVELOPE_ROWS);
             }
             if query.query.is_some() {
@@ -73,7 +73,7 @@ impl Bounding {
         Answers::new(table, evaluator, has_bound, slots, (queries, left), scans)
     }
 
-    /// Forgets what the upper bounds seen rule out, and everything where too much is left.
+    /// Drops objects beyond the upper bounds' range, and all of them if too many remain.
     fn narrow(&mut self) {
         let mut left = 0;
         for query in &mut self.queries {
@@ -103,7 +103,7 @@ impl Bounding {
                 let mut bounds = Bounds::default();
                 let upto = blocks.end.min(first + per_chunk);
                 for block in first..upto {
-                    // All queries of a block while it is near.
+                    // All queries take a block while it is in the cache.
                     let mut next = (block + 1 < upto).then(|| table.block(block + 1));
                     for (query, found) in shared.iter().zip(&mut found) {
                         let Some(prepared) = &query.query else { continue };
@@ -127,7 +127,7 @@ impl Bounding {
 impl DeviceTask for Bounding {
     type Item = Item;
     type Block = BoundsBlock;
-    /// What is left goes out when everything is bounded.
+    /// The answers leave after everything is bounded.
     type Made = Infallible;
 
     const IS_ORDERED: bool = false;
@@ -155,7 +155,7 @@ impl DeviceTask for Bounding {
     fn block(&mut self, _: &mut Context<'_>, items: Vec<Item>) -> Result<BoundsBlock, BoxError> {
         match items.into_iter().next() {
             Some(Item::Device(block)) => Ok(block),
-            _ => unreachable!("devices get blocks that are made for them"),
+            _ => unreachable!("devices get blocks made for them"),
         }
     }
 

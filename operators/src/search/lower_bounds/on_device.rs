@@ -1,5 +1,5 @@
-//! Which device bounds what of the table: it is cut into parts, each is brought to a device and bounded there. What a device
-//! fails at goes to the next one, and at last to the slots.
+//! Distributes the table over devices: it is cut into parts, and each is loaded onto a device and bounded there. A part
+//! that a device fails at passes to the next device, and in the end to the slots.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,34 +13,34 @@ use super::bounded::Bounded;
 use crate::devices::stage;
 use boxwork_stores::pivot_table::PivotTable;
 
-/// How a table and what is left of it are cut.
+/// The sizes of the table's chunks and of the result buffers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// What of the table lies on a device in one buffer, about: what is brought there at once.
+    /// The approximate size of a chunk: one buffer on a device, loaded at once.
     pub(super) chunk_bytes: u64,
-    /// Entries of all queries together for which there is room at first.
+    /// Initial entries of the result buffers, for all queries together.
     pub(super) entries: usize,
 }
 
 pub(super) const SIZES: Sizes = Sizes { chunk_bytes: 128 << 20, entries: 1 << 20 };
 
-/// Of a device's memory, the share that the table may take and still be kept there.
+/// The table stays on a device if it takes at most this share of the memory.
 const RESIDENT_SHARE: f64 = 0.75;
 
-/// Chunks of a table that is not kept take this part of a device's memory each, at most.
+/// Chunks of a table that does not stay take at most this fraction of a device's memory each.
 const PASSING_SHARE: u64 = 8;
 
-/// Chunks on their way to a device at once: one is gathered while the other one is sent.
+/// Chunks on their way to a device at once: one is gathered while the other is sent.
 const LOADS: usize = 2;
 
-/// The stage gathers nothing: what a device is to do is a block from the start.
+/// The stage gathers nothing: each item for a device is a block from the start.
 pub(super) const STAGE_SIZES: stage::Sizes =
     stage::Sizes { block: [u64::MAX; 2], block_min: [0; 2], slots: [0; 2], blocks_per_device: LOADS };
 
-/// Entries of all queries together, at most: the kernel counts their numbers in 32 bits.
+/// Entries of all queries together, at most: the kernel counts them in 32 bits.
 const ENTRIES_MAX: usize = 1 << 28;
 
-/// Entries of one query for which there is room at first, at most.
+/// Initial entries for one query, at most.
 const ENTRIES_OF_QUERY: usize = 1 << 16;
 
 pub(super) struct OnDevice {
@@ -48,47 +48,47 @@ pub(super) struct OnDevice {
     devices: Arc<Devices>,
     places: Vec<Place>,
     parts: Vec<Part>,
-    /// Objects that have been brought to where they are bounded.
+    /// Objects loaded so far.
     loaded: u64,
-    /// Entries of all queries together for which there is room at first, and at most.
+    /// Initial entries of the result buffers, for all queries together.
     entries: usize,
     remember: usize,
 }
 
-/// What one device is to do: a part stays where it was brought.
+/// The work of one device. A part stays on the device to which it was loaded.
 struct Place {
-    /// Its number.
+    /// The device's number.
     device: usize,
     /// Its blocks on their way.
     under_way: usize,
-    /// Chunks to be brought in before their parts are bounded.
+    /// Chunks to load before their parts are bounded.
     to_load: VecDeque<usize>,
     to_scan: VecDeque<usize>,
 }
 
-/// Some blocks of the table.
+/// A run of the table's blocks.
 struct Part {
     blocks: Range<usize>,
-    /// Where it was submitted last.
+    /// The place to which it was submitted last.
     place: usize,
-    /// Devices that it may go to yet, the next one last.
+    /// Places that it may still go to, the next one last.
     places: Vec<usize>,
 }
 
-/// What is to be done next.
+/// The next piece of work.
 pub(super) enum Next {
     Block(BoundsBlock),
     /// Blocks of the table that no device bounds.
     ForSlots(Range<usize>),
 }
 
-/// What became of a part that was bounded.
+/// The outcome of bounding a part.
 pub(super) enum Scanned {
-    /// The objects left of it.
+    /// Its remaining objects.
     Left(Scan),
-    /// It is bounded, and more objects are left than may be remembered; the ranges hold.
+    /// More objects remain than may be remembered; the ranges hold.
     TooMany(Scan),
-    /// It is to be bounded with more room.
+    /// The part, to be bounded again with a larger buffer.
     Again(Scan),
 }
 
@@ -111,7 +111,7 @@ impl OnDevice {
         let prepared = queries.iter().filter_map(|query| query.query.as_ref());
         let common = Arc::new(Common::new(table, bound, prepared, k, chunk_blocks));
         let chunks = table.blocks().div_ceil(chunk_blocks);
-        // Kept: as many parts as devices, each of many chunks. Else a chunk at a time.
+        // If the table stays: one part per device, of many chunks. Else: one chunk per part.
         let chunks_per_part = if is_kept { chunks.div_ceil(allowed.len().max(1)) } else { 1 };
         let mut places: Vec<Place> = allowed
             .iter()
@@ -143,7 +143,7 @@ impl OnDevice {
         Self { common, devices, places, parts, loaded, entries: sizes.entries, remember }
     }
 
-    /// Whether anything waits for a device.
+    /// Whether work waits for a device.
     pub(super) fn has_more(&self) -> bool {
         self.places.iter().any(|place| !place.to_load.is_empty() || !place.to_scan.is_empty())
     }
@@ -152,7 +152,7 @@ impl OnDevice {
         !self.devices.list()[self.places[place].device].is_retired()
     }
 
-    /// What is next for a device that has room; or what no device bounds.
+    /// The next block for a device that has room, or blocks that no device bounds.
     pub(super) fn next(&mut self, queries: &[Bounded]) -> Option<Next> {
         let mut place = 0;
         while place < self.places.len() {
@@ -164,7 +164,7 @@ impl OnDevice {
                     if let Some(blocks) = self.pass_on(part) {
                         return Some(Next::ForSlots(blocks));
                     }
-                    // It may have gone to a device that had its turn.
+                    // The part may have moved to a device that was already asked.
                     place = 0;
                     continue;
                 }
@@ -174,10 +174,10 @@ impl OnDevice {
                     let load = Load { common: Arc::clone(&self.common), chunk, place };
                     return Some(Next::Block(BoundsBlock::Load(load)));
                 }
-                // After the chunks: what bounds them waits for those on their way by itself.
+                // After the chunks; the device itself waits for those on their way.
                 if let Some(part) = here.to_scan.pop_front() {
                     here.under_way += 1;
-                    // What it is brought to is where it was before.
+                    // A part that moved brings its chunks in again.
                     self.parts[part].place = place;
                     self.parts[part].places.retain(|other| *other != place);
                     let room = (self.entries / queries.len().max(1)).clamp(1, ENTRIES_OF_QUERY);
@@ -189,14 +189,14 @@ impl OnDevice {
         None
     }
 
-    /// Blocks that wait for a device, where there is none any more.
+    /// Blocks that waited for a device, now that none is left.
     pub(super) fn rest(&mut self) -> Option<Range<usize>> {
         self.places.iter_mut().for_each(|place| place.to_load.clear());
         let part = self.places.iter_mut().find_map(|place| place.to_scan.pop_front())?;
         Some(self.parts[part].blocks.clone())
     }
 
-    /// The only device that a block may go to.
+    /// The only device that may take this block.
     pub(super) fn home(&self, block: &BoundsBlock) -> usize {
         self.places[self.place(block)].device
     }
@@ -208,14 +208,14 @@ impl OnDevice {
         }
     }
 
-    /// Takes a chunk back that was brought in. Gives the objects that have been so far.
+    /// Takes back a chunk that was loaded. Returns the objects loaded so far.
     pub(super) fn loaded(&mut self, load: &Load) -> u64 {
         self.places[load.place].under_way -= 1;
         self.loaded += self.common.objects(&self.common.blocks(load.chunk)) as u64;
         self.loaded
     }
 
-    /// Takes a part back that was bounded. It is bounded again with more room where it has to be.
+    /// Takes back a part that was bounded; decides whether it must be bounded again with a larger buffer.
     pub(super) fn scanned(&mut self, scan: Scan, queries: &[Bounded]) -> Scanned {
         for (query, range) in queries.iter().zip(&scan.ranges) {
             query.lower_range(*range);
@@ -232,18 +232,18 @@ impl OnDevice {
         if most.is_some() { Scanned::TooMany(scan) } else { Scanned::Left(scan) }
     }
 
-    /// Takes a block back that a device failed at. Gives what no device bounds.
+    /// Takes back a block that a device failed at. Returns blocks that no device bounds.
     pub(super) fn failed(&mut self, block: &BoundsBlock) -> Option<Range<usize>> {
         let place = self.place(block);
         self.places[place].under_way -= 1;
         match block {
-            // What could not be brought in ahead of it, a part brings in itself, or fails.
+            // If a chunk could not be loaded ahead, its part loads it, or fails.
             BoundsBlock::Load(_) => None,
             BoundsBlock::Scan(scan) => self.pass_on(scan.part),
         }
     }
 
-    /// A part goes to the next device that it has not been to, or to the slots.
+    /// Passes a part to the next device in its list, or to the slots.
     fn pass_on(&mut self, part: usize) -> Option<Range<usize>> {
         while let Some(place) = self.parts[part].places.pop() {
             if self.is_served(place) {

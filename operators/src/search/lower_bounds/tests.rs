@@ -1,4 +1,4 @@
-//! No answer is ruled out, whatever bounds it and wherever.
+//! No answer is excluded, on any path and any device.
 
 use boxwork_kernels::lower_bound::{BoundQuery, Bounds, PACKED_OBJECTS};
 use boxwork_runtime::envelope::Envelope;
@@ -15,7 +15,8 @@ use boxwork_stores::signature_store::StoreInfo;
 use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::testing;
 
-/// Objects of these seeds, bounded for queries; what is left must hold all answers and what the hint says too.
+/// Bounds the objects of these seeds; the remaining objects and the hint must contain all answers. Returns the number
+/// that remains.
 fn check(seeds: &[u64], pivots: &[u64], bound: &str, k: Option<usize>, range: Option<f64>) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..seeds.len()).map(|idx| idx.to_string()).collect();
@@ -37,7 +38,7 @@ fn check_on(
     check_by(space, boxed(table, bound, k, range), side, bound, k, range)
 }
 
-/// The box that the catalogue makes.
+/// A box made as the catalogue makes it.
 fn boxed(table: &Arc<PivotTable>, bound: &str, k: Option<usize>, range: Option<f64>) -> Harness {
     let resource: Resource = Arc::clone(table) as Resource;
     let mut given = vec![("pivots", Value::Text("t".into())), ("bound", Value::Text(bound.into()))];
@@ -46,7 +47,7 @@ fn boxed(table: &Arc<PivotTable>, bound: &str, k: Option<usize>, range: Option<f
     Harness::with_resources(&LOWER_BOUNDS, given, [("t", resource)]).unwrap()
 }
 
-/// What a box leaves of the store holds all answers, with bounds that are sound, and so does its hint.
+/// The remaining objects contain all answers, with sound bounds; so does the hint.
 fn check_by(
     space: &Arc<SqfdSpace>,
     mut harness: Harness,
@@ -92,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn no_answer_is_ruled_out(
-        // Few seeds, so that many objects are alike.
+        // Few seeds, so that many objects are equal.
         seeds in prop::collection::vec(0u64..60, 1..400),
         pivots in prop::collection::vec(0usize..1000, 1..7),
         bound in prop::sample::select(vec!["auto", "triangular", "ptolemaic", "combined", "simplex"]),
@@ -126,7 +127,7 @@ fn what_is_too_much_to_remember_is_bounded_again() {
         let resource: Resource = Arc::clone(&table) as Resource;
         let given = [
             ("pivots", Value::Text("t".into())),
-            // What `auto` takes depends on rates that are measured anew for each box here.
+            // `auto` would depend on rates, which are measured anew for each box here.
             ("bound", Value::Text("simplex".into())),
             ("k", Value::Integer(9)),
             ("remember", Value::Integer(remember)),
@@ -147,7 +148,7 @@ fn what_is_too_much_to_remember_is_bounded_again() {
     assert_eq!(rows(0), remembered);
 }
 
-/// A box of a test's own devices, with a table in small chunks and little room for what is left.
+/// A box on devices of the test, with a table in small chunks and small result buffers.
 fn on_devices(
     table: &Arc<PivotTable>,
     devices: &Arc<Devices>,
@@ -183,7 +184,7 @@ fn operator(
     }
 }
 
-/// Devices of a test's own, whose programs are kept between runs.
+/// Devices of one test; the cache of their programs stays between runs.
 fn devices(plan: Plan, memory_bytes: Option<u64>) -> (Arc<Faulty>, Arc<Devices>) {
     let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
     let options = Options { memory_bytes, cache, ..Options::default() };
@@ -191,7 +192,7 @@ fn devices(plan: Plan, memory_bytes: Option<u64>) -> (Arc<Faulty>, Arc<Devices>)
     (driver, devices.unwrap())
 }
 
-/// Bounds of all objects by a device, by query: no range leaves any out.
+/// Bounds of all objects from a device, by query: the range excludes none.
 fn bounds_of_all(
     table: &Arc<PivotTable>,
     devices: &Arc<Devices>,
@@ -213,8 +214,8 @@ fn bounds_of_all(
     scan.entries
 }
 
-/// A device's bounds are sound, and differ from the loops' by no more than what is declared: the difference of the two
-/// slacks, and as much again for the root itself.
+/// A device's bounds are sound, and differ from the processor's by at most the difference of the two declared slacks,
+/// and as much again for the root.
 #[test]
 fn a_device_bounds_as_the_loops_do() {
     if !has_device("a_device_bounds_as_the_loops_do") {
@@ -222,7 +223,8 @@ fn a_device_bounds_as_the_loops_do() {
     }
     let (driver, devices) = devices(Plan::default(), None);
     let folder = tempfile::tempdir().unwrap();
-    // One object; a block and an object; several chunks. Pivots in one tile, and in one and two and a bit.
+    // One object; a block and an object; several chunks. Pivots that fill part of a tile, and one or two tiles and a
+    // bit.
     for (objects, pivots) in [(1, 1), (257, 9), (1300, 17)] {
         let space = testing::space(testing::store(folder.path(), objects));
         let pivots: Vec<u64> = (0..pivots).map(|pivot| (pivot * 37) % objects as u64).collect();
@@ -255,7 +257,7 @@ fn a_device_bounds_as_the_loops_do() {
                     }
                     let (below, above) =
                         (bounds.lower[id % PACKED_OBJECTS], bounds.upper[id % PACKED_OBJECTS]);
-                    // The loops round each number to f32 by themselves.
+                    // The processor rounds each number to f32 separately.
                     let most = 2.0 * more + 2f64.powi(-22) * upper;
                     let apart = (lower - f64::from(below)).abs().max((upper - f64::from(above)).abs());
                     assert!(apart <= most, "{bound}, object {id}: {entry:?}, not {below} to {above}");
@@ -300,9 +302,9 @@ fn no_answer_is_ruled_out_by_devices() {
                 for (sizes, remember) in [(small, 1 << 20), (SIZES, 1 << 20), (small, 0)] {
                     let harness = on_devices(&table, &devices, bound, (k, range), (sizes, remember));
                     let left = check_by(&space, harness, side(), &name, k, range);
-                    // More slack leaves a little more; what is not remembered is not narrowed by the host either.
+                    // A device's larger slack leaves a few more; objects not remembered are not narrowed by the host.
                     let is_near = left.abs_diff(expected) <= 30 + expected / 20;
-                    assert!(is_near || remember == 0, "{left} are left, not {expected}");
+                    assert!(is_near || remember == 0, "{left} remain, not {expected}");
                 }
             }
         }
@@ -331,10 +333,10 @@ fn what_devices_fail_at_is_bounded_here() {
                 let harness = on_devices(&table, &devices, bound, (Some(7), None), (sizes, 1 << 20));
                 let side = testing::queries(&[("q0", 5), ("q1", 7777), ("q2", 200)]);
                 check_by(&space, harness, side, &bound.to_string(), Some(7), None);
-                assert!(devices.take_warnings().len() <= 2 * appears_as.max(1), "told more than once");
+                assert!(devices.take_warnings().len() <= 2 * appears_as.max(1), "warned more than once");
                 drop(devices);
                 let left = driver.left();
-                // A device that does not say any more whether it has finished keeps what it may write to.
+                // A device that no longer reports whether it has finished keeps the buffers that it may write to.
                 let is_given_up = |(kind, _): &(String, i64)| for_good && kind == "Buffer";
                 assert!(left.iter().all(is_given_up), "call {call}: {left:?} are left");
             }
@@ -398,7 +400,7 @@ fn where_gpus_scan_all_objects_go_out_as_ranges() {
         let told: usize = harness.taken("candidates").iter().map(Envelope::rows).sum();
         let by_range = usize::from(computes.is_some());
         assert!(seen.iter().flatten().all(|seen| *seen == by_range), "each object once for each query");
-        assert_eq!(told, (1 - by_range) * 18_000, "cores in a device's clothes are told object by object");
+        assert_eq!(told, (1 - by_range) * 18_000, "PoCL's cores count as no GPU and get candidates");
     }
 }
 
@@ -407,7 +409,7 @@ fn what_was_chosen_before_is_taken_and_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 3000));
     let table = testing::pivot_table(&space, &[3, 500, 1999, 42], folder.path());
-    // The choices of a table: the first ones, and then those that are taken.
+    // The first choices for a table, then the remembered ones.
     for turn in 0..8 {
         let side = testing::queries(&[("q0", 5 + turn), ("q1", 7777), ("q2", 200)]);
         check_on(&space, &table, side, "auto", Some(7), None);

@@ -40,7 +40,7 @@ fn the_least_bound_first_in_growing_blocks_until_the_range_ends_it() {
         harness.give("candidates", envelope(part));
     }
     harness.run().unwrap();
-    assert!(harness.taken("candidates").is_empty(), "the least may be yet to come");
+    assert!(harness.taken("candidates").is_empty(), "the smallest bound may still come");
     harness.end("candidates");
     let mut lowers = Vec::new();
     let mut blocks = Vec::new();
@@ -56,7 +56,7 @@ fn the_least_bound_first_in_growing_blocks_until_the_range_ends_it() {
     }
     assert!(harness.is_done());
     assert_eq!(blocks, [2, 4, 8, 5]);
-    // The bound that equals the range is still in it.
+    // A bound equal to the range is within it.
     assert_eq!(lowers, (0..19).map(f64::from).collect::<Vec<_>>());
 }
 
@@ -113,7 +113,7 @@ fn what_is_not_known_goes_out_at_once_and_what_is_known_waits() {
     harness.give("candidates", envelope(&unknown));
     harness.run().unwrap();
     let taken = harness.taken("candidates");
-    assert_eq!(taken.iter().map(Envelope::rows).collect::<Vec<_>>(), [64, 6, 30], "a query an envelope");
+    assert_eq!(taken.iter().map(Envelope::rows).collect::<Vec<_>>(), [64, 6, 30], "one query per envelope");
     assert_eq!(taken.iter().flat_map(rows).collect::<Vec<_>>(), unknown);
     harness.end("candidates");
     harness.run().unwrap();
@@ -125,7 +125,7 @@ fn what_is_not_known_goes_out_at_once_and_what_is_known_waits() {
 fn the_last_block_is_not_lost() {
     let mut harness = harness("storage", 4, 4, 1000);
     harness.set_hint("range", 0, 0.5);
-    // The last object fails, and the block before is not full.
+    // The last object is out of range, and the block before is not full.
     let all: Vec<(u32, u64, f64)> = (0..11).map(|id| (0, id, if id < 10 { 0.5 } else { 0.6 })).collect();
     harness.give("candidates", envelope(&all));
     harness.end("candidates");
@@ -146,7 +146,7 @@ proptest! {
         hold in 1i64..400,
         room in 1usize..4,
         envelope_rows in 1usize..40,
-        // A new range after so many steps of the test, for a query.
+        // New ranges: after which step, for which query, and how far.
         ranges in prop::collection::vec((0usize..40, 0u32..5, 0u32..12), 0..8),
     ) {
         let all: Vec<(u32, u64, f64)> =
