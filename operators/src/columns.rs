@@ -1,7 +1,6 @@
-//! The descriptors of what operators exchange: the columns' names, types and units, each written once.
-//!
-//! Every function has the shape that a port's table wants, so an operator names one and nothing else. Rows that
-//! belong to a query carry `query`, its number within the request; an `id` is an object's row in its store.
+//! The descriptors that operators exchange: names, types and units of columns, each written once.
+//! Every function has the type that a port's table needs, so an operator only names one. Rows that belong to a query
+//! carry `query`, its number within the request; an `id` is an object's row in its store.
 
 use std::sync::Arc;
 
@@ -15,14 +14,14 @@ use boxwork_stores::any_kind::KINDS;
 use boxwork_stores::kinds::{Kind, Signatures};
 use boxwork_stores::signature::SIGNATURE;
 
-/// Any object that a distance is of.
+/// An object of any kind.
 static OBJECT: Family = Family {
     name: "Object",
     about: "an object of any kind that stores hold: List<Float32> (a vector), Utf8 (a text), a Signature and others",
     accepts: |kind| KINDS.iter().any(|known| known.is_type(kind)),
 };
 
-/// The parameter of boxes that take or give rows of any of these columns: see [`named`].
+/// The parameter that names the columns of a box's rows: see [`named`].
 pub const NAMED: Parameter = Parameter::new(
     "columns",
     ParameterType::Choice(&[
@@ -39,10 +38,10 @@ pub const NAMED: Parameter = Parameter::new(
         "pivots",
     ]),
     Default::Required,
-    "which columns the rows have",
+    "the columns of the rows",
 );
 
-/// The columns that the parameter [`NAMED`] names.
+/// The columns that [`NAMED`] selects.
 pub fn named(arguments: &Arguments) -> Descriptor {
     let Some(Value::Text(name)) = arguments.get(NAMED.name) else { return Descriptor::default() };
     match name.as_str() {
@@ -64,7 +63,7 @@ pub fn named(arguments: &Arguments) -> Descriptor {
 /// A file to be read: its path, and the name that the object will have.
 pub fn files(_: &Arguments) -> Descriptor {
     Descriptor::new([
-        Column::new("path", DataType::Utf8, "where the file lies"),
+        Column::new("path", DataType::Utf8, "the file's path"),
         Column::new("name", DataType::Utf8, "the object's name: the path below the folder that was listed"),
     ])
 }
@@ -72,7 +71,7 @@ pub fn files(_: &Arguments) -> Descriptor {
 /// A file's content.
 pub fn bytes(_: &Arguments) -> Descriptor {
     Descriptor::new([
-        Column::new("path", DataType::Utf8, "where the file lies"),
+        Column::new("path", DataType::Utf8, "the file's path"),
         Column::new("name", DataType::Utf8, "the object's name"),
         Column::new("bytes", DataType::Binary, "the file's content"),
     ])
@@ -90,21 +89,21 @@ pub fn pixels(_: &Arguments) -> Descriptor {
     ])
 }
 
-/// An object that goes into a store or comes from one.
+/// An object on its way into a store or out of one.
 pub fn signatures(_: &Arguments) -> Descriptor {
     Descriptor::new([
-        Column::new("name", DataType::Utf8, "the object's name, unlike any other in its store"),
+        Column::new("name", DataType::Utf8, "the object's name, unique in its store"),
         Column::family("signature", &SIGNATURE, "its centroids; the weights sum to 1"),
-        Column::new("width", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
-        Column::new("height", DataType::UInt32, "of the original image in pixels, 0 where there is none"),
+        Column::new("width", DataType::UInt32, "of the original image in pixels, 0 if there is none"),
+        Column::new("height", DataType::UInt32, "of the original image in pixels, 0 if there is none"),
     ])
 }
 
-/// An object that goes into a store or comes from one, of the kind that the parameter `holds` names.
+/// An object on its way into a store or out of one, of the kind that the parameter `holds` names.
 pub fn objects(arguments: &Arguments) -> Descriptor {
     match arguments.get("holds") {
         Some(Value::Text(holds)) if holds != Signatures::NAME => Descriptor::new([
-            Column::new("name", DataType::Utf8, "the object's name, unlike any other in its store"),
+            Column::new("name", DataType::Utf8, "the object's name, unique in its store"),
             Column::family("object", &OBJECT, "the object"),
         ]),
         _ => signatures(arguments),
@@ -115,8 +114,8 @@ pub fn objects(arguments: &Arguments) -> Descriptor {
 pub fn queries(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("query", DataType::UInt32, "the query's number within the request"),
-        Column::new("name", DataType::Utf8, "what the person called it"),
-        Column::family("object", &OBJECT, "the object that is asked for"),
+        Column::new("name", DataType::Utf8, "the query as the user wrote it"),
+        Column::family("object", &OBJECT, "the query's object"),
     ])
 }
 
@@ -125,16 +124,16 @@ pub fn candidates(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("query", DataType::UInt32, "the query's number within the request"),
         Column::new("id", DataType::UInt64, "the object's row in the store"),
-        Column::new("lower", DataType::Float64, "a bound that the distance is not below"),
+        Column::new("lower", DataType::Float64, "a lower bound of the distance"),
     ])
 }
 
-/// Consecutive objects whose distances to a query may matter: those that there are of the ids.
+/// Consecutive ids whose objects' distances to a query may matter; ids without an object are skipped.
 pub fn ranges(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("query", DataType::UInt32, "the query's number within the request"),
         Column::new("first", DataType::UInt64, "the first id"),
-        Column::new("count", DataType::UInt64, "how many ids"),
+        Column::new("count", DataType::UInt64, "the number of ids"),
     ])
 }
 
@@ -177,7 +176,7 @@ pub fn pair_distances(_: &Arguments) -> Descriptor {
 /// The pivots of an index.
 pub fn pivots(_: &Arguments) -> Descriptor {
     Descriptor::new([
-        Column::new("query", DataType::UInt32, "the pivot's number, and that of the query that it is"),
+        Column::new("query", DataType::UInt32, "the pivot's number, and its number as a query"),
         Column::new("id", DataType::UInt64, "the object's row in the store"),
     ])
 }

@@ -1,6 +1,6 @@
 //! Operators that misbehave, for tests of the runtime; the shipped catalogue does not list them.
 //!
-//! All speak in distances, so that they can stand anywhere in a search.
+//! All take or give distances, so that they fit anywhere in a search.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,17 @@ pub fn fault_catalog() -> Catalog {
 }
 
 const DISTANCES: In = In::stream(0, "distances", columns::distances, "any distances");
-const PASSED: Out = Out::new(0, "passed", columns::distances, "what came in");
+const PASSED: Out = Out::new(0, "passed", columns::distances, "the input");
 const INPUTS: &[In] = &[DISTANCES];
 const OUTPUTS: &[Out] = &[PASSED];
 
-/// Passes distances on and panics.
+/// Passes distances, then panics.
 ///
 /// # Inputs
 /// `distances`: any.
 ///
 /// # Outputs
-/// `passed`: what came in before the panic.
+/// `passed`: the input before the panic.
 ///
 /// # Parameters
 /// `after`: rows that pass before it panics.
@@ -62,7 +62,7 @@ impl Operator for Panics {
     }
 }
 
-/// Passes on what came in, after a look at it.
+/// Passes the input, after calling `look` on it.
 fn pass(cx: &mut Context<'_>, mut look: impl FnMut(&Envelope)) -> Result<Flow, BoxError> {
     let Some(envelope) = cx.take(DISTANCES) else {
         return Ok(if cx.is_ended(DISTANCES) { Flow::Done } else { Flow::Wait });
@@ -72,10 +72,10 @@ fn pass(cx: &mut Context<'_>, mut look: impl FnMut(&Envelope)) -> Result<Flow, B
     Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::Wait })
 }
 
-/// Takes nothing and waits for ever: its request stalls.
+/// Takes nothing and waits forever, so that its request stalls.
 ///
 /// # Inputs
-/// `distances`: any; they stay where they are.
+/// `distances`: any; they stay on the edge.
 ///
 /// # Outputs
 /// `passed`: nothing.
@@ -86,7 +86,7 @@ pub static STALLS: OperatorSpec = OperatorSpec {
     inputs: INPUTS,
     outputs: OUTPUTS,
     example: "stuck: {kind: stalls}",
-    ..OperatorSpec::new("stalls", "Waits for ever.", Kind::Stateful, |_: &Bind<'_>| Ok(Box::new(Stalls)))
+    ..OperatorSpec::new("stalls", "Waits forever.", Kind::Stateful, |_: &Bind<'_>| Ok(Box::new(Stalls)))
 };
 
 struct Stalls;
@@ -108,7 +108,7 @@ const ZEROS: Out = Out::new(0, "distances", columns::distances, "zeros");
 /// `distances`: zeros.
 ///
 /// # Parameters
-/// `rows`: rows of an envelope. `envelopes`: after how many it ends; never when not given.
+/// `rows`: rows of an envelope. `envelopes`: the number after which it ends; without it never.
 pub static FLOODS: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -121,7 +121,7 @@ pub static FLOODS: OperatorSpec = OperatorSpec {
             "envelopes",
             ParameterType::integer_from(0),
             Default::Absent,
-            "after how many envelopes it ends; never when not given",
+            "ends after so many envelopes; without it never",
         ),
     ],
     outputs: &[ZEROS],
@@ -166,7 +166,7 @@ impl Operator for Floods {
     }
 }
 
-/// Takes an envelope now and then, holding its slot meanwhile.
+/// Takes an envelope now and then, and holds its slot meanwhile.
 ///
 /// # Inputs
 /// `distances`: any; they are dropped.
@@ -175,18 +175,18 @@ impl Operator for Floods {
 /// None.
 ///
 /// # Parameters
-/// `milliseconds`: how long an envelope takes it.
+/// `milliseconds`: time for each envelope.
 pub static SLOW: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new(
         "milliseconds",
         ParameterType::Integer { minimum: 0, maximum: 60_000 },
         Default::Integer(10),
-        "how long an envelope takes it",
+        "time for each envelope",
     )
     .unit("ms")],
     inputs: INPUTS,
     example: "slow: {kind: slow, milliseconds: 100}",
-    ..OperatorSpec::new("slow", "Takes its time for each envelope.", Kind::Stateful, |bind| {
+    ..OperatorSpec::new("slow", "Is slow with each envelope.", Kind::Stateful, |bind| {
         Ok(Box::new(Slow { pause: Duration::from_millis(bind.count("milliseconds") as u64), rows: 0 }))
     })
 };
@@ -208,13 +208,13 @@ impl Operator for Slow {
     }
 }
 
-/// Passes distances on, and panics when it is dropped.
+/// Passes distances, and panics when it is dropped.
 ///
 /// # Inputs
 /// `distances`: any.
 ///
 /// # Outputs
-/// `passed`: what came in.
+/// `passed`: the input.
 ///
 /// # Parameters
 /// None.
@@ -237,7 +237,7 @@ impl Operator for FailsOnDrop {
 
 impl Drop for FailsOnDrop {
     fn drop(&mut self) {
-        // A panic while another one unwinds would end the process, which is not what this tests.
+        // A second panic while one unwinds would abort the process, which is not tested here.
         if !std::thread::panicking() {
             panic!("this box panics when it is dropped, by design");
         }

@@ -1,6 +1,5 @@
-//! The operators that Boxwork ships: one file an operator, in folders by domain, and a list a folder.
-//!
-//! Adding one is a file with its tests, and a line in the list of its folder.
+//! The operators that Boxwork ships: one file per operator, in folders by domain, with one list per folder.
+//! To add an operator, write a file with its tests and a line in its folder's list.
 
 pub mod columns;
 mod resources;
@@ -23,13 +22,13 @@ pub use resources::store::open as open_store;
 
 use boxwork_runtime::operator::Catalog;
 
-/// All operators and kinds of resource that Boxwork ships, in the order in which data meets them.
+/// All operators and resources that Boxwork ships, in the order of a search.
 pub fn catalog() -> Catalog {
     let operators = [images::LIST, records::LIST, search::LIST, index::LIST, quality::LIST, results::LIST];
     Catalog::new(operators.concat(), resources::LIST.iter().copied()).with_renamed(RENAMED)
 }
 
-/// Names of before, and what does the same now.
+/// Former names, and their replacements.
 const RENAMED: &[(&str, &str)] = &[
     ("extract_on_devices", "extract with `device:`"),
     ("metric_bounds", "lower_bounds"),

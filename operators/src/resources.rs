@@ -1,4 +1,4 @@
-//! What boxes take from the resources that they name: stores and spaces of any kind, and indexes over them.
+//! How boxes reach the resources that they name: stores and spaces of any kind, and indexes over them.
 
 pub(crate) mod store;
 pub(crate) mod space;
@@ -44,7 +44,7 @@ pub(crate) fn signatures(bind: &Bind<'_>) -> Result<Arc<SignatureStore>, BoxErro
     of_signatures(bind, store(bind)?)
 }
 
-/// The store of signatures that a parameter names, where it names one.
+/// The store of signatures that a parameter names, if it is given.
 pub(crate) fn get_signatures(bind: &Bind<'_>, name: &str) -> Result<Option<Arc<SignatureStore>>, BoxError> {
     let store = bind.get_resource::<SharedStore>(name)?;
     store.map(|store| of_signatures(bind, Arc::clone(&store.0))).transpose()

@@ -11,7 +11,7 @@ use boxwork_stores::pivot_table::PivotTable;
 /// The distances of a store's objects to pivots, read or computed once and shared by requests as [`PivotTable`].
 pub(crate) static PIVOT_TABLE: ResourceSpec = ResourceSpec {
     name: "pivot_table",
-    about: "The distances of a store's objects to a few of them: an index that `boxwork index` made, or made in memory.",
+    about: "The distances of a store's objects to a few pivots: an index from `boxwork index`, or computed in memory.",
     parameters: &[
         Parameter::new(
             "path",
@@ -23,20 +23,20 @@ pub(crate) static PIVOT_TABLE: ResourceSpec = ResourceSpec {
             "space",
             ParameterType::Resource("space"),
             Default::Required,
-            "the space that is searched: of the store and the measure that the index was made for",
+            "the space to search: the store and measure for which the index was made",
         ),
         Parameter::new(
             "count",
             ParameterType::Integer { minimum: 1, maximum: PIVOTS_MAX as i64 },
             Default::Integer(16),
-            "how many pivots a computed table has; fewer where there are fewer different objects",
+            "pivots of a computed table; fewer if there are fewer different objects",
         )
         .unit("objects"),
         Parameter::new(
             "seed",
             ParameterType::integer_from(0),
             Default::Integer(1),
-            "the seed of their choice",
+            "the seed for choosing them",
         ),
     ],
     example: "table: {kind: pivot_table, path: photos.pivots.arrow, space: space}",

@@ -13,34 +13,34 @@ const SIMILARITY: Parameter = Parameter::new(
     "similarity",
     ParameterType::Choice(&["gaussian", "heuristic", "minus"]),
     Default::Text("gaussian"),
-    "of two centroids: exp(-alpha d^2), 1 / (alpha + d) or -d",
+    "the similarity of two centroids: exp(-alpha d^2), 1 / (alpha + d) or -d",
 );
 
 const GROUND: Parameter = Parameter::new(
     "ground",
     ParameterType::Choice(&["l1", "l2", "linf", "l2_squared"]),
     Default::Text("l2"),
-    "the distance d of two centroids, of sqfd, hausdorff and emd",
+    "the distance d of two centroids, for sqfd, hausdorff and emd",
 );
 
 const ALPHA: Parameter = Parameter::new(
     "alpha",
     ParameterType::Positive,
     Default::Number(0.2),
-    "the steepness of sqfd: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
+    "the steepness for sqfd: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
 );
 
 /// A distance over objects, shared by requests as [`SharedSpace`].
 pub(crate) static SPACE: ResourceSpec = ResourceSpec {
     name: "space",
-    about: "Objects and their distance, which says which bounds are sound for it.",
+    about: "Objects and their distance, which determines the sound bounds.",
     parameters: &[
         OBJECTS,
         Parameter::new(
             "distance",
             ParameterType::Text,
             Default::Text("auto"),
-            "of vectors l1, l2, linf, lp; of texts levenshtein; of sets jaccard; of signatures sqfd, hausdorff, emd; auto: \
+            "for vectors l1, l2, linf, lp; for texts levenshtein; for sets jaccard; for signatures sqfd, hausdorff, emd; auto: \
              the usual one for the objects",
         ),
         Parameter::new(
@@ -53,7 +53,7 @@ pub(crate) static SPACE: ResourceSpec = ResourceSpec {
             "root",
             ParameterType::Boolean,
             Default::Boolean(false),
-            "the square root of the distance: the same order, and more bounds are sound",
+            "take the square root of the distance: the order stays, and more bounds are sound",
         ),
         SIMILARITY,
         GROUND,
@@ -76,8 +76,8 @@ pub(crate) static SQFD_SPACE: ResourceSpec = ResourceSpec {
     load: |bind| load(bind, Some("sqfd")),
 };
 
-/// Whether the constants go together. Of a distance that is left to the store those of sqfd are judged, as only signatures
-/// have them.
+/// Whether the constants are sound together. If the store determines the distance, those of sqfd are checked, as only
+/// signatures have them.
 fn check(arguments: &Arguments) -> Result<(), String> {
     let options = options(arguments, None);
     match options.properties()? {
@@ -94,7 +94,7 @@ fn load(bind: &Bind<'_>, distance: Option<&str>) -> Result<Resource, BoxError> {
     Ok(Arc::new(SharedSpace(space)))
 }
 
-/// The distance that the arguments say; a value that a variable leaves open counts as its default.
+/// The distance that the arguments give; a value that a variable leaves open counts as its default.
 pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions {
     let text = |name: &str| match arguments.get(name) {
         Some(Value::Text(text)) => Some(text.clone()),

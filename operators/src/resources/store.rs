@@ -16,33 +16,33 @@ const PATH: Parameter = Parameter::new(
     "path",
     ParameterType::Path,
     Default::Required,
-    "a store that Boxwork made, an Arrow IPC file, or JSON lines by the ending .jsonl",
+    "a store made by Boxwork, an Arrow IPC file, or JSON lines (a name ending in .jsonl)",
 );
 
 const PLACEMENT: Parameter = Parameter::new(
     "placement",
     ParameterType::Choice(&["map", "copy"]),
     Default::Text("map"),
-    "map: leave it in the page cache; copy: into memory of the NUMA nodes, a part each, when first used",
+    "map: leave it in the page cache; copy: distribute it over the NUMA nodes' memory at first use",
 );
 
 /// Objects of any kind, opened once and shared by requests as [`SharedStore`].
 pub(crate) static STORE: ResourceSpec = ResourceSpec {
     name: "store",
-    about: "Objects of any kind: signatures that `boxwork extract` made, or a store or a column of vectors, texts or sets.",
+    about: "Objects of any kind: signatures from `boxwork extract`, or a store or column of vectors, texts or sets.",
     parameters: &[
         PATH,
         Parameter::new(
             "column",
             ParameterType::Text,
             Default::Text("object"),
-            "the column of the objects, in a file that Boxwork did not make",
+            "the column of the objects, in a file not made by Boxwork",
         ),
         Parameter::new(
             "name",
             ParameterType::Text,
             Default::Text("name"),
-            "the column of their names, where there is one",
+            "the column of their names, if there is one",
         ),
         Parameter::new(
             "holds",
@@ -87,7 +87,7 @@ fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
     )?))
 }
 
-/// The kind of objects that `holds` names; nothing for `auto`.
+/// The kind of objects that `holds` names; `None` for `auto`.
 fn kind_of(holds: &str) -> Result<Option<&'static dyn AnyKind>, String> {
     if holds == "auto" { Ok(None) } else { any_kind::named(holds).map(Some) }
 }
@@ -100,11 +100,11 @@ fn check(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Opens the objects of a file: a store that Boxwork made, or a column of an Arrow IPC file or of JSON lines. `column`,
-/// `name` and `kind` are of a file that Boxwork did not make; `access` is how a store comes into memory, and `machine` is the one whose nodes take a copy of a store,
-/// where one is wanted. Blocks on the disk.
+/// `name` and `kind` apply to files not made by Boxwork. `access`: how a store comes into memory. `machine`: if given,
+/// its nodes take a copy of a store. Blocks on the disk.
 ///
 /// # Errors
-/// When the file cannot be read, or holds an object that is none.
+/// If the file cannot be read, or an object in it is invalid.
 pub fn open(
     path: &Path,
     column: &str,
@@ -129,7 +129,7 @@ pub(crate) fn access(bind: &Bind<'_>) -> Access {
     if bind.environment.maps { Access::Map } else { Access::Read }
 }
 
-/// The machine whose nodes take a copy of a store, where `placement` says so.
+/// The machine whose nodes take a copy of a store, if `placement` asks for one.
 fn machine(bind: &Bind<'_>) -> Option<Topology> {
     (bind.text("placement") == "copy").then(|| bind.machine().clone())
 }
