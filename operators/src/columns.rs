@@ -1,4 +1,5 @@
 //! The descriptors that operators exchange: names, types and units of columns, each written once.
+//!
 //! Every function has the type that a port's table needs, so an operator only names one. Rows that belong to a query
 //! carry `query`, its number within the request; an `id` is an object's row in its store.
 

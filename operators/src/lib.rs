@@ -1,4 +1,5 @@
 //! The operators that Boxwork ships: one file per operator, in folders by domain, with one list per folder.
+//!
 //! To add an operator, write a file with its tests and a line in its folder's list.
 
 pub mod columns;

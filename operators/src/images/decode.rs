@@ -1,8 +1,7 @@
-//! `decode`: images of any common format become small RGB pictures, all of one size.
+//! `decode`: turns images of any common format into small RGB pictures of one size.
 //!
-//! Invariants: what comes out depends on the file's content alone (not on its name, the machine or the copies); no
-//! image, however broken, ends the request or takes more memory than the limits of `header`, while it is decoded and while
-//! it is converted.
+//! Invariants: the output depends on the file's content alone (not on its name, the machine or the copies); no image,
+//! however broken, ends the request or takes more memory than the limits of `header` during decoding and conversion.
 
 mod header;
 
@@ -26,18 +25,18 @@ use crate::images::extract::scaled_size;
 
 use header::{Header, IMAGE_BYTES_MAX, is_animated_webp, jpeg_markers};
 
-/// Bytes of pixels after which an envelope takes no further image.
+/// An envelope with so many bytes of pixels takes no further image.
 const ENVELOPE_BYTES: usize = 1 << 20;
 
 const BYTES: In = In::stream(0, "bytes", columns::bytes, "the content of image files");
-const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the same order");
+const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the order of the input");
 
 /// Decodes images and scales them.
 ///
-/// The format is guessed from the content. Transparent pixels are blended with white, more than 8 bits a channel are
-/// rounded, CMYK and grey become RGB, of an animation the first frame is taken, and a camera's note on how it was
-/// held (EXIF) is followed. Then the picture is scaled to `size` by `size` with the Catmull-Rom kernel, widened when
-/// it shrinks. A file that cannot be decoded is reported with its path and passed over.
+/// The format is guessed from the content. Transparent pixels are blended with white, more than 8 bits per channel are
+/// rounded, CMYK and grey become RGB, an animation gives its first frame, and the camera's orientation note (EXIF) is
+/// followed. Then the picture is scaled to `size` by `size` with the Catmull-Rom kernel, widened for shrinking. A file
+/// that cannot be decoded is reported with its path and skipped.
 ///
 /// # Inputs
 /// `bytes`: path, name and content of files.
@@ -46,29 +45,29 @@ const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the
 /// `pixels`: name, original width and height (as shown), and the pixels.
 ///
 /// # Parameters
-/// `size`: the side of the pictures that come out. `as_in`: a store whose pictures' size is taken. `exact`: whether
-/// every pixel of the original takes part; if not, large images are thinned to three times `size` first, which is
-/// faster and changes the picture a little.
+/// `size`: width and height of the pictures. `as_in`: a store that gives `size` instead. `exact`: whether every pixel
+/// of the original counts; if not, large images are thinned to three times `size` first, which is faster and changes
+/// the picture a little.
 pub static DECODE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "size",
             ParameterType::Integer { minimum: 1, maximum: 4096 },
             Default::Integer(150),
-            "width and height of the pictures that come out",
+            "width and height of the pictures",
         )
         .unit("pixels"),
         Parameter::new(
             "as_in",
             ParameterType::Resource("store"),
             Default::Absent,
-            "a store whose pictures' size is taken, in place of `size`",
+            "a store that gives `size` instead",
         ),
         Parameter::new(
             "exact",
             ParameterType::Boolean,
             Default::Boolean(true),
-            "whether every pixel of the original takes part; false is faster on large images",
+            "whether every pixel of the original counts; false is faster on large images",
         ),
     ],
     inputs: &[BYTES],
@@ -88,7 +87,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 
 struct Decode {
     scaler: Scaler,
-    /// The envelope at work and the first of its images that is still to be decoded.
+    /// The current envelope, and the first of its images not decoded yet.
     rest: Option<(Envelope, usize)>,
 }
 
@@ -164,12 +163,12 @@ impl<'a> Pictures<'a> {
 
 /// Decodes an image into RGB with 8 bits a channel, upright.
 ///
-/// The error is a sentence for the person whose file it is, without the file's name.
+/// The error is a sentence for the user, without the file's name.
 pub(crate) fn decode_image(content: &[u8]) -> Result<RgbImage, String> {
     // A decoder's panic on a broken file must not end the request; nothing that it touched is used afterwards.
     match catch_unwind(AssertUnwindSafe(|| decode_guarded(content))) {
         Ok(decoded) => decoded,
-        Err(_) => Err("the image's decoder gave up on it: the file is broken, save it anew".to_owned()),
+        Err(_) => Err("the decoder failed on this image: the file is broken, save it anew".to_owned()),
     }
 }
 
@@ -193,7 +192,7 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     }
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(IMAGE_BYTES_MAX);
-    // Not the limits' own sides: their refusal would not say how large the image is.
+    // Without the limits' own sides, whose refusal would not name the image's size.
     reader.limits(limits);
     let refused = |error: ImageError| match error {
         ImageError::Limits(_) => {
@@ -203,7 +202,7 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     };
     let mut decoder = reader.into_decoder().map_err(refused)?;
     let (width, height) = decoder.dimensions();
-    // A note that cannot be read is no reason to refuse the picture.
+    // An unreadable orientation note is no reason to refuse the picture.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let is_turned = orientation != Orientation::NoTransforms;
     Header { format, width, height, color: decoder.color_type(), keeps_more, is_turned }.check()?;
@@ -211,13 +210,13 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     if !is_turned {
         return Ok(image);
     }
-    // The three bytes of a pixel are turned, not its four or eight of before.
+    // Turned after conversion: three bytes per pixel instead of four or eight.
     let mut image = DynamicImage::from(image);
     image.apply_orientation(orientation);
     Ok(image.into_rgb8())
 }
 
-/// Makes an image RGB, and blends what is transparent with white. RGBA with 8 bits a channel is blended in its place.
+/// Converts an image to RGB and blends it with white. RGBA with 8 bits per channel is blended in place.
 fn over_white(image: DynamicImage) -> RgbImage {
     if !image.color().has_alpha() {
         return image.into_rgb8();
@@ -229,7 +228,7 @@ fn over_white(image: DynamicImage) -> RgbImage {
     for pixel in 0..pixels {
         let [r, g, b, alpha] = [0, 1, 2, 3].map(|channel: usize| u32::from(bytes[4 * pixel + channel]));
         let blend = |channel: u32| ((channel * alpha + 255 * (255 - alpha) + 127) / 255) as u8;
-        // A pixel of three bytes ends before the next one of four begins.
+        // The three bytes written end before the next pixel's four begin.
         bytes[3 * pixel..3 * pixel + 3].copy_from_slice(&[r, g, b].map(blend));
     }
     bytes.truncate(3 * pixels);
@@ -246,14 +245,14 @@ pub(crate) struct Scaler {
 impl Scaler {
     /// A scaler to `size` by `size`; see [`DECODE`] for `exact`.
     pub(crate) fn new(size: u32, exact: bool) -> Self {
-        // The thinning keeps this many pixels along each side of one that comes out.
+        // Thinning keeps this many pixels along each side of an output pixel.
         const THINNED: u8 = 3;
         let algorithm = if exact {
             ResizeAlg::Convolution(FilterType::CatmullRom)
         } else {
             ResizeAlg::SuperSampling(FilterType::CatmullRom, THINNED)
         };
-        // The vector paths stay on: they compute in whole numbers and give the same bits as the scalar one (test
+        // The vector paths stay enabled: they use integers and give the scalar path's bits (test
         // `scaling_gives_the_same_bits_on_every_machine`), at a quarter of its time on small images.
         Self { size, resizer: Resizer::new(), options: ResizeOptions::new().resize_alg(algorithm) }
     }
@@ -341,7 +340,7 @@ mod tests {
 
     #[test]
     fn follows_the_cameras_note_on_how_it_was_held() {
-        // A big-endian TIFF header, one entry: orientation (0x0112), a short, 6: turn it clockwise.
+        // A big-endian TIFF header with one entry: orientation (0x0112), a short, 6: turn it clockwise.
         let exif =
             [&b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"[..], &[0, 0, 0, 0]].concat();
         let mut content = Vec::new();
@@ -369,7 +368,7 @@ mod tests {
         check_refused(b"hello, this is no image at all", &["no image of a known format", "JPEG"]);
         for format in [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Bmp, ImageFormat::WebP] {
             let content = encoded(&DynamicImage::from(picture(64, 48)), format);
-            // Whatever is cut off, there is a picture or a message, and never a panic.
+            // Cut anywhere, the image gives a picture or a message, never a panic.
             for cut in [0, 1, 10, 20, 30, content.len() / 2, content.len() - 1] {
                 let _ = decode_image(&content[..cut]);
             }
@@ -418,8 +417,8 @@ mod tests {
 
     #[test]
     fn scaling_gives_the_same_bits_on_every_machine() {
-        // The checksums were made with `CpuExtensions::None`; SSE4.1 and AVX2 gave the same on these and on 3,000
-        // random images of 1 to 400 pixels a side.
+        // The checksums come from `CpuExtensions::None`; SSE4.1 and AVX2 gave equal ones on these and on 3,000 random
+        // images of 1 to 400 pixels a side.
         let mut state = 1u64;
         let mut noise = |width, height| {
             RgbImage::from_fn(width, height, |_, _| {

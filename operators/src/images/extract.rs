@@ -1,11 +1,11 @@
 //! `extract`: small pictures become feature signatures of position, colour and texture, on slots or on devices.
 //!
-//! Invariants: a signature depends on the pixels and the parameters alone and has the same bits on slots and on devices;
+//! Invariants: a signature depends on the pixels and the parameters alone and has equal bits on slots and on devices;
 //! signatures leave in the order of their pictures; the parameters go into the store as [`parameters_json`], so that a
-//! query image is treated as the store's images were.
+//! query image is treated like the store's images.
 //!
-//! One box without copies: what devices compute comes back later than the firing that took the pictures, and its order is
-//! restored here. On slots the box extracts the pictures of its envelopes side by side.
+//! One box without copies: devices return their blocks after the firing that took the pictures, and this box restores
+//! the order. On slots it extracts the pictures of its envelopes side by side.
 
 mod block;
 mod parameters;
@@ -36,7 +36,7 @@ use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 
 const PIXELS: In = In::stream(0, "pixels", columns::pixels, "small RGB pictures");
 const SIGNATURES: Out =
-    Out::new(0, "signatures", columns::signatures, "a signature a picture, in the same order");
+    Out::new(0, "signatures", columns::signatures, "one signature per picture, in the order of the input");
 
 /// Extracts signatures.
 ///
@@ -47,11 +47,11 @@ const SIGNATURES: Out =
 /// `signatures`: name, signature, and the original's width and height, in the order of the pictures.
 ///
 /// # Parameters
-/// Those of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations` cost time
-/// and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
-/// `transform: practical` the best indexes. `as_in`: a store whose parameters are taken, in place of all others. `device`:
-/// where to compute; the bits are the same everywhere. Pictures that no device computes are computed on the slots, as are
-/// all where matrices of many grey levels, or many seeds, do not fit a device.
+/// The parameters of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations`
+/// cost time and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
+/// `transform: practical` the best indexes. `as_in`: a store whose parameters replace all others. `device`: where to
+/// compute; the bits are equal everywhere. The slots extract pictures that devices cannot take, and all pictures if the
+/// matrices of many grey levels, or many seeds, do not fit a device.
 pub static EXTRACT: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: &[PIXELS],
@@ -65,18 +65,18 @@ fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
     code_path::of_device(arguments, devices, 0)
 }
 
-/// Pictures of a block at most, and bytes of their pixels: some milliseconds of a fast device, so that all its units
+/// The most pictures of a block, and bytes of their pixels: some milliseconds of a fast device, so that all its units
 /// have work to the end.
 const BLOCK_PICTURES: u64 = 1024;
 const BLOCK_BYTES: u64 = 96 << 20;
 
-/// Pictures from which on `auto` finds a block worth the way to a device: fewer are some milliseconds of a few slots.
+/// For `auto`, a block is worth submitting from this many pictures on: fewer take a few slots some milliseconds.
 const BLOCK_PICTURES_MIN: u64 = 32;
 
-/// Blocks of a box on their way, for each device: what its end points hold, and as many that wait for them.
+/// Blocks under way for each device: those that its end points hold, and as many waiting.
 const BLOCKS_PER_DEVICE: usize = 6;
 
-/// Pictures that each slot extracts in a firing, about: some tens of milliseconds' worth.
+/// The approximate number of pictures per slot and firing: some tens of milliseconds.
 const PICTURES_PER_SLOT: usize = 16;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -89,7 +89,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(stage(parameters, picked, pictures_min, bind.slots())?))
 }
 
-/// A box of this extraction on these devices.
+/// An `extract` box on the picked devices.
 fn stage(
     parameters: ExtractParameters,
     picked: Picked,
@@ -117,17 +117,17 @@ fn stage(
 struct Extract {
     parameters: ExtractParameters,
     note: Note,
-    /// Nothing where the extraction does not fit a device.
+    /// `None` if the extraction does not fit a device.
     common: Option<Arc<Common>>,
     slots: usize,
-    /// One for each slot that has been needed so far.
+    /// One for each slot used so far.
     lanes: Vec<Lane>,
 }
 
 /// Pictures that slots extract.
 struct Work<'a> {
     pictures: &'a [ImageRef<'a>],
-    /// The place of the next one.
+    /// The index of the next picture.
     next: &'a AtomicUsize,
     parameters: &'a ExtractParameters,
 }
@@ -135,9 +135,9 @@ struct Work<'a> {
 /// Pictures that one slot extracts.
 #[derive(Default)]
 struct Lane {
-    /// From the first picture on: making one takes as long as a picture, so each slot makes its own.
+    /// Set by the first picture: making an extractor takes as long as a picture, so each slot makes its own.
     extractor: Option<Extractor>,
-    /// Each with the place of its picture.
+    /// Each with the index of its picture.
     made: Vec<(usize, Signature)>,
 }
 
@@ -147,7 +147,8 @@ impl Lane {
     }
 }
 
-/// Extracts pictures on as many slots as there are lanes, if so many are free: each lane takes the next picture.
+/// Extracts pictures on as many slots as there are lanes, if they are free: each lane repeatedly takes the next
+/// picture.
 fn extract(inside: &mut Inside<'_>, lanes: &mut [Lane], work: &Work<'_>) {
     if lanes.len() > 1 {
         let (left, right) = lanes.split_at_mut(lanes.len() / 2);
@@ -167,7 +168,7 @@ fn extract(inside: &mut Inside<'_>, lanes: &mut [Lane], work: &Work<'_>) {
 }
 
 impl Extract {
-    /// The signatures of pictures, on slots; too few where the request is cancelled.
+    /// The signatures of pictures, on slots; too few if the request is cancelled.
     fn extract(&mut self, cx: &mut Context<'_>, envelopes: &[Envelope]) -> Result<Vec<Signature>, BoxError> {
         let mut pictures = Vec::new();
         for pixels in envelopes {
@@ -187,7 +188,7 @@ impl Extract {
         Ok(made.into_iter().map(|(_, signature)| signature).collect())
     }
 
-    /// Envelopes of signatures from those of pictures; reports what is no picture.
+    /// Turns envelopes of pictures into envelopes of signatures; reports rows that hold no valid picture.
     fn envelopes(
         &mut self,
         cx: &mut Context<'_>,
@@ -257,7 +258,7 @@ impl DeviceTask for Extract {
             pictures += pixels.rows();
             envelopes.push(pixels);
         }
-        // The box that sends pictures continues while these are computed.
+        // The producer continues while the slots compute.
         cx.announce();
         let signatures = self.extract(cx, &envelopes)?;
         if cx.is_cancelled() {
@@ -275,17 +276,17 @@ impl DeviceTask for Extract {
     }
 }
 
-// A column for each feature of the kernel's.
+// One column for each feature of the kernel.
 const _: () = assert!(PCT_COORDINATES.len() == FEATURES);
 
-/// A picture of an envelope, or what is wrong with it.
+/// A picture of an envelope, or the reason why it is invalid.
 fn picture(pixels: &Envelope, row: usize) -> Result<Result<ImageRef<'_>, String>, BoxError> {
     let (width, height) = (pixels.u32s("scaled_width")?[row], pixels.u32s("scaled_height")?[row]);
     let rgb = pixels.binaries("rgb")?.value(row);
     Ok(ImageRef::new(width as usize, height as usize, rgb).map_err(|error| error.to_string()))
 }
 
-/// Keeps a row whose signature is there, and reports any other.
+/// Keeps a row that has a signature, and reports any other.
 fn keep(
     cx: &mut Context<'_>,
     pixels: &Envelope,
@@ -300,7 +301,7 @@ fn keep(
     Ok(())
 }
 
-/// The kept rows of an envelope of pictures with their signatures; nothing where there is none.
+/// The kept rows of an envelope of pictures with their signatures; `None` if no row was kept.
 fn envelope_of(
     pixels: &Envelope,
     kept: &[usize],

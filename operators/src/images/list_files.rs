@@ -1,7 +1,7 @@
-//! `list_files`: the image files below some folders, in an order that does not depend on the disk.
+//! `list_files`: lists the image files below some folders, in an order that does not depend on the disk.
 //!
-//! Invariants: the order is that of the paths given, and byte-wise by name within each; no two files have one name;
-//! each folder is entered once, so a link that points back ends the walk there.
+//! Invariants: files are in the order of the paths given, and byte-wise by name within each; no two files have equal
+//! names; each folder is entered once, so a link that points back ends the walk there.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,43 +17,43 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 
-/// Rows of an envelope: all of a reader's output for one of them is kept until its turn, and photographs are large.
+/// Rows of an envelope: a reader's output for one envelope is kept until its turn, and photographs are large.
 const FILES_PER_ENVELOPE: usize = 16;
 
-/// What is looked for when no extensions are given.
+/// The extensions by default.
 const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"];
 
 const FILES: Out = Out::new(0, "files", columns::files, "the files found, by name");
 
 /// Lists image files.
 ///
-/// A name is the file's path below the folder given, with `/` between its parts. A file that lies directly in that
-/// folder gets the folder's own name before it (`photos/cats` gives `cats/001.jpg`), so that the last folder of a
-/// name is always the object's class. Files and folders whose names begin with a dot are passed over; a path that is
-/// a file is taken whatever its extension.
+/// A name is the file's path below the given folder, with `/` between its parts. A file directly in that folder gets
+/// the folder's own name before it (`photos/cats` gives `cats/001.jpg`), so that the last folder of a name is always
+/// the object's class. Files and folders whose names begin with a dot are skipped; a path that is a file is taken
+/// whatever its extension.
 ///
 /// # Inputs
 /// None.
 ///
 /// # Outputs
-/// `files`: path and name, 16 files an envelope.
+/// `files`: path and name, 16 files per envelope.
 ///
 /// # Parameters
-/// `paths`: folders, searched with all that is below them, or files. `extensions`: which files count as images, by
-/// their names' endings, upper or lower case.
+/// `paths`: folders, searched with all subfolders, or files. `extensions`: the endings of names that count as images,
+/// in upper or lower case.
 pub static LIST_FILES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "paths",
             ParameterType::List(&ParameterType::Path),
             Default::Required,
-            "folders to search, with all that is below them, or single files",
+            "folders to search with all subfolders, or single files",
         ),
         Parameter::new(
             "extensions",
             ParameterType::List(&ParameterType::Text),
             Default::EmptyList,
-            "the endings of files that count; none given: jpg, jpeg, png, bmp, gif, tif, tiff, webp",
+            "the endings of files that count; by default jpg, jpeg, png, bmp, gif, tif, tiff, webp",
         ),
     ],
     outputs: &[FILES],
@@ -180,7 +180,7 @@ fn is_same(a: &str, b: &str) -> bool {
 
 /// The file's name with its folder's before it.
 fn prefixed(path: &Path, below: &Path) -> PathBuf {
-    // The folder may be given as `.`: its own name is known only to the disk.
+    // The folder may be given as `.`: only the disk knows its name.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf());
     Path::new(folder.file_name().unwrap_or_default()).join(below)
@@ -210,9 +210,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Lists a folder; false when it was listed before.
+    /// Lists a folder; returns false if it was listed before.
     fn folder(&mut self, folder: &Path) -> bool {
-        // A stack of our own: a deep tree must not overflow the thread's.
+        // An explicit stack: a deep tree must not overflow the thread's.
         let mut waiting = vec![folder.to_path_buf()];
         let mut is_new = false;
         while let Some(folder) = waiting.pop() {
@@ -232,7 +232,7 @@ impl Walk<'_> {
             if let Err(error) = self.entries(&folder, &mut folders) {
                 self.listed.problem(&folder, format!("the folder cannot be read: {error}"));
             }
-            // Which of two links to one folder is followed must not depend on the disk's order.
+            // The choice between two links to one folder must not depend on the disk's order.
             folders.sort_by(|a, b| b.as_os_str().cmp(a.as_os_str()));
             waiting.append(&mut folders);
         }
@@ -246,7 +246,7 @@ impl Walk<'_> {
             if hidden {
                 continue;
             }
-            // `metadata` follows links, as a person who put one there expects.
+            // `metadata` follows links, as a user expects.
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => folders.push(path),
                 Ok(metadata) if metadata.is_file() && self.counts(&path) => {

@@ -1,7 +1,7 @@
-//! `read_files`: the content of files, for the boxes that decode it.
+//! `read_files`: reads the content of files, for the boxes that decode it.
 //!
-//! Invariants: rows keep the order of the files; an envelope ends with the file that fills it, so that at most one
-//! file stands beyond `ENVELOPE_BYTES`.
+//! Invariant: rows keep the order of the files; an envelope ends with the file that fills it, so that at most one file
+//! exceeds `ENVELOPE_BYTES`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,24 +15,24 @@ use boxwork_runtime::operator::{
 
 use crate::columns;
 
-/// Bytes after which an envelope takes no further file.
+/// An envelope with so many bytes takes no further file.
 const ENVELOPE_BYTES: usize = 1 << 20;
 
 /// The largest file that is read: no image that [`decode`](crate::images::decode::DECODE) accepts is longer.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
 const FILES: In = In::stream(0, "files", columns::files, "the files to read");
-const BYTES: Out = Out::new(0, "bytes", columns::bytes, "their content, in the same order");
+const BYTES: Out = Out::new(0, "bytes", columns::bytes, "their content, in the order of the input");
 
 /// Reads files.
 ///
-/// A file that cannot be read is reported and passed over.
+/// A file that cannot be read is reported and skipped.
 ///
 /// # Inputs
 /// `files`: paths and names.
 ///
 /// # Outputs
-/// `bytes`: path, name and content, about a megabyte an envelope.
+/// `bytes`: path, name and content, about a megabyte per envelope.
 ///
 /// # Parameters
 /// None.
@@ -49,7 +49,7 @@ fn make(_: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 struct ReadFiles {
-    /// The envelope at work and the first of its files that is still to be read.
+    /// The current envelope, and the first of its files not read yet.
     rest: Option<(Envelope, usize)>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn read_whole(path: &str) -> Result<Vec<u8>, String> {
 
 fn read(path: &str, limit: u64) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
-    // Asked before the file is opened: to open a named pipe would wait for its writer.
+    // Checked before the file is opened: opening a named pipe would wait for its writer.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err("it is not a file".to_owned());
@@ -135,7 +135,7 @@ fn read(path: &str, limit: u64) -> Result<Vec<u8>, String> {
     content.try_reserve_exact(bytes as usize).map_err(|_| {
         format!("the file takes {} MiB of memory, which the system refuses: free memory", bytes >> 20)
     })?;
-    // The limit holds for a file that grows while it is read, too.
+    // The limit also holds for a file that grows while it is read.
     let file = File::open(path).map_err(unreadable)?;
     file.take(limit + 1).read_to_end(&mut content).map_err(unreadable)?;
     if content.len() as u64 > limit {

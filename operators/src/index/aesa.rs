@@ -1,4 +1,4 @@
-//! `aesa`: searches by all distances of all objects, for few objects and expensive distances.
+//! `aesa`: searches with the distances of all pairs of objects; for few objects and expensive distances.
 
 use boxwork_kernels::metric_index::{Aesa, AesaChoice};
 use boxwork_runtime::operator::{Kind, OperatorSpec};
@@ -7,9 +7,9 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::index::metric_search::{INPUTS, K, OUTPUTS, RANGE, check, make, share};
 use crate::resources::SPACE;
 
-/// Searches by the distances of all objects among each other (AESA, Algorithm 4.3 of the source).
+/// Searches with the distances of all pairs of objects (AESA, Algorithm 4.3 of the source).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -18,8 +18,8 @@ use crate::resources::SPACE;
 /// `nearest`: the objects found, by query, then distance, then id.
 ///
 /// # Parameters
-/// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the
-/// range, or both. `choice`: whose distance is computed next.
+/// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the range,
+/// or both. `choice`: how the object whose distance comes next is chosen.
 pub static AESA: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -29,7 +29,7 @@ pub static AESA: OperatorSpec = OperatorSpec {
             "choice",
             ParameterType::Choice(&["least_bound", "least_sum"]),
             Default::Text("least_bound"),
-            "whose distance comes next: that of the least bound, or of the least sum of bounds",
+            "the object whose distance comes next: smallest bound, or smallest sum of bounds",
         ),
     ],
     inputs: INPUTS,
@@ -43,7 +43,7 @@ pub static AESA: OperatorSpec = OperatorSpec {
         share(bind, |objects, _| Aesa::build(objects, choice))
     }),
     check: Some(check),
-    ..OperatorSpec::new("aesa", "Searches by all distances of all objects.", Kind::Stateful, make)
+    ..OperatorSpec::new("aesa", "Searches with the distances of all pairs.", Kind::Stateful, make)
 };
 
 #[cfg(test)]

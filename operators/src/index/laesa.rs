@@ -1,4 +1,4 @@
-//! `laesa`: searches by the distances to a few pivots, which are computed one by one.
+//! `laesa`: searches with the distances to a few pivots, computed one by one.
 
 use boxwork_kernels::metric_index::Laesa;
 use boxwork_runtime::operator::{Kind, OperatorSpec};
@@ -7,9 +7,9 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::index::metric_search::{INPUTS, K, OUTPUTS, PIVOTS, RANGE, SEED, check, make, share};
 use crate::resources::SPACE;
 
-/// Searches by the distances to a few pivots in one phase (LAESA, section 4.2.2 of the source).
+/// Searches with the distances to a few pivots in one phase (LAESA, section 4.2.2 of the source).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -19,8 +19,8 @@ use crate::resources::SPACE;
 ///
 /// # Parameters
 /// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the
-/// range, or both. `pivots`, `seed`: how many, and the seed of their choice. `eager`: so many are computed for every
-/// query, the others while they may be answers.
+/// range, or both. `pivots`, `seed`: their number, and the seed for choosing them. `eager`: pivots computed for every
+/// query; the others only while they may be in the answer.
 pub static LAESA: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -32,7 +32,7 @@ pub static LAESA: OperatorSpec = OperatorSpec {
             "eager",
             ParameterType::integer_from(0),
             Default::Integer(8),
-            "pivots that are computed for every query, whether they may be answers or not",
+            "pivots computed for every query, even if they cannot be in the answer",
         )
         .unit("objects"),
     ],

@@ -1,4 +1,4 @@
-//! `list_of_clusters`: searches balls of objects, each of what the balls before it left.
+//! `list_of_clusters`: searches balls of objects, each filled from the objects outside the earlier balls.
 
 use boxwork_kernels::metric_index::{ClusterSize, ListOfClusters};
 use boxwork_runtime::operator::{Kind, OperatorSpec};
@@ -9,7 +9,7 @@ use crate::resources::SPACE;
 
 /// Searches a list of clusters (Algorithm 4.5 of the source).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -18,8 +18,8 @@ use crate::resources::SPACE;
 /// `nearest`: the objects found, by query, then distance, then id.
 ///
 /// # Parameters
-/// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the
-/// range, or both. `size`: objects of a cluster. `radius`: if given, clusters are all objects within it instead.
+/// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the range,
+/// or both. `size`: objects of a cluster. `radius`: if given, a cluster holds all objects within it instead.
 pub static LIST_OF_CLUSTERS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -29,14 +29,14 @@ pub static LIST_OF_CLUSTERS: OperatorSpec = OperatorSpec {
             "size",
             ParameterType::Integer { minimum: 1, maximum: 1 << 20 },
             Default::Integer(32),
-            "how many objects a cluster has besides its centre",
+            "objects of a cluster besides its centre",
         )
         .unit("objects"),
         Parameter::new(
             "radius",
             ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
             Default::Absent,
-            "clusters are all objects this near to the centre, however many",
+            "a cluster holds all objects this near to its centre, however many",
         ),
     ],
     inputs: INPUTS,

@@ -1,4 +1,4 @@
-//! `m_index`: searches objects in the order of the pivots that are nearest to them.
+//! `m_index`: searches clusters of objects with equal nearest pivots.
 
 use boxwork_kernels::metric_index::{MIndex, MIndexParameters};
 use boxwork_runtime::operator::{Kind, OperatorSpec};
@@ -9,7 +9,7 @@ use crate::resources::SPACE;
 
 /// Searches a multi-level M-index (section 4.2.5 of the source).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -19,9 +19,9 @@ use crate::resources::SPACE;
 ///
 /// # Parameters
 /// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the
-/// range, or both. `pivots`, `seed`: how many pivots, and the seed of their choice. `levels`: pivots of a key at
-/// most. `capacity`: a cluster of more objects is divided. Where the distance has the four-point property, the
-/// borders between clusters rule out more.
+/// range, or both. `pivots`, `seed`: the number of pivots, and the seed for choosing them. `levels`: pivots of a key at
+/// most. `capacity`: a cluster of more objects is divided. If the distance has the four-point property, the borders
+/// between clusters exclude more.
 pub static M_INDEX: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,

@@ -9,7 +9,7 @@ use crate::resources::SPACE;
 
 /// Searches an M-tree (Algorithm 4.6 of the source, with one range for the whole search).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.

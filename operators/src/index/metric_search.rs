@@ -1,4 +1,4 @@
-//! The common part of the operators of metric indexes: an index made once for all requests, and the box that searches it.
+//! Shared by the operators of metric indexes: an index built once for all requests, and the box that searches it.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::resources;
 use crate::search::queries::{Queries, Query};
 use boxwork_stores::space::Space;
 
-/// Rows of an envelope at most.
+/// The most rows of an envelope.
 const ENVELOPE_ROWS: usize = 4096;
-/// Queries that one firing answers, beside each other.
+/// Queries that one firing answers, side by side.
 const QUERIES_PER_FIRING: usize = 8;
 
-/// The parameter of the k nearest.
+/// The parameter `k`.
 pub(crate) const K: Parameter = Parameter::new(
     "k",
     ParameterType::integer_from(1),
     Default::Absent,
-    "how many objects a query gets; without it all within the range",
+    "the number of objects that a query returns; without it, all within the range",
 )
 .unit("objects");
 
-/// The parameter of a range.
+/// The parameter `range`.
 pub(crate) const RANGE: Parameter = Parameter::new(
     "range",
     ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
@@ -34,21 +34,21 @@ pub(crate) const RANGE: Parameter = Parameter::new(
     "only objects at most this far",
 );
 
-/// The parameter of pivots.
+/// The parameter `pivots`.
 pub(crate) const PIVOTS: Parameter = Parameter::new(
     "pivots",
     ParameterType::Integer { minimum: 1, maximum: 1024 },
     Default::Integer(16),
-    "how many pivots; fewer where there are fewer different objects",
+    "the number of pivots; fewer if there are fewer different objects",
 )
 .unit("objects");
 
-/// The parameter of their choice.
+/// The parameter `seed`.
 pub(crate) const SEED: Parameter = Parameter::new(
     "seed",
     ParameterType::integer_from(0),
     Default::Integer(1),
-    "the seed of the pivots' choice",
+    "the seed for choosing the pivots",
 );
 
 /// The input of every index.
@@ -66,7 +66,7 @@ struct Shared {
     index: Box<dyn MetricIndex>,
 }
 
-/// Makes the index of a box, once, when the pipeline is prepared.
+/// Builds the index of a box, once, when the pipeline is prepared.
 pub(crate) fn share<I: MetricIndex + 'static>(
     bind: &Bind<'_>,
     build: impl FnOnce(&IndexedObjects<'_>, &dyn Space) -> Result<I, MetricIndexError>,
@@ -87,18 +87,18 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     Ok(Arc::new(Shared { space: Arc::clone(&space), index: Box::new(index) }))
 }
 
-/// Whether anything less than all objects is wanted.
+/// Refuses a search without limits.
 pub(crate) fn check(
     arguments: &Arguments,
     _resources: &dyn Fn(&str) -> Option<Arguments>,
 ) -> Result<(), String> {
     match arguments.get("k").or(arguments.get("range")) {
         Some(_) => Ok(()),
-        None => Err("neither `k` nor `range` is given: every object would be an answer".to_owned()),
+        None => Err("neither `k` nor `range` is given: every object would be in the answer".to_owned()),
     }
 }
 
-/// Makes the operator of a box whose `share` is [`share`].
+/// Makes the operator of a box, after [`share`] has built its index.
 pub(crate) fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(MetricSearch {
         shared: bind.shared(),
@@ -116,9 +116,9 @@ struct MetricSearch {
     k: usize,
     range: f64,
     queries: Option<Queries>,
-    /// The query that is answered next.
+    /// The next query to answer.
     next: usize,
-    /// Answers that have not been sent.
+    /// Answers not sent yet.
     rows: Vec<(u32, u64, f64)>,
     sent: usize,
 }
@@ -204,7 +204,7 @@ pub(crate) mod tests {
         Value::Text(text.to_owned())
     }
 
-    /// Spaces of every distance, each of some objects, many of them alike.
+    /// Spaces of every distance, each over some objects, many of them equal.
     pub(crate) fn spaces(folder: &Path) -> Vec<Arc<dyn Space>> {
         let lines = |name: &str, line: &dyn Fn(u64) -> String| {
             let path = folder.join(format!("{name}.jsonl"));
@@ -258,7 +258,7 @@ pub(crate) mod tests {
         spaces
     }
 
-    /// Queries that are objects of a space: the envelope, and what a scan finds for each, in order.
+    /// Objects of a space as queries: the envelope, and the result of a scan for each, in order.
     pub(crate) fn asked(space: &Arc<dyn Space>, places: &[u32]) -> (Envelope, Vec<Vec<(f64, u64)>>) {
         let store = space.store();
         let ids: Vec<u64> = places.iter().map(|place| store.nth(u64::from(*place))).collect();
@@ -304,7 +304,7 @@ pub(crate) mod tests {
         assert!(load(&going).is_ok() && load(&stopped).is_err());
     }
 
-    /// Asks a box of every space for the nearest and for all within a range, and compares with a scan.
+    /// Asks a box over every space for the nearest objects and for all within a range, and compares with a scan.
     pub(crate) fn check(spec: &'static OperatorSpec) {
         let folder = tempfile::tempdir().unwrap();
         for space in spaces(folder.path()) {

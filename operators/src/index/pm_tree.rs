@@ -1,4 +1,4 @@
-//! `pm_tree`: searches a balanced tree of balls that rings around pivots cut.
+//! `pm_tree`: searches a balanced tree of balls, cut by rings around pivots.
 
 use boxwork_kernels::metric_index::PmTree;
 use boxwork_runtime::operator::{Kind, OperatorSpec};
@@ -9,7 +9,7 @@ use crate::resources::SPACE;
 
 /// Searches a PM-tree (section 4.2.4 of the source).
 ///
-/// The answer is that of a scan, ties by id included. The index is made once, when the pipeline is prepared.
+/// The answer equals that of a scan, ties by id included. The index is built once, when the pipeline is prepared.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -19,8 +19,8 @@ use crate::resources::SPACE;
 ///
 /// # Parameters
 /// `space`: the objects and their distance, which must be a metric. `k`, `range`: the k nearest, all within the
-/// range, or both. `capacity`: entries of a node at most. `pivots`, `seed`: how many pivots, and the seed of their
-/// choice.
+/// range, or both. `capacity`: entries of a node at most. `pivots`, `seed`: the number of pivots, and the seed for
+/// choosing them.
 pub static PM_TREE: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,

@@ -1,7 +1,7 @@
-//! `select_pivots`: chooses the objects of a store from which an index measures all others.
+//! `select_pivots`: chooses a store's pivots, the objects from which an index measures all others.
 //!
-//! Invariants: equal stores, spaces and seeds give equal pivots, on any number of workers; no two pivots are at a
-//! distance that rounding alone could make.
+//! Invariants: equal stores, spaces and seeds give equal pivots, for any number of workers; no two pivots are so close
+//! that rounding alone could make their distance.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,30 +21,30 @@ use boxwork_stores::space::Space;
 
 /// Pairs of objects whose lower bounds `incremental` raises.
 const PAIRS: usize = 256;
-/// Distances that one closure computes: some milliseconds' worth.
+/// Distances that one closure computes: some milliseconds.
 const DISTANCES_PER_CHUNK: usize = 64;
-/// The same where few are computed at a time: a tenth of a millisecond's worth.
+/// Distances that one closure computes if a task has few: a tenth of a millisecond.
 const FEW_PER_CHUNK: usize = 8;
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the pivots with their signatures");
-const PIVOTS: Out = Out::new(1, "pivots", columns::pivots, "which objects they are");
+const PIVOTS: Out = Out::new(1, "pivots", columns::pivots, "the pivots' ids");
 
 /// Chooses pivots among the objects of a store.
 ///
-/// `random` takes them as they come in an order that the seed shuffles. `maxmin` takes the object farthest from all
-/// pivots so far, of a sample. `incremental` takes the one that raises the mean triangular bound of some pairs of
-/// objects most, of a sample (section 4.2.2 of the source). An object at no distance from a pivot is passed over, so
-/// that there are fewer pivots where a store has fewer different objects.
+/// `random` takes objects in an order that the seed shuffles. `maxmin` takes the object of a sample that is farthest
+/// from all pivots so far. `incremental` takes the object of a sample that most raises the mean triangular bound of
+/// some pairs of objects (section 4.2.2 of the source). Objects at distance 0 from a pivot are skipped, so a store with
+/// fewer different objects gives fewer pivots.
 ///
 /// # Inputs
 /// None.
 ///
 /// # Outputs
-/// `queries`: the pivots' signatures, numbered from 0. `pivots`: which objects they are.
+/// `queries`: the pivots' signatures, numbered from 0. `pivots`: their ids.
 ///
 /// # Parameters
-/// `space`: the store and the measure. `count`, `select`, `seed`: how many, how, and the seed of all chance. `sample`:
-/// objects that `maxmin` and `incremental` choose from.
+/// `space`: the store and the measure. `count`, `select`, `seed`: the number of pivots, the method, and the seed of all
+/// random choices. `sample`: the number of objects from which `maxmin` and `incremental` choose.
 pub static SELECT_PIVOTS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -52,21 +52,26 @@ pub static SELECT_PIVOTS: OperatorSpec = OperatorSpec {
             "count",
             ParameterType::Integer { minimum: 1, maximum: PIVOTS_MAX as i64 },
             Default::Integer(32),
-            "how many pivots",
+            "the number of pivots",
         )
         .unit("objects"),
         Parameter::new(
             "select",
             ParameterType::Choice(&["random", "maxmin", "incremental"]),
             Default::Text("random"),
-            "how they are chosen",
+            "the method",
         ),
-        Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "the seed of all chance"),
+        Parameter::new(
+            "seed",
+            ParameterType::integer_from(0),
+            Default::Integer(1),
+            "the seed of all random choices",
+        ),
         Parameter::new(
             "sample",
             ParameterType::Integer { minimum: 1, maximum: 1 << 20 },
             Default::Integer(512),
-            "objects that maxmin and incremental choose from",
+            "objects from which maxmin and incremental choose",
         )
         .unit("objects"),
     ],
@@ -97,7 +102,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     };
     let mut random = Random::mixed(bind.count("seed") as u64);
     let sample = match select {
-        // A few more than needed, in the place of those that are alike.
+        // A few more than needed, to replace objects that are equal.
         Select::Random => 4 * count + 64,
         _ => bind.count("sample").max(4 * count),
     };
@@ -123,13 +128,14 @@ struct SelectPivots {
     select: Select,
     /// The candidates, in random order.
     sample: Vec<u64>,
-    /// The distance of each of the sample to the nearest pivot; minus infinity for one that is too near. Of `random`
-    /// infinity until its turn comes: most of the sample is never looked at.
+    /// The distance of each object of the sample to its nearest pivot; minus infinity if it is too near. For `random`,
+    /// infinity until the object's turn: most of the sample is never examined.
     nearest: Vec<f64>,
     /// Places in the sample.
     chosen: Vec<usize>,
     pairs: Vec<[u64; 2]>,
-    /// What `incremental` knows: the bounds of the pairs so far, and each candidate's of each pair, a row a candidate.
+    /// For `incremental`: the current bounds of the pairs, and each candidate's bound of each pair, a row per
+    /// candidate.
     raised: Option<(Vec<f64>, Vec<f64>)>,
 }
 
@@ -144,7 +150,7 @@ impl Operator for SelectPivots {
             cx.detached("disk", || store.bring_in(&ids))??;
             return Ok(Flow::More);
         }
-        // One pivot a firing.
+        // One pivot per firing.
         match self.next(cx)? {
             Some(place) if !cx.is_cancelled() => {
                 self.chosen.push(place);
@@ -161,7 +167,7 @@ impl Operator for SelectPivots {
 }
 
 impl SelectPivots {
-    /// The place of the next pivot, or nothing when all that is left is too near to one.
+    /// The place of the next pivot; `None` if all remaining objects are too near to one.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Option<usize>, BoxError> {
         let left = (0..self.sample.len()).filter(|place| self.nearest[*place] > 0.0);
         if self.select == Select::Incremental {
@@ -198,10 +204,10 @@ impl SelectPivots {
         Ok(None)
     }
 
-    /// Takes a new pivot into account.
+    /// Updates the state for a new pivot.
     fn see(&mut self, cx: &mut Context<'_>, place: usize) -> Result<(), BoxError> {
         if self.select == Select::Random {
-            // Those before it were passed over, and are again no pivots.
+            // Objects before it were skipped, and stay skipped.
             self.nearest[..=place].fill(f64::NEG_INFINITY);
             return Ok(());
         }
@@ -214,7 +220,7 @@ impl SelectPivots {
         Ok(())
     }
 
-    /// The distances of objects from one.
+    /// The distances of objects from one object.
     fn distances(
         &self,
         cx: &mut Context<'_>,

@@ -1,6 +1,6 @@
-//! `write_pivots`: the end of `boxwork index`, an index on disk.
+//! `write_pivots`: writes an index to disk, at the end of `boxwork index`.
 //!
-//! Invariant: the index appears under its name whole, when all objects have come, or not at all.
+//! Invariant: the index appears under its name when all objects have come, or not at all.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,22 +14,22 @@ use crate::resources::{self, SPACE};
 use boxwork_stores::pivot_table::PivotTableWriter;
 use boxwork_stores::space::Space;
 
-/// Objects that may come before one that is missing.
+/// Objects that may wait for one that has not come.
 const AHEAD_MAX: u64 = ENVELOPE_ROWS_MAX as u64;
 /// Distances among the pivots that one closure computes.
 const DISTANCES_PER_CHUNK: usize = 16;
 
 const DISTANCES: In =
     In::stream(0, "distances", columns::distances, "distances of the objects from the pivots");
-const PIVOTS: In = In::side(1, "pivots", columns::pivots, "which objects the pivots are");
+const PIVOTS: In = In::side(1, "pivots", columns::pivots, "the pivots' ids");
 
 /// Writes the distances of all objects to the pivots as an index.
 ///
-/// The pivots' distances among themselves are computed here, and each object's apex over the simplex that they span.
+/// Computes the pivots' distances among themselves, and each object's apex over the simplex that they span.
 ///
 /// # Inputs
-/// `distances`: of the objects from the pivots, in f64; in the order of the store, as `scan` and `exact_distance` give
-/// them. `pivots` (side): which objects the pivots are.
+/// `distances`: of the objects from the pivots, in f64 and in the order of the store, as `scan` and `exact_distance`
+/// give them. `pivots` (side): the pivots' ids.
 ///
 /// # Outputs
 /// None.
@@ -62,9 +62,9 @@ struct WritePivots {
     pivots: usize,
     // Removes its file when dropped.
     writer: Option<PivotTableWriter>,
-    /// The first object that is not written.
+    /// The first object not written yet.
     first: u64,
-    /// The distances of those from it on, object by object, and how many have come.
+    /// The distances of the objects from there on, object by object, and how many have come.
     table: Vec<f64>,
     filled: usize,
 }
@@ -91,19 +91,19 @@ impl Operator for WritePivots {
 }
 
 impl WritePivots {
-    /// Measures the pivots among themselves and starts the file.
+    /// Computes the distances among the pivots and starts the file.
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let mut pivots = Vec::new();
         for envelope in cx.side(PIVOTS) {
             pivots.extend_from_slice(envelope.u64s("id")?);
         }
         if pivots.is_empty() {
-            return Err(BoxError::new("no pivots came: an index needs at least one"));
+            return Err(BoxError::new("the input has no pivots: an index needs at least one"));
         }
         let (space, out, count) = (&self.space, &self.out, pivots.len());
         let store = space.store();
         cx.detached("disk", || store.bring_in(&pivots))??;
-        // The distance is the same in either order: half of the table is the other half.
+        // The distance is symmetric, so half of the table is enough.
         let places: Vec<(usize, usize)> = (0..count).flat_map(|a| (a..count).map(move |b| (a, b))).collect();
         let pairs: Vec<[u64; 2]> = places.iter().map(|(a, b)| [pivots[*a], pivots[*b]]).collect();
         let (mut distances, failed) = (vec![0.0; pairs.len()], OnceLock::new());
@@ -131,7 +131,7 @@ impl WritePivots {
         Ok(())
     }
 
-    /// Puts distances in their places, and writes the objects that are complete.
+    /// Puts distances in their places, and writes complete objects.
     fn take(&mut self, envelope: &Envelope) -> Result<(), BoxError> {
         let (numbers, ids, distances) =
             (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("distance")?);
@@ -148,7 +148,7 @@ impl WritePivots {
             };
             let rows = place / self.pivots + 1;
             while self.table.len() < rows * self.pivots {
-                // Nothing comes of an object that was removed.
+                // Removed objects have no distances.
                 let id = self.first + (self.table.len() / self.pivots) as u64;
                 let (number, count) = match self.space.store().has(id) {
                     true => (f64::NAN, 0),

@@ -1,4 +1,5 @@
 //! `head`: passes the first candidates of each query, then ends.
+//!
 //! Invariant: it ends as soon as every query has enough candidates, and does not wait for the rest.
 
 use std::collections::BTreeMap;

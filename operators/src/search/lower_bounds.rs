@@ -1,4 +1,5 @@
 //! `lower_bounds`: emits the objects that an index cannot exclude, and a range that contains the answers.
+//!
 //! Invariants: an excluded object's f64 distance is strictly beyond the range, so ties stay. The range is at least the
 //! f64 distance of the k-th answer: it is the k-th smallest upper bound, or the range given. Both hold for bounds from
 //! slots and from devices.

@@ -1,4 +1,5 @@
 //! `prefilter`: orders candidates, the most promising first, and drops those that cannot be in the answer.
+//!
 //! Invariants: a candidate is dropped only if its lower bound is strictly above the range at that moment; every other
 //! candidate leaves once. The range only falls, and may be stale: then more candidates leave than necessary.
 

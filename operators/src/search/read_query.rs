@@ -1,4 +1,5 @@
 //! `read_query`: gets the queries' objects by name from the store, as text, or from image files.
+//!
 //! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! `rest`: passes the candidates after the head, within the range that the head gave.
+//!
 //! Invariant: if the range comes from fewer than k distances, no candidate is dropped.
 
 use std::collections::BTreeMap;

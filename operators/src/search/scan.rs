@@ -1,4 +1,5 @@
 //! `scan`: emits every object of a store as a candidate for every query.
+//!
 //! Invariants: an envelope holds one range of ids for all queries, query by query, ids ascending; the objects of an
 //! envelope of candidates are in memory and checked when it leaves. For devices, ranges of whole chunks leave instead,
 //! without a row per object: a device computes faster than a slot could write these rows.

@@ -1,4 +1,5 @@
 //! `top_k`: the nearest objects of each query, exactly.
+//!
 //! Invariant: the output is the k smallest (f64 distance, id), on whatever path the input was computed. With `r` the
 //! k-th smallest input distance and `e` the error of the fast paths, the k objects that look nearest are truly within
 //! `r + e(r)` of the query, so the k-th true distance is too; and an object within that distance may look as far as it

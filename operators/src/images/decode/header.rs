@@ -1,7 +1,7 @@
-//! What an image says before its pixels are decoded, and whether it is too large.
+//! An image's properties before its pixels are decoded, and whether it is too large.
 //!
-//! A small file may hold a huge image. So an image is judged by all the memory that is held at a time while it is decoded
-//! and converted, not by its pixels alone.
+//! A small file may hold a huge image. So the limit counts all memory held at a time during decoding and conversion,
+//! not the pixels alone.
 
 use image::{ColorType, ImageFormat};
 
@@ -11,19 +11,19 @@ const SIDE_PIXELS_MAX: u32 = 32_768;
 /// The most memory that one image may take at any time on its way to RGB.
 pub(super) const IMAGE_BYTES_MAX: u64 = 512 << 20;
 
-/// What the markers of a JPEG say.
+/// The markers of a JPEG.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct JpegMarkers {
-    /// The decoder fills what is missing with grey and says nothing.
+    /// Without an end marker, the decoder silently fills the missing part with grey.
     pub(super) has_end: bool,
-    /// More than one means that the decoder keeps the coefficients of the whole image.
+    /// With more than one scan, the decoder keeps the coefficients of the whole image.
     pub(super) scans: usize,
 }
 
 /// Reads the markers of a JPEG.
 ///
-/// Segments are passed over by their lengths, as a thumbnail within one has an end of its own; within compressed data
-/// a marker's first byte is always followed by a zero or a restart mark.
+/// Skips segments by their lengths, as a thumbnail within one has its own end marker; within compressed data, a zero or
+/// a restart mark always follows a marker's first byte.
 pub(super) fn jpeg_markers(content: &[u8]) -> JpegMarkers {
     const START: u8 = 0xd8;
     const END: u8 = 0xd9;
@@ -36,7 +36,7 @@ pub(super) fn jpeg_markers(content: &[u8]) -> JpegMarkers {
                 markers.has_end = true;
                 break;
             }
-            // A stuffed byte, a fill byte, a restart mark, the start: nothing to pass over.
+            // A stuffed byte, a fill byte, a restart mark, the start: no segment to skip.
             Some(0 | 0xff | 0x01 | 0xd0..=0xd7 | START) => at += usize::from(content[at] != 0xff),
             Some(marker) => match content.get(at + 1..at + 3) {
                 Some(&[high, low]) => {
@@ -51,13 +51,13 @@ pub(super) fn jpeg_markers(content: &[u8]) -> JpegMarkers {
     markers
 }
 
-/// Whether a WebP holds several frames: its extended header has a flag for that.
+/// Whether a WebP holds several frames, by the flag in its extended header.
 pub(super) fn is_animated_webp(content: &[u8]) -> bool {
     const ANIMATION: u8 = 1 << 1;
     content.get(12..16) == Some(b"VP8X") && content.get(20).is_some_and(|flags| flags & ANIMATION != 0)
 }
 
-/// What is known of an image before its pixels are decoded.
+/// An image's properties before its pixels are decoded.
 pub(super) struct Header {
     pub(super) format: ImageFormat,
     pub(super) width: u32,
@@ -69,7 +69,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The most bytes that are held at a time while the image is decoded, made RGB and turned upright.
+    /// The most bytes held at a time while the image is decoded, converted to RGB and turned upright.
     fn bytes_max(&self) -> u64 {
         let pixels = u64::from(self.width) * u64::from(self.height);
         let decoded = u64::from(self.color.bytes_per_pixel()) * pixels;
@@ -93,11 +93,11 @@ impl Header {
         (decoded + beside.max(converted)).max(turned)
     }
 
-    /// Refuses what is too large, before memory is taken for it.
+    /// Refuses an image that is too large, before memory is taken for it.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { width, height, .. } = self;
         if *width == 0 || *height == 0 {
-            return Err(format!("the image is {width} x {height} pixels: there is nothing in it"));
+            return Err(format!("the image is {width} x {height} pixels: it is empty"));
         }
         let bytes = self.bytes_max();
         if *width > SIDE_PIXELS_MAX || *height > SIDE_PIXELS_MAX || bytes > IMAGE_BYTES_MAX {
@@ -108,7 +108,7 @@ impl Header {
                 IMAGE_BYTES_MAX >> 20
             ));
         }
-        // A decoder ends the process if it is refused memory, so as much is asked for beforehand.
+        // A decoder aborts the process if memory is refused, so as much is requested beforehand.
         if Vec::<u8>::new().try_reserve_exact(bytes as usize).is_err() {
             return Err(format!(
                 "the image is {width} x {height} pixels and takes {} MiB of memory, which the system refuses: scale \
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_small_file_of_a_huge_image_is_refused_by_what_its_conversion_holds() {
         let small = DynamicImage::from(RgbImage::new(4, 4));
-        // Its bytes fit into the limit as they are, and not with those of its RGB form.
+        // Their bytes fit into the limit, but not with those of the RGB form.
         for (image, side) in [
             (DynamicImage::from(small.to_luma8()), 20_000),
             (DynamicImage::from(small.to_luma16()), 12_000),

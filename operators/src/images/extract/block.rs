@@ -30,11 +30,11 @@ static KERNELS: [KernelSpec; 1] = [KernelSpec {
     ],
 }];
 
-/// What all blocks of a box have in common.
+/// Shared by all blocks of a box.
 pub(super) struct Common {
     form: DeviceExtraction,
     program: ProgramSource,
-    /// No other extraction of the process has it.
+    /// Unique to this extraction within the process.
     version: u64,
 }
 
@@ -53,12 +53,12 @@ impl Common {
 pub(super) struct Pictures {
     common: Arc<Common>,
     pub(super) envelopes: Vec<Envelope>,
-    /// Envelope and row of each picture; what is no picture has no place here.
+    /// Envelope and row of each valid picture.
     rows: Vec<(usize, usize)>,
     /// As the kernel reads them: first byte, width, height and first pixel.
     places: Vec<[u32; 4]>,
     bytes: usize,
-    /// By picture, once the block has come back.
+    /// In the order of the pictures, once the block has come back.
     pub(super) signatures: vec::IntoIter<Signature>,
 }
 
@@ -67,7 +67,7 @@ impl Pictures {
         let (mut rows, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (nth, pixels) in envelopes.iter().enumerate() {
             for row in 0..pixels.rows() {
-                // The box reports what is no picture when the envelope leaves.
+                // The box reports invalid pictures when the envelope leaves.
                 let Ok(picture) = picture(pixels, row)? else { continue };
                 rows.push((nth, row));
                 let (width, height) = (picture.width() as u32, picture.height() as u32);

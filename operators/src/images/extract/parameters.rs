@@ -1,4 +1,4 @@
-//! The parameters of an extraction: those of a box, and those that a store keeps as JSON.
+//! The parameters of an extraction: of a box, and as JSON in a store.
 
 use boxwork_kernels::extract::{
     ExtractParameters, FEATURES, FeatureTransform, GroundDistance, PointDistribution,
@@ -8,7 +8,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::signature_store::SignatureStore;
 use serde_json::{Value as Json, json};
 
-/// The standard deviation of Gaussian points when none is given.
+/// The standard deviation of Gaussian points by default.
 const SIGMA: f64 = 0.2;
 
 const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
@@ -20,26 +20,21 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "distribution",
         ParameterType::Choice(&["gaussian", "uniform", "grid"]),
         Default::Text("gaussian"),
-        "how the points lie in the image",
+        "the distribution of the points in the image",
     ),
     Parameter::new(
         "sigma",
         ParameterType::Number { minimum: 0.01, maximum: 10.0 },
         Default::Absent,
-        "standard deviation of gaussian points; 0.2 when not given",
+        "standard deviation of gaussian points; 0.2 by default",
     )
     .unit("image sides"),
-    Parameter::new(
-        "seed",
-        ParameterType::integer_from(0),
-        Default::Integer(1),
-        "seed of the points' generator",
-    ),
+    Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "seed for the points"),
     Parameter::new(
         "grey_levels",
         ParameterType::Integer { minimum: 2, maximum: 256 },
         Default::Integer(16),
-        "grey levels that texture tells apart",
+        "grey levels that texture distinguishes",
     ),
     Parameter::new(
         "radius",
@@ -52,13 +47,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "transform",
         ParameterType::Choice(&["practical", "best"]),
         Default::Text("practical"),
-        "how much each feature counts: practical indexes best, best is most precise",
+        "the weights of the features: practical indexes best, best is most precise",
     ),
     Parameter::new(
         "multiplier",
         ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
         Default::EmptyList,
-        "factors of x, y, L, a, b, contrast and entropy, in place of those of `transform`",
+        "factors of x, y, L, a, b, contrast and entropy, instead of `transform`",
     ),
     Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
     Parameter::new(
@@ -79,7 +74,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         Default::Number(0.2),
         "clusters nearer than this are joined",
     ),
-    Parameter::new("cap", COUNT, Default::Integer(768), "centroids of a signature at most"),
+    Parameter::new("cap", COUNT, Default::Integer(768), "the most centroids of a signature"),
     Parameter::new(
         "ground",
         ParameterType::Choice(&["l1", "l2", "linf"]),
@@ -90,7 +85,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "as_in",
         ParameterType::Resource("store"),
         Default::Absent,
-        "a store whose parameters are taken, in place of all others",
+        "a store whose parameters replace all others",
     ),
     Parameter::new(
         "device",
@@ -100,7 +95,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// The extraction that the signatures of a store were made by.
+/// The parameters with which a store's signatures were extracted.
 pub(super) fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters, BoxError> {
     let path = store.path().display();
     let Some(json) = store.parameters() else {
@@ -110,14 +105,14 @@ pub(super) fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters,
         )));
     };
     parameters_from_json(json).map_err(|reason| {
-        BoxError::new(format!("the extraction parameters in `{path}` are not clear: {reason}"))
+        BoxError::new(format!("the extraction parameters in `{path}` cannot be read: {reason}"))
     })
 }
 
-/// The extraction that a box of [`EXTRACT`](super::EXTRACT) is told to do.
+/// The extraction that the parameters of a box describe.
 ///
 /// # Errors
-/// When `sigma` is given for points that are not gaussian, or `multiplier` is not seven numbers.
+/// If `sigma` is given for points that are not gaussian, or `multiplier` is not seven numbers.
 pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
     let distribution = bind.text("distribution");
     let sigma = bind.get_number("sigma");
@@ -172,7 +167,7 @@ fn ground_of(name: &str) -> Result<GroundDistance, String> {
     }
 }
 
-/// The parameters as a store keeps them; [`parameters_from_json`] gives back the same.
+/// The parameters as a store keeps them; [`parameters_from_json`] reads them back.
 pub fn parameters_json(parameters: &ExtractParameters) -> String {
     let (distribution, sigma) = match parameters.distribution {
         PointDistribution::Gaussian { sigma } => ("gaussian", Some(sigma)),
@@ -184,7 +179,7 @@ pub fn parameters_json(parameters: &ExtractParameters) -> String {
         GroundDistance::LInf => "linf",
         _ => "l2",
     };
-    // By its shortest decimal form, so that a person reads 0.2 and not the f64 next to that f32.
+    // The shortest decimal form: a reader sees 0.2, not the f64 nearest to that f32.
     let join_distance: f64 = parameters.join_distance.to_string().parse().unwrap_or_default();
     let mut json = json!({
         "points": parameters.points_count,
@@ -210,8 +205,8 @@ pub fn parameters_json(parameters: &ExtractParameters) -> String {
 /// The parameters that [`parameters_json`] wrote.
 ///
 /// # Errors
-/// A sentence on the first field that is missing or out of its range. Fields of other names are passed over, since
-/// a store may say more than how it was extracted.
+/// A sentence on the first field that is missing or out of range. Unknown fields are ignored, since a store may keep
+/// more than these parameters.
 pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
     let json: Json = serde_json::from_str(text).map_err(|error| format!("they are not JSON: {error}"))?;
     let field = |name: &str| json.get(name).ok_or_else(|| format!("`{name}` is missing"));
@@ -248,7 +243,7 @@ pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
     Ok(parameters)
 }
 
-/// The side of the pictures that a store was extracted from: the field `size` beside the parameters, where it is.
+/// The side of the pictures from which a store was extracted: the field `size` beside the parameters, if it is there.
 pub(crate) fn scaled_size(text: &str) -> u32 {
     const SIZE: u32 = 150;
     let json: Json = serde_json::from_str(text).unwrap_or_default();
@@ -256,11 +251,10 @@ pub(crate) fn scaled_size(text: &str) -> u32 {
     size.filter(|size| (1..=4096).contains(size)).unwrap_or(SIZE)
 }
 
-/// The key of the note on envelopes of signatures that says how they were made; `write_store` keeps it.
+/// The key of the note on envelopes of signatures that records their extraction; `write_store` keeps it.
 pub(crate) const PARAMETERS_NOTE: &str = "boxwork.parameters";
 
-/// What envelopes of signatures say of how they were made: the parameters as JSON, with the size of the pictures, which
-/// the first one tells.
+/// The note on envelopes of signatures: the parameters as JSON, with the size of the first picture.
 pub(crate) struct Note {
     parameters: ExtractParameters,
     text: Option<String>,

@@ -36,7 +36,7 @@ fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
     harness.end("pixels");
     harness.run().unwrap();
     assert!(harness.is_done());
-    assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
+    assert_eq!(harness.announced(), 1, "the producer continues while an envelope is computed");
     assert_eq!(harness.problems().len(), 1);
     assert_eq!(harness.problems()[0].subject, "a/1");
     let envelopes = harness.taken("signatures");
@@ -71,7 +71,7 @@ fn parameters_are_read_back() {
         transform: FeatureTransform::BEST,
         ..ExtractParameters::default()
     };
-    // A reader that rounds carelessly gives the neighbour of this number back.
+    // A reader that rounds carelessly reads the neighbour of this number.
     let mut careful = ExtractParameters::default();
     careful.transform.multiplier[2] = 0.021_844_674_407_370_954;
     for parameters in [ExtractParameters::default(), uniform, careful] {
@@ -131,7 +131,7 @@ fn drawn(nth: u32, width: u32, height: u32) -> Vec<u8> {
     (0..height).flat_map(|y| (0..width).flat_map(move |x| of_pixel(x, y))).collect()
 }
 
-/// Runs a box of this kind on pictures of a size, and compares what it gives with `extract`.
+/// Runs a box of this kind on pictures of one size, and compares its output with `extract`.
 fn check(
     devices: &Arc<Devices>,
     change: impl Fn(&mut ExtractParameters),
@@ -191,7 +191,7 @@ fn a_device_gives_the_same_bits() {
     for side in [1, 2, 7] {
         check(&devices, |_| (), side, &[pictures(4, side)]);
     }
-    // Each is compiled anew, so they are few.
+    // Each change is compiled anew, so they are few.
     let changes: [fn(&mut ExtractParameters); 5] = [
         |p| (p.distance, p.cluster_weight_min) = (GroundDistance::L1, 0),
         |p| (p.distance, p.window_radius) = (GroundDistance::LInf, 0),
@@ -231,7 +231,7 @@ fn what_devices_fail_at_is_computed_here() {
         drop(devices);
         driver.calls()
     };
-    // The first calls open the devices, and fail there.
+    // The first calls open the devices.
     for call in (6..calls).step_by(5) {
         let (_, devices) = devices(Plan { call, for_good: call % 2 == 0, ..Plan::default() });
         check(&devices, |_| (), 20, &[pictures.clone(), pictures.clone()]);

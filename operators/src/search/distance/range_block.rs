@@ -1,7 +1,9 @@
 //! A run of whole chunks for some queries, on its way to a device and back: the block of a scan.
+//!
 //! The host handles no object one by one: all that the kernel reads of a chunk, the positions of its signatures
 //! included, is on the device or is brought there and stays. A block of a million objects is thus enqueued in some tens
 //! of microseconds.
+//!
 //! Invariant: a dropped row is never in the answer (`select.rs`).
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
 //! Blocks of `lower_bounds` on their way to a device and back: a part of the table to load, or a part to bound.
+//!
 //! Invariants: a bounded part returns a range that contains all answers, and every object whose lower or upper bound is
 //! within it, unless the part reports more objects than its buffer holds.
 
