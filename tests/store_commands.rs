@@ -191,7 +191,7 @@ fn an_index_left_behind_is_refused_until_it_is_brought_up(at: &Path) {
         &with(&["i.arrow"]),
         3,
         &[
-            "`i.arrow` tells of 15 of the 33 objects that `s.arrow` ever held",
+            "`i.arrow` covers 15 of the 33 objects that `s.arrow` ever held",
             "run `boxwork index --append --store s.arrow --out i.arrow`",
         ],
     );
@@ -200,13 +200,13 @@ fn an_index_left_behind_is_refused_until_it_is_brought_up(at: &Path) {
         at,
         &["index", "--append", "--store", "s.arrow", "--out", "i.arrow"],
         0,
-        &["i.arrow tells of 18 objects more"],
+        &["i.arrow covers 18 objects more"],
     );
     says(
         at,
         &["index", "--append", "--store", "s.arrow", "--out", "i.arrow"],
         0,
-        &["tells of all objects of s.arrow"],
+        &["covers all objects of s.arrow"],
     );
     ends(at, &with(&["i.arrow"]), 0);
     says(
@@ -231,7 +231,7 @@ fn unsound_indexes_are_refused(at: &Path) {
             .chain(more.iter().copied())
             .collect::<Vec<_>>()
     };
-    says(at, &index(&["--pivots", "40"]), 3, &["40 pivots were asked for", "ask for at most"]);
+    says(at, &index(&["--pivots", "40"]), 3, &["40 pivots were requested", "ask for at most"]);
     says(at, &index(&["--alpha", "NaN"]), 2, &["NaN is not a number"]);
     says(at, &index(&["--ground", "l1"]), 1, &["gaussian", "use l2"]);
     let found =

@@ -1,4 +1,4 @@
-//! The kinds of objects as values, for files whose kind is known only once they are opened.
+//! The kinds of objects as values, for files whose kind is unknown until they are opened.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -18,12 +18,12 @@ use super::object_store::{
 use super::store::Store;
 use super::store_error::StoreError;
 
-/// Every kind of object. A new one is a file under `kinds` and a line here. Among kinds of one form in JSON or in Arrow,
-/// the first is taken if none is named.
+/// Every kind of object. A new one is a file under `kinds` and a line here. If several kinds have the form of some JSON
+/// or Arrow and none is named, the first is taken.
 pub static KINDS: &[&dyn AnyKind] =
     &[&Of::<Signatures>::NEW, &Of::<Vectors>::NEW, &Of::<Texts>::NEW, &Of::<Sets>::NEW, &Of::<Codes>::NEW];
 
-/// The kind of a name.
+/// Finds a kind by name.
 ///
 /// # Errors
 /// Names all kinds.
@@ -35,8 +35,7 @@ pub fn named(name: &str) -> Result<&'static dyn AnyKind, String> {
     })
 }
 
-/// Opens a store file of any kind. Where there is a machine, batches are copied to its nodes, as
-/// [`ObjectStore::copied_to`] says.
+/// Opens a store file of any kind. With a machine, batches are copied to its nodes, see [`ObjectStore::copied_to`].
 ///
 /// # Errors
 /// When the file cannot be read, is no store, is cut short, damaged, or of another version.
@@ -44,7 +43,7 @@ pub fn open(path: &Path, machine: Option<Topology>) -> Result<Arc<dyn Store>, St
     open_by(path, Access::Map, machine)
 }
 
-/// As [`open`], but the files are mapped or read as `access` says.
+/// As [`open`], but `access` decides whether the files are mapped or read.
 ///
 /// # Errors
 /// As [`open`].
@@ -61,7 +60,7 @@ pub fn change(path: &Path) -> Result<Box<dyn AnyChange>, StoreError> {
     change_by(path, Access::Map)
 }
 
-/// As [`change`], but the files are mapped or read as `access` says.
+/// As [`change`], but `access` decides whether the files are mapped or read.
 ///
 /// # Errors
 /// As [`StoreChange::begin`].
@@ -69,8 +68,8 @@ pub fn change_by(path: &Path, access: Access) -> Result<Box<dyn AnyChange>, Stor
     of_files(path, &Files::open(path, access)?)?.change(path, access)
 }
 
-/// Writes what is left of a store file of any kind, to take its place. `cancelled` says when to stop, and is asked for
-/// each object.
+/// Writes the remaining objects of a store file of any kind, to replace it. It checks `cancelled` for each object and
+/// stops if that returns true.
 ///
 /// # Errors
 /// When another process changes the store, it cannot be read, the file cannot be written, or the caller cancels it.
@@ -78,11 +77,11 @@ pub fn compaction(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compactio
     of_file(path)?.compaction(path, cancelled)
 }
 
-/// Writes what is left of a store to another file, and returns the number of objects. `cancelled` says when to stop, and
-/// is asked for each object.
+/// Writes the remaining objects of a store to another file, and returns their number. It checks `cancelled` for each
+/// object and stops if that returns true.
 ///
 /// # Errors
-/// When the store is none of a listed kind, or cannot be read, the file cannot be written, or the caller cancels it.
+/// When the store's kind is not listed, it cannot be read, the file cannot be written, or the caller cancels it.
 pub fn copy(store: &Arc<dyn Store>, out: &Path, cancelled: &dyn Fn() -> bool) -> Result<u64, StoreError> {
     let kind = KINDS.iter().find(|kind| kind.name() == store.kind());
     kind.ok_or_else(|| unknown(store.path(), store.kind()))?.copy(store, out, cancelled)
@@ -98,28 +97,28 @@ fn of_files(path: &Path, files: &Files) -> Result<&'static dyn AnyKind, StoreErr
 }
 
 fn unknown(path: &Path, found: &str) -> StoreError {
-    let reason = format!("it holds {found}, which this program does not know as objects");
+    let reason = format!("it holds {found}, a kind of objects that this program does not know");
     StoreError::NotAStore { path: path.to_owned(), reason, is_foreign: false }
 }
 
 /// A kind of object as a value.
 pub trait AnyKind: Debug + Sync {
-    /// What the objects are called, in the plural.
+    /// The objects' name in the plural.
     fn name(&self) -> &'static str;
 
-    /// The Arrow types that columns of other programs may have; empty if the kind is not read from such columns.
+    /// The Arrow types accepted in columns of other programs; empty if there are none.
     fn arrow_types(&self) -> &'static str;
 
     /// Whether objects in a store's files and in envelopes have this Arrow type.
     fn is_type(&self, kind: &DataType) -> bool;
 
-    /// The names of the columns that objects have beside ids and names; the objects come first.
+    /// The names of an object's columns beside id and name; the object itself comes first.
     fn column_names(&self) -> &'static [&'static str];
 
-    /// An empty list of objects like a value in JSON; nothing if the value has the form of another kind.
+    /// An empty list of objects like a JSON value; `None` if the value has the form of another kind.
     fn rows_of_json(&self, value: &Value) -> Option<Box<dyn AnyRows>>;
 
-    /// An empty list of objects like the first in a column; nothing if the column is of another kind.
+    /// An empty list of objects like the first in a column; `None` if the column is of another kind.
     fn rows_of_array(&self, objects: &ArrayRef) -> Option<Box<dyn AnyRows>>;
 
     /// The store in these files.
@@ -128,7 +127,7 @@ pub trait AnyKind: Debug + Sync {
     /// When they hold objects of another kind, or of different dimensions or coordinates.
     fn open(&self, files: Files, machine: Option<Topology>) -> Result<Arc<dyn Store>, StoreError>;
 
-    /// Starts a store of objects like the first in these columns; nothing if the columns are of another kind.
+    /// Starts a store of objects like the first in these columns; `None` if the columns are of another kind.
     ///
     /// # Errors
     /// When the folder cannot be written to.
@@ -145,13 +144,13 @@ pub trait AnyKind: Debug + Sync {
     /// As [`StoreChange::begin`].
     fn change(&self, path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError>;
 
-    /// Writes what is left of a store file, to take its place.
+    /// Writes the remaining objects of a store file, to replace it.
     ///
     /// # Errors
     /// As [`compaction`].
     fn compaction(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compaction, StoreError>;
 
-    /// Writes what is left of a store of this kind to another file.
+    /// Writes the remaining objects of a store of this kind to another file.
     ///
     /// # Errors
     /// As [`copy`].
@@ -163,15 +162,15 @@ pub trait AnyKind: Debug + Sync {
     ) -> Result<u64, StoreError>;
 }
 
-/// Objects of a kind that come one after the other and stay in memory: see [`Rows`].
+/// Objects of a kind that come one by one and stay in memory: see [`Rows`].
 pub trait AnyRows: Send {
-    /// What the objects are called, in the plural.
+    /// The objects' name in the plural.
     fn kind(&self) -> &'static str;
 
-    /// Number of objects so far, without those that were taken.
+    /// Number of objects so far, except those that were taken.
     fn len(&self) -> u64;
 
-    /// Whether there is none.
+    /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -179,7 +178,7 @@ pub trait AnyRows: Send {
     /// Appends an object in JSON.
     ///
     /// # Errors
-    /// What is wrong with it, or that the system gives no memory.
+    /// Describes the fault of the object; or when the system has no memory.
     fn push_json(&mut self, name: &str, value: &Value) -> Result<(), String>;
 
     /// Appends the object in a row of columns; otherwise as [`AnyRows::push_json`].
@@ -188,31 +187,31 @@ pub trait AnyRows: Send {
     /// As [`AnyRows::push_json`].
     fn push_row(&mut self, name: &str, columns: &[ArrayRef], row: usize) -> Result<(), String>;
 
-    /// Whether there are so many objects, or so many numbers, that they should be taken.
+    /// Whether there are enough objects or numbers to take them.
     fn is_full(&self, rows: usize) -> bool;
 
-    /// The names and columns of the objects so far, which are forgotten here.
+    /// Takes out the names and columns of the objects so far.
     fn take(&mut self) -> (StringArray, Vec<ArrayRef>);
 
-    /// Keeps the objects so far as a batch once they are as many as a batch holds.
+    /// Moves the objects so far into a batch, if they fill one.
     ///
     /// # Errors
     /// When the system gives no memory for them.
     fn keep(&mut self) -> Result<(), String>;
 
-    /// The store of all objects that were kept; it is named after the file that they came from.
+    /// The store of all objects that were kept, named after the file from which they came.
     ///
     /// # Errors
     /// When there is no object, or no memory.
     fn finish(self: Box<Self>, path: &Path) -> Result<Arc<dyn Store>, BoxError>;
 }
 
-/// A store of any kind under way: see [`StoreWriter`].
+/// An unfinished store of any kind: see [`StoreWriter`].
 pub trait AnyWriter: Send {
     /// Number of objects so far.
     fn len(&self) -> u64;
 
-    /// Whether there is none yet.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -220,7 +219,7 @@ pub trait AnyWriter: Send {
     /// Appends the objects in the rows of these columns.
     ///
     /// # Errors
-    /// When they are of another kind, an object is not sound, its name is there already, or the file cannot be written.
+    /// When they are of another kind, an object is invalid, its name is taken, or the file cannot be written.
     fn push_rows(&mut self, names: &StringArray, columns: &[ArrayRef]) -> Result<(), StoreError>;
 
     /// Puts the store on disk under its name, and returns the number of its objects.
@@ -230,22 +229,21 @@ pub trait AnyWriter: Send {
     fn finish(self: Box<Self>) -> Result<u64, StoreError>;
 }
 
-/// A change of a store of any kind under way: see [`StoreChange`].
+/// An unfinished change of a store of any kind: see [`StoreChange`].
 pub trait AnyChange: Send {
     /// The store as it is before the change.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Refuses objects of another kind, dimension or other coordinates than the store's; there must be one.
+    /// Refuses objects of another kind, dimension or other coordinates than the store's; needs at least one.
     ///
     /// # Errors
     /// Names both.
     fn check_kind(&self, columns: &[ArrayRef]) -> Result<(), StoreError>;
 
-    /// Adds the objects in the rows of these columns; each takes the place of an object of its name where `replaces` says
-    /// so.
+    /// Adds the objects in the rows of these columns; if `replaces`, each replaces an object of its name.
     ///
     /// # Errors
-    /// When they are of another kind, an object is not sound, its name is there already, or the file cannot be written.
+    /// When they are of another kind, an object is invalid, its name is taken, or the file cannot be written.
     fn push_rows(
         &mut self,
         names: &StringArray,
@@ -262,7 +260,7 @@ pub trait AnyChange: Send {
     /// When there is no such object.
     fn remove(&mut self, id: u64) -> Result<bool, StoreError>;
 
-    /// Puts the parts on disk; the store is still as it was.
+    /// Puts the parts on disk; the store is still unchanged.
     ///
     /// # Errors
     /// As [`StoreChange::write`].
@@ -439,7 +437,7 @@ impl<K: Kind> AnyChange for StoreChange<K> {
     }
 }
 
-/// The kind of the objects that come for a store, which must be that of the store.
+/// The kind of new objects, which must be that of the store.
 fn kind_of<K: Kind>(store: &Path, columns: &[ArrayRef]) -> Result<K, StoreError> {
     let objects = columns.first().filter(|objects| !objects.is_empty());
     objects.and_then(K::of_array).ok_or_else(|| StoreError::Metadata {

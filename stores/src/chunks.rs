@@ -1,4 +1,4 @@
-//! The chunks of a store: runs of batches that lie on a device together, and how their signatures are laid out for its
+//! The chunks of a store: runs of batches that lie on a device together, and the layout of their signatures for its
 //! kernel.
 
 use std::ops::Range;
@@ -10,42 +10,42 @@ use boxwork_runtime::feeding::{Devices, Residence, SharedKey};
 
 use super::signature_store::{Objects, SignatureStore, StoreError};
 
-/// What a chunk takes on a device, about. Small enough to be brought in on the way, large enough that a kernel over it
+/// The approximate size of a chunk on a device: small enough to be loaded on demand, large enough that a kernel over it
 /// takes many times as long as its start.
 const CHUNK_BYTES: u64 = 128 << 20;
-/// The same in tests.
+/// The size of a chunk in tests.
 const CHUNK_BYTES_SMALL: u64 = 64 << 10;
 
 /// Columns on a device begin at multiples of so many numbers.
 const COLUMN_ALIGNMENT: usize = 32;
 
-/// Rows (objects for queries) that a device computes at once, at most: their similarities take four bytes each.
+/// The most rows (objects for queries) that a device computes at once: each similarity takes four bytes.
 const ROWS_MAX: u64 = 1 << 22;
-/// The same in tests.
+/// The most rows in tests.
 const ROWS_SMALL: u64 = 5000;
 
-/// Runs of chunks of one device at once, at least, where there are as many chunks: one for each end point.
+/// The fewest runs of chunks per device at once, if there are as many chunks: one for each end point.
 const RUNS_PER_DEVICE: usize = 2;
 
-/// How a store is cut.
+/// The cut of a store into chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     batches_per_chunk: usize,
     count: usize,
 }
 
-/// A cut store, and what is known of each chunk.
+/// A cut store, and the layouts known so far.
 #[derive(Debug)]
 pub struct Chunks {
-    /// How it is cut.
+    /// The cut.
     pub cut: Cut,
     laid: Vec<OnceLock<Laid>>,
 }
 
-/// Queries that follow each other, and a run of chunks: what one block computes.
+/// Consecutive queries, and a run of chunks: the work of one block.
 pub type Piece = (Range<usize>, Range<usize>);
 
-/// What the host must know of a chunk that lies on a device, laid out as a whole.
+/// The host's description of a chunk on a device, laid out as a whole.
 #[derive(Debug)]
 pub struct Laid {
     /// Length of a column.
@@ -55,21 +55,21 @@ pub struct Laid {
     /// Number of pieces of signatures.
     pub pieces: usize,
     first: u64,
-    /// The objects, where some of those from the first on were removed.
+    /// The objects' ids, if some after `first` were removed.
     ids: Option<Vec<u64>>,
     signatures: usize,
-    /// Where each object's pieces begin, and the last one's end; nothing where each is one piece.
+    /// Where each object's pieces begin, and the last one's end; `None` if each is one piece.
     pieces_of: Option<Vec<u32>>,
 }
 
-/// What of a chunk lies in a buffer.
+/// The content of one of a chunk's buffers.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// The coordinates and weights, column by column.
     Columns,
-    /// Which pieces each work group computes.
+    /// The pieces that each work group computes.
     Tiles,
-    /// Where each piece of a signature lies.
+    /// The place of each piece of a signature.
     Pieces,
 }
 
@@ -96,12 +96,12 @@ impl Cut {
         self.count
     }
 
-    /// What a part of a chunk is known by on devices.
+    /// The devices' key for a part of a chunk.
     pub fn key(store: &SignatureStore, form: Form, chunk: usize) -> SharedKey {
         SharedKey { resource: store.number(), form: form as u64, part: chunk as u64 }
     }
 
-    /// Which of these devices each chunk is at home on, and whether it stays there.
+    /// The home device of each chunk, and whether the chunk stays there.
     ///
     /// # Panics
     /// When there is no device.
@@ -111,7 +111,8 @@ impl Cut {
         Residence::new(devices, Arc::clone(allowed), (0..self.count).map(bytes))
     }
 
-    /// Cuts chunks for queries as devices take it best: what lies on one already in few long runs, the rest chunk by chunk.
+    /// Cuts chunks for queries to suit the devices: chunks that lie on a device form few long runs, all others run one
+    /// by one.
     pub fn runs(
         &self,
         store: &SignatureStore,
@@ -143,7 +144,7 @@ impl Cut {
         runs.into_iter().flat_map(few_queries).collect()
     }
 
-    /// The run of whole chunks that some consecutive ids are, if they are one.
+    /// The run of whole chunks that consecutive ids cover; `None` if they cover no such run.
     pub fn run_of(&self, store: &SignatureStore, ids: &Range<u64>) -> Option<Range<usize>> {
         if ids.is_empty() || ids.end > store.len() {
             return None;
@@ -178,7 +179,7 @@ impl Chunks {
         Self { laid: (0..cut.count).map(|_| OnceLock::new()).collect(), cut }
     }
 
-    /// What the host knows of a chunk; reads it the first time.
+    /// The host's description of a chunk; the first call reads the chunk.
     pub fn laid(&self, objects: Objects<'_>, shape: &Shape, chunk: usize) -> Result<&Laid, StoreError> {
         if let Some(laid) = self.laid[chunk].get() {
             return Ok(laid);
@@ -201,7 +202,7 @@ impl Chunks {
         Ok(self.laid[chunk].get_or_init(|| laid))
     }
 
-    /// A chunk and its layout for the kernel, all objects that there are in it.
+    /// A chunk and its layout for the kernel, for all objects in it.
     pub fn layout(
         &self,
         objects: Objects<'_>,
@@ -214,7 +215,7 @@ impl Chunks {
         Ok((lies, layout))
     }
 
-    /// Where everything of a chunk lies; reads its batches.
+    /// The places of all batches in a chunk's columns; reads the batches.
     pub fn chunk(&self, objects: Objects<'_>, chunk: usize) -> Result<Chunk, StoreError> {
         let batches = self.cut.batches(objects.store(), chunk);
         let (mut bases, mut total) = (Vec::with_capacity(batches.len()), 0);
@@ -257,8 +258,8 @@ impl Laid {
 }
 
 impl Chunk {
-    /// Whether no centroid of the chunk is farther from any of some points (one after the other) than the root of
-    /// `most`, both multiplied by a factor. Judged by the box that the chunk lies in.
+    /// Whether all centroids of the chunk are within the root of `most` of all given points (point after point), after
+    /// multiplication by a factor. Judged by the chunk's bounding box.
     pub fn is_near(
         &self,
         objects: Objects<'_>,
@@ -272,7 +273,7 @@ impl Chunk {
                 let farthest = extents.iter().zip(point).map(|((least, greatest), x)| {
                     f64::from((x - least).abs().max((greatest - x).abs()) * factor).powi(2)
                 });
-                // Not a number where a coordinate is none, and then not near.
+                // NaN if a coordinate is NaN; that counts as not near.
                 let is_near = farthest.sum::<f64>() < f64::from(most);
                 if !is_near {
                     return Ok(false);
@@ -282,7 +283,7 @@ impl Chunk {
         Ok(true)
     }
 
-    /// Where the centroids of some objects of the chunk lie in the columns, and how many they are; ids ascend.
+    /// The place and number of the centroids of some objects in the chunk's columns; ids ascend.
     pub fn places(&self, objects: Objects<'_>, ids: &[u64]) -> Result<Vec<(u32, u32)>, StoreError> {
         let mut places = Vec::with_capacity(ids.len());
         for_each_batch(objects, ids, |batch, rows, columns| {
@@ -295,7 +296,7 @@ impl Chunk {
         Ok(places)
     }
 
-    /// Copies a column: that of a coordinate, or the weights after the last.
+    /// Copies a column: a coordinate's, or the weights after the last coordinate.
     pub fn copy_column(&self, objects: Objects<'_>, column: usize, to: &mut [f32]) -> Result<(), StoreError> {
         let ends = self.bases.iter().skip(1).map(|(base, _)| *base).map(Some).chain([None]);
         for ((batch, (base, first)), end) in self.batches.clone().zip(&self.bases).zip(ends) {
@@ -308,7 +309,7 @@ impl Chunk {
     }
 }
 
-/// The columns of some objects, gathered one after the other: as a chunk of their own.
+/// The columns of some objects, gathered in sequence like a chunk.
 pub struct Gathered {
     /// Where each signature begins in a column, and its length.
     pub places: Vec<(u32, u32)>,
@@ -317,7 +318,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Finds where signatures of a store will lie.
+    /// Computes the places of some signatures of a store.
     ///
     /// # Errors
     /// When there is no such object, or its batch is damaged.
@@ -351,8 +352,7 @@ impl Gathered {
     }
 }
 
-/// Visits the batches that some objects lie in, with the rows of those in each; ids ascend. A batch is looked up once for
-/// all its rows.
+/// Visits the batches of some objects with the objects' rows; ids ascend. A batch is looked up once for all its rows.
 fn for_each_batch(
     objects: Objects<'_>,
     ids: &[u64],

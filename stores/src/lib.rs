@@ -1,6 +1,6 @@
 //! Objects, their files, their distances and their indexes.
 //!
-//! Modules in reading order; nothing imports upwards. This crate knows no box, no slot and no scheduler.
+//! Modules are in reading order and import only modules above them. This crate knows no box, no slot and no scheduler.
 
 mod number;
 pub mod signature;

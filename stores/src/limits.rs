@@ -1,9 +1,9 @@
-//! What the system limits for a process: how many files it has open, and how large a file that it writes may be.
+//! System limits of a process: the number of open files, and the size of a written file.
 #![cfg_attr(unix, expect(unsafe_code, reason = "limits and signals are system calls"))]
 
-/// Lets the process open as many files as the system allows it: a store keeps one open for each of its large parts.
+/// Lets the process open as many files as the system allows: a store keeps one open for each of its large parts.
 ///
-/// Only what the user may raise without rights is raised, the soft limit to the hard one.
+/// Raises only the soft limit to the hard one, which needs no privilege.
 pub(crate) fn allow_many_files() {
     #[cfg(unix)]
     {
@@ -19,10 +19,10 @@ pub(crate) fn allow_many_files() {
     }
 }
 
-/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error, as on a full disk. By custom a signal ends
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error, as on a full disk. By default a signal ends
 /// the process, and its temporary files stay.
 ///
-/// This changes the whole process, and those that it starts: it is for a program's `main` to call.
+/// This affects the whole process and its children: only a program's `main` should call it.
 pub fn report_files_too_large() {
     #[cfg(unix)]
     // SAFETY: the signal is ignored; no handler runs.

@@ -1,6 +1,6 @@
-//! Objects that another program wrote: a column of an Arrow IPC file or of JSON lines, read into memory whole.
+//! Objects from another program's file: a column of an Arrow IPC file or of JSON lines, read into memory as a whole.
 //!
-//! Invariants: every object has passed the check of its kind, so that a distance of any two exists. What is not sound is
+//! Invariant: every object has passed the check of its kind, so that any two have a distance. An invalid object is
 //! refused by file and row.
 
 use std::fmt::Display;
@@ -20,12 +20,12 @@ use super::any_kind::{AnyKind, AnyRows, KINDS};
 use super::json_lines::next_line;
 use super::store::Store;
 
-/// Reads a column of a file: JSON lines by the endings `.jsonl`, `.ndjson` and `.json`, else Arrow IPC. Objects are
-/// called what the column `name` says, or else by their rows; texts by themselves. `kind` may be left to the file
-/// unless another kind has the same form: sets look like vectors in JSON.
+/// Reads a column of a file: JSON lines if the name ends in `.jsonl`, `.ndjson` or `.json`, else Arrow IPC. The column
+/// `name` gives the objects' names; by default texts are their own names, other objects are named by row. `kind` is
+/// needed only if another kind has this form: in JSON, sets look like vectors.
 ///
 /// # Errors
-/// When the file cannot be read, has no such column, or holds an object that is none.
+/// When the file cannot be read, has no such column, or holds an invalid object.
 pub fn open(
     path: &Path,
     column: &str,
@@ -42,15 +42,15 @@ pub fn open(
     reading.rows.ok_or_else(none)?.finish(path)
 }
 
-/// Whether a file holds JSON lines by its ending.
+/// Whether a file's ending is that of JSON lines.
 pub fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["jsonl", "ndjson", "json"].iter().any(|known| ending == *known))
 }
 
-/// A line of JSON that holds an object: its name, where it has one, and the object.
+/// Reads an object from a line of JSON: its name, if it has one, and the object.
 ///
 /// # Errors
-/// When the line is no JSON object, or has no such column.
+/// When the line is not a JSON object, or has no such column.
 pub fn object_of_line(line: &str, column: &str, name: &str) -> Result<(Option<String>, Value), String> {
     let mut object: Value =
         serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
@@ -62,10 +62,10 @@ pub fn object_of_line(line: &str, column: &str, name: &str) -> Result<(Option<St
     Ok((named, value))
 }
 
-/// An empty list of objects like this one, of a kind or of the first that takes it.
+/// An empty list for objects like this one, of the given kind or of the first that accepts it.
 ///
 /// # Errors
-/// When no kind takes it.
+/// When no kind accepts it.
 pub fn rows_like(value: &Value, kind: Option<&'static dyn AnyKind>) -> Result<Box<dyn AnyRows>, String> {
     let rows = match kind {
         Some(kind) => kind.rows_of_json(value),
@@ -80,7 +80,7 @@ pub fn rows_like(value: &Value, kind: Option<&'static dyn AnyKind>) -> Result<Bo
     })
 }
 
-/// A column under way.
+/// A column being read.
 struct Reading {
     kind: Option<&'static dyn AnyKind>,
     rows: Option<Box<dyn AnyRows>>,
@@ -97,7 +97,7 @@ impl Reading {
         for batch in reader {
             let batch = batch.map_err(|error| match error {
                 ArrowError::MemoryError(error) => format!(
-                    "a batch says that it takes more memory than the system gives ({error}): write it anew in smaller \
+                    "a batch claims more memory than the system gives ({error}): write it anew in smaller \
                      batches, or free memory"
                 ),
                 error => format!("cannot be read: {error}"),
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// An empty list of objects like those of an Arrow column.
+/// An empty list for objects like those of an Arrow column.
 fn rows_of(
     objects: &ArrayRef,
     column: &str,
@@ -198,7 +198,8 @@ fn rows_of(
     })
 }
 
-/// Whether a file is as long as the footer that its end tells of: whoever reads that makes room for it before.
+/// Checks that the file is long enough for the footer whose length its end claims: a reader allocates memory for it
+/// first.
 pub fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
     const TRAILER_BYTES: usize = 10;
     let mut trailer = [0; TRAILER_BYTES];
@@ -309,12 +310,12 @@ mod tests {
         footer[end..end + 4].copy_from_slice(&i32::MAX.to_le_bytes());
         let error = open(&footer);
         assert!(error.contains("its footer should take 2147483647 bytes of a file of"), "{error}");
-        // The body of the second batch, the last that the footer tells of: more than any machine has.
+        // The body of the second batch, the last in the footer: more than any machine has.
         let body = sound[end - 400..end].windows(8).rposition(|word| word == 128_i64.to_le_bytes()).unwrap();
         let mut batch = sound.clone();
         batch[end - 400 + body..][..8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
         let error = open(&batch);
-        assert!(error.contains("takes more memory than the system gives"), "{error}");
+        assert!(error.contains("claims more memory than the system gives"), "{error}");
         assert!(open(&sound[..9]).contains("is no Arrow IPC file"));
     }
 

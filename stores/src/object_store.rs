@@ -1,15 +1,15 @@
 //! The store of objects of any kind: an Arrow IPC file, mapped into memory or read batch by batch ([`Access`]).
 //!
-//! An object's id is its row. Opening checks the head and the tail; every batch is checked by its checksums before
-//! its first use, names apart from the objects' numbers, so that finding an object by its name reads no numbers. Numbers
-//! and names of a map are not copied: it costs page cache, a few words for each batch, and 8 bytes an object that was used.
-//! Texts alone are decoded into memory.
+//! An object's id is its row. Opening checks the head and the tail; each batch is checked by its checksums before its
+//! first use, names separately from the objects' numbers, so that a search by name reads no numbers. Numbers and names
+//! of a map are not copied: the store costs page cache, a few words per batch, and 8 bytes per used object. Only texts
+//! are decoded into memory.
 //!
-//! A file may be cut short or overwritten under an open store. So what is mapped is lent to a closure alone, by
-//! [`ObjectStore::read`], which asks whether the file is still the one that was opened *before* it gives the
-//! closure's result; nothing that the map holds can be kept beyond it. A store whose file was changed answers no more.
+//! A file may be truncated or overwritten under an open store. So mapped bytes are lent only to a closure, by
+//! [`ObjectStore::read`], which checks that the file is still the one opened *before* it returns the closure's result;
+//! nothing that borrows the map outlives the closure. A store whose file was changed refuses all further reads.
 //!
-//! Objects that come from another program's file are in memory ([`Rows`]), and otherwise a store like any other.
+//! Objects from another program's file are in memory ([`Rows`]), and otherwise form a store like any other.
 
 mod layout;
 mod temporary;
@@ -65,14 +65,14 @@ pub struct ObjectStore<K: Kind> {
     len: u64,
     number: u64,
     by_name: OnceLock<Vec<(u64, u64)>>,
-    /// The machine that batches are copied to the nodes of.
+    /// The machine whose nodes take copies of the batches.
     machine: Option<Topology>,
 }
 
-/// A batch of a part, and what has been checked of it.
+/// A batch of a part, and its checked contents.
 struct Batch<K: Kind> {
     part: usize,
-    /// Its place in the part.
+    /// Its index in the part.
     idx: usize,
     first: u64,
     rows: u64,
@@ -81,8 +81,8 @@ struct Batch<K: Kind> {
 }
 
 impl<K: Kind> ObjectStore<K> {
-    /// Opens a store: checks its head and tail, and maps the rest. One that was changed is opened with all its parts,
-    /// as it is at one moment.
+    /// Opens a store: checks its head and tail, and maps the rest. A changed store is opened with all its parts, as of
+    /// one moment.
     ///
     /// # Errors
     /// When the file cannot be read, is no store of this kind, is cut short, damaged, or of another version.
@@ -90,7 +90,7 @@ impl<K: Kind> ObjectStore<K> {
         Self::open_by(path, Access::Map)
     }
 
-    /// As [`ObjectStore::open`], but the rest is mapped or read as `access` says.
+    /// As [`ObjectStore::open`], but `access` decides whether the rest is mapped or read.
     ///
     /// # Errors
     /// As [`ObjectStore::open`].
@@ -98,7 +98,7 @@ impl<K: Kind> ObjectStore<K> {
         Self::of_files(Files::open(path.as_ref(), access)?)
     }
 
-    /// The store as one of this kind, where it is one.
+    /// The store as a store of this kind, if it is one.
     pub fn of(store: &Arc<dyn Store>) -> Option<Arc<Self>> {
         let any: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Store>::clone(store);
         any.downcast().ok()
@@ -146,7 +146,7 @@ impl<K: Kind> ObjectStore<K> {
             kind.filter(|kind| part.schema.fields() == layout::schema(kind, Default::default()).fields());
         kind.ok_or_else(|| StoreError::NotAStore {
             path: path.clone(),
-            reason: format!("its columns are not those of {}", K::NAME),
+            reason: format!("its columns do not fit {}", K::NAME),
             is_foreign: false,
         })
     }
@@ -156,20 +156,20 @@ impl<K: Kind> ObjectStore<K> {
         self.files.access
     }
 
-    /// The same with each batch copied, when it is first used, to a node of a machine: the first batches to the first
-    /// node, and as many to each. What is mapped lies wherever the system has cached the file.
+    /// This store, with each batch copied to a node of `machine` at its first use: the first batches to the first node,
+    /// and equally many to each. Mapped bytes lie wherever the system has cached the file.
     #[must_use]
     pub fn copied_to(mut self, machine: Topology) -> Self {
         self.machine = Some(machine);
         self
     }
 
-    /// Nodes that the batches are copied to; 0 where they stay mapped.
+    /// Nodes to which batches are copied; 0 if they stay mapped.
     pub fn nodes(&self) -> usize {
         self.machine.as_ref().map_or(0, |machine| machine.nodes().len())
     }
 
-    /// The node that a batch lies on, where batches are copied.
+    /// The node of a batch, if batches are copied.
     pub fn node(&self, batch: usize) -> Option<usize> {
         self.machine.as_ref().map(|machine| batch * machine.nodes().len() / self.batches())
     }
@@ -179,8 +179,7 @@ impl<K: Kind> ObjectStore<K> {
         &self.files.path
     }
 
-    /// Number of ids, at least 1: objects are numbered below it. As many objects as that only where none was removed:
-    /// see [`ObjectStore::objects`].
+    /// Number of ids, at least 1: all ids are below it. Removed objects count too, unlike in [`ObjectStore::objects`].
     #[expect(clippy::len_without_is_empty, reason = "a store is never empty")]
     pub fn len(&self) -> u64 {
         self.len
@@ -191,13 +190,13 @@ impl<K: Kind> ObjectStore<K> {
         self.len - self.files.removed.len()
     }
 
-    /// Whether there is an object of an id: not so when it was removed.
+    /// Whether an id has an object; false if it was removed.
     #[inline]
     pub fn has(&self, id: u64) -> bool {
         id < self.len && !self.files.removed.contains(id)
     }
 
-    /// The id of the `nth` object, counted from 0 without those that were removed.
+    /// The id of the `nth` object, counted from 0 without removed ones.
     ///
     /// # Panics
     /// When there are no more than `nth` objects.
@@ -206,28 +205,28 @@ impl<K: Kind> ObjectStore<K> {
         self.files.removed.nth_kept(nth)
     }
 
-    /// How many objects come before an id: what [`ObjectStore::nth`] is given for it.
+    /// The number of objects before an id: the inverse of [`ObjectStore::nth`].
     pub fn rank(&self, id: u64) -> u64 {
         id - self.files.removed.before(id)
     }
 
-    /// The ids of a range that there are objects of.
+    /// The ids of a range that have objects.
     pub fn among(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
         let has_all = self.files.removed.is_empty();
         ids.filter(move |id| has_all || !self.files.removed.contains(*id))
     }
 
-    /// How many objects of a range of ids there are.
+    /// The number of objects in a range of ids.
     pub fn count(&self, ids: Range<u64>) -> u64 {
         self.rank(ids.end) - self.rank(ids.start)
     }
 
-    /// What all objects have in common.
+    /// The common properties of all objects.
     pub fn kind(&self) -> &K {
         &self.kind
     }
 
-    /// Refuses objects of another dimension or of other coordinates than the store's.
+    /// Refuses objects whose dimension or coordinates differ from the store's.
     ///
     /// # Errors
     /// Names both.
@@ -239,12 +238,12 @@ impl<K: Kind> ObjectStore<K> {
         Err(StoreError::OtherShape { path, kind: K::NAME, found, wanted })
     }
 
-    /// The parameters of the extraction, as JSON, where they are known.
+    /// The parameters of the extraction, as JSON, if they are known.
     pub fn parameters(&self) -> Option<&str> {
         self.info()?.parameters.as_deref()
     }
 
-    /// The folder that the names are paths in, where there are images.
+    /// The folder that contains the images, if there are images; names are paths in it.
     pub fn source(&self) -> Option<&Path> {
         self.info()?.source.as_deref()
     }
@@ -253,15 +252,15 @@ impl<K: Kind> ObjectStore<K> {
         self.files.parts.first().map(|part| &part.info)
     }
 
-    /// A text that another content does not have: an index keeps it to know its store again.
+    /// A text unique to this content, by which an index recognises its store.
     pub fn fingerprint(&self) -> &str {
         self.files.fingerprint()
     }
 
-    /// How many ids the store had when its fingerprint was this one; nothing when it never was, as far as the store
-    /// knows: what came before it was compacted is forgotten.
+    /// The number of ids that the store had when it had this fingerprint; `None` if it never had it. A compaction
+    /// forgets earlier fingerprints.
     pub fn ids_at(&self, fingerprint: &str) -> Option<u64> {
-        // The latest first: that is what is asked for.
+        // The latest first: callers usually ask for it.
         self.files.history.iter().rev().find(|(known, _)| known == fingerprint).map(|(_, ids)| *ids)
     }
 
@@ -284,7 +283,7 @@ impl<K: Kind> ObjectStore<K> {
         batch.first..batch.first + batch.rows
     }
 
-    /// How many bytes a batch has in the file; 0 where the objects come from no store file.
+    /// The bytes of a batch in the file; 0 if the objects come from no store file.
     ///
     /// # Panics
     /// When there is no such batch.
@@ -294,7 +293,7 @@ impl<K: Kind> ObjectStore<K> {
         part.map_or(0, |part| part::block_bytes(&part.batches[batch.idx].block))
     }
 
-    /// A number that no other open store of this process has, or had.
+    /// Unique in this process, also over time.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -311,12 +310,13 @@ impl<K: Kind> ObjectStore<K> {
         Ok((batch, (id - self.batches[batch].first) as usize))
     }
 
-    /// Runs a closure on what the file holds, and gives its result if the file is still the one that was opened.
+    /// Runs a closure on the file's content, and returns its result if the file is still the one that was opened.
     ///
     /// Costs a system call: one read for many objects is better than one for each.
     ///
     /// # Errors
-    /// The closure's; and when the file was cut short or overwritten since it was opened, whatever the closure found.
+    /// The closure's; and, whatever the closure returned, when the file was truncated or overwritten since it was
+    /// opened.
     pub fn read<R, E: From<StoreError>>(
         &self,
         f: impl for<'a> FnOnce(Objects<'a, K>) -> Result<R, E>,
@@ -333,7 +333,7 @@ impl<K: Kind> ObjectStore<K> {
         self.files.are_whole()
     }
 
-    /// Whether a batch was used already, so that a further use blocks on nothing.
+    /// Whether a batch was used before, so that further use does not block.
     ///
     /// # Panics
     /// When there is no such batch.
@@ -424,7 +424,7 @@ impl<K: Kind> ObjectStore<K> {
         Ok(batch.names.get_or_init(|| names))
     }
 
-    // Apart from `batch`, which every distance passes through. Two threads may both check; one result is kept.
+    // Outlined from `batch`, which every distance calls. Two threads may both check; one result is kept.
     #[cold]
     fn check_whole(&self, idx: usize) -> Result<&K::Batch, StoreError> {
         let batch = &self.batches[idx];
@@ -432,7 +432,7 @@ impl<K: Kind> ObjectStore<K> {
         Ok(batch.whole.get_or_init(|| whole))
     }
 
-    /// A batch's bytes where they are to be used: copied to its node, or mapped.
+    /// A batch's bytes in their final place: copied to its node, or mapped.
     fn placed(&self, idx: usize) -> Result<Buffer, StoreError> {
         let batch = &self.batches[idx];
         let block = self.files.parts[batch.part].block(batch.idx)?;

@@ -1,15 +1,15 @@
-//! The pivot table of a space: distances of all objects to a few of them, ready to bound distances.
+//! The pivot table of a space: distances of all objects to a few pivots, from which distances are bounded.
 //!
-//! It is what `*.pivots.arrow` holds. For blocks of [`PACKED_OBJECTS`] objects, column by column: the distances to the pivots, rounded to f32, and the
-//! apexes over the pivots' simplex, computed from the unrounded distances (section 4.5.2 of the source; section 3 of
-//! the n-simplex paper); no apexes where the distance is no Hilbert distance, as no simplex is sound there. All of it
-//! is in memory: 4 bytes for each pivot and each coordinate of an apex and object. So a request keeps its snapshot,
-//! whatever becomes of the file. A table may also be made in memory alone.
+//! It is the content of `*.pivots.arrow`, by blocks of [`PACKED_OBJECTS`] objects and by columns: the distances to the
+//! pivots, rounded to f32, and the apexes over the pivots' simplex, computed from the unrounded distances (section
+//! 4.5.2 of the source; section 3 of the n-simplex paper). If the distance is no Hilbert distance, a simplex is not
+//! sound and there are no apexes. The whole table is in memory, 4 bytes per object for each pivot and each coordinate
+//! of an apex, so a request keeps its snapshot whatever happens to the file. A table may also exist in memory only.
 //!
-//! Distances are kept in parts of the table's unit, a power of two: f32 holds their squares, whatever the objects are
-//! measured in.
+//! Distances are stored in multiples of the table's unit, a power of two, so that f32 can hold their squares whatever
+//! the scale of the objects.
 //!
-//! Invariant: a table belongs to the store and the measure of its space, by their fingerprints; every other file is
+//! Invariant: a table belongs to the store and the measure of its space, by their fingerprints; any other file is
 //! refused by name.
 
 mod error;
@@ -42,24 +42,24 @@ use boxwork_kernels::lower_bound::{
 
 use super::space::{Extent, Prepared, Space};
 
-/// Distances of all objects of a space to a few of them.
+/// Distances of all objects of a space to its pivots.
 #[derive(Debug)]
 pub struct PivotTable {
     path: PathBuf,
     number: u64,
     space: Arc<dyn Space>,
     pivots: Vec<u64>,
-    /// All distances are in parts of it: a power of two.
+    /// All distances are multiples of this power of two.
     unit: f64,
     between: Vec<f64>,
     simplex: Simplex,
-    /// Coordinates of an apex; 0 where there are no apexes.
+    /// Coordinates of an apex; 0 if there are no apexes.
     apex_columns: usize,
     extremes: Extremes,
     len: u64,
     distances: Vec<f32>,
     apexes: Vec<f32>,
-    /// Of the first file.
+    /// The fingerprint of the first file.
     fingerprint: String,
     last: Last,
 }
@@ -67,15 +67,15 @@ pub struct PivotTable {
 /// The last file of a table.
 #[derive(Debug)]
 struct Last {
-    /// 0 for the one that nothing follows.
+    /// 0 for the first file, if no part follows it.
     part: u64,
     fingerprint: String,
 }
 
-/// What is largest among a table's objects: it decides how far rounding can have gone.
+/// The largest values among a table's objects, which bound the rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Extremes {
-    /// Distance of an object from a pivot, in parts of the unit.
+    /// Distance of an object from a pivot, in units.
     distance_max: f64,
     /// Spread of an apex.
     spread_max: f64,
@@ -93,12 +93,12 @@ impl PivotTable {
         chain::read(path.as_ref(), space, chain::Depth::All)
     }
 
-    /// The file, or the store's where the table was made in memory.
+    /// The file; the store's, if the table exists in memory only.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A number that no other open table of this process has, or had.
+    /// Unique in this process, also over time.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -113,12 +113,12 @@ impl PivotTable {
         &self.pivots
     }
 
-    /// What the table's numbers are parts of: a distance, or a bound of one, is as many times its number.
+    /// The table's unit: a distance or a bound is its stored number times this.
     pub fn unit(&self) -> f64 {
         self.unit
     }
 
-    /// The pivots' distances among themselves, row by row, in parts of the unit.
+    /// The pivots' distances among themselves, row by row, in units.
     pub fn between(&self) -> &[f64] {
         &self.between
     }
@@ -128,7 +128,7 @@ impl PivotTable {
         &self.simplex
     }
 
-    /// Number of ids, at least 1; of those of objects that were removed, the table says nothing.
+    /// Number of ids, at least 1; rows of removed objects mean nothing.
     #[expect(clippy::len_without_is_empty, reason = "a table is never empty")]
     pub fn len(&self) -> u64 {
         self.len
@@ -157,8 +157,7 @@ impl PivotTable {
         }
     }
 
-    /// Takes the objects of a block that were removed out of its bounds: they are no numbers then, which nothing is
-    /// smaller than.
+    /// Replaces the bounds of a block's removed objects by NaN, which is smaller than nothing.
     pub fn hide_removed(&self, block: usize, bounds: &mut Bounds) {
         let (ids, store) = (self.ids(block), self.space.store());
         if store.count(ids.clone()) == ids.end - ids.start {
@@ -172,26 +171,26 @@ impl PivotTable {
     /// Whether a bound is sound for the distance of the space.
     ///
     /// # Errors
-    /// What the distance does not obey, and the bound to use instead.
+    /// Names the property that the distance lacks, and the bound to use instead.
     pub fn allow(&self, bound: Bound) -> Result<(), Unsound> {
         self.space.properties().allow(bound)
     }
 
-    /// A query at these f64 distances from the pivots, made ready to be bounded by numbers in parts of the unit. One
-    /// that is so far away that f32 does not hold its distances is bounded by nothing.
+    /// A query at these f64 distances from the pivots, prepared for bounds in units. A query so far away that f32
+    /// cannot hold its distances is not bounded.
     ///
     /// # Errors
-    /// When the distances cannot be those of a point: the space is not what the table was made for.
+    /// When the distances cannot be those of a point: the table was made for another space.
     ///
     /// # Panics
-    /// When the bound is not sound ([`PivotTable::allow`]), or there is not a distance for each pivot.
+    /// When the bound is not sound ([`PivotTable::allow`]), or a pivot lacks its distance.
     pub fn query(
         &self,
         bound: Bound,
         distances: &[f64],
         query: &dyn Prepared,
     ) -> Result<BoundQuery, BoundError> {
-        assert_eq!(self.allow(bound), Ok(()), "a bound that is sound");
+        assert_eq!(self.allow(bound), Ok(()), "a sound bound");
         assert_eq!(distances.len(), self.pivots.len(), "a distance for each pivot");
         let distances: Vec<f64> = distances.iter().map(|distance| distance / self.unit).collect();
         let Extremes { distance_max, spread_max, extent } = self.extremes;
@@ -205,7 +204,7 @@ impl PivotTable {
         BoundQuery::new(bound, &distances, &self.between, &self.simplex, &errors)
     }
 
-    /// Puts the numbers of an object, its distances and then its apex, in their places.
+    /// Stores the numbers of an object: its distances, then its apex.
     fn place(&mut self, id: u64, numbers: impl Iterator<Item = f32>) {
         let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
         let pivots = self.pivots.len();

@@ -1,8 +1,8 @@
 //! The signature of an object: weighted centroids, as one Arrow list of structs of `Float32`.
 //!
-//! The dimension is not fixed: the coordinates are whatever fields the struct has before its last, `weight`. One
-//! signature has at least one centroid, finite coordinates, and positive weights that sum to 1: [`normalise`]
-//! makes that true, and nothing goes into a store that has not been through it.
+//! The dimension is not fixed: the coordinates are the fields of the struct before its last, `weight`. A signature has
+//! at least one centroid, finite coordinates, and positive weights that sum to 1: [`normalise`] ensures this, and every
+//! signature passes it before it enters a store.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub static SIGNATURE: Family = Family {
     accepts: |kind| coordinate_names(kind).is_some(),
 };
 
-/// What is wrong with a signature, and what to do.
+/// The fault of a signature, and the fix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -48,7 +48,7 @@ pub enum SignatureError {
         centroid: usize,
         /// The coordinate's place, from 0.
         coordinate: usize,
-        /// What stands there.
+        /// The value found.
         value: f32,
     },
     /// A weight is zero, negative, infinite or not a number.
@@ -58,10 +58,10 @@ pub enum SignatureError {
     Weight {
         /// The centroid's place, from 0.
         centroid: usize,
-        /// What stands there.
+        /// The value found.
         value: f32,
     },
-    /// A weight vanishes beside the others.
+    /// A weight vanishes relative to the others.
     #[error(
         "the weight of centroid {centroid} is {share:e} of the sum, too small for a 32-bit number: leave that centroid out"
     )]
@@ -102,7 +102,7 @@ pub fn coordinate_names(kind: &DataType) -> Option<Vec<String>> {
     fits.then(|| coordinates.iter().map(|field| field.name().clone()).collect())
 }
 
-/// The columns of a signature array, borrowed: what the kernels read.
+/// The columns of a signature array, borrowed, as the kernels read them.
 #[derive(Clone, Debug)]
 pub struct SignatureColumns<'a> {
     coordinates: Vec<&'a [f32]>,
@@ -111,7 +111,7 @@ pub struct SignatureColumns<'a> {
 }
 
 impl<'a> SignatureColumns<'a> {
-    /// The columns of a list array, nothing copied.
+    /// The columns of a list array, without a copy.
     ///
     /// # Errors
     /// When the array is of another type, or holds nulls.
@@ -144,7 +144,7 @@ impl<'a> SignatureColumns<'a> {
         self.offsets.len() - 1
     }
 
-    /// The same in the kernels' words.
+    /// The kernels' view of these columns.
     pub fn view(&self) -> StoreColumns<'_> {
         StoreColumns::new(Columns::new(&self.coordinates, self.weights), self.offsets)
     }
@@ -155,10 +155,9 @@ impl<'a> SignatureColumns<'a> {
     }
 }
 
-/// Checks one signature and gives its weights, divided by their sum.
+/// Checks one signature and returns its weights, divided by their sum.
 ///
-/// Weights that sum to 1 already, as nearly as `f32` can, stay as they are to the bit: what is exported and
-/// imported again is the same.
+/// Weights that already sum to 1 within f32 keep their bits, so that an export and import changes nothing.
 ///
 /// # Errors
 /// Names the centroid and what is wrong with it.
@@ -191,7 +190,7 @@ fn is_one(sum: f64) -> bool {
     (sum - 1.0).abs() <= f64::from(f32::EPSILON)
 }
 
-/// Checks the numbers and gives the weights' sum.
+/// Checks the numbers and returns the weights' sum.
 fn check_values(signature: SignatureRef<'_>) -> Result<f64, SignatureError> {
     match signature.len() {
         0 => return Err(SignatureError::Empty),
@@ -211,7 +210,7 @@ fn check_values(signature: SignatureRef<'_>) -> Result<f64, SignatureError> {
     Ok(weights.iter().map(|&weight| f64::from(weight)).sum())
 }
 
-/// Makes a signature array, one signature after the other.
+/// Builds a signature array, signature by signature.
 #[derive(Debug)]
 pub struct SignatureBuilder {
     fields: Fields,
@@ -242,7 +241,7 @@ impl SignatureBuilder {
         self.offsets.len() - 1
     }
 
-    /// Whether there is none yet.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -260,7 +259,7 @@ impl SignatureBuilder {
     /// Appends a signature given column by column: checked, its weights normalised.
     ///
     /// # Errors
-    /// When the signature is not sound; the builder stays as it was.
+    /// When the signature is invalid; the builder is unchanged.
     ///
     /// # Panics
     /// When the columns differ in length or are not as many as the coordinates, or the array would hold more than
@@ -269,7 +268,7 @@ impl SignatureBuilder {
         self.push_signature(Columns::new(coordinates, weights).signature(0, weights.len()))
     }
 
-    /// The same for a signature that lies in other columns.
+    /// As [`SignatureBuilder::push`], for a signature in other columns.
     ///
     /// # Errors
     /// As [`SignatureBuilder::push`].
@@ -277,7 +276,7 @@ impl SignatureBuilder {
     /// # Panics
     /// As [`SignatureBuilder::push`].
     pub fn push_signature(&mut self, signature: SignatureRef<'_>) -> Result<(), SignatureError> {
-        assert_eq!(signature.dimensions(), self.coordinates.len(), "one column a coordinate");
+        assert_eq!(signature.dimensions(), self.coordinates.len(), "one column per coordinate");
         let weights = normalise(signature)?;
         let end = i32::try_from(self.weights.len() + weights.len())
             .expect("an array of i32::MAX centroids at most");
@@ -289,7 +288,7 @@ impl SignatureBuilder {
         Ok(())
     }
 
-    /// The array so far; the builder is empty again.
+    /// Takes the array so far; the builder is empty afterwards.
     pub fn finish(&mut self) -> ListArray {
         let columns = self.coordinates.iter_mut().chain([&mut self.weights]);
         let arrays: Vec<ArrayRef> =

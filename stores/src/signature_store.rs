@@ -1,4 +1,4 @@
-//! Stores of signatures: what they have beside what a store of every kind has.
+//! Stores of signatures, and what only they have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ pub use crate::store_error::{StoreError, way_out};
 pub type SignatureStore = ObjectStore<Signatures>;
 /// The objects of a store of signatures, lent.
 pub type Objects<'a> = object_store::Objects<'a, Signatures>;
-/// A store of signatures under way.
+/// An unfinished store of signatures.
 pub type StoreWriter = object_store::StoreWriter<Signatures>;
 /// A change of a store of signatures.
 pub type StoreChange = object_store::StoreChange<Signatures>;
 
 impl dyn Store {
-    /// The store as one of signatures, where it is one.
+    /// The store as a store of signatures, if it is one.
     pub fn as_signatures(self: Arc<Self>) -> Option<Arc<SignatureStore>> {
         SignatureStore::of(&self)
     }
@@ -40,7 +40,7 @@ impl ObjectStore<Signatures> {
         self.kind().coordinates()
     }
 
-    /// Refuses signatures of other coordinates than the store's.
+    /// Refuses signatures whose coordinates differ from the store's.
     ///
     /// # Errors
     /// Names both.
@@ -68,7 +68,7 @@ impl<'a> object_store::Objects<'a, Signatures> {
         Ok(self.batch(batch)?.columns().signature(row))
     }
 
-    /// Width and height of an object's image in pixels, 0 where there is none.
+    /// Width and height of an object's image in pixels; 0 without an image.
     ///
     /// # Errors
     /// As [`Objects::signature`].
@@ -79,7 +79,7 @@ impl<'a> object_store::Objects<'a, Signatures> {
 }
 
 impl object_store::StoreWriter<Signatures> {
-    /// Starts a store that will be named `path`, of signatures with these coordinates.
+    /// Starts a store of signatures with these coordinates and the final name `path`.
     ///
     /// # Errors
     /// When the folder cannot be written to, or the coordinates are none or too many.
@@ -93,10 +93,10 @@ impl object_store::StoreWriter<Signatures> {
         Self::of(path, &kind, info)
     }
 
-    /// Appends an object; its id is its place. A size of 0 x 0 says that there is no image.
+    /// Appends an object; its id is its index. A size of 0 x 0 means that there is no image.
     ///
     /// # Errors
-    /// When the signature is not sound, the name is there already, or the file cannot be written.
+    /// When the signature is invalid, its name is taken, or the file cannot be written.
     ///
     /// # Panics
     /// When the signature has another number of coordinates than the store.
@@ -112,10 +112,10 @@ impl object_store::StoreWriter<Signatures> {
 }
 
 impl object_store::StoreChange<Signatures> {
-    /// Adds a signature. It may have the name of one that is removed by the same change.
+    /// Adds a signature. It may have the name of an object that this change removes.
     ///
     /// # Errors
-    /// When the signature is not sound, an object of that name is there, or the file cannot be written.
+    /// When the signature is invalid, its name is taken, or the file cannot be written.
     ///
     /// # Panics
     /// When the signature has another number of coordinates than the store.

@@ -1,10 +1,10 @@
-//! The contract of a space: a distance over the objects of a store, and queries made ready for it.
+//! The contract of a space: a distance over the objects of a store, and queries prepared for it.
 //!
-//! Two distances are told apart everywhere. The *fast* distance may come from any code path and is off by no more than
-//! [`Prepared::widened`] allows. The *exact* distance is f64, has the same bits on every machine, and is the one that
-//! results report.
+//! There are two distances. The *fast* distance may come from any code path and is off by no more than
+//! [`Prepared::widened`] allows. The *exact* distance is f64, has equal bits on every machine, and is the one in
+//! results.
 //!
-//! One distance may take minutes, so each computation has a form that ends in `_until`, which asks its caller every few
+//! One distance may take minutes, so each computation has a form ending in `_until`, which asks its caller every few
 //! milliseconds whether to stop. Boxes pass the state of their request there.
 
 mod sqfd;
@@ -32,20 +32,20 @@ pub trait Space: Any + Debug + Send + Sync {
     /// The objects.
     fn store(&self) -> &Arc<dyn Store>;
 
-    /// A number that no other space of this process has, or had.
+    /// Unique in this process, also over time.
     fn number(&self) -> u64;
 
-    /// The distance and its constants in words, such as `gaussian similarity over l2 at alpha 0.2`. An index keeps them
-    /// to know its space again.
+    /// The distance and its constants in words, such as `gaussian similarity over l2 at alpha 0.2`, by which an index
+    /// recognises its space.
     fn measure(&self) -> String;
 
     /// The inequalities that the distance obeys.
     fn properties(&self) -> Properties;
 
-    /// How far computed distances among the objects may be off.
+    /// The largest error of computed distances among the objects.
     fn slack(&self) -> Slack;
 
-    /// Makes the object in a row of an Arrow array ready as a query.
+    /// Prepares the object in a row of an Arrow array as a query.
     ///
     /// # Errors
     /// When the array holds objects of another kind, or the object has no distances.
@@ -53,7 +53,7 @@ pub trait Space: Any + Debug + Send + Sync {
         self.prepare_until(objects, row, &never)
     }
 
-    /// As [`Space::prepare`], but the caller can interrupt it.
+    /// As [`Space::prepare`], but the caller may interrupt it.
     ///
     /// # Errors
     /// As [`Space::prepare`], and when the caller interrupts.
@@ -64,7 +64,7 @@ pub trait Space: Any + Debug + Send + Sync {
         interrupt: Interrupt<'_>,
     ) -> Result<Arc<dyn Prepared>, SpaceError>;
 
-    /// The exact distances of pairs of objects, the same in either order; blocks where they are not in memory.
+    /// The exact distances of pairs of objects, equal in either order; blocks unless the objects are in memory.
     ///
     /// # Errors
     /// When an object cannot be read.
@@ -75,7 +75,7 @@ pub trait Space: Any + Debug + Send + Sync {
         self.between_until(pairs, out, &never)
     }
 
-    /// As [`Space::between`], but the caller can interrupt it. `out` is then unspecified.
+    /// As [`Space::between`], but the caller may interrupt it; `out` is then unspecified.
     ///
     /// # Errors
     /// When an object cannot be read, and when the caller interrupts.
@@ -89,11 +89,11 @@ pub trait Space: Any + Debug + Send + Sync {
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError>;
 
-    /// Lends the exact distance of two objects as a function, for work that asks for one pair after the other. Once the
+    /// Lends the exact distance of two objects as a function, for work that needs one pair after the other. Once the
     /// caller has interrupted, the function returns NaN.
     ///
     /// # Errors
-    /// When an object cannot be read, and when the caller interrupts; what `f` made of the distances does not count then.
+    /// When an object cannot be read, and when the caller interrupts; then the distances that `f` got do not count.
     fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError>;
 
     /// The size of an object, for the errors of an index over it.
@@ -104,7 +104,7 @@ pub trait Space: Any + Debug + Send + Sync {
         self.extent_until(id, &never)
     }
 
-    /// As [`Space::extent`], but the caller can interrupt it.
+    /// As [`Space::extent`], but the caller may interrupt it.
     ///
     /// # Errors
     /// As [`Space::extent`], and when the caller interrupts.
@@ -112,25 +112,25 @@ pub trait Space: Any + Debug + Send + Sync {
         Ok(Extent::default())
     }
 
-    /// How wrong the squares of exact distances may be, among objects and a query of at most this extent whose distances
+    /// The largest error of squared exact distances, among objects and a query of at most this extent whose distances
     /// are at most `distance_max`.
     fn noise_squared(&self, _extent: Extent, distance_max: f64) -> f64 {
         self.slack().noise_squared(distance_max)
     }
 
-    /// What devices compute in place of the slots; nothing where there is no kernel for the distance.
+    /// The form that devices compute; `None` if the distance has no kernel.
     fn device_form(self: Arc<Self>) -> Option<DeviceForm> {
         None
     }
 
-    /// Keeps what was computed once for all objects beside the store, where it is complete. Blocks on the disk; says
-    /// whether it is kept now.
+    /// Stores results that were computed once for all objects beside the store, if they are complete; returns whether
+    /// they are stored now. Blocks on the disk.
     fn keep(&self) -> bool {
         true
     }
 }
 
-/// How large an object is, as far as the errors of its distances depend on it.
+/// The size of an object, in the terms that determine the errors of its distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extent {
     /// Absolute similarity to itself, for distances that are made of similarities.
@@ -140,17 +140,17 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The larger of each.
+    /// The larger of each component.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { sigma: self.sigma.max(other.sigma), len: self.len.max(other.len) }
     }
 }
 
-/// A query that is ready for a space.
+/// A query prepared for a space.
 pub trait Prepared: Debug + Send + Sync {
-    /// Fast distances from objects, whose ids ascend; they must be in memory for this not to block. They count when
-    /// [`Store::confirm`] has passed afterwards.
+    /// Fast distances from objects with ascending ids; blocks unless the objects are in memory. They count if
+    /// [`Store::confirm`] passes afterwards.
     ///
     /// # Errors
     /// When a batch is damaged, or there is no such object.
@@ -161,7 +161,7 @@ pub trait Prepared: Debug + Send + Sync {
         self.fast_until(scratch, ids, out, &never)
     }
 
-    /// As [`Prepared::fast`], but the caller can interrupt it. `out` is then unspecified.
+    /// As [`Prepared::fast`], but the caller may interrupt it; `out` is then unspecified.
     ///
     /// # Errors
     /// As [`Prepared::fast`], and when the caller interrupts.
@@ -176,7 +176,7 @@ pub trait Prepared: Debug + Send + Sync {
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError>;
 
-    /// Exact distances from objects in any order, which must be in memory for this not to block.
+    /// Exact distances from objects in any order; blocks unless they are in memory.
     ///
     /// # Errors
     /// As [`Prepared::fast`]; and when the file was changed.
@@ -187,7 +187,7 @@ pub trait Prepared: Debug + Send + Sync {
         self.exact_until(ids, out, &never)
     }
 
-    /// As [`Prepared::exact`], but the caller can interrupt it. `out` is then unspecified.
+    /// As [`Prepared::exact`], but the caller may interrupt it; `out` is then unspecified.
     ///
     /// # Errors
     /// As [`Prepared::exact`], and when the caller interrupts.
@@ -196,19 +196,19 @@ pub trait Prepared: Debug + Send + Sync {
     /// As [`Prepared::exact`].
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError>;
 
-    /// Whether fast distances are exact ones, so that nothing need be computed again.
+    /// Whether fast distances are exact, so that no distance need be computed again.
     fn is_exact(&self) -> bool {
         false
     }
 
-    /// The largest fast distance that an object may have whose exact distance is at most `range`. The same added again is
-    /// how far the exact distance may lie from a fast one at most `range`.
+    /// The largest fast distance of an object whose exact distance is at most `range`. The difference to `range`, added
+    /// again, bounds the exact distance of an object whose fast distance is at most `range`.
     fn widened(&self, range: f64) -> f64 {
         range
     }
 
-    /// Takes objects into account whose fast distances have come, where the error depends on them. Says whether the
-    /// error has grown: limits that were made by [`Prepared::widened`] before are too small then.
+    /// Updates the error for objects whose fast distances have come, if it depends on them. Returns whether the error
+    /// has grown: then earlier results of [`Prepared::widened`] are too small.
     ///
     /// # Errors
     /// When an object cannot be read, and when the caller interrupts.
@@ -216,57 +216,57 @@ pub trait Prepared: Debug + Send + Sync {
         Ok(false)
     }
 
-    /// Lends the exact distance from an object as a function, for work that asks for one after the other. Once the caller
+    /// Lends the exact distance from an object as a function, for work that needs one after the other. Once the caller
     /// has interrupted, the function returns NaN.
     ///
     /// # Errors
-    /// When an object cannot be read, and when the caller interrupts; what `f` made of the distances does not count then.
+    /// When an object cannot be read, and when the caller interrupts; then the distances that `f` got do not count.
     fn lend(
         &self,
         interrupt: Interrupt<'_>,
         f: &mut dyn FnMut(&mut ObjectDistance<'_>),
     ) -> Result<(), SpaceError>;
 
-    /// How large the query is: a distance takes in proportion to it.
+    /// The size of the query: the cost of a distance is proportional to it.
     fn size(&self) -> usize {
         1
     }
 
-    /// How far exact distances from this query may be off.
+    /// The largest error of exact distances from this query.
     fn slack(&self) -> Slack;
 
-    /// How wrong the squares of exact distances may be, among this query and objects of at most this extent whose
+    /// The largest error of squared exact distances, among this query and objects of at most this extent whose
     /// distances are at most `distance_max`.
     fn noise_squared(&self, _extent: Extent, distance_max: f64) -> f64 {
         self.slack().noise_squared(distance_max)
     }
 
-    /// What devices read of the query, where they compute the distance.
+    /// The query as devices read it, if devices compute the distance.
     fn device_form(&self) -> Option<QueryForm<'_>> {
         None
     }
 }
 
-/// What devices compute of a space. A box that feeds devices matches on this; a new kernel is a new variant.
+/// The device form of a space. A box that feeds devices matches on this; a new kernel is a new variant.
 #[derive(Clone, Debug)]
 pub enum DeviceForm {
     /// The signature quadratic form distance.
     Sqfd(Arc<SqfdSpace>),
 }
 
-/// What devices read of a query.
+/// The device form of a query.
 #[derive(Clone, Copy, Debug)]
 pub enum QueryForm<'a> {
     /// A signature.
     Sqfd(&'a SqfdQuery),
 }
 
-/// Working memory that a box keeps from one call of [`Prepared::fast`] to the next.
+/// Working memory that a box keeps between calls of [`Prepared::fast`].
 #[derive(Default)]
 pub struct Scratch(Option<Box<dyn Any + Send>>);
 
 impl Scratch {
-    /// The memory of a kind of distance, made at its first use.
+    /// The memory for one kind of distance, made at its first use.
     pub fn of<T: Any + Send>(&mut self, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.as_ref().is_some_and(|kept| kept.is::<T>()) {
             self.0 = Some(Box::new(make()));

@@ -4,7 +4,7 @@ use boxwork_kernels::interrupt::Interrupted;
 
 use crate::store_error::StoreError;
 
-/// Why a space cannot prepare a query or compute a distance.
+/// A space cannot prepare a query or compute a distance.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpaceError {
@@ -14,7 +14,7 @@ pub enum SpaceError {
     /// A query has no distances to the objects.
     #[error("{0}")]
     Query(String),
-    /// An object, or a distance, is not sound.
+    /// An object or a distance is invalid.
     #[error("{0}")]
     Object(String),
     /// The caller interrupted the computation.

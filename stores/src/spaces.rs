@@ -1,7 +1,7 @@
 //! The spaces: a distance by its name and constants, over any store.
 //!
-//! A distance is one file under `spaces/distances`, listed once in [`DISTANCES`]. It says which bounds are sound for it
-//! before a store is opened ([`DistanceOptions::properties`]), and makes the space of a store ([`open`]).
+//! A distance is one file under `spaces/distances`, listed once in [`DISTANCES`]. It declares its sound bounds before a
+//! store is opened ([`DistanceOptions::properties`]), and makes the space of a store ([`open`]).
 
 mod options;
 mod column_space;
@@ -25,7 +25,7 @@ use boxwork_kernels::distance::Properties;
 use crate::space::{Space, SpaceError};
 use crate::store::Store;
 
-/// Every distance, by the name that pipelines call it. A new one is a file and a line.
+/// Every distance, by its name in pipelines. A new one is a file and a line here.
 pub static DISTANCES: &[&dyn Distance] = &[
     &distances::lp::L1,
     &distances::lp::L2,
@@ -40,7 +40,7 @@ pub static DISTANCES: &[&dyn Distance] = &[
     &distances::sqfd::SQFD,
 ];
 
-/// A distance that has a name.
+/// A named distance.
 pub trait Distance: Debug + Sync {
     /// The name.
     fn name(&self) -> &'static str;
@@ -48,7 +48,7 @@ pub trait Distance: Debug + Sync {
     /// The kind of its objects, in the plural.
     fn of(&self) -> &'static str;
 
-    /// The constants that it has.
+    /// Its constants.
     fn constants(&self) -> Constants {
         Constants::None
     }
@@ -56,13 +56,13 @@ pub trait Distance: Debug + Sync {
     /// The inequalities that it obeys.
     ///
     /// # Errors
-    /// What is wrong with its constants.
+    /// Describes the fault in its constants.
     fn properties(&self, options: &DistanceOptions) -> Result<Properties, String>;
 
     /// The space of a store, without a root; `measure` names it.
     ///
     /// # Errors
-    /// When the store holds objects of another kind, or one that has no distances, or cannot be read.
+    /// When the store holds objects of another kind, has an object without distances, or cannot be read.
     fn open(
         &self,
         options: &DistanceOptions,
@@ -71,20 +71,20 @@ pub trait Distance: Debug + Sync {
     ) -> Result<Arc<dyn Space>, SpaceError>;
 }
 
-/// The constants that a distance has.
+/// The constants of a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constants {
     /// None.
     None,
     /// `p`.
     Exponent,
-    /// `ground`, one that is a metric.
+    /// `ground`, restricted to metrics.
     Ground,
     /// `similarity`, `ground` and `alpha`.
     Similarity,
 }
 
-/// The distance of a name.
+/// Finds a distance by name.
 ///
 /// # Errors
 /// Names all distances.
@@ -96,11 +96,11 @@ pub fn named(name: &str) -> Result<&'static dyn Distance, String> {
     })
 }
 
-/// The space that the options say, over a store. Blocks on the disk.
+/// The space that the options describe, over a store. Blocks on the disk.
 ///
 /// # Errors
-/// When the options do not go together, the store holds objects of another kind, or one that has no distances, or cannot
-/// be read.
+/// When the options do not fit together, or the store holds objects of another kind, has an object without distances,
+/// or cannot be read.
 pub fn open(options: &DistanceOptions, store: Arc<dyn Store>) -> Result<Arc<dyn Space>, SpaceError> {
     let options = options.resolved(&store);
     let distance = named(&options.distance).map_err(SpaceError::Query)?;

@@ -1,8 +1,7 @@
-//! The space of a search: a measure over a store, and every object's similarity to itself.
+//! The space of an SQFD search: a measure over a store, and every object's similarity to itself.
 //!
-//! The self-similarities are f64, computed where they are first needed and then kept; once all are known, a
-//! sidecar file keeps them from one run to the next. What [`SqfdSpace::exact`] gives is the distance that every
-//! result reports.
+//! The self-similarities are f64, computed on demand and kept; once all are known, a sidecar file keeps them between
+//! runs. [`SqfdSpace::exact`] returns the distance that every result reports.
 
 mod query;
 
@@ -28,11 +27,11 @@ use super::store::Store;
 #[derive(Debug)]
 pub struct SqfdSpace {
     store: Arc<SignatureStore>,
-    /// The same, as others see it.
+    /// `store` as a shared `Store`.
     shared: Arc<dyn Store>,
     measure: Measure,
-    // The bits of each object's sigma(S, S), or UNKNOWN. Whoever computes one gets the same bits, and nothing else
-    // is told by them: relaxed order suffices.
+    // The bits of each object's sigma(S, S), or UNKNOWN. All threads compute equal bits, and the value publishes no
+    // other data: relaxed order suffices.
     sigma_self: Vec<AtomicU64>,
     is_kept: AtomicBool,
     number: u64,
@@ -41,13 +40,13 @@ pub struct SqfdSpace {
     arithmetic: Arc<OnceLock<Arithmetic>>,
 }
 
-/// What a sidecar begins with, before the fingerprints of the store and the measure.
+/// The first bytes of a sidecar, before the fingerprints of the store and the measure.
 const SIDECAR: &str = "boxwork sigma 2 ";
-/// A not-a-number, which no sigma is; in a sidecar, that of an object that was removed.
+/// A NaN, which no sigma is; in a sidecar it marks a removed object.
 const UNKNOWN: u64 = u64::MAX;
 
 impl SqfdSpace {
-    /// The space of a measure over a store; takes the self-similarities from the sidecar, where a fresh one is.
+    /// The space of a measure over a store; reads the self-similarities from a fresh sidecar.
     pub fn new(store: Arc<SignatureStore>, measure: Measure) -> Self {
         let mut space = Self {
             shared: Arc::<SignatureStore>::clone(&store),
@@ -60,7 +59,7 @@ impl SqfdSpace {
             centroids_max: OnceLock::new(),
             arithmetic: Arc::default(),
         };
-        // A sidecar that is absent, stale or damaged costs time and nothing else.
+        // An absent, stale or damaged sidecar only costs time.
         let kept = fs::read(space.sidecar_path()).ok().and_then(|bytes| space.read_sidecar(&bytes));
         space.sigma_self = kept.unwrap_or_default();
         let ids = space.store.len() as usize;
@@ -69,12 +68,12 @@ impl SqfdSpace {
         space
     }
 
-    /// The objects.
+    /// The store.
     pub fn store(&self) -> &Arc<SignatureStore> {
         &self.store
     }
 
-    /// The objects, as every other space sees its own.
+    /// The store, as spaces of any kind give it.
     pub(crate) fn shared(&self) -> &Arc<dyn Store> {
         &self.shared
     }
@@ -84,19 +83,19 @@ impl SqfdSpace {
         self.measure
     }
 
-    /// A number that no other space of this process has, or had.
+    /// Unique in this process, also over time.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What the least exact of those computes that have computed distances so far, where it is not the usual. Whoever is
-    /// about to sets it first.
+    /// The least exact arithmetic that has computed distances in this space so far; unset for the usual one. A caller
+    /// sets it before it computes.
     pub fn arithmetic(&self) -> &Arc<OnceLock<Arithmetic>> {
         &self.arithmetic
     }
 
-    /// The most centroids of an object. The first call reads the whole store; of one that cannot be read it is the most
-    /// that any store may hold.
+    /// The most centroids of an object. The first call reads the whole store; if that fails, it returns the limit for
+    /// any store.
     pub(crate) fn centroids_max(&self) -> usize {
         *self.centroids_max.get_or_init(|| {
             let longest = self.store.read::<_, StoreError>(|objects| {
@@ -109,26 +108,26 @@ impl SqfdSpace {
         })
     }
 
-    /// How the store is cut for devices.
+    /// The cut of the store for devices.
     pub fn chunks(&self) -> &Chunks {
         self.chunks.get_or_init(|| Chunks::new(&self.store))
     }
 
-    /// A text that another space does not have: an index keeps it to know its space again.
+    /// A text unique to this space, by which an index recognises it.
     pub fn fingerprint(&self) -> String {
         format!("{} {}", self.store.fingerprint(), self.measure_text())
     }
 
-    /// A query, made ready for the fast paths.
+    /// Prepares a query for the fast paths.
     ///
     /// # Panics
-    /// When the signature has another number of coordinates than the store, which is to be checked before.
+    /// When the signature has another number of coordinates than the store; callers check that before.
     pub fn prepare(&self, query: SignatureRef<'_>) -> PreparedQuery {
         assert_eq!(query.dimensions(), self.store.dimensions(), "a query of the store's coordinates");
         PreparedQuery::new(self.measure, query)
     }
 
-    /// An object's similarity to itself. Objects are the store's, here and below.
+    /// An object's similarity to itself. `objects` are the store's, here and below.
     ///
     /// # Errors
     /// When there is no such object, or its batch is damaged.
@@ -136,7 +135,7 @@ impl SqfdSpace {
         self.sigma_self_until(objects, id, &never)
     }
 
-    /// As [`SqfdSpace::sigma_self`], but the caller can interrupt it.
+    /// As [`SqfdSpace::sigma_self`], but the caller may interrupt it.
     ///
     /// # Errors
     /// As [`SqfdSpace::sigma_self`], and when the caller interrupts.
@@ -151,15 +150,15 @@ impl SqfdSpace {
             _ => {
                 let signature = objects.signature(id)?;
                 let sigma = reference::sigma_until(&self.measure, signature, signature, interrupt)?;
-                // Kept though the file may be cut short at this moment: whoever gets it reads within a
-                // `SignatureStore::read`, which then fails for good, and `keep` asks before it writes.
+                // Kept even if the file is being truncated now: callers read it within a `SignatureStore::read`, which
+                // then fails for good, and `keep` checks before it writes.
                 self.sigma_self[id as usize].store(sigma.to_bits(), Ordering::Relaxed);
                 Ok(sigma)
             }
         }
     }
 
-    /// The distance of an object from a query, to the bit that every result reports. `query_sigma` is
+    /// The distance of an object from a query, with the bits that every result reports. `query_sigma` is
     /// [`PreparedQuery::sigma_self`].
     ///
     /// # Errors
@@ -174,7 +173,7 @@ impl SqfdSpace {
         self.exact_until(objects, (query, query_sigma), id, &never)
     }
 
-    /// As [`SqfdSpace::exact`], of a query and its self-similarity, but the caller can interrupt it.
+    /// As [`SqfdSpace::exact`], of a query and its self-similarity, but the caller may interrupt it.
     pub(crate) fn exact_until(
         &self,
         objects: Objects<'_>,
@@ -186,7 +185,7 @@ impl SqfdSpace {
         Ok(reference::distance(query_sigma, self.sigma_self_until(objects, id, interrupt)?, cross))
     }
 
-    /// The distance of two objects of the store, the same in either order.
+    /// The distance of two objects of the store, equal in either order.
     ///
     /// # Errors
     /// As [`SqfdSpace::sigma_self`].
@@ -194,7 +193,7 @@ impl SqfdSpace {
         self.between_until(objects, [a, b], &never)
     }
 
-    /// As [`SqfdSpace::between`], but the caller can interrupt it.
+    /// As [`SqfdSpace::between`], but the caller may interrupt it.
     pub(crate) fn between_until(
         &self,
         objects: Objects<'_>,
@@ -245,7 +244,7 @@ impl SqfdSpace {
         query.distance(cross, self.sigma_self(objects, id)?, || objects.signature(id))
     }
 
-    /// Whether an object's similarity to itself is known: it is then given without a look at the object.
+    /// Whether an object's similarity to itself is known, so that it is returned without reading the object.
     pub fn is_known(&self, id: u64) -> bool {
         self.sigma_self.get(id as usize).is_some_and(|sigma| sigma.load(Ordering::Relaxed) != UNKNOWN)
     }
@@ -256,9 +255,9 @@ impl SqfdSpace {
         ids.all(|id| self.sigma_self[id as usize].load(Ordering::Relaxed) != UNKNOWN)
     }
 
-    /// Writes the sidecar, when every similarity is known; says whether one is there now.
+    /// Writes the sidecar if every similarity is known; returns whether a sidecar exists now.
     ///
-    /// Blocks on the disk. A folder that cannot be written to costs the next run time and nothing else.
+    /// Blocks on the disk. A folder without write access only costs the next run time.
     pub fn keep(&self) -> bool {
         if !self.is_kept.load(Ordering::Relaxed) && self.is_complete() {
             self.is_kept.store(self.write_sidecar().is_ok(), Ordering::Relaxed);
@@ -266,7 +265,7 @@ impl SqfdSpace {
         self.is_kept.load(Ordering::Relaxed)
     }
 
-    /// Where the self-similarities are kept: beside the store, under the measure's name.
+    /// The sidecar's path: beside the store, with the measure in its name.
     pub fn sidecar_path(&self) -> PathBuf {
         let mut path = self.store.path().as_os_str().to_owned();
         let (similarity, ground) = (self.measure.similarity(), self.measure.ground());
@@ -289,14 +288,14 @@ impl SqfdSpace {
             bytes.extend_from_slice(&sigma.load(Ordering::Relaxed).to_le_bytes());
         }
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        // What was computed from a file that is being cut short must not outlive the run.
+        // Results computed from a file that is being truncated must not outlive the run.
         self.store.read(|_| Ok::<_, StoreError>(())).map_err(io::Error::other)?;
         let mut file = TemporaryFile::create(&self.sidecar_path())?;
         file.write_all(&bytes)?;
         file.keep()
     }
 
-    /// The similarities of the objects that the store had when they were kept: of all, or of the first.
+    /// The similarities of the objects that the store had when the sidecar was written: of all, or of the first.
     fn read_sidecar(&self, bytes: &[u8]) -> Option<Vec<AtomicU64>> {
         let (content, checksum) = bytes.split_last_chunk::<4>()?;
         let head_end = content.iter().position(|byte| *byte == b'\n')?;
@@ -312,7 +311,7 @@ impl SqfdSpace {
 }
 
 impl Drop for SqfdSpace {
-    /// What a scan of the whole store has computed is not lost.
+    /// Keeps the similarities that a scan of the whole store has computed.
     fn drop(&mut self) {
         self.keep();
     }
@@ -405,7 +404,7 @@ mod tests {
         sigmas_of(&dropped);
         drop(dropped);
         assert_eq!(fs::read(space.sidecar_path()).unwrap(), sound);
-        // Another store under the same name is another store.
+        // Another store with this name is another store.
         assert!(!SqfdSpace::new(store(&path, 21), gaussian(0.2)).is_complete());
     }
 }

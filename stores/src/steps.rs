@@ -1,6 +1,6 @@
-//! The steps of what must be whole when its process is killed: tests end a process at each of them.
+//! The steps of work that must stay consistent if its process is killed: tests end a process at each of them.
 
-/// A step is done. In tests, the process that was told to end at this step does so, as if it were killed from outside.
+/// Marks a step as done. In tests, a process that should end at this step kills itself, as if from outside.
 #[cfg(not(test))]
 #[inline]
 pub(crate) fn step(_: &'static str) {}
@@ -22,7 +22,7 @@ mod in_tests {
         static LAST: OnceLock<Option<u64>> = OnceLock::new();
         let last = *LAST.get_or_init(|| std::env::var(VARIABLE).ok()?.parse().ok());
         if last.is_some() && Some(DONE.fetch_add(1, Ordering::Relaxed) + 1) == last {
-            // SAFETY: a signal to this process itself; no destructor runs, which is what is asked for.
+            // SAFETY: a signal to this process itself; no destructor runs, as intended.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             loop {
                 std::thread::park();

@@ -1,8 +1,8 @@
 //! The contract of a store: objects of one kind, by id, with their names and batches.
 //!
-//! An object's id is its row; ids of removed objects stay unused. A store keeps its objects in batches, which are read
-//! and checked once, by [`Store::bring_in`]. What is read from a mapped file counts only when [`Store::confirm`] has
-//! found the file unchanged afterwards.
+//! An object's id is its row; ids of removed objects stay unused. A store keeps its objects in batches;
+//! [`Store::bring_in`] reads and checks each once. Bytes of a mapped file count only if [`Store::confirm`] afterwards
+//! finds the file unchanged.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -22,21 +22,22 @@ pub trait Store: Any + Debug + Send + Sync {
     /// The file.
     fn path(&self) -> &Path;
 
-    /// A number that no other open store of this process has, or had: caches and devices know the store by it.
+    /// Unique in this process, also over time: caches and devices know the store by it.
     fn number(&self) -> u64;
 
-    /// A text that another content does not have: an index keeps it to know its store again.
+    /// A text unique to this content, by which an index recognises its store.
     fn fingerprint(&self) -> &str;
 
-    /// How many ids the store had when its fingerprint was this one; nothing when it never was, as far as is known.
+    /// The number of ids that the store had when it had this fingerprint; `None` if it never had it, as far as it
+    /// knows.
     fn ids_at(&self, fingerprint: &str) -> Option<u64> {
         (fingerprint == self.fingerprint()).then(|| self.ids_count())
     }
 
-    /// What the objects are called, in the plural, such as `vectors`.
+    /// The objects' name in the plural, such as `vectors`.
     fn kind(&self) -> &'static str;
 
-    /// The name of the distance by which the objects are compared if none is named.
+    /// The distance by default.
     fn usual_distance(&self) -> &'static str;
 
     /// The Arrow type of an object.
@@ -50,7 +51,7 @@ pub trait Store: Any + Debug + Send + Sync {
         self.ids_count()
     }
 
-    /// Whether there is an object of this id.
+    /// Whether this id has an object.
     fn has(&self, id: u64) -> bool {
         id < self.ids_count()
     }
@@ -64,7 +65,7 @@ pub trait Store: Any + Debug + Send + Sync {
         nth
     }
 
-    /// How many objects come before an id: the inverse of [`Store::nth`].
+    /// The number of objects before an id: the inverse of [`Store::nth`].
     fn rank(&self, id: u64) -> u64 {
         id
     }
@@ -84,12 +85,12 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When there is no such id.
     fn locate(&self, id: u64) -> Result<(usize, usize), StoreError>;
 
-    /// NUMA nodes that the batches are copied to; 0 where they are not.
+    /// NUMA nodes to which batches are copied; 0 if they are not.
     fn nodes(&self) -> usize {
         0
     }
 
-    /// The node that a batch lies on, where batches are copied.
+    /// The node of a batch, if batches are copied.
     fn node(&self, _batch: usize) -> Option<usize> {
         None
     }
@@ -107,10 +108,10 @@ pub trait Store: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Confirms that the file is still the one that was opened: whatever was read from it before counts only then.
+    /// Confirms that the file is still the one that was opened: only then does what was read before count.
     ///
     /// # Errors
-    /// When the file was cut short or overwritten.
+    /// When the file was truncated or overwritten.
     fn confirm(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -127,7 +128,7 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When a batch is damaged.
     fn find(&self, name: &str) -> Result<Option<u64>, StoreError>;
 
-    /// Calls `f` with every id of a batch and its name, those of removed objects too. May block on the disk.
+    /// Calls `f` with every id of a batch and its name, including removed objects. May block on the disk.
     ///
     /// # Errors
     /// When the batch is damaged.
@@ -139,7 +140,8 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When there is no such object, or its batch is damaged.
     fn objects(&self, ids: &[u64]) -> Result<ArrayRef, StoreError>;
 
-    /// The same with all columns that the store's kind has beside ids and names; objects come first.
+    /// As [`Store::objects`], with all further columns that the store's kind has beside ids and names; objects come
+    /// first.
     ///
     /// # Errors
     /// As [`Store::objects`].
@@ -147,39 +149,39 @@ pub trait Store: Any + Debug + Send + Sync {
         Ok(vec![self.objects(ids)?])
     }
 
-    /// The object that a text spells, as an array of one, where objects of this kind can be written so.
+    /// Parses a text into an array of one object, if objects of this kind can be written as text.
     ///
     /// # Errors
-    /// What the text should have been, where it spells none.
+    /// Describes the expected text, if this one is invalid.
     fn parse(&self, _text: &str) -> Result<Option<ArrayRef>, String> {
         Ok(None)
     }
 
-    /// The parameters of the extraction, as JSON, where the objects were extracted and these are known.
+    /// The parameters of the extraction, as JSON, if the objects were extracted and these are known.
     fn parameters(&self) -> Option<&str> {
         None
     }
 
-    /// The folder that the names are paths in, where the objects are images.
+    /// The folder that contains the images, if the objects are images; names are paths in it.
     fn source(&self) -> Option<&Path> {
         None
     }
 }
 
 impl dyn Store {
-    /// The ids of a range that there are objects of.
+    /// The ids of a range that have objects.
     pub fn among(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + Clone + '_ {
         let has_all = self.ids_count() == self.objects_count();
         ids.filter(move |id| has_all || self.has(*id))
     }
 
-    /// How many objects of a range of ids there are.
+    /// The number of objects in a range of ids.
     pub fn count(&self, ids: Range<u64>) -> u64 {
         self.rank(ids.end) - self.rank(ids.start)
     }
 }
 
-/// Arrays of one type after each other.
+/// Concatenates arrays of one type.
 ///
 /// # Errors
 /// When they are of different types, or too long together.

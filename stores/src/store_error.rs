@@ -1,4 +1,4 @@
-//! What can go wrong with a store: the file, the place and the fix.
+//! Errors of a store: each names the file, the place and the fix.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use boxwork_kernels::interrupt::Interrupted;
 use boxwork_kernels::memory::MemoryRefused;
 
-/// The version of the layout of store files; a file of another version is refused.
+/// The version of the layout of store files; other versions are refused.
 pub(crate) const LAYOUT_VERSION: &str = "1";
-/// Changes that a record of changes holds. A store of so many must be compacted before the next.
+/// The most changes of a record. A store with so many must be compacted before the next.
 pub(crate) const CHANGES_MAX: usize = 1000;
 
-/// Why a store cannot be opened, read or written.
+/// A store cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -20,9 +20,9 @@ pub enum StoreError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// The file is something else.
@@ -30,7 +30,7 @@ pub enum StoreError {
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         reason: String,
         /// Whether another program wrote it.
         is_foreign: bool,
@@ -42,7 +42,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file was changed under an open store.
-    #[error("`{}` was cut short or overwritten while it was in use, so nothing that was read from it counts: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
+    #[error("`{}` was cut short or overwritten while it was in use, so all that was read from it is invalid: restore it, or make it again with `boxwork extract` or `boxwork import`, and run this again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -55,14 +55,14 @@ pub enum StoreError {
         /// Its version.
         found: String,
     },
-    /// The bytes are not those that were written.
+    /// The bytes differ from those that were written.
     #[error("`{}` is damaged in {place}: {reason}; copy or make it again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The part of the file.
         place: String,
-        /// What does not fit.
+        /// The discrepancy.
         reason: String,
     },
     /// The store holds objects of another kind.
@@ -75,7 +75,7 @@ pub enum StoreError {
         /// The kind wanted.
         wanted: &'static str,
     },
-    /// The objects of a store are of its kind, but have another dimension or other coordinates than are wanted.
+    /// The objects of a store have the right kind, but another dimension or other coordinates.
     #[error("`{}` holds {kind} of {found}, where {wanted} is wanted: use stores made with the same extraction", path.display())]
     OtherShape {
         /// The file.
@@ -84,29 +84,29 @@ pub enum StoreError {
         kind: &'static str,
         /// The dimension or the coordinates of its objects.
         found: String,
-        /// Those wanted.
+        /// The dimension or the coordinates wanted.
         wanted: String,
     },
-    /// Objects that are added have another dimension or other coordinates than those of the store.
-    #[error("{kind} of {found} came for `{}`, where {wanted} is wanted: all objects of a store have the same", path.display())]
+    /// New objects differ from the store's in dimension or coordinates.
+    #[error("{kind} of {found} came for `{}`, where {wanted} is wanted, as for all objects of a store", path.display())]
     OtherObjects {
         /// The file.
         path: PathBuf,
         /// The kind of the objects.
         kind: &'static str,
-        /// The dimension or the coordinates that came.
+        /// The dimension or the coordinates of the new objects.
         found: String,
-        /// Those of the objects before.
+        /// The dimension or the coordinates of the store.
         wanted: String,
     },
-    /// There is no object of that number.
+    /// No object has this id.
     #[error("`{}` has no object {id}: it holds {count}, numbered from 0", path.display())]
     NoObject {
         /// The file.
         path: PathBuf,
-        /// The number asked for.
+        /// The id asked for.
         id: u64,
-        /// How many objects there are.
+        /// The number of objects.
         count: u64,
     },
     /// There is nothing to write.
@@ -122,10 +122,10 @@ pub enum StoreError {
         path: PathBuf,
         /// The object's name.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the object.
         reason: String,
     },
-    /// A part of a changed store is not the one that its record names.
+    /// A part of a changed store is not the part that its record names.
     #[error("`{}` is not the part of `{}` that its record of changes names: copy the store again, with all files that its record names", path.display(), store.display())]
     OtherPart {
         /// The part.
@@ -139,7 +139,7 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// An object of that name is in the store.
+    /// The store has an object of this name.
     #[error("`{name}` is in `{}` already: remove it first (`boxwork remove`), or add it with --replace", path.display())]
     AlreadyThere {
         /// The store.
@@ -147,13 +147,13 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
-    /// Nothing is added or removed.
+    /// The change adds and removes nothing.
     #[error("there is nothing to add or to remove, so `{}` stays as it is", path.display())]
     NoChange {
         /// The store.
         path: PathBuf,
     },
-    /// All objects would be removed.
+    /// The change would remove all objects.
     #[error("no object would be left in `{}`, which stays as it is: a store holds at least one object", path.display())]
     NoneLeft {
         /// The store.
@@ -168,7 +168,7 @@ pub enum StoreError {
     /// The caller cancelled the work.
     #[error("the work on `{}` was cancelled, and the file stays as it was", path.display())]
     Cancelled {
-        /// The file that was to be written.
+        /// The file that was being written.
         path: PathBuf,
     },
     /// Two objects have one name.
@@ -179,15 +179,15 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
-    /// A text for the metadata cannot be kept there.
+    /// The metadata cannot hold a text.
     #[error("`{}` cannot be written: {reason}", path.display())]
     Metadata {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
-    /// The system has no memory for what a search needs.
+    /// The system has no memory for a search.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),
     /// The caller interrupted a computation over the objects.
@@ -195,7 +195,7 @@ pub enum StoreError {
     Interrupted(#[from] Interrupted),
 }
 
-/// What to do about an error of the system, to follow it in a message; empty if there is no advice.
+/// Advice on an error of the system, to append to a message; empty if there is none.
 pub fn way_out(error: &io::Error) -> &'static str {
     #[cfg(unix)]
     if error.raw_os_error() == Some(libc::EMFILE) {

@@ -15,7 +15,7 @@ use crate::space::{SharedSpace, Space};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::SharedStore;
 
-/// Whether limits are small, so that tests meet them. Set by what tests call, as other programs may be built with this module.
+/// Whether limits are small, so that tests reach them. A function sets it, as other programs may contain this module.
 static HAS_SMALL_LIMITS: AtomicBool = AtomicBool::new(false);
 
 /// Makes the limits of this process small: bytes of a line, bytes and rows of a chunk on a device.
@@ -31,7 +31,7 @@ pub(crate) fn has_small_limits() -> bool {
 /// The coordinates of the test stores' centroids.
 pub const COORDINATES: [&str; 2] = ["x", "y"];
 
-/// Centroids (two columns) and weights that depend on the seed alone; a few of each.
+/// Centroids (two columns) and weights that depend on the seed alone; one to a few of them.
 pub fn centroids(seed: u64) -> ([Vec<f32>; 2], Vec<f32>) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
     let mut next = || {
@@ -45,7 +45,7 @@ pub fn centroids(seed: u64) -> ([Vec<f32>; 2], Vec<f32>) {
     ([x, y], weights)
 }
 
-/// A store with an object for each name, its signature made from the seed beside it.
+/// A store with an object for each name, whose signature comes from the seed beside it.
 pub fn store_of(folder: &Path, objects: &[(&str, u64)], info: &StoreInfo) -> Arc<SignatureStore> {
     use_small_limits();
     let path = folder.join("test.signatures.arrow");
@@ -68,7 +68,7 @@ pub fn store(folder: &Path, objects: usize) -> Arc<SignatureStore> {
     store_of(folder, &objects, &StoreInfo::default())
 }
 
-/// A store after some of its objects were removed.
+/// The store after some of its objects were removed.
 pub fn without(store: &SignatureStore, removed: impl Iterator<Item = u64>) -> Arc<SignatureStore> {
     let mut change = StoreChange::begin(store.path()).unwrap();
     removed.for_each(|id| assert!(change.remove(id).unwrap()));
@@ -85,7 +85,7 @@ fn signatures(seeds: impl IntoIterator<Item = u64>) -> arrow_array::ListArray {
     builder.finish()
 }
 
-/// Queries numbered from 0: what they are called, and the seeds of their signatures.
+/// Queries numbered from 0: their names, and the seeds of their signatures.
 pub fn queries(queries: &[(&str, u64)]) -> Envelope {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32))),
@@ -128,17 +128,17 @@ pub fn distance_rows(envelopes: &[Envelope]) -> Vec<(u32, u64, f64)> {
     envelopes.iter().flat_map(rows).collect()
 }
 
-/// A store as the resource that boxes take.
+/// A store as the resource that boxes name.
 pub fn shared_store(store: &Arc<SignatureStore>) -> Arc<SharedStore> {
     Arc::new(SharedStore(Arc::<SignatureStore>::clone(store)))
 }
 
-/// A space as the resource that boxes take.
+/// A space as the resource that boxes name.
 pub fn shared_space(space: &Arc<SqfdSpace>) -> Arc<SharedSpace> {
     Arc::new(SharedSpace(any_space(space)))
 }
 
-/// A space by its contract.
+/// A space as a `Space`.
 pub fn any_space(space: &Arc<SqfdSpace>) -> Arc<dyn Space> {
     Arc::<SqfdSpace>::clone(space)
 }
@@ -149,13 +149,13 @@ pub fn space(store: Arc<SignatureStore>) -> Arc<SqfdSpace> {
     Arc::new(SqfdSpace::new(store, measure))
 }
 
-/// Writes the index of a space by these of its objects, with no box.
+/// Writes the index of a space with these objects as pivots, without boxes.
 pub fn write_index(space: &Arc<SqfdSpace>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
     let space: Arc<dyn Space> = Arc::<SqfdSpace>::clone(space);
     write_index_of(&space, pivots, path)
 }
 
-/// The same for any space.
+/// As [`write_index`], for any space.
 pub fn write_index_of(space: &Arc<dyn Space>, pivots: &[u64], path: &Path) -> Result<(), IndexError> {
     let to_pivots = |id: u64| {
         let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
@@ -170,7 +170,7 @@ pub fn write_index_of(space: &Arc<dyn Space>, pivots: &[u64], path: &Path) -> Re
     writer.finish().map(drop)
 }
 
-/// The same, read back.
+/// Writes the index of a space, and reads it.
 pub fn pivot_table(space: &Arc<SqfdSpace>, pivots: &[u64], folder: &Path) -> Arc<PivotTable> {
     let path = folder.join("test.pivots.arrow");
     write_index(space, pivots, &path).unwrap();

@@ -1,8 +1,9 @@
-//! Stores that change, and their indexes kept in step: what `boxwork add`, `remove`, `compact` and `index --append` do.
+//! Changes of stores that keep their indexes in step: the work of `boxwork add`, `remove`, `compact` and `index
+//! --append`.
 //!
-//! Invariant: at each moment a store is as it was or as it will be, and an index that was in step before is in step
-//! with whichever of the two it is. What an index needs is written before the store changes: it counts only for the
-//! store of its fingerprint.
+//! Invariant: at each moment a store is in its old or its new state, and an index that was in step before is in step
+//! with that state. The new parts of an index are written before the store changes: they count only for the store with
+//! their fingerprint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,22 +16,22 @@ use super::spaces;
 use super::store::Store;
 use super::store_error::StoreError;
 
-/// What became of a compacted store.
+/// The result of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// Objects that the store holds.
+    /// Objects in the store.
     pub objects: u64,
-    /// Objects whose last traces are gone.
+    /// Removed objects that the files no longer contain.
     pub forgotten: u64,
-    /// Indexes that were made again, since a pivot of theirs was removed.
+    /// Indexes that were computed anew, since a pivot of theirs was removed.
     pub remade: Vec<PathBuf>,
 }
 
-/// Brings the indexes of a store up to a change, and puts the change in force; gives the numbers of objects that were
-/// added and removed.
+/// Brings the indexes of a store up to a change, and puts the change into effect; returns the numbers of added and
+/// removed objects.
 ///
 /// # Errors
-/// When one is no index of the store, or a file cannot be written: the store stays as it was.
+/// When a file is no index of the store, or a file cannot be written: the store is unchanged.
 pub fn commit(
     change: PendingChange,
     indexes: &[PathBuf],
@@ -43,7 +44,7 @@ pub fn commit(
     Ok(change.commit()?)
 }
 
-/// Brings an index up to its store, and gives the number of objects that it had not told of.
+/// Brings an index up to its store, and returns the number of objects that it did not cover before.
 ///
 /// # Errors
 /// When another process changes the store, and as [`commit`].
@@ -64,17 +65,17 @@ fn append(
     PivotTable::append(index, &space_of(index, store)?, side_by_side)
 }
 
-/// The space over a store that an index was made for.
+/// The space for which an index was made, over a store.
 fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, IndexError> {
     Ok(spaces::open(&PivotTable::measure_of(index)?, Arc::clone(store))?)
 }
 
-/// Makes one file of a changed store again, and its indexes' rows those of its objects. `cancelled` says when to stop,
-/// and is asked often until the store is replaced.
+/// Writes a changed store as one file again, and its indexes accordingly. It checks `cancelled` often until the store
+/// is replaced, and stops if that returns true.
 ///
 /// # Errors
 /// When another process changes the store, an index is not in step with it, a file cannot be written, or the caller
-/// cancels it: the store stays as it was, and nothing that was written is left.
+/// cancels it: the store is unchanged, and no new file is left.
 pub fn compact(
     store: &Path,
     indexes: &[PathBuf],
@@ -85,7 +86,7 @@ pub fn compact(
     let before = Arc::clone(compaction.store());
     let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
     let remade = remade.inspect_err(|_| {
-        // The store stays as it was: the indexes that were written for another one are removed.
+        // The store is unchanged: the indexes written for the compacted one are removed.
         for index in indexes {
             let _ = settle(index, &*before);
         }
@@ -99,7 +100,7 @@ pub fn compact(
     Ok(Compacted { objects: after.objects_count(), forgotten, remade })
 }
 
-/// Writes the indexes of a store as it will be, and returns those that were made again.
+/// Writes the indexes of the compacted store, and returns those that were computed anew.
 fn write_indexes(
     compaction: &Compaction,
     indexes: &[PathBuf],

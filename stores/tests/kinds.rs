@@ -1,4 +1,4 @@
-//! Store files of every kind: written, read back, changed, compacted, and refused when a byte of them is another.
+//! Store files of every kind: written, read back, changed, compacted, and refused if a byte has changed.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn opened(path: &Path) -> Arc<dyn Store> {
     any_kind::open(path, None).expect("a sound store")
 }
 
-/// All names and objects that a store has, as text.
+/// All names and objects of a store, as text.
 fn content(store: &Arc<dyn Store>) -> Result<Vec<String>, StoreError> {
     let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
     store.bring_in(&ids)?;
@@ -85,7 +85,7 @@ fn stores_of_every_kind_are_read_back_as_the_column_that_they_came_from() {
         assert_eq!(store.source(), Some(Path::new("/somewhere")));
         assert!(!store.is_in(&[0]) && column.is_in(&[0]));
         assert_eq!(content(&store).expect("a sound store"), content(&column).expect("a column"));
-        // The same distances, whichever of the two holds the objects.
+        // Equal distances, whether the store or the column holds the objects.
         let ids: Vec<u64> = (0..5000).collect();
         let distances = [&store, &column].map(|store| {
             let space = spaces::open(&DistanceOptions::default(), Arc::clone(store)).expect("a distance");
@@ -110,7 +110,7 @@ fn stores_of_every_kind_change_and_their_indexes_with_them() {
         let index = folder.path().join(format!("{}.pivots.arrow", case.0));
         write_index(&path, &index);
         let before = content(&opened(&path)).expect("a sound store");
-        // Added: 60 to 69, and 3 once more, in place of the one that is there. Removed: 10.
+        // Added: 60 to 69, and 3 again, which replaces the present one. Removed: 10.
         let mut change = any_kind::change(&path).expect("a store");
         let (names, columns) = objects(case, 3..4);
         change.push_rows(&names, &columns, true).expect("a sound object");
@@ -139,7 +139,7 @@ fn stores_of_every_kind_change_and_their_indexes_with_them() {
             PivotTable::open(&index, spaces::open(&measure, Arc::clone(store)).expect("its distance"))
         };
         open_index(&after).expect("an index in step");
-        // Compacted: the same objects, numbered anew, in one file.
+        // Compacted: the objects numbered anew, in one file.
         let changed = content(&after).expect("a sound store");
         let copy = folder.path().join("copy.arrow");
         assert_eq!(any_kind::copy(&after, &copy, &|| false).expect("a disk"), 69);

@@ -1,8 +1,8 @@
-//! Files that version 1 of the layouts was written with before stores of other kinds came: they open, and the same
-//! content is written as the same bytes.
+//! Files written with version 1 of the layouts, before stores of other kinds came: they open, and their content is
+//! written again as the same bytes.
 //!
-//! `version_1/plain` is a store of 40 objects and its index of four pivots; `version_1/changed` is the same after ten
-//! objects were added, the index with them, and four removed.
+//! `version_1/plain` is a store of 40 objects and its index of four pivots; `version_1/changed` is that store after ten
+//! objects were added, with the index, and four removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use boxwork_stores::spaces;
 use boxwork_stores::store::Store;
 use boxwork_stores::upkeep;
 
-/// A folder with the files whose names begin so.
+/// A folder with the files whose names have these beginnings.
 fn copied(beginnings: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/version_1")).unwrap() {
@@ -28,7 +28,7 @@ fn copied(beginnings: &[&str]) -> tempfile::TempDir {
     folder
 }
 
-/// A store, and the space that an index is for.
+/// A store, and the space of its index.
 fn opened(store: &Path, index: &Path) -> (Arc<SignatureStore>, Arc<dyn Space>) {
     let store = Arc::new(SignatureStore::open(store).unwrap());
     store.verify().unwrap();

@@ -123,7 +123,7 @@ impl<K: Kind> Store for ObjectStore<K> {
         }
         let form = || K::TEXT.to_owned();
         let value = K::json_of_text(text).ok_or_else(form)?;
-        // The text's own dimension: a query of another one than the store's is refused where distances are computed.
+        // With the text's own dimension: a query of another dimension is refused when distances are computed.
         let mut builder = K::of_json(&value).ok_or_else(form)?.builder();
         K::push_json(&mut builder, &value)?;
         Ok(Some(K::finish(&mut builder).swap_remove(0)))

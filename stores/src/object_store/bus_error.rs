@@ -1,20 +1,20 @@
-//! Bus errors: what the system sends a thread that reads a mapped page which the file does not have any more.
+//! Bus errors: the signal that a thread gets when it reads a mapped page that the file no longer has.
 //!
-//! A process has cut the file short (or its disk fails), and by default the signal ends the reader. This handler
-//! replaces the lost pages by pages of zeros, poisons the map and returns, so that the read continues. A reader of a
-//! [`Watched`] map asks [`Watched::is_poisoned`] before it uses what it has read. Any other bus error is passed to the
-//! handler that was installed before, or to the system, which ends the process as it would have.
+//! Another process has truncated the file (or its disk fails), and by default the signal ends the reader. This handler
+//! replaces the lost pages by zeros, poisons the map and returns, so that the read continues. A reader of a [`Watched`]
+//! map checks [`Watched::is_poisoned`] before it uses the bytes. Any other bus error goes to the handler installed
+//! before, or to the system, which ends the process as without this handler.
 //!
 //! The handler takes no lock and allocates nothing. It looks for the address in a table of `MAPS_MAX` slots, which
 //! other threads may be changing. A slot has a version, odd while it is written, and the handler skips a slot whose
-//! version is odd or changes while its bounds are read. It misses nothing by that: the faulting thread is reading its
-//! map, so the slot of *that* map is not being changed. A slot is given back before its map is unmapped, so a slot
-//! never holds an address of another, later map.
+//! version is odd or changes while its bounds are read. It cannot skip the faulting map's slot: the faulting thread is
+//! reading that map, so the slot is not being changed. A slot is freed before its map is unmapped, so it never holds an
+//! address of another, later map.
 //!
-//! The handler is there as long as a map is watched: the first one installs it, and the last one puts back what was there
-//! before.
+//! The handler is installed while a map is watched: the first map installs it, and the last one restores the handler
+//! before it.
 //!
-//! A system that is not Unix has no such signal. Windows does not let a mapped file be cut short.
+//! Systems other than Unix have no such signal. Windows does not allow truncation of a mapped file.
 
 #[cfg(unix)]
 pub(super) use unix::Watched;
@@ -31,27 +31,27 @@ mod unix {
     use libc::{c_int, siginfo_t};
     use memmap2::Mmap;
 
-    /// Maps that are watched at once. The handler looks at each. A process has one for each open store, or one for
-    /// each large part of a store that was changed; a change opens such a store twice.
+    /// The most maps watched at once, all of which the handler checks. A process has one map for each open store, or
+    /// one for each large part of a changed store; a change opens such a store twice.
     pub(super) const MAPS_MAX: usize = 4096;
     const _: () = assert!(MAPS_MAX > 3 * (super::super::manifest::CHANGES_MAX + 1));
 
     static SLOTS: [Slot; MAPS_MAX] = [const { Slot::new() }; MAPS_MAX];
     /// Held while a slot is taken or given back; the handler never takes it.
     static TAKING: Mutex<Taken> = Mutex::new(Taken { count: 0, previous: None });
-    /// The handler that this one has replaced, and its flags; written before this one is installed.
+    /// The replaced handler and its flags; written before this one is installed.
     static PREVIOUS_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
     static PREVIOUS_FLAGS: AtomicI32 = AtomicI32::new(0);
     static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-    /// The slots that are taken.
+    /// Bookkeeping of the slots in use.
     struct Taken {
         count: usize,
-        /// What the handler has replaced; nothing where it is not installed.
+        /// The replaced handler; `None` if this one is not installed.
         previous: Option<libc::sigaction>,
     }
 
-    /// The addresses of one map; nothing when both are 0.
+    /// The addresses of one map; both 0 if the slot is free.
     struct Slot {
         version: AtomicUsize,
         start: AtomicUsize,
@@ -73,7 +73,7 @@ mod unix {
         fn set(&self, start: usize, end: usize) {
             let version = self.version.load(Ordering::Relaxed);
             self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-            // A thread that sees a new bound sees the odd version too: pairs with the fence in `holds`.
+            // A thread that sees a new bound also sees the odd version: pairs with the fence in `holds`.
             fence(Ordering::Release);
             debug_assert!(start <= end && version.is_multiple_of(2), "one thread at a time changes a slot");
             self.start.store(start, Ordering::Relaxed);
@@ -108,7 +108,7 @@ mod unix {
             let mut taken = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             let slot = SLOTS.iter().find(|slot| slot.end.load(Ordering::Relaxed) == 0).ok_or_else(|| {
                 io::Error::other(format!(
-                    "{MAPS_MAX} files of stores are open, and no more can be: make one file of each store that was \
+                    "{MAPS_MAX} files of stores are open, which is the limit: make one file of each store that was \
                      changed often (`boxwork compact`), or close some stores"
                 ))
             })?;
@@ -126,16 +126,16 @@ mod unix {
             &self.map
         }
 
-        /// Whether zeros were read in the place of lost bytes; once true, it stays so.
+        /// Whether zeros were read instead of lost bytes; once true, it stays so.
         pub(in super::super) fn is_poisoned(&self) -> bool {
-            // Pairs with the store in `replace`: zeros that were read there are behind it.
+            // Pairs with the store in `replace`, which precedes every read of zeros.
             self.slot.poisoned.load(Ordering::Acquire)
         }
     }
 
     impl Drop for Watched {
         fn drop(&mut self) {
-            // The map is unmapped after this: nothing else is mapped at its addresses until the slot is empty.
+            // The map is unmapped after this: no other map can have its addresses before the slot is free.
             let mut taken = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
             self.slot.set(0, 0);
             taken.count -= 1;
@@ -163,20 +163,20 @@ mod unix {
         }
     }
 
-    /// Installs the handler, and returns what it replaces.
+    /// Installs the handler, and returns the one that it replaces.
     fn install() -> io::Result<libc::sigaction> {
         // SAFETY: sysconf only reads.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         PAGE_BYTES.store(page_bytes.try_into().map_err(|_| io::Error::last_os_error())?, Ordering::Relaxed);
         let previous = present()?;
-        // Known before the handler can run, which passes other signals to it.
+        // Set before the handler can run, which passes other signals to it.
         PREVIOUS_HANDLER.store(previous.sa_sigaction, Ordering::SeqCst);
         PREVIOUS_FLAGS.store(previous.sa_flags, Ordering::SeqCst);
         // SAFETY: zeros are a `sigaction`: no flag, no handler, no signal blocked.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = address();
-        // On the alternate stack where there is one: the previous handler may be the one that reports an overflown
-        // stack, and has no other to run on.
+        // On the alternate stack, if there is one: the previous handler may be the one that reports a stack overflow
+        // and has no other stack to run on.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         // SAFETY: `action` is complete; the handler keeps to what a handler may do.
         if unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } != 0 {
@@ -185,7 +185,7 @@ mod unix {
         Ok(previous)
     }
 
-    /// Puts back what the handler has replaced. A handler that another program part has installed since then stays.
+    /// Restores the replaced handler. A handler installed by another part of the program since then stays.
     fn remove(previous: &libc::sigaction) {
         if present().is_ok_and(|present| present.sa_sigaction == address()) {
             // SAFETY: `previous` is an action that the system gave.
@@ -204,16 +204,16 @@ mod unix {
         }
     }
 
-    /// Replaces a lost page and all pages behind it by zeros. Returns false when the address is not in this map.
+    /// Replaces a lost page and all pages behind it by zeros. Returns false if the address is not in this map.
     fn replace(slot: &Slot, address: usize) -> bool {
         let Some(end) = slot.holds(address) else { return false };
-        // Before the zeros are there, so that no thread reads them and finds the map sound. Pairs with the load in
+        // Before the zeros exist, so that no thread reads them and finds the map sound. Pairs with the load in
         // `is_poisoned`.
         slot.poisoned.store(true, Ordering::SeqCst);
         let page = address & !(PAGE_BYTES.load(Ordering::Relaxed).wrapping_sub(1));
         // mmap is a bare system call, and leaves `errno` alone when it succeeds. If it fails, the process ends.
-        // SAFETY: the range lies in a map that the faulting thread keeps by reading it, and that is given back as a
-        // whole. Its readers expect bytes that never move, not bytes that stay: `SignatureStore` says how.
+        // SAFETY: the range lies in a map that the faulting thread keeps by reading it, and that is unmapped as a
+        // whole. Its readers expect bytes that never move, not bytes that stay: `ObjectStore` explains how.
         let zeros = unsafe {
             libc::mmap(
                 page as *mut c_void,
@@ -227,7 +227,7 @@ mod unix {
         zeros != libc::MAP_FAILED
     }
 
-    /// Does what would have been done without this handler.
+    /// Acts as the process would without this handler.
     fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, is_fault: bool) {
         let previous = PREVIOUS_HANDLER.load(Ordering::SeqCst);
         match previous {
@@ -414,7 +414,7 @@ mod tests {
                 drop(b);
                 assert_eq!(handler(), before);
             }
-            // One that another part of the program has installed stays.
+            // A handler installed by another part of the program stays.
             let watched = Watched::new(file(4096).1).unwrap();
             // SAFETY: the signal is ignored; no handler runs.
             unsafe { libc::signal(libc::SIGBUS, libc::SIG_IGN) };

@@ -1,9 +1,9 @@
-//! A change of a store: objects added and removed, in force all at once or not at all.
+//! A change of a store: objects added and removed, all at once or not at all.
 //!
-//! What is added and removed goes to files of its own, the parts, which no record names yet. [`StoreChange::write`]
-//! puts them on disk under names that no file has, and [`PendingChange::commit`] replaces the record by one that names
-//! them: that renaming is the change. A reader that opened the store before keeps what it opened. The next change
-//! removes what a killed process left. A change costs what it adds and removes, and a look at all names of the store.
+//! Additions and removals go to their own files, the parts, which no record names yet. [`StoreChange::write`] puts them
+//! on disk under free names, and [`PendingChange::commit`] replaces the record by one that names them: this renaming is
+//! the change. A reader that opened the store before keeps its version. The next change removes leftovers of a killed
+//! process. A change costs its additions and removals, and a pass over all names of the store.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ use crate::kinds::Kind;
 use crate::steps::step;
 use crate::store::Store;
 
-/// A change under way; it holds the store's lock.
+/// An unfinished change; it holds the store's lock.
 pub struct StoreChange<K: Kind> {
     /// The name that the user gave, for messages.
     given: PathBuf,
@@ -30,14 +30,14 @@ pub struct StoreChange<K: Kind> {
     parts: NewParts,
     store: Arc<ObjectStore<K>>,
     manifest: Manifest,
-    /// Where the store file must be found once a record stands under its name.
+    /// The place for the store file once a record has its name.
     base: Option<PathBuf>,
     writer: Option<StoreWriter<K>>,
     removed: BTreeSet<u64>,
     lock: StoreLock,
 }
 
-/// The parts of a change; they are removed unless the change takes force.
+/// The parts of a change; they are removed unless the change takes effect.
 struct NewParts {
     /// The store's file, links resolved.
     path: PathBuf,
@@ -48,7 +48,7 @@ struct NewParts {
 impl Drop for NewParts {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Not those that the record names: it may be in place, though the system reported an error after that.
+            // Parts that the record names stay: it may be in place even if the system reported an error afterwards.
             orphans::remove(folder_of(&self.path), &self.lines);
         }
     }
@@ -70,7 +70,7 @@ impl<K: Kind> StoreChange<K> {
     pub fn begin_by(given: impl AsRef<Path>, access: Access) -> Result<Self, StoreError> {
         let given = given.as_ref();
         let io = |action| move |source| StoreError::Io { path: given.to_owned(), action, source };
-        // The store that a link leads to is changed, not the link.
+        // The target of a link is changed, not the link.
         let path = fs::canonicalize(given).map_err(io("open"))?;
         if !path.file_name().and_then(OsStr::to_str).is_some_and(is_beside) {
             let reason = "its name is not one line of UTF-8, which a record of changes must hold".to_owned();
@@ -103,10 +103,10 @@ impl<K: Kind> StoreChange<K> {
         &self.store
     }
 
-    /// Adds an object. It may have the name of one that is removed by the same change.
+    /// Adds an object. It may have the name of an object that this change removes.
     ///
     /// # Errors
-    /// When the object is not sound, an object of that name is there, or the file cannot be written.
+    /// When the object is invalid, its name is taken, or the file cannot be written.
     ///
     /// # Panics
     /// When a signature has another number of coordinates than the store.
@@ -124,7 +124,7 @@ impl<K: Kind> StoreChange<K> {
         self.writer_for(name)?.push_row(name, columns, row)
     }
 
-    /// The writer of what is added, if an object of that name may be.
+    /// The writer for additions, if an object of that name may be added.
     fn writer_for(&mut self, name: &str) -> Result<&mut StoreWriter<K>, StoreError> {
         if self.store.find(name)?.is_some_and(|id| !self.removed.contains(&id)) {
             return Err(StoreError::AlreadyThere { path: self.given.clone(), name: name.to_owned() });
@@ -157,7 +157,7 @@ impl<K: Kind> StoreChange<K> {
         Ok(self.removed.insert(id))
     }
 
-    /// Removes the object of a name. Returns false if there is none, or this change has removed it already.
+    /// Removes the object of a name. Returns false if there is none, or if this change has removed it already.
     ///
     /// # Errors
     /// As [`ObjectStore::find`].
@@ -165,7 +165,7 @@ impl<K: Kind> StoreChange<K> {
         Ok(self.store.find(name)?.is_some_and(|id| self.removed.insert(id)))
     }
 
-    /// Puts the parts on disk; the store is still as it was.
+    /// Puts the parts on disk; the store is still unchanged.
     ///
     /// # Errors
     /// When there is nothing to change, no object would be left, or a file cannot be written.
@@ -182,7 +182,7 @@ impl<K: Kind> StoreChange<K> {
             return Err(StoreError::TooManyChanges { path: self.given });
         }
         let known_lines = if self.base.is_some() { 0 } else { self.manifest.lines().len() };
-        // What was removed comes first, so that a name is free for what is added.
+        // Removals come first, so that their names are free for additions.
         let removed_ids = (removed > 0).then(|| {
             let ids: Vec<u64> = self.removed.iter().copied().collect();
             let (bytes, fingerprint) = removed::text(&ids);
@@ -221,7 +221,7 @@ impl<K: Kind> StoreChange<K> {
         Ok(PendingChange { given, parts, store: Arc::new(store), manifest, added, removed, lock })
     }
 
-    /// Adds the line of a part to the record, and gives the path that the part will have.
+    /// Adds the line of a part to the record, and returns the path for the part.
     fn name_part(&mut self, kind: PartKind, count: u64, fingerprint: String) -> PathBuf {
         let lines = self.manifest.lines();
         let (path, file) = free_part(&self.parts.path, lines.len(), lines);
@@ -230,7 +230,7 @@ impl<K: Kind> StoreChange<K> {
     }
 }
 
-/// A change whose parts are on disk, and which is not in force yet. If it is dropped, the store stays as it was.
+/// A change whose parts are on disk, but which is not in effect. Dropping it leaves the store unchanged.
 pub struct PendingChange {
     given: PathBuf,
     parts: NewParts,
@@ -242,15 +242,15 @@ pub struct PendingChange {
 }
 
 impl PendingChange {
-    /// The store as it will be.
+    /// The store after the change.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Puts the change in force, and returns the numbers of added and of removed objects.
+    /// Puts the change into effect, and returns the numbers of added and removed objects.
     ///
     /// # Errors
-    /// When the record cannot be written: the store stays as it was.
+    /// When the record cannot be written: the store is unchanged.
     pub fn commit(mut self) -> Result<(u64, u64), StoreError> {
         let text = self.manifest.text();
         let written = TemporaryFile::create(&self.parts.path).and_then(|mut file| {
@@ -267,7 +267,7 @@ impl PendingChange {
     }
 }
 
-/// Gives a store's file a second name, or makes a copy where a file has one name only.
+/// Gives a store's file a second name, or copies it if the file system knows no hard links.
 fn link(store: &Path, base: &Path) -> io::Result<()> {
     if fs::hard_link(store, base).is_ok() {
         return File::open(folder_of(base))?.sync_all();
@@ -277,7 +277,7 @@ fn link(store: &Path, base: &Path) -> io::Result<()> {
     file.keep_as(base)
 }
 
-/// A path and its name beside a store that no file has and no line names: what stands there belongs to somebody.
+/// A free path and name beside a store, which no file has and no line names; existing files may be foreign.
 fn free_part(store: &Path, first: usize, lines: &[Line]) -> (PathBuf, String) {
     let name = store.file_name().unwrap_or_default().to_string_lossy();
     let mut number = first;

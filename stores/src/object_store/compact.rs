@@ -1,4 +1,4 @@
-//! Compaction: a store of the objects that are left, in one file again.
+//! Compaction: a store of the remaining objects, in one file again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{ObjectStore, StoreError, StoreInfo, StoreWriter};
 use crate::kinds::Kind;
 use crate::store::Store;
 
-/// A compacted store that is on disk and not in force yet. If it is dropped, the store stays as it was.
+/// A compacted store on disk that is not in effect. Dropping it leaves the store unchanged.
 pub struct Compaction {
     given: PathBuf,
     // Before the lock: dropped first.
@@ -22,8 +22,8 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Takes the lock of a store, and writes what is left of it, in its order. `cancelled` says when to stop, and is asked
-    /// for each object.
+    /// Takes the lock of a store, and writes its remaining objects, in order. It checks `cancelled` for each object and
+    /// stops if that returns true.
     ///
     /// # Errors
     /// When another process changes the store, the caller cancels it, and as [`ObjectStore::open`] and
@@ -40,12 +40,12 @@ impl Compaction {
         Ok(Self { given: given.to_owned(), file, path, store, compacted: Arc::new(compacted), lock })
     }
 
-    /// The store as it was.
+    /// The store before the compaction.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The store as it will be.
+    /// The store after the compaction.
     pub fn compacted(&self) -> &Arc<dyn Store> {
         &self.compacted
     }
@@ -53,7 +53,7 @@ impl Compaction {
     /// Replaces the store by the compacted one, and returns the lock.
     ///
     /// # Errors
-    /// When the file cannot be renamed: the store stays as it was.
+    /// When the file cannot be renamed: the store is unchanged.
     pub fn commit(self) -> Result<impl Drop, StoreError> {
         let Self { given, file, path, lock, .. } = self;
         let replaced = lock.replacing(&path, || file.keep());
@@ -62,8 +62,8 @@ impl Compaction {
     }
 }
 
-/// A writer of `file` that holds what is left of a store. Messages name the file as `given`. `cancelled` says when to
-/// stop, and is asked for each object.
+/// A writer of `file` that holds the remaining objects of a store. Messages name the file as `given`. It checks
+/// `cancelled` for each object and stops if that returns true.
 ///
 /// # Errors
 /// When the store cannot be read, the file cannot be written, or the caller cancels it.
@@ -79,7 +79,7 @@ pub(crate) fn copied<K: Kind>(
     };
     let mut writer = StoreWriter::of_part(given, file, store.kind(), &info)?;
     for batch in 0..store.batches() {
-        // Batch by batch: after each, `read` makes sure that the file is still whole.
+        // Batch by batch: `read` checks after each that the file is unchanged.
         store.read(|objects| {
             for id in store.among(store.ids(batch)) {
                 if cancelled() {

@@ -1,4 +1,4 @@
-//! The files of a store: one file, or the parts that a record of changes names. Objects of any kind are in them.
+//! The files of a store: one file, or the parts that a record of changes names, with objects of any kind.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use super::removed::{self, Removed};
 use super::temporary::real_path;
 use crate::limits::allow_many_files;
 
-/// The opened files of a store, at one moment. Objects that were read from another program's file have no files here.
+/// The opened files of a store, as of one moment. Objects read from another program's file have no files here.
 pub struct Files {
     pub(super) path: PathBuf,
-    /// The file, or where it was changed the base and what was added to it, in the order of the ids.
+    /// The file; or for a changed store the base and the additions, in the order of the ids.
     pub(super) parts: Vec<Arc<Part>>,
     pub(super) removed: Removed,
-    /// The fingerprints that the store had, from the base's to its own, and the ids that there were.
+    /// The fingerprints of the store, from the base's to the present one, each with the number of ids.
     pub(super) history: Vec<(String, u64)>,
     pub(super) access: Access,
 }
 
 impl Files {
-    /// Opens the files: checks the head and the tail of each. The rest is mapped, or read when it is used.
+    /// Opens the files: checks the head and the tail of each. The rest is mapped, or read on demand.
     ///
     /// # Errors
     /// When a file cannot be read, is no store, is cut short, damaged, or of another version.
@@ -44,7 +44,7 @@ impl Files {
                 return Ok(Self { path, parts, removed, history, access });
             };
             match Self::of_manifest(path, &manifest, &[], access) {
-                // A part may be missing since the store was compacted at this moment: what it is now is read then.
+                // A part may be missing because the store was compacted just now: then open its new state.
                 Err(error) if before.as_ref() == Some(&manifest) => return Err(error),
                 Err(_) => before = Some(manifest),
                 opened => return opened,
@@ -52,15 +52,15 @@ impl Files {
         }
     }
 
-    /// The files that a record of changes describes, whether it is in force or not. Parts that are `open` already, each
-    /// in its place, are shared: an open part may take a map and a file.
+    /// The files that a record of changes describes, whether it is in effect or not. Parts that are `open` already,
+    /// each in its place, are shared: an open part may hold a map and a file.
     pub(super) fn of_manifest(
         path: &Path,
         manifest: &Manifest,
         open: &[Arc<Part>],
         access: Access,
     ) -> Result<Self, StoreError> {
-        /// Parts of a store that no usual limit of open files stands in the way of.
+        /// With so few parts, a store stays within any usual limit of open files.
         const PARTS_FEW: usize = 256;
         let (mut parts, mut removed): (Vec<Arc<Part>>, _) = (Vec::new(), Removed::default());
         let mut rows = 0;
@@ -79,7 +79,7 @@ impl Files {
                         return Err(StoreError::Damaged {
                             path: file,
                             place: "its numbers".to_owned(),
-                            reason: "they are not those of objects that were there".to_owned(),
+                            reason: "they are not ids of objects in the store".to_owned(),
                         });
                     }
                     (fingerprint, count)
@@ -110,7 +110,7 @@ impl Files {
         Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history(), access })
     }
 
-    /// The name of the kind of objects that the files say that they hold.
+    /// The name of the objects' kind, from the files' metadata.
     pub(crate) fn kind(&self) -> &str {
         self.parts.first().map_or("", |part| &part.kind)
     }

@@ -1,4 +1,4 @@
-//! What is where in a store file, and which checksum covers it.
+//! The layout of a store file, and the checksum of each part.
 //!
 //! ```text
 //! head    magic, schema message                                      checksum `head`
@@ -7,8 +7,8 @@
 //! tail    end of stream, footer, footer length, magic                checksum `tail`
 //! ```
 //!
-//! These follow each other without a gap, so every byte is covered by one checksum. All checksums are in one text in the
-//! footer's metadata. The tail's own is computed with its eight digits as zeros. Other readers of Arrow see metadata.
+//! The parts follow each other without a gap, so one checksum covers each byte. All checksums are in one text in the
+//! footer's metadata. The tail's own is computed with zeros for its eight digits. Other readers of Arrow see metadata.
 
 use std::fmt::Write;
 
@@ -22,25 +22,25 @@ pub(super) use crate::arrow_file::{
 use crate::kinds::Kind;
 pub(super) use crate::store_error::LAYOUT_VERSION as VERSION;
 
-/// The key in the schema's metadata that says the kind of the objects.
+/// The key of the objects' kind, in the schema's metadata.
 pub(super) const FORMAT_KEY: &str = "boxwork.format";
 /// The key of the layout's version.
 pub(super) const VERSION_KEY: &str = "boxwork.version";
 /// The key of the extraction's parameters, as JSON.
 pub(super) const PARAMETERS_KEY: &str = "boxwork.parameters";
-/// The key of the folder that the images lie in.
+/// The key of the folder that contains the images.
 pub(super) const SOURCE_KEY: &str = "boxwork.source";
 /// The key of the program that wrote the file.
 pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
 /// The key of the checksums, in the footer's metadata.
 pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
 
-/// The checksums of one batch, and what they cover.
+/// The checksums of one batch, and their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchEntry {
     /// Rows of the batch.
     pub(super) rows: usize,
-    /// Bytes of the block under `front`; the others are under `rest`.
+    /// Bytes of the block that `front` covers; `rest` covers the others.
     pub(super) front_bytes: usize,
     /// Checksum of the header, ids, names and offsets.
     pub(super) front: u32,
@@ -48,7 +48,7 @@ pub(super) struct BatchEntry {
     pub(super) rest: u32,
 }
 
-/// The text of all checksums, the tail's own as zeros.
+/// The text of all checksums, with zeros for the tail's own.
 pub(super) fn write_checksums(head: u32, batches: &[BatchEntry]) -> String {
     let mut text = format!("{MARKER}{:0DIGITS$x};head={head:08x}", 0);
     for BatchEntry { rows, front_bytes, front, rest } in batches {
@@ -57,7 +57,7 @@ pub(super) fn write_checksums(head: u32, batches: &[BatchEntry]) -> String {
     text
 }
 
-/// Reads back what [`write_checksums`] wrote, or nothing when the text is another.
+/// Reads the text of [`write_checksums`]; `None` for any other text.
 pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<BatchEntry>)> {
     let mut parts = text.split(';').skip(1);
     let head = u32::from_str_radix(parts.next()?.strip_prefix("head=")?, 16).ok()?;
@@ -86,8 +86,8 @@ fn front_columns() -> [FieldRef; 2] {
     [Field::new("id", DataType::UInt64, false), Field::new("name", DataType::Utf8, false)].map(FieldRef::new)
 }
 
-/// For each buffer of a batch with this schema, whether it holds numbers; nothing if the first columns are not ids and
-/// names, or a column is of a type that no kind has. The other buffers hold texts or say what is null.
+/// For each buffer of a batch with this schema, whether it holds numbers; other buffers hold texts or nulls. `None` if
+/// the first columns are not ids and names, or no kind has a column's type.
 pub(super) fn numbers(schema: &Schema) -> Option<Vec<bool>> {
     if *schema.fields().get(..2)? != front_columns() {
         return None;
@@ -117,10 +117,10 @@ fn add_buffers(kind: &DataType, numbers: &mut Vec<bool>) -> Option<()> {
 /// Validity and values of `id`; validity, offsets and text of `name`; validity and offsets of the objects.
 const BUFFERS_IN_FRONT: usize = 7;
 
-/// How many bytes of a block, its header included, come before the objects' numbers or letters; nothing when the header
-/// is not that of a batch whose buffers lie inside the block as [numbers](numbers()) must.
+/// The bytes of a block, its header included, before the objects' numbers or letters. `None` if the header does not
+/// describe a batch whose buffers lie inside the block as [numbers](numbers()) must.
 ///
-/// Arrow's reader panics on numbers that are cut or not aligned, so this is checked before it reads them.
+/// Arrow's reader panics on truncated or unaligned numbers, so this check comes first.
 pub(super) fn front_bytes(numbers: &[bool], header: &[u8], body_bytes: usize) -> Option<usize> {
     let batch = read_header(header)?;
     if batch.compression().is_some() || !header.len().is_multiple_of(ALIGNMENT_MIN_BYTES) {

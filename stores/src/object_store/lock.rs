@@ -1,11 +1,12 @@
-//! The lock of a store: its holder alone changes the store. It is the journal of the change too.
+//! The lock of a store: only its holder changes the store. It is also the journal of the change.
 //!
-//! A file `.NAME.lock` beside the store, locked by the system, so that it is free when its process has ended. Its
-//! holder removes it. A process that waited for a lock file finds that the file has lost its name, and tries again.
+//! The lock is a file `.NAME.lock` beside the store, locked by the system, so that it is free when its process has
+//! ended. Its holder removes it. A process that waited for a lock file checks whether the file still has its name, and
+//! tries again if not.
 //!
-//! Before the holder puts parts under their names, or replaces the record that names them, it notes these parts in the
-//! lock file. If the process is killed, the file stays, and the next holder removes those of the parts that belong to
-//! no store ([`orphans`]). The journal is not synced: after a loss of power such parts may stay.
+//! Before the holder gives parts their names, or replaces the record that names them, it notes these parts in the lock
+//! file. If the process is killed, the file stays, and the next holder removes the noted parts that belong to no store
+//! ([`orphans`]). The journal is not synced: after a loss of power such parts may stay.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -26,10 +27,10 @@ pub(crate) struct StoreLock {
 }
 
 impl StoreLock {
-    /// Takes the lock of the store of this file; messages name it as the user did, `given`.
+    /// Takes the lock of this file's store; messages name the file as `given`, the user's spelling.
     ///
     /// # Errors
-    /// When another process holds it, or there can be none in that folder.
+    /// When another process holds it, or the folder allows none.
     pub(crate) fn take(store: &Path, given: &Path) -> Result<Self, StoreError> {
         Self::locked(store, |file| file.try_lock()).map_err(|error| match error {
             TryLockError::WouldBlock => StoreError::Busy { path: given.to_owned() },
@@ -37,7 +38,7 @@ impl StoreLock {
         })
     }
 
-    /// Takes the lock of a store, once its holder gives it back.
+    /// Waits for the lock of a store and takes it.
     pub(crate) fn wait(store: &Path) -> io::Result<Self> {
         Self::locked(store, |file| file.lock().map_err(TryLockError::Error)).map_err(io::Error::from)
     }
@@ -60,7 +61,7 @@ impl StoreLock {
         }
     }
 
-    /// Removes what a holder that was killed left: first its temporary files, as one may be a record.
+    /// Removes leftovers of a killed holder: first its temporary files, as one may be a record.
     fn tidy(&self, store: &Path) -> io::Result<()> {
         remove_leftovers(store);
         let mut journal = Vec::new();
@@ -81,7 +82,7 @@ impl StoreLock {
         Ok(())
     }
 
-    /// Replaces the store as a whole by `replace`, and removes the parts that belong to no store afterwards.
+    /// Calls `replace`, which replaces the whole store, then removes the parts that belong to no store any more.
     pub(super) fn replacing(&self, store: &Path, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let parts = orphans::parts_of(store);
         self.note(&parts)?;
@@ -94,14 +95,14 @@ impl StoreLock {
 
 impl Drop for StoreLock {
     fn drop(&mut self) {
-        // The file stays on systems that cannot tell whether it still has its name.
+        // The file stays on systems that cannot check whether it still has its name.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether an open file is the one that has a name now.
+/// Whether an open file is the one that currently has a name.
 #[cfg(unix)]
 fn is_of_name(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -126,7 +127,7 @@ mod tests {
         let error = StoreLock::take(&store, &store).unwrap_err().to_string();
         assert!(error.contains("another process is changing") && error.contains("s.arrow"), "{error}");
         let other = StoreLock::take(&folder.path().join("t.arrow"), &store).unwrap();
-        // A waiting thread gets the lock, though the file that it waited for is removed.
+        // A waiting thread gets the lock even if the file that it waited for is removed.
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| StoreLock::wait(&store).map(drop));
             drop(lock);

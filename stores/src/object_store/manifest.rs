@@ -1,4 +1,4 @@
-//! The record of a store's changes: the file under the store's name once the store was changed.
+//! The record of a store's changes: the file under the store's name once the store has changed.
 //!
 //! ```text
 //! boxwork changes 1
@@ -8,8 +8,8 @@
 //! crc32 76543210                                                 of all lines above
 //! ```
 //!
-//! The parts are written once, and the record is replaced as a whole: the renaming is the change. A line holds the
-//! part's own fingerprint, so that a file of another store under that name is refused.
+//! The parts are written once, and the record is replaced as a whole: this renaming is the change. Each line holds the
+//! part's fingerprint, so that a file of another store with that name is refused.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,15 +18,15 @@ use std::path::Path;
 
 use super::StoreError;
 
-/// What a record of changes begins with, before its version.
+/// The first bytes of a record, before its version.
 pub(super) const MAGIC: &str = "boxwork changes ";
-/// The version of the layout; a file of another is refused.
+/// The version of the layout; other versions are refused.
 const VERSION: &str = "1";
 pub(super) use crate::store_error::CHANGES_MAX;
-/// Bytes of a record: a name has at most 255 of them, and the rest of a line fewer.
+/// The most bytes of a record: a name has at most 255, and the rest of a line fewer.
 pub(super) const BYTES_MAX: u64 = (CHANGES_MAX as u64 + 4) * 512;
 
-/// The parts that a changed store consists of, in the order of the changes.
+/// The parts of a changed store, in the order of the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     lines: Vec<Line>,
@@ -43,14 +43,14 @@ pub(super) struct Line {
     pub(super) file: String,
 }
 
-/// What a part does to a store.
+/// The effect of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
-    /// The store file that all changes are to.
+    /// The store file to which all changes apply.
     Base,
-    /// A store file of more objects, whose ids follow those before.
+    /// A store file of more objects, with the next ids.
     Added,
-    /// Ids of objects that were removed.
+    /// Ids of removed objects.
     Removed,
 }
 
@@ -64,7 +64,7 @@ impl PartKind {
 }
 
 impl Line {
-    /// Appends the line as it stands in a record.
+    /// Appends the line in the format of a record.
     pub(super) fn write(&self, text: &mut String) {
         let Self { kind, count, fingerprint, file } = self;
         writeln!(text, "{} {count} {fingerprint} {file}", kind.word()).expect("a string takes any text");
@@ -72,7 +72,7 @@ impl Line {
 }
 
 impl Manifest {
-    /// A record of a store file and no change yet.
+    /// A record of a store file without changes.
     pub(super) fn new(count: u64, fingerprint: &str, file: String) -> Self {
         let fingerprint = fingerprint.to_owned();
         Self { lines: vec![Line { kind: PartKind::Base, count, fingerprint, file }] }
@@ -83,14 +83,14 @@ impl Manifest {
         self.lines.push(line);
     }
 
-    /// The parts: the base and then the changes.
+    /// The parts: the base, then the changes.
     pub(super) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The fingerprints of the store from the base's on, and the ids that there were.
+    /// The fingerprints of the store from the base on, each with its number of ids.
     ///
-    /// Each depends on all lines before it, so that two stores of one fingerprint have one content.
+    /// Each depends on all lines before it, so equal fingerprints mean equal content.
     pub(super) fn history(&self) -> Vec<(String, u64)> {
         debug_assert!(self.lines[0].kind == PartKind::Base, "the base comes first");
         let base = &self.lines[0].fingerprint;
@@ -117,7 +117,7 @@ impl Manifest {
         text
     }
 
-    /// Reads a record. If the file is something else, returns nothing, and leaves the file at its beginning.
+    /// Reads a record. Returns `None` for any other file, and leaves it at its beginning.
     pub(super) fn of_file(path: &Path, mut file: &File) -> Result<Option<Self>, StoreError> {
         let io = |source| StoreError::Io { path: path.to_owned(), action: "read", source };
         let mut bytes = Vec::new();
@@ -130,20 +130,20 @@ impl Manifest {
         Self::parse(path, &bytes).map(Some)
     }
 
-    /// Reads back what [`Manifest::text`] wrote.
+    /// Parses the text of [`Manifest::text`].
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged = |place: &str, reason: &str| StoreError::Damaged {
             path: path.to_owned(),
             place: place.to_owned(),
             reason: reason.to_owned(),
         };
-        let no_text = || damaged("its record of changes", "it is no text");
+        let no_text = || damaged("its record of changes", "it is not text");
         let text = std::str::from_utf8(bytes).map_err(|_| no_text())?;
         let version = text.strip_prefix(MAGIC).and_then(|rest| rest.split('\n').next()).unwrap_or_default();
         if version != VERSION {
             return Err(StoreError::Version { path: path.to_owned(), found: version.to_owned() });
         }
-        // The last line covers all lines before it; a record that is cut short ends with another line, or none.
+        // The last line covers all lines before it; a truncated record ends with another line, or none.
         let cut = || StoreError::Truncated { path: path.to_owned() };
         let without_end = text.strip_suffix('\n').ok_or_else(cut)?;
         let (_, last) = without_end.rsplit_once('\n').ok_or_else(cut)?;
@@ -153,7 +153,7 @@ impl Manifest {
             return Err(damaged("its record of changes", "the checksum differs from the one written"));
         }
         let lines: Option<Vec<Line>> = covered.lines().skip(1).map(read_line).collect();
-        let unclear = || damaged("its record of changes", "a line is not that of a part");
+        let unclear = || damaged("its record of changes", "a line does not describe a part");
         let lines = lines.ok_or_else(unclear)?;
         let is_base = |line: &Line| line.kind == PartKind::Base;
         if lines.len() > CHANGES_MAX + 1
@@ -162,20 +162,20 @@ impl Manifest {
         {
             return Err(unclear());
         }
-        // So no later sum of counts overflows.
+        // So that no later sum of counts overflows.
         let total = lines.iter().try_fold(0u64, |total, line| total.checked_add(line.count));
         total.filter(|total| *total <= i64::MAX as u64).ok_or_else(unclear)?;
         Ok(Self { lines })
     }
 }
 
-/// The lines of a text that name a part; all others are passed over.
+/// The lines of a text that name a part; others are ignored.
 pub(super) fn lines_in(text: &str) -> Vec<Line> {
     text.lines().filter_map(read_line).collect()
 }
 
-/// The names of files that a record mentions, sound or damaged; nothing when the text is no record of this version:
-/// another version may name files in another way.
+/// The file names in a record, sound or damaged; `None` for a text that is no record of this version, since another
+/// version may name files differently.
 pub(super) fn names_in(text: &str) -> Option<impl Iterator<Item = &str>> {
     let (version, lines) = text.strip_prefix(MAGIC)?.split_once('\n')?;
     (version == VERSION).then(|| lines.lines().filter_map(|line| line.splitn(4, ' ').nth(3)))
@@ -190,7 +190,7 @@ fn read_line(line: &str) -> Option<Line> {
     is_beside(&file).then_some(Line { kind, count, fingerprint, file })
 }
 
-/// Whether a name is that of a file in the same folder, on one line.
+/// Whether a name is that of a file in the store's folder, on one line.
 pub(super) fn is_beside(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|last| last == name) && !name.contains(['\n', '\r'])
 }

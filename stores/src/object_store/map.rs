@@ -1,6 +1,6 @@
 //! The bytes of a file as Arrow buffers, mapped or read, and whether the file is still the one that was opened.
 //!
-//! A map needs a signal handler, which belongs to the process ([`Access`]); bytes that are read cost memory.
+//! A map needs a process-wide signal handler ([`Access`]); bytes that are read cost memory.
 #![cfg_attr(
     not(miri),
     expect(unsafe_code, reason = "a map is foreign memory: the one place where it becomes a buffer")
@@ -29,40 +29,40 @@ use in_memory::Watched;
 /// How the bytes of files come into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// They are read when they are first used, and kept: a store costs as much memory as was used of it.
+    /// Bytes are read at their first use and kept: a store costs as much memory as was used of it.
     #[default]
     Read,
-    /// They are mapped: a store costs page cache alone. While a map is there, the process has a handler of SIGBUS, which the
-    /// system sends when another process cuts a mapped file short.
+    /// Bytes are mapped: a store costs only page cache. While a map exists, the process has a handler of SIGBUS, which
+    /// the system sends when another process truncates a mapped file.
     Map,
 }
 
 /// The bytes of a file.
 pub(super) struct Map {
     bytes: Bytes,
-    /// Nothing when all bytes are a copy, which no other process can change.
+    /// `None` if all bytes are a copy, which no other process can change.
     opened: Option<OpenFile>,
 }
 
 enum Bytes {
-    /// All of them: a map, or a copy.
+    /// All bytes: a map, or a copy.
     Here(Buffer),
-    /// So many, in the file.
+    /// The number of bytes in the file.
     InFile(usize),
 }
 
-/// A file that is used, and how it was when it was opened.
+/// A file in use, and its state when it was opened.
 struct OpenFile {
-    /// Nothing when the file is read.
+    /// `None` if the file is read.
     watched: Option<Arc<Watched>>,
     file: File,
     modified: Option<SystemTime>,
-    /// Whether the file was once seen to be another.
+    /// Whether a check has found the file changed.
     is_lost: AtomicBool,
 }
 
 impl Map {
-    /// Opens the bytes of a file. Buffers of a map keep it.
+    /// Opens the bytes of a file. Buffers share ownership of a map.
     pub(super) fn new(file: File, access: Access) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let (bytes, watched) = match access {
@@ -83,7 +83,7 @@ impl Map {
     pub(super) fn copied(mut file: File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        // Aligned as the columns of a store are.
+        // Aligned like the columns of a store.
         Ok(Self { bytes: Bytes::Here(Buffer::from_slice_ref(&bytes)), opened: None })
     }
 
@@ -95,8 +95,8 @@ impl Map {
         }
     }
 
-    /// Some of the bytes; blocks on the disk where they are read. What was read of them counts only if [`Map::is_whole`]
-    /// returns true afterwards.
+    /// Some of the bytes; blocks on the disk unless they are mapped. Bytes that were read count only if
+    /// [`Map::is_whole`] returns true afterwards.
     ///
     /// # Panics
     /// When the file has fewer bytes.
@@ -109,10 +109,10 @@ impl Map {
         }
     }
 
-    /// Whether all bytes that were used so far are those of the file that was opened. Once false, it stays so.
+    /// Whether all bytes used so far are those of the file that was opened. Once false, it stays so.
     pub(super) fn is_whole(&self) -> bool {
-        // No bus error comes from the rest of the last page of a shortened file, which reads as zeros, nor from a file
-        // that was cut and written again: only the file's length and time show that.
+        // No bus error reports the rest of a truncated file's last page, which reads as zeros, nor a file that was
+        // truncated and rewritten: only the file's length and time show these.
         let Some(OpenFile { watched, file, modified, is_lost }) = &self.opened else { return true };
         let is_same = file.metadata().is_ok_and(|metadata| {
             metadata.len() == self.len() as u64 && metadata.modified().ok() == *modified
@@ -124,7 +124,7 @@ impl Map {
     }
 }
 
-/// Reads bytes of a file into memory of their own, aligned as the columns of a store are.
+/// Reads bytes of a file into new memory, aligned like the columns of a store.
 fn read(file: &File, range: Range<usize>) -> io::Result<Buffer> {
     let what = || format!("{} bytes of a store", range.len());
     let mut words: Vec<u64> = room(range.len().div_ceil(size_of::<u64>()), what, "free memory")
@@ -141,7 +141,7 @@ fn read_at(file: &File, bytes: &mut [u8], start: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
 }
 
-/// Threads that read at once have places of their own in the file.
+/// Threads that read concurrently pass their own offsets.
 #[cfg(windows)]
 fn read_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> {
     use std::os::windows::fs::FileExt;
@@ -157,9 +157,9 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> 
 
 #[cfg(not(miri))]
 fn map(file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
-    // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so that the bytes of
-    // an open file stay. If another program changes one all the same, `is_whole` returns false before what was read
-    // counts, and no index is read from the map: offsets are copied before they are checked.
+    // SAFETY: the map is read only; stores are replaced by renaming, never changed in place, so the bytes of an open
+    // file stay. If another program changes them nevertheless, `is_whole` returns false before the bytes read count,
+    // and no index is read from the map: offsets are copied before they are checked.
     let map = unsafe { Mmap::map(file) }?;
     let watched = Arc::new(Watched::new(map)?);
     let start = NonNull::new(watched.map().as_ptr().cast_mut()).ok_or(io::ErrorKind::InvalidData)?;
@@ -170,7 +170,7 @@ fn map(file: &File) -> io::Result<(Buffer, Arc<Watched>)> {
     Ok((bytes, watched))
 }
 
-/// The bytes of a node's memory, as a buffer that keeps it.
+/// The bytes of a node's memory, as a buffer that owns it.
 #[cfg(not(miri))]
 pub(super) fn of_node(memory: NodeMemory) -> Buffer {
     let memory = Arc::new(memory);
@@ -189,8 +189,7 @@ pub(super) fn of_node(memory: NodeMemory) -> Buffer {
 #[cfg(miri)]
 use in_memory::map;
 
-/// Miri maps no files and sends no signals, so the bytes are read into a buffer of Arrow's own, which is aligned as the
-/// columns of a store are.
+/// Miri maps no files and sends no signals, so the bytes are read into an aligned buffer of Arrow.
 #[cfg(miri)]
 mod in_memory {
     use std::fs::File;
@@ -202,7 +201,7 @@ mod in_memory {
     pub(super) struct Watched;
 
     impl Watched {
-        #[expect(clippy::unused_self, reason = "as the one of a map")]
+        #[expect(clippy::unused_self, reason = "has the signature of a map's")]
         pub(super) fn is_poisoned(&self) -> bool {
             false
         }

@@ -1,4 +1,4 @@
-//! What a store lends to a reader.
+//! A store's objects, as lent to a reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::kinds::Kind;
 
 /// The objects of a store, within an [`ObjectStore::read`].
 ///
-/// All of it borrows the map, so that a reader's closure can return only copies.
+/// It borrows the map, so that a reader's closure can return only copies.
 #[derive(Debug)]
 pub struct Objects<'a, K: Kind> {
     store: &'a ObjectStore<K>,
@@ -66,7 +66,7 @@ impl<'a, K: Kind> Objects<'a, K> {
         Ok(self.store.names(batch)?.value(row))
     }
 
-    /// The names of a batch's objects; checked at their first use, without the objects.
+    /// The names of a batch's objects; their first use checks them, but not the objects.
     ///
     /// # Errors
     /// When they are damaged.
@@ -78,7 +78,7 @@ impl<'a, K: Kind> Objects<'a, K> {
         Ok((0..names.len()).map(|row| names.value(row)))
     }
 
-    /// The names and the columns of some rows of a batch, copied, those of removed objects too.
+    /// The names and columns of some rows of a batch, copied, including removed objects.
     ///
     /// # Errors
     /// When the batch is damaged.

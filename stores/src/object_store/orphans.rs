@@ -1,8 +1,8 @@
-//! Parts that belong to no store any more, and their removal.
+//! Parts that no longer belong to any store, and their removal.
 //!
-//! Invariant: a file is removed only if a record of changes or a journal named it as a part, it is still that part by
-//! its fingerprint, and no record in its folder names it now. So files of others stay, whatever their names, and a store
-//! that was renamed or copied keeps the parts that its record names.
+//! Invariant: a file is removed only if a record of changes or a journal named it as a part, its fingerprint shows that
+//! it still is this part, and no record in its folder names it now. So foreign files stay, whatever their names, and a
+//! store that was renamed or copied keeps the parts that its record names.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,19 +14,19 @@ use super::removed;
 use crate::arrow_file;
 use crate::steps::step;
 
-/// The parts that the record of a store names; none where the store was never changed, or is not there.
+/// The parts that a store's record names; none if the store was never changed, or is missing.
 pub(super) fn parts_of(store: &Path) -> Vec<Line> {
     let record = if store.is_file() { read_record(store).ok().flatten() } else { None };
     record.map_or_else(Vec::new, |record| manifest::lines_in(&record))
 }
 
-/// Removes those of a folder's parts that no record there names.
+/// Removes the given parts of a folder, except those that a record there names.
 pub(super) fn remove(folder: &Path, parts: &[Line]) {
     let mut parts: Vec<&Line> = parts.iter().filter(|part| folder.join(&part.file).exists()).collect();
     if parts.is_empty() {
         return;
     }
-    // If a record cannot be read, its parts are not known: everything stays.
+    // If a record cannot be read, its parts are unknown: everything stays.
     let Ok(named) = names_in_records(folder) else { return };
     parts.retain(|part| !named.contains(&part.file));
     for part in parts {
@@ -45,12 +45,12 @@ fn fingerprint(kind: PartKind, path: &Path) -> Option<String> {
     }
 }
 
-/// All files that a record of the folder names.
+/// All files that records in the folder name.
 fn names_in_records(folder: &Path) -> io::Result<HashSet<String>> {
     let mut named = HashSet::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // The parts of a store that a link leads to lie beside the store, not beside the link.
+        // If the store is a link's target, its parts lie beside the target, not beside the link.
         let is_small_file = |metadata: fs::Metadata| metadata.is_file() && metadata.len() <= BYTES_MAX;
         if !entry.metadata().is_ok_and(is_small_file) {
             continue;
@@ -67,7 +67,7 @@ fn names_in_records(folder: &Path) -> io::Result<HashSet<String>> {
     Ok(named)
 }
 
-/// The text of a record of changes, damaged or not; nothing when the file is something else.
+/// The text of a record of changes, damaged or not; `None` for any other file.
 fn read_record(path: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! One store file, of objects of any kind: the whole of a store that was never changed, or a part of a changed one.
+//! One store file, of objects of any kind: a whole store that was never changed, or a part of a changed one.
 //!
 //! Opening checks the head and the tail; each batch is checked by its checksums when it is read.
 
@@ -21,8 +21,7 @@ use super::map::{Access, Map};
 use super::{StoreError, StoreInfo};
 use crate::kinds::Kind;
 
-/// Added parts that are smaller than this are read into memory: a store may have many of them, and each would take a map
-/// and an open file.
+/// Smaller additions are read into memory: a store may have many of them, and each map would take an open file too.
 pub(super) const MAPPED_BYTES_MIN: u64 = 4 << 20;
 
 /// An open store file.
@@ -30,7 +29,7 @@ pub(super) struct Part {
     pub(super) path: PathBuf,
     pub(super) map: Arc<Map>,
     pub(super) schema: SchemaRef,
-    /// The name of the kind of its objects, as the file says it.
+    /// The name of its objects' kind, from the file's metadata.
     pub(super) kind: String,
     /// Which buffers of a batch hold numbers.
     numbers: Vec<bool>,
@@ -41,7 +40,7 @@ pub(super) struct Part {
     pub(super) len: u64,
 }
 
-/// Where a batch is in its file, and its first row there.
+/// The place of a batch in its file, and its first row there.
 #[derive(Clone, Copy)]
 pub(super) struct PartBatch {
     pub(super) block: Block,
@@ -50,7 +49,7 @@ pub(super) struct PartBatch {
 }
 
 impl Part {
-    /// Opens the store file of a name, of which the caller knows that it is no record of changes.
+    /// Opens a store file, of which the caller knows that it is no record of changes.
     pub(super) fn of_file(path: &Path, file: File, access: Access) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: path.to_owned(), action: "open", source };
         Self::new(path, Map::new(file, access).map_err(io)?)
@@ -110,7 +109,7 @@ impl Part {
             .and_then(|footer_start| footer_start.checked_sub(layout::END_OF_STREAM_BYTES))
             .ok_or_else(|| damaged("its tail", "the footer is longer than the file".to_owned()))?;
 
-        // A copy: the footer leads its parser, so it must not change once its checksum was compared.
+        // A copy: the footer steers its parser, so it must not change after its checksum was compared.
         let tail = bytes(tail_start..map.len())?.to_vec();
         let digits =
             layout::tail_digits(&tail).ok_or_else(|| not_of("it carries no checksum of Boxwork's", true))?;
@@ -123,13 +122,14 @@ impl Part {
         let schema = footer.schema().ok_or_else(|| not("it has no schema"))?;
         let schema = try_fb_to_schema(schema).map_err(|error| damaged("its schema", error.to_string()))?;
         let said = |key: &str| schema.metadata().get(key).cloned();
-        let kind = said(layout::FORMAT_KEY).ok_or_else(|| not("its metadata does not say what it holds"))?;
+        let kind =
+            said(layout::FORMAT_KEY).ok_or_else(|| not("its metadata does not name its kind of objects"))?;
         match said(layout::VERSION_KEY).unwrap_or_default() {
             version if version == layout::VERSION => {}
             found => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
         let numbers = layout::numbers(&schema)
-            .ok_or_else(|| not(&format!("its columns are not id, name and those of {kind}")))?;
+            .ok_or_else(|| not(&format!("its columns are not id, name and the columns of {kind}")))?;
 
         let (head, entries) = checksums(&footer)
             .ok_or_else(|| damaged("its footer", "the checksums cannot be read".to_owned()))?;
@@ -149,7 +149,7 @@ impl Part {
             kind,
             numbers,
             info,
-            // The tail holds all other checksums.
+            // The tail contains all other checksums.
             fingerprint: format!("{:x}-{checksum}", map.len()),
             map,
             batches,
@@ -165,7 +165,7 @@ impl Part {
     /// Decodes and checks the names of a batch.
     pub(super) fn names(&self, idx: usize) -> Result<StringArray, StoreError> {
         let batch = &self.batches[idx];
-        // The numbers behind the names may not be in memory yet, and need not be.
+        // The numbers behind the names may not be in memory yet, and are not needed.
         let block = self.bytes(idx, batch.entry.front_bytes)?;
         let table = self.decode(&block, &self.check_front(&block, idx)?, idx, Some(&FRONT))?;
         let damaged = |reason| self.damaged(idx, reason);
@@ -177,7 +177,7 @@ impl Part {
         Ok(names)
     }
 
-    /// Decodes and checks all of a batch, whose bytes are these: its own, or a copy.
+    /// Decodes and checks a whole batch, given its bytes, mapped or copied.
     pub(super) fn whole<K: Kind>(
         &self,
         kind: &K,
@@ -198,8 +198,8 @@ impl Part {
         kind.batch(&table.columns()[FRONT.len()..]).map_err(damaged)
     }
 
-    /// Checks what comes before the objects, and returns the header. It is a copy: the header leads the reader of the
-    /// batch, so it must not change once its checksum was compared.
+    /// Checks the bytes before the objects, and returns the header: a copy, since the header steers the reader of the
+    /// batch and must not change after its checksum was compared.
     fn check_front(&self, block: &Buffer, idx: usize) -> Result<Vec<u8>, StoreError> {
         let batch = &self.batches[idx];
         let header = block[..batch.block.metaDataLength() as usize].to_vec();
@@ -211,7 +211,7 @@ impl Part {
         }
         let body_bytes = block_bytes(&batch.block) - header.len();
         if layout::front_bytes(&self.numbers, &header, body_bytes) != Some(batch.entry.front_bytes) {
-            return Err(self.damaged(idx, format!("its header is not that of a batch of {}", self.kind)));
+            return Err(self.damaged(idx, format!("it has no header of a batch of {}", self.kind)));
         }
         Ok(header)
     }
@@ -225,7 +225,7 @@ impl Part {
     ) -> Result<RecordBatch, StoreError> {
         let body = block.slice(header.len());
         let batch = layout::read_header(header)
-            .ok_or_else(|| self.damaged(idx, "its header is not that of a batch".to_owned()))?;
+            .ok_or_else(|| self.damaged(idx, "it has no header of a batch".to_owned()))?;
         let (schema, no_dictionaries) = (SchemaRef::clone(&self.schema), HashMap::new());
         RecordBatchDecoder::try_new(&body, batch, schema, &no_dictionaries, &MetadataVersion::V5)
             .and_then(|decoder| {
@@ -234,7 +234,7 @@ impl Part {
             .map_err(|error| self.damaged(idx, error.to_string()))
     }
 
-    /// A batch's bytes in the file; reads them where the file is not mapped.
+    /// A batch's bytes in the file; reads them unless the file is mapped.
     pub(super) fn block(&self, idx: usize) -> Result<Buffer, StoreError> {
         self.bytes(idx, block_bytes(&self.batches[idx].block))
     }
@@ -251,11 +251,11 @@ impl Part {
     }
 }
 
-/// Why bytes of an open file cannot be read.
+/// The error for unreadable bytes of an open file.
 fn unread(path: &Path, source: io::Error) -> StoreError {
     let path = path.to_owned();
     match source.kind() {
-        // It had these bytes when it was opened.
+        // The file had these bytes when it was opened.
         io::ErrorKind::UnexpectedEof => StoreError::Changed { path },
         _ => StoreError::Io { path, action: "read", source },
     }
@@ -265,7 +265,7 @@ fn unread(path: &Path, source: io::Error) -> StoreError {
 const FRONT: [usize; 2] = [0, 1];
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
-/// The checksum of the head and those of the batches; nothing if the footer has none.
+/// The checksums of the head and of the batches; `None` if the footer has none.
 fn checksums(footer: &Footer<'_>) -> Option<(u32, Vec<BatchEntry>)> {
     let metadata = footer.custom_metadata()?;
     let mut entries = (0..metadata.len()).map(|idx| metadata.get(idx));
@@ -273,8 +273,8 @@ fn checksums(footer: &Footer<'_>) -> Option<(u32, Vec<BatchEntry>)> {
     layout::read_checksums(entry.value()?)
 }
 
-/// The batches, where the first begins, and the number of objects. Returns nothing unless the blocks fill the file from
-/// the head to the tail without a gap and each has its entry.
+/// The batches, the place of the first, and the number of objects. `None` unless the blocks fill the file from head to
+/// tail without a gap and each has its entry.
 pub(super) fn lay_out(
     blocks: &[Block],
     entries: &[BatchEntry],
@@ -296,7 +296,7 @@ pub(super) fn lay_out(
             || !end.is_multiple_of(layout::ALIGNMENT_MIN_BYTES)
             || !(header_bytes..=bytes).contains(&entry.front_bytes)
             || entry.rows == 0
-            // Bounds the memory that is allocated for the rows: each has an id of eight bytes in the file.
+            // Bounds the memory allocated for the rows: each has an id of eight bytes in the file.
             || entry.rows > body_bytes / size_of::<u64>()
         {
             return None;

@@ -1,4 +1,4 @@
-//! Objects that were removed: their ids, and the files that hold these.
+//! The ids of removed objects, and their files.
 //!
 //! ```text
 //! boxwork removed 1, a line feed
@@ -21,7 +21,7 @@ pub(super) struct Removed {
 }
 
 impl Removed {
-    /// Adds ids, ascending, of a store that has `rows` rows. Returns whether each of them was an object's.
+    /// Adds ids, ascending, of a store with `rows` rows. Returns whether each was the id of an object.
     #[must_use]
     pub(super) fn add(&mut self, ids: Vec<u64>, rows: u64) -> bool {
         debug_assert!(ids.is_sorted_by(|a, b| a < b), "the ids of a file ascend");
@@ -48,7 +48,7 @@ impl Removed {
         !self.ids.is_empty() && self.ids.binary_search(&id).is_ok()
     }
 
-    /// How many of them are smaller than an id.
+    /// The number of removed ids below an id.
     pub(super) fn before(&self, id: u64) -> u64 {
         self.ids.partition_point(|removed| *removed < id) as u64
     }
@@ -68,7 +68,7 @@ impl Removed {
     }
 }
 
-/// What a file of ids holds, and its fingerprint.
+/// The content of a file of ids, and its fingerprint.
 pub(super) fn text(ids: &[u64]) -> (Vec<u8>, String) {
     let mut bytes = HEAD.to_vec();
     bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));

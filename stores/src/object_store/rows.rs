@@ -1,4 +1,4 @@
-//! Objects that come one after the other and stay in memory: the batches of a store, or the columns of envelopes.
+//! Objects that come one by one and stay in memory: the batches of a store, or the columns of envelopes.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -15,9 +15,9 @@ use crate::kinds::Kind;
 use crate::kinds::lists::ListsBuilder;
 use crate::new_number;
 
-/// Objects of one kind with their names, under way.
+/// Objects of one kind with their names, being collected.
 ///
-/// Lists in here ask for their memory, so that a file that holds more is refused, and the process goes on.
+/// Its lists request their memory, so that a file that is too large is refused and the process continues.
 pub struct Rows<K: Kind> {
     kind: K,
     builder: K::Builder,
@@ -28,7 +28,7 @@ pub struct Rows<K: Kind> {
     checksum: Checksum,
 }
 
-/// The checksums of all names, of all numbers and of the places where objects end.
+/// The checksums of all names, all numbers and all places where objects end.
 struct Checksum {
     names: crc32fast::Hasher,
     numbers: crc32fast::Hasher,
@@ -49,12 +49,12 @@ impl<K: Kind> Rows<K> {
         Self { kind, builder, names, rows: 0, batches: Vec::new(), len: 0, checksum }
     }
 
-    /// Number of objects so far, without those that were taken.
+    /// Number of objects so far, except those that were taken.
     pub fn len(&self) -> u64 {
         self.len + self.rows as u64
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -62,7 +62,7 @@ impl<K: Kind> Rows<K> {
     /// Appends an object that `push` adds to the builder.
     ///
     /// # Errors
-    /// What `push` finds wrong with it.
+    /// The fault that `push` finds in it.
     pub fn push(
         &mut self,
         name: &str,
@@ -74,18 +74,18 @@ impl<K: Kind> Rows<K> {
         Ok(())
     }
 
-    /// Whether so many objects have come that they should be [taken](Rows::take).
+    /// Whether there are enough objects to [take](Rows::take) them.
     pub fn is_full(&self, rows: usize) -> bool {
         self.rows >= rows || K::is_full(&self.builder)
     }
 
-    /// The names and columns of the objects so far, which are forgotten here.
+    /// Takes out the names and columns of the objects so far.
     pub fn take(&mut self) -> (StringArray, Vec<ArrayRef>) {
         self.rows = 0;
         (self.names.finish_texts(), K::finish(&mut self.builder))
     }
 
-    /// Keeps the objects so far as a batch once they are as many as a batch holds.
+    /// Moves the objects so far into a batch, if they fill one.
     ///
     /// # Errors
     /// When the system gives no memory for them.
@@ -108,7 +108,7 @@ impl<K: Kind> Rows<K> {
         Ok(())
     }
 
-    /// The store of all objects, of which there must be one. It is named after the file that they came from.
+    /// The store of all objects, at least one, named after the file from which they came.
     ///
     /// # Errors
     /// When there is no object, or no memory.
@@ -146,7 +146,7 @@ impl Checksum {
         }
     }
 
-    /// The checksum of all three after each other.
+    /// The checksum of all three in sequence.
     fn finish(mut self) -> u32 {
         self.names.combine(&self.numbers);
         self.names.combine(&self.ends);

@@ -1,12 +1,12 @@
-//! A file that appears under its name whole or not at all.
+//! A file that appears under its name complete or not at all.
 //!
 //! It is written beside its name as `.NAME.tmp-PID-n`, synced and renamed. A file that is dropped before that is
-//! removed. A process that is killed leaves its temporary files; the next process that writes a file of that name, or
-//! changes the store or index of that name, removes them. A temporary file is locked while it is written, so it is a
-//! leftover if its process has ended *and* no process holds its lock. Either condition alone would not do: process
-//! numbers of another container mean nothing here, and not every file system supports locks.
+//! removed. A killed process leaves its temporary files; the next process that writes a file of that name, or changes
+//! the store or index of that name, removes them. A temporary file is locked while it is written, so it is a leftover
+//! if its process has ended *and* no process holds its lock. Neither condition is enough alone: process ids of another
+//! container mean nothing here, and not every file system supports locks.
 //!
-//! The name of a symbolic link stands for the file that the link leads to: the link stays, and its target is replaced.
+//! A symbolic link stands for its target: the link stays, and the target is replaced.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::steps::step;
 
-/// A file under way.
+/// An unfinished file.
 #[derive(Debug)]
 pub struct TemporaryFile {
     file: File,
@@ -28,7 +28,7 @@ pub struct TemporaryFile {
 impl TemporaryFile {
     /// Starts a file that will be named `path`.
     pub fn create(path: &Path) -> io::Result<Self> {
-        /// Only leftovers of killed runs with this process's number stand in the way.
+        /// Only leftovers of killed runs with this process id can have these names.
         const TRIES: usize = 1000;
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = real_path(path);
@@ -48,7 +48,7 @@ impl TemporaryFile {
             let temporary_path = path.with_file_name(temporary_name);
             match OpenOptions::new().write(true).create_new(true).open(&temporary_path) {
                 Ok(file) => {
-                    // Where locks are unknown, leftovers stay, and nothing else is amiss.
+                    // On file systems without locks, leftovers stay; nothing else is affected.
                     let _ = file.try_lock();
                     return Ok(Self { file, temporary_path, path, kept: false });
                 }
@@ -59,17 +59,17 @@ impl TemporaryFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// The name that it will have.
+    /// Its final name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name that it has until it is kept.
+    /// Its name until it is kept.
     pub(crate) fn temporary_path(&self) -> &Path {
         &self.temporary_path
     }
 
-    /// Puts the file on disk under its name, in place of one that is there.
+    /// Puts the file on disk under its name, replacing a file there.
     pub fn keep(self) -> io::Result<()> {
         let path = self.path.clone();
         self.keep_as(&path)
@@ -77,8 +77,8 @@ impl TemporaryFile {
 
     /// As [`TemporaryFile::keep`], but under another name in the same folder.
     ///
-    /// Parts of a store or index are written so: their temporary files are named after the store or index, whose next
-    /// change finds those that a killed process left, whatever part they were to be.
+    /// Parts of a store or index use this: their temporary files are named after the store or index, so that its next
+    /// change finds the leftovers of a killed process, whatever part they were meant for.
     pub(crate) fn keep_as(mut self, path: &Path) -> io::Result<()> {
         debug_assert_eq!(folder_of(path), folder_of(&self.path), "a file is renamed within its folder");
         self.file.sync_all()?;
@@ -86,7 +86,7 @@ impl TemporaryFile {
         fs::rename(&self.temporary_path, path)?;
         step("file renamed");
         self.kept = true;
-        // The rename is on disk once the folder is.
+        // The rename is on disk once the folder is synced.
         File::open(folder_of(path))?.sync_all()
     }
 }
@@ -110,7 +110,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Removes the temporary files that killed processes left for a name; a folder that cannot be read keeps them.
+/// Removes the temporary files that killed processes left for a name; if the folder cannot be read, they stay.
 pub(crate) fn remove_leftovers(path: &Path) {
     let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder_of(path))) else { return };
     for entry in entries.filter_map(Result::ok) {
@@ -123,7 +123,7 @@ pub(crate) fn remove_leftovers(path: &Path) {
     }
 }
 
-/// The process that writes a temporary file for `name`, where the file's own name is that of one.
+/// The process that writes a temporary file for `name`, if the file's own name has that form.
 fn process_of(file_name: &OsStr, name: &OsStr) -> Option<u32> {
     let rest = file_name.as_encoded_bytes().strip_prefix(b".")?;
     let rest = rest.strip_prefix(name.as_encoded_bytes())?.strip_prefix(b".tmp-")?;
@@ -135,12 +135,12 @@ fn process_of(file_name: &OsStr, name: &OsStr) -> Option<u32> {
     process.parse().ok().filter(|process| *process > 0)
 }
 
-/// Whether a process of this number runs on this machine, as far as can be told.
+/// Whether a process with this id runs on this machine, as far as the system can answer.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "the system is asked for a process")]
 fn is_alive(process: u32) -> bool {
     let Ok(process) = i32::try_from(process) else { return false };
-    // SAFETY: signal 0 is sent to nobody; the call only says whether the process is there.
+    // SAFETY: signal 0 reaches no process; the call only checks whether the process exists.
     let answer = unsafe { libc::kill(process, 0) };
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
@@ -151,7 +151,7 @@ fn is_alive(_: u32) -> bool {
     true
 }
 
-/// The file that a name stands for: the target of a symbolic link, or the name itself.
+/// The target of a symbolic link, or the path itself.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     let target = if path.is_symlink() { fs::canonicalize(path).ok() } else { None };
     target.unwrap_or_else(|| path.to_owned())
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_dead_processes_are_removed_and_nothing_else() {
-        /// Beyond what any system numbers its processes with.
+        /// Beyond every system's process ids.
         const DEAD: u32 = 2_000_000_000;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.arrow");
@@ -189,7 +189,7 @@ mod tests {
         }
         let inner = folder.path().join(format!(".s.arrow.tmp-{DEAD}-1"));
         fs::create_dir(&inner).unwrap();
-        // A process of another container: its number is not one of this machine's processes.
+        // A process of another container: its id means nothing on this machine.
         let held = folder.path().join(format!(".s.arrow.tmp-{DEAD}-2"));
         let holder = File::create(&held).unwrap();
         holder.try_lock().unwrap();

@@ -22,7 +22,7 @@ mod access;
 
 const COORDINATES: [&str; 2] = ["x", "y"];
 
-/// A store of objects with 1 to 3 centroids whose numbers depend on the object's place.
+/// A store of objects with 1 to 3 centroids; their numbers depend on the object's place.
 fn write(path: &Path, objects: usize) -> u64 {
     let info = StoreInfo { parameters: Some("{\"seed\":1}".into()), source: Some("/pictures".into()) };
     let mut writer = StoreWriter::create(path, &COORDINATES, &info).unwrap();
@@ -67,7 +67,7 @@ fn use_signature(store: &SignatureStore, id: u64) -> Result<(), StoreError> {
     store.read(|objects| objects.signature(id).map(drop))
 }
 
-/// Everything that a reader can do with a file, ending at its first error.
+/// Performs every kind of read on a file, until the first error.
 fn read_all(path: &Path) -> Result<(), StoreError> {
     let store = SignatureStore::open(path)?;
     for id in 0..store.len() {
@@ -272,7 +272,7 @@ fn a_writer_leaves_the_old_store_or_none() {
     drop(create());
     assert_eq!(SignatureStore::open(&path).unwrap().len(), 3);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    // An open store keeps the file that it was opened from.
+    // An open store keeps the file that it opened.
     let store = SignatureStore::open(&path).unwrap();
     write(&path, 5);
     assert_eq!(store.name(2).unwrap(), "object 2");
@@ -309,7 +309,7 @@ fn threads_share_a_store() {
     });
 }
 
-/// What a read says of a store whose file was changed.
+/// Checks that a read of a changed store's file is refused with the reason.
 fn is_refused(path: &Path, result: Result<(), StoreError>) {
     let message = result.unwrap_err().to_string();
     let name = path.display().to_string();
@@ -318,7 +318,7 @@ fn is_refused(path: &Path, result: Result<(), StoreError>) {
     }
 }
 
-/// All that a store can be asked.
+/// Every kind of read of a store.
 fn ask_all(store: &SignatureStore) -> [Result<(), StoreError>; 5] {
     [
         store.verify(),
@@ -338,7 +338,7 @@ fn a_file_cut_short_under_an_open_store_fails_its_reads_for_good() {
     let sound = fs::read(&path).unwrap();
     let length = sound.len() as u64;
     let other = SignatureStore::open(&other).unwrap();
-    // To the middle of a page, to the end of one, to nothing; the last takes only the tail, which was read already.
+    // Truncated to the middle of a page, to the end of one, to nothing; the last cut takes only the tail, already read.
     for (cut, is_used_before) in
         [(0, true), (0, false), (length / 2, true), (length / 2, false), (8192, true), (length - 1, true)]
     {
@@ -350,7 +350,7 @@ fn a_file_cut_short_under_an_open_store_fails_its_reads_for_good() {
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(cut).unwrap();
         ask_all(&store).into_iter().for_each(|result| is_refused(&path, result));
-        // The very bytes again: what was read of the store in between is gone all the same.
+        // Restoring the bytes does not help: the contents read in between are unreliable.
         fs::write(&path, &sound).unwrap();
         ask_all(&store).into_iter().for_each(|result| is_refused(&path, result));
         check(&other, 10_000);
@@ -367,7 +367,7 @@ fn a_file_overwritten_in_place_is_noticed_though_its_length_is_the_same() {
     check(&store, 4);
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(b"ARROW1", 0).unwrap();
-    // The file's clock may be coarser than this test is fast.
+    // The file's clock may be too coarse for the duration of this test.
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     is_refused(&path, store.verify());
 }
@@ -395,7 +395,7 @@ fn more_objects_than_the_file_can_hold_are_refused() {
         lay_out(&blocks, &[entry], 64 + 192 + 640).map(|(_, _, len)| len)
     };
     assert_eq!(lay_out(80), Some(80));
-    // Whoever asks for room for them all would end the process.
+    // Allocating memory for them all would abort the process.
     assert_eq!([lay_out(81), lay_out(usize::MAX), lay_out(0)], [None; 3]);
 }
 
@@ -416,14 +416,14 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
     let message = arrow_ipc::root_as_message(&block[8..header_bytes]).unwrap();
     let record = message.header_as_record_batch().unwrap();
     let (nodes, buffers) = (record.nodes().unwrap(), record.buffers().unwrap());
-    // A header that says another number at this place.
+    // A header with another number at this place.
     let with = |part: &[u8], number_idx: usize, number: i64| {
         let at = part.as_ptr().addr() - block.as_ptr().addr() + 8 * number_idx;
         let mut bytes = block.to_vec();
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         layout::front_bytes(&numbers_of, &bytes[..header_bytes], bytes.len() - header_bytes)
     };
-    // Each buffer is its offset and its length, each node its length and its number of nulls.
+    // A buffer has an offset and a length, a node a length and a number of nulls.
     for numbers in [1, 3, 6, 9, 11, 13, 15, 17] {
         let length = buffers.get(numbers).length();
         assert_eq!(with(buffers.bytes(), 2 * numbers + 1, length - 1), None, "buffer {numbers} cut");
@@ -446,7 +446,7 @@ fn a_store_of_many_large_additions_takes_as_many_as_promised() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.arrow");
     write(&path, 1);
-    // Larger than what is read into memory, in one object.
+    // Above the limit below which files are read, in one object.
     let centroids = vec![1.0; 400_000];
     let columns: [&[f32]; 2] = [&centroids, &centroids];
     let add = |name: &str, count: usize| {
@@ -456,7 +456,7 @@ fn a_store_of_many_large_additions_takes_as_many_as_promised() {
         change.write()?.commit()
     };
     add("large", centroids.len()).unwrap();
-    // In the place of a thousand large files, one a thousand times.
+    // One file, named a thousand times, instead of a thousand large files.
     let file = File::open(&path).unwrap();
     let mut manifest = Manifest::of_file(&path, &file).unwrap().unwrap();
     let large = manifest.lines()[1].clone();

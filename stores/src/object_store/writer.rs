@@ -1,7 +1,7 @@
 //! Writes a store, batch by batch.
 //!
-//! Every object is checked on the way in, and brought into its usual form: the weights of signatures are normalised. Nothing stands under the store's name until
-//! [`StoreWriter::finish`] has put all of it on disk; a writer that is dropped leaves nothing.
+//! Every object is checked and normalised on its way in (for example the weights of signatures). Nothing exists under
+//! the store's name until [`StoreWriter::finish`] has put all of it on disk; a dropped writer leaves nothing.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -22,32 +22,32 @@ use super::temporary::TemporaryFile;
 use crate::kinds::Kind;
 use crate::steps::step;
 
-/// Rows of a batch: about 10 MiB at 75 centroids a signature, so that a first use has little to check.
+/// Rows of a batch: about 10 MiB at 75 centroids per signature, so that a first use checks little.
 pub(super) const BATCH_ROWS: usize = 4096;
-/// Every buffer begins at a multiple of this in the file, and so in memory.
+/// Every buffer begins at a multiple of this in the file, and thus in memory.
 const ALIGNMENT_BYTES: usize = 64;
 
 const _: () = assert!(BATCH_ROWS <= ENVELOPE_ROWS_MAX);
 
-/// What a store's metadata holds.
+/// A store's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreInfo {
     /// The parameters of the extraction, as JSON.
     pub parameters: Option<String>,
-    /// The folder that the names are paths in, where there are images.
+    /// The folder that contains the images, if there are images; names are paths in it.
     pub source: Option<PathBuf>,
 }
 
-/// A store under way.
+/// An unfinished store.
 pub struct StoreWriter<K: Kind> {
     path: PathBuf,
     file: TemporaryFile,
-    // Its sink holds one piece of the file at a time: the checksum is taken before the piece goes to the file.
+    // Its sink holds one piece of the file at a time: the checksum is computed before the piece is written.
     arrow: FileWriter<Vec<u8>>,
     head: u32,
     batches: Vec<BatchEntry>,
     hashers: [RandomState; 2],
-    // Two hashes stand for a name, which may be long. Two names have the same hashes by chance once in 2^128 pairs.
+    // Two hashes represent a name, which may be long; a collision by chance has a probability of 2^-128 per pair.
     names_seen: HashSet<[u64; 2]>,
     names: Vec<String>,
     kind: K,
@@ -60,7 +60,7 @@ pub struct StoreWriter<K: Kind> {
 }
 
 impl<K: Kind> StoreWriter<K> {
-    /// Starts a store of a kind that will be named `path`.
+    /// Starts a store of a kind with the final name `path`.
     ///
     /// # Errors
     /// When the folder cannot be written to.
@@ -68,8 +68,8 @@ impl<K: Kind> StoreWriter<K> {
         Self::of_part(path, path, kind, info)
     }
 
-    /// As [`StoreWriter::of`], for a part of the store `file`, whose temporary file is named after the store.
-    /// Messages name the store `path`.
+    /// As [`StoreWriter::of`], for a part of the store `file`, after which the temporary file is named. Messages name
+    /// the store `path`.
     pub(super) fn of_part(path: &Path, file: &Path, kind: &K, info: &StoreInfo) -> Result<Self, StoreError> {
         let refuse = |reason: String| StoreError::Metadata { path: path.to_owned(), reason };
         let mut metadata = Metadata::default();
@@ -90,7 +90,7 @@ impl<K: Kind> StoreWriter<K> {
         if let Some(source) = &info.source {
             note(layout::SOURCE_KEY, source.to_string_lossy().into_owned())?;
         }
-        // Names of coordinates, among others.
+        // Names of coordinates, for example.
         if kind.shape().contains(layout::MARKER) {
             return Err(refuse(format!("a name in its columns contains `{}`", layout::MARKER)));
         }
@@ -129,22 +129,22 @@ impl<K: Kind> StoreWriter<K> {
         self.written + self.names.len() as u64
     }
 
-    /// Whether there is none yet.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The name that the store will have.
+    /// The store's final name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What all objects have in common.
+    /// The common properties of all objects.
     pub fn kind(&self) -> &K {
         &self.kind
     }
 
-    /// Refuses objects of another dimension or of other coordinates than the store's.
+    /// Refuses objects whose dimension or coordinates differ from the store's.
     ///
     /// # Errors
     /// Names both.
@@ -156,10 +156,10 @@ impl<K: Kind> StoreWriter<K> {
         Err(StoreError::OtherObjects { path, kind: K::NAME, found, wanted })
     }
 
-    /// Appends an object; its id is its place.
+    /// Appends an object; its id is its index.
     ///
     /// # Errors
-    /// When the object is not sound, the name is there already, or the file cannot be written.
+    /// When the object is invalid, its name is taken, or the file cannot be written.
     ///
     /// # Panics
     /// When a signature has another number of coordinates than the store.
@@ -194,8 +194,8 @@ impl<K: Kind> StoreWriter<K> {
         Ok(())
     }
 
-    /// Puts the store on disk under its name, and returns the number of its objects. It replaces a store of that name
-    /// with all its changes, once a change under way has ended.
+    /// Puts the store on disk under its name, and returns the number of its objects. It waits for a change in progress,
+    /// then replaces the store of that name with all its changes.
     ///
     /// # Errors
     /// When there is no object, or the file cannot be written.
@@ -212,7 +212,7 @@ impl<K: Kind> StoreWriter<K> {
         Ok(written)
     }
 
-    /// Writes the rest, and returns the file, which has no name yet, the number of its objects and its fingerprint.
+    /// Writes the rest, and returns the still unnamed file, its number of objects and its fingerprint.
     pub(super) fn finish_file(mut self) -> Result<(TemporaryFile, u64, String), StoreError> {
         if self.is_empty() {
             return Err(StoreError::Empty { path: self.path });
@@ -244,7 +244,7 @@ impl<K: Kind> StoreWriter<K> {
             RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
         self.arrow.write(&batch).map_err(encoding(&self.path))?;
         let block = std::mem::take(self.arrow.get_mut());
-        // The first eight bytes, a continuation marker and the header's length, are not counted in that length.
+        // The header's length excludes the first eight bytes: a continuation marker and the length itself.
         let header_bytes = 8 + u32::from_le_bytes([block[4], block[5], block[6], block[7]]) as usize;
         let (header, body) = block.split_at(header_bytes);
         let front_bytes =

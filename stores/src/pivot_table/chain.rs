@@ -1,9 +1,9 @@
-//! The files of an index: which of them belong to a store, and which follow.
+//! The files of an index: which of them belong to a store, and which files follow.
 //!
-//! A file counts by the fingerprints in it, never by its name alone: of the store that it was written for, which the
-//! store that is searched must have been, and of the file that it follows. So an index is of a store before a change
-//! and after it, whichever of the two is in force when a process is killed. Files of others under such names are
-//! passed over, and neither replaced nor removed.
+//! The fingerprints in a file decide, never its name alone: the fingerprint of the store for which it was written,
+//! which must be among the fingerprints that the opened store has had, and that of the file that it follows. So an
+//! index fits a store before and after a change, whichever of the two is in effect when a process is killed. Foreign
+//! files with such names are ignored, and neither replaced nor removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::store::Store;
 
 /// Objects whose distances are computed before they are written.
 const OBJECTS_AT_ONCE: usize = 4096;
-/// Objects that one piece of work computes the distances of.
+/// Objects whose distances one piece of work computes.
 const OBJECTS_PER_PIECE: usize = 16;
 
-/// Computes pieces of a list of numbers side by side: `f` is given the place of each piece's first.
+/// Computes pieces of a list of numbers side by side: `f` gets the index of each piece's first number.
 ///
-/// A caller with workers of its own gives them; [`in_threads`] starts threads. Returns false if it was cancelled, in which
-/// case some of the numbers are not computed.
+/// A caller may use its own workers; [`in_threads`] starts threads. Returns false if it was cancelled; then some of the
+/// numbers are not computed.
 pub type SideBySide<'a> = dyn FnMut(&mut [f64], usize, &Piece<'_>) -> bool + 'a;
-/// Computes one piece: it is given the place of the piece's first number.
+/// Computes one piece, given the index of its first number.
 pub type Piece<'a> = dyn Fn(usize, &mut [f64]) + Sync + 'a;
 
 /// Computes the pieces in this many threads.
@@ -40,7 +40,7 @@ pub fn in_threads(threads: usize) -> impl FnMut(&mut [f64], usize, &Piece<'_>) -
     in_threads_until(threads, &|| false)
 }
 
-/// Computes the pieces in this many threads, until `cancelled` returns true. It is asked for each piece.
+/// Computes the pieces in this many threads; each piece first checks `cancelled`.
 pub fn in_threads_until(
     threads: usize,
     cancelled: &(dyn Fn() -> bool + Sync),
@@ -66,13 +66,13 @@ pub fn in_threads_until(
 /// How much of an index is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// What is searched by: all rows of all objects.
+    /// All rows of all objects, for a search.
     All,
-    /// What a further file is written by: no rows, and there may be fewer than objects.
+    /// The ends only, for writing a further file: no rows, and perhaps fewer than objects.
     Ends,
 }
 
-/// Opens the first file of an index, the one of that name or the one that was made for a compacted store. Returns it with its
+/// Opens the first file of an index: the file of that name, or the one made for a compacted store. Returns it with its
 /// name and the number of ids that it covers.
 fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), IndexError> {
     let store = space.store();
@@ -86,7 +86,7 @@ fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), In
         (file, name) = (Ok(next), next_path(&name));
     }
     let file = file?;
-    // Before all else that the file says: an index of something else may well be sound.
+    // Before anything else in the file: an index of another store may be sound.
     let Some(ids) = store.ids_at(file.said(layout::STORE_KEY)) else {
         let store = store.path().to_owned();
         return Err(IndexError::OtherStore { path: path.to_owned(), store });
@@ -99,8 +99,7 @@ fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), In
     Ok((file, name, ids))
 }
 
-/// Reads an index of a space: the file of that name, or the one that was made for a compacted store, and all that
-/// follows.
+/// Reads an index of a space: its first file (see [`first`]) and all files that follow.
 pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<PivotTable, IndexError> {
     let store = Arc::clone(space.store());
     let (file, name, ids) = first(path, &*space)?;
@@ -118,7 +117,7 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     let simplex = simplex.ok_or_else(|| file.unclear())?;
     let apex_columns = if space.properties().hilbert { simplex.dimensions() } else { 0 };
     if !file.has_columns(pivots.len(), apex_columns) {
-        return Err(file.not("its columns are not those of its pivots"));
+        return Err(file.not("its columns do not fit its pivots"));
     }
     if file.rows()? != ids {
         return Err(file.not_blocks());
@@ -131,7 +130,7 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     while len < store.ids_count() {
         let Some((part, file, ids)) = following(&name, &last, len, &*store)? else { break };
         if !file.has_columns(pivots.len(), apex_columns) {
-            return Err(file.not("its columns are not those of the index that it follows"));
+            return Err(file.not("its columns differ from those of the index that it follows"));
         }
         if file.rows()? != ids - len {
             return Err(file.not_blocks());
@@ -174,7 +173,7 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     Ok(table)
 }
 
-/// The file that follows: its number, and the ids that the store had when it was written. Nothing where none does.
+/// The following file: its number, and the ids that the store had when it was written; `None` at the end.
 fn following(
     name: &Path,
     last: &Last,
@@ -190,8 +189,7 @@ fn following(
             Err(IndexError::NotAnIndex { .. }) => continue,
             file => file?,
         };
-        // Others are of another index of that name, of a change that never came into force, or of one that came after
-        // what was opened.
+        // Other files belong to another index of that name, to a change that never took effect, or to a later change.
         let ids = store.ids_at(file.said(layout::STORE_KEY));
         if let Some(ids) = ids.filter(|ids| file.said(layout::FOLLOWS_KEY) == last.fingerprint && *ids > len)
         {
@@ -202,24 +200,24 @@ fn following(
 }
 
 impl PivotTable {
-    /// The distance that an index was made for.
+    /// The distance for which an index was made.
     ///
     /// # Errors
     /// When the file cannot be read, is no index, or is of another version.
     pub fn measure_of(path: &Path) -> Result<DistanceOptions, IndexError> {
         let file = IndexFile::open(path, layout::FORMAT)?;
         let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
-        measure.ok_or_else(|| file.not("it does not say a measure that this program knows"))
+        measure.ok_or_else(|| file.not("it names no measure that this program knows"))
     }
 
-    /// Brings an index up to its space, by the distances of the objects that were added since it was written, and
-    /// gives their number. Nothing is written when there are none.
+    /// Brings an index up to date with its space: computes the distances of the objects added since it was written, and
+    /// returns their number. Writes nothing if there are none.
     ///
-    /// The store may be one that is not in force yet. Its lock is the caller's.
+    /// The store may be one that is not in effect yet. The caller holds its lock.
     ///
     /// # Errors
-    /// As [`PivotTable::open`], but when the store has grown; and when a file cannot be written, or `side_by_side` was
-    /// cancelled.
+    /// As [`PivotTable::open`], except that the store may have grown; and when a file cannot be written, or
+    /// `side_by_side` was cancelled.
     pub fn append(
         path: &Path,
         space: &Arc<dyn Space>,
@@ -238,7 +236,7 @@ impl PivotTable {
     }
 }
 
-/// Computes the distances of objects to pivots, and gives them to a writer.
+/// Computes the distances of objects to pivots and passes them to a writer.
 pub(super) fn measure(
     space: &Arc<dyn Space>,
     pivots: &[u64],
@@ -258,7 +256,7 @@ pub(super) fn measure(
             let mut found = vec![f64::NAN; ids.len()];
             for (column, query) in queries.iter().enumerate() {
                 if query.exact(ids, &mut found).is_err() {
-                    // The writer refuses what is not a distance.
+                    // The writer refuses NaN.
                     found.fill(f64::NAN);
                 }
                 for (row, distance) in found.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! The index of a store that is being compacted.
+//! The index of a store during its compaction.
 //!
-//! It is written as `NAME.next` before the compaction takes force, and is renamed to `NAME` afterwards, by [`settle`].
-//! In between, readers take whichever of the two is of the store in force, so the index is in step at each moment.
+//! It is written as `NAME.next` before the compaction takes effect, and [`settle`] renames it to `NAME` afterwards. In
+//! between, readers take the file that fits the store in effect, so the index fits at every moment.
 
 use std::fs;
 use std::path::Path;
@@ -21,15 +21,15 @@ use crate::space::Space;
 use crate::steps::step;
 use crate::store::Store;
 
-/// Objects that may take the place of a removed pivot.
+/// Candidates tried as replacement of a removed pivot.
 const STAND_INS_TRIED: usize = 64;
 
 impl PivotTable {
-    /// Writes the index of the store as it will be, in the space `after`. If pivots were removed, others take their
-    /// places, and all objects are measured against the pivots again; says whether that was so.
+    /// Writes the index of the compacted store, in the space `after`. If pivots were removed, other objects replace
+    /// them and all distances are computed anew; returns whether that was so.
     ///
     /// # Errors
-    /// When the file cannot be written, a file of somebody else has its name, or the caller cancels it.
+    /// When the file cannot be written, a foreign file has its name, or the caller cancels it.
     pub(crate) fn write_compacted(
         &self,
         path: &Path,
@@ -59,7 +59,7 @@ impl PivotTable {
         Ok(true)
     }
 
-    /// Copies the rows of the objects that are left.
+    /// Copies the rows of the remaining objects.
     fn write_without_removed(
         &self,
         index: &Path,
@@ -92,8 +92,8 @@ impl PivotTable {
         file.finish(&self.extremes)
     }
 
-    /// The pivots as objects of the store as it will be. An object that follows a removed pivot in the store takes its
-    /// place, unless it is at no distance from another pivot: it would bound nothing more. So there may be fewer.
+    /// The pivots as objects of the compacted store. An object behind a removed pivot replaces it, unless it has
+    /// distance 0 from another pivot and would bound nothing more. So there may be fewer pivots.
     fn pivots_in(&self, after: &dyn Space, cancelled: &dyn Fn() -> bool) -> Result<Vec<u64>, IndexError> {
         let (before, objects_count) = (self.space.store(), after.store().ids_count());
         let (kept, removed): (Vec<u64>, Vec<u64>) =
@@ -119,7 +119,7 @@ impl PivotTable {
     }
 }
 
-/// Gives the index of a compacted store its name, if there is one and it is of the store; otherwise removes it. The
+/// Gives the index of a compacted store its final name, if it exists and fits the store; otherwise removes it. The
 /// caller holds the lock of the store.
 pub(crate) fn settle(path: &Path, store: &dyn Store) -> Result<(), IndexError> {
     let path = &real_path(path);
@@ -128,7 +128,7 @@ pub(crate) fn settle(path: &Path, store: &dyn Store) -> Result<(), IndexError> {
     let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
     let Ok(next) = IndexFile::open(&next_path, layout::FORMAT) else { return Ok(()) };
     if next.said(layout::REPLACES_KEY).is_empty() {
-        // An index of its own, whose name happens to be that.
+        // An independent index that happens to have this name.
         return Ok(());
     }
     let io = |source| IndexError::Io { path: path.to_owned(), action: "write", source };

@@ -1,4 +1,4 @@
-//! What can go wrong with an index: the file, the reason and the fix.
+//! Errors of an index: each names the file, the reason and the fix.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use boxwork_kernels::metric_index::MetricIndexError;
 use super::super::signature_store::{StoreError, way_out};
 use super::super::space::SpaceError;
 
-/// Why an index cannot be made, read or used.
+/// An index cannot be made, read or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -19,9 +19,9 @@ pub enum IndexError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// The file is something else.
@@ -29,7 +29,7 @@ pub enum IndexError {
     NotAnIndex {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// The file is of another version of the layout.
@@ -40,32 +40,32 @@ pub enum IndexError {
         /// Its version.
         found: String,
     },
-    /// The bytes are not those that were written.
+    /// The bytes differ from those that were written.
     #[error("`{}` is damaged in {place}: {reason}; copy it again, or make it again with `boxwork index`", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The part of the file.
         place: String,
-        /// What does not fit.
+        /// The discrepancy.
         reason: String,
     },
-    /// The index was made for another content than the store has.
-    #[error("`{}` is the index of another store, or `{}` was changed since it was made: make it again with `boxwork index --store {1} --out {0}`", path.display(), store.display())]
+    /// The index was made for another content of the store.
+    #[error("`{}` is the index of another store, or `{}` has changed since the index was made: make it again with `boxwork index --store {1} --out {0}`", path.display(), store.display())]
     OtherStore {
         /// The index.
         path: PathBuf,
-        /// The store that it was to serve.
+        /// The store that was searched.
         store: PathBuf,
     },
-    /// The store has grown since.
-    #[error("`{}` tells of {found} of the {objects} objects that `{}` ever held, which has grown since: run `boxwork index --append --store {1} --out {0}`", path.display(), store.display())]
+    /// The store has grown since the index was made.
+    #[error("`{}` covers {found} of the {objects} objects that `{}` ever held, as the store has grown: run `boxwork index --append --store {1} --out {0}`", path.display(), store.display())]
     Behind {
         /// The index.
         path: PathBuf,
         /// The store.
         store: PathBuf,
-        /// The ids that the index tells of.
+        /// The ids that the index covers.
         found: u64,
         /// The ids of the store.
         objects: u64,
@@ -80,37 +80,37 @@ pub enum IndexError {
         /// The measure of the space.
         wanted: String,
     },
-    /// Too few objects for so many pivots.
-    #[error("{pivots} pivots were asked for and `{}` holds {objects} objects: ask for at most {objects}", store.display())]
+    /// The store has fewer objects than pivots were requested.
+    #[error("{pivots} pivots were requested and `{}` holds {objects} objects: ask for at most {objects}", store.display())]
     TooManyPivots {
         /// The store.
         store: PathBuf,
-        /// The pivots asked for.
+        /// The number of pivots requested.
         pivots: usize,
         /// The store's objects.
         objects: u64,
     },
-    /// Not all objects of the store came.
-    #[error("`{}` was not written: the distances of {found} of {objects} objects came", path.display())]
+    /// Distances of some objects did not come.
+    #[error("`{}` was not written: the input held distances of {found} of {objects} objects", path.display())]
     Incomplete {
         /// The index.
         path: PathBuf,
-        /// How many came.
+        /// The number of objects that came.
         found: u64,
         /// The store's objects.
         objects: u64,
     },
-    /// The distances of an object are those of no point.
+    /// No point has the distances of this object.
     #[error("the distances of object {id} of `{}` cannot be bounded: {source}", path.display())]
     Bounds {
         /// The index.
         path: PathBuf,
         /// The object.
         id: u64,
-        /// What is wrong with them.
+        /// The fault in the distances.
         source: BoundError,
     },
-    /// An object is so far from a pivot that the table cannot hold it beside the others.
+    /// An object is so far from a pivot that the table cannot hold it together with the others.
     #[error("object {id} of `{}` is {distance:e} from a pivot, and the pivots are so near each other that an index cannot hold both: choose other pivots (`--seed`), or leave the object out", store.display())]
     TooFar {
         /// The store.
@@ -120,8 +120,8 @@ pub enum IndexError {
         /// Its distance.
         distance: f64,
     },
-    /// A file has the name that the index of a compacted store must have for a while.
-    #[error("`{}` is in the way: `{}` is to be written under that name first; rename or remove it", path.display(), index.display())]
+    /// A file has the temporary name of a compacted store's index.
+    #[error("`{}` is in the way: `{}` needs that name for a while; rename or remove it", path.display(), index.display())]
     InTheWay {
         /// The file.
         path: PathBuf,
@@ -134,10 +134,10 @@ pub enum IndexError {
     /// The space cannot compute a distance.
     #[error(transparent)]
     Space(SpaceError),
-    /// The distances of a table in memory are none.
+    /// A distance of a table in memory is invalid.
     #[error(transparent)]
     Distances(#[from] MetricIndexError),
-    /// It was cancelled.
+    /// The caller cancelled it.
     #[error("the pivot table was not finished: it was cancelled")]
     Cancelled,
     /// The system has no memory for it.

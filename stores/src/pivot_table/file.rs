@@ -1,4 +1,4 @@
-//! One index file on its way to the disk: blocks of columns, under checksums.
+//! An index file that is being written: blocks of columns, under checksums.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use super::super::steps::step;
 use super::error::IndexError;
 use super::{Extremes, layout};
 
-/// Every buffer begins at a multiple of this in the file, and so in memory.
+/// Every buffer begins at a multiple of this in the file, and thus in memory.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// A file under way; dropped, it leaves nothing.
+/// An unfinished file; dropping it removes it.
 pub(super) struct BlockFile {
-    /// The name that it will have.
+    /// Its final name.
     path: PathBuf,
     file: TemporaryFile,
     // Its sink holds one part of the file at a time, whose checksum is taken before it goes to the file.
@@ -29,7 +29,7 @@ pub(super) struct BlockFile {
 }
 
 impl BlockFile {
-    /// Starts a file of an index, to be named `path`; its temporary file is named after the index.
+    /// Starts a file of an index, with the final name `path`; its temporary file is named after the index.
     pub(super) fn create(index: &Path, path: &Path, schema: &Schema) -> Result<Self, IndexError> {
         let options =
             IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
@@ -47,7 +47,7 @@ impl BlockFile {
         Ok(file)
     }
 
-    /// Writes a block: the distances to each pivot, and then each coordinate of the apexes.
+    /// Writes a block: the distances to each pivot, then each coordinate of the apexes.
     pub(super) fn write(&mut self, columns: Vec<Vec<f32>>) -> Result<(), IndexError> {
         let rows = columns.first().map_or(0, Vec::len);
         let columns: Vec<ArrayRef> =
@@ -58,7 +58,7 @@ impl BlockFile {
         let block = std::mem::take(self.arrow.get_mut());
         self.batches.push((rows, crc32fast::hash(&block)));
         self.write_part(&block)?;
-        // The memory serves the next block.
+        // The next block reuses the memory.
         *self.arrow.get_mut() = block;
         self.arrow.get_mut().clear();
         Ok(())

@@ -1,4 +1,4 @@
-//! What is where in a `*.pivots.arrow` file.
+//! The layout of a `*.pivots.arrow` file.
 //!
 //! ```text
 //! head    magic, schema message: what was indexed, the pivots, their simplex
@@ -6,16 +6,16 @@
 //! tail    end of stream, footer: the extremes, all checksums; footer length, magic
 //! ```
 //!
-//! A store that has grown is followed by files `NAME.part-1`, `NAME.part-2`, ... of the same columns, of the objects
-//! that came. Each names the file that it follows and the store that it was written for by their fingerprints; its
-//! extremes are those of all objects so far. A number is passed over if a file of somebody else has that name.
-//! `NAME.next` is the index of a store that is being compacted; it says which index it takes the place of.
+//! When a store grows, files `NAME.part-1`, `NAME.part-2`, ... with equal columns follow, for the new objects. Each
+//! names by fingerprint the file that it follows and the store for which it was written; its extremes cover all objects
+//! so far. A number is skipped if a foreign file has that name. `NAME.next` is the index of a store during its
+//! compaction; it names the index that it replaces.
 //!
-//! Where the distance is no Hilbert distance there are no apexes. All distances and coordinates are in parts of the unit
-//! in the head, or of 1 where none stands there.
+//! If the distance is no Hilbert distance there are no apexes. All distances and coordinates are multiples of the unit
+//! in the head, or of 1 if the head gives none.
 //!
-//! A row is an object, in the order of the store, or zeros where it was removed. The checksums are those of
-//! `arrow_file`: one for the head, one a batch, one for the tail.
+//! A row is an object, in the order of the store, or zeros if it was removed. The checksums are those of `arrow_file`:
+//! one for the head, one per batch, one for the tail.
 
 use std::fmt::Write;
 
@@ -26,13 +26,13 @@ pub(super) use super::super::arrow_file::{
     tail_checksum, tail_digits,
 };
 
-/// The version of the layout; a file of another is refused.
+/// The version of the layout; other versions are refused.
 pub(super) const VERSION: &str = "1";
 /// The value of [`FORMAT_KEY`].
 pub(super) const FORMAT: &str = "pivots";
-/// The same of a file that follows an index.
+/// The value of [`FORMAT_KEY`] in a file that follows an index.
 pub(super) const PART_FORMAT: &str = "pivots.part";
-/// The key in the schema's metadata that says what the file is.
+/// The key of the file's format, in the schema's metadata.
 pub(super) const FORMAT_KEY: &str = "boxwork.format";
 /// The key of the layout's version.
 pub(super) const VERSION_KEY: &str = "boxwork.version";
@@ -40,21 +40,21 @@ pub(super) const VERSION_KEY: &str = "boxwork.version";
 pub(super) const STORE_KEY: &str = "boxwork.store";
 /// The key of the fingerprint of the file that a part follows.
 pub(super) const FOLLOWS_KEY: &str = "boxwork.follows";
-/// The key of the fingerprint of the index that the index of a compacted store takes the place of.
+/// The key of the fingerprint of the index that a compacted store's index replaces.
 pub(super) const REPLACES_KEY: &str = "boxwork.replaces";
-/// The key of the measure, alpha and all.
+/// The key of the measure with its constants.
 pub(super) const MEASURE_KEY: &str = "boxwork.measure";
-/// The key of the unit, where it is not 1.
+/// The key of the unit, unless it is 1.
 pub(super) const UNIT_KEY: &str = "boxwork.unit";
 /// The key of the pivots' ids, a list in JSON.
 pub(super) const PIVOTS_KEY: &str = "boxwork.pivots";
 /// The key of the pivots' distances among themselves, row by row, a list in JSON.
 pub(super) const BETWEEN_KEY: &str = "boxwork.between";
-/// The key of the pivots that span the simplex beside the first, a list in JSON.
+/// The key of the pivots that, with the first, span the simplex, a list in JSON.
 pub(super) const KEPT_KEY: &str = "boxwork.simplex.kept";
 /// The key of the simplex's triangular matrix, row by row, a list in JSON.
 pub(super) const ROWS_KEY: &str = "boxwork.simplex.rows";
-/// The key of the height below which a pivot is not kept.
+/// The key of the height below which a pivot is not used.
 pub(super) const TAU_KEY: &str = "boxwork.simplex.tau";
 /// The key of the program that wrote the file.
 pub(super) const CREATOR_KEY: &str = "boxwork.created_by";
@@ -73,7 +73,7 @@ pub(super) fn schema(pivots: usize, apex_columns: usize, metadata: Metadata) -> 
     Schema::new(distances.chain(apexes).collect::<Vec<_>>()).with_metadata(metadata)
 }
 
-/// The text of all checksums, the tail's own as zeros; of each batch its rows too.
+/// The text of all checksums, with zeros for the tail's own; for each batch also its rows.
 pub(super) fn write_checksums(head: u32, batches: &[(usize, u32)]) -> String {
     let mut text = format!("{MARKER}{:0DIGITS$x};head={head:08x}", 0);
     for (rows, checksum) in batches {
@@ -82,7 +82,7 @@ pub(super) fn write_checksums(head: u32, batches: &[(usize, u32)]) -> String {
     text
 }
 
-/// Reads back what [`write_checksums`] wrote, or nothing when the text is another.
+/// Reads the text of [`write_checksums`]; `None` for any other text.
 pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<(usize, u32)>)> {
     let mut parts = text.split(';').skip(1);
     let head = u32::from_str_radix(parts.next()?.strip_prefix("head=")?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! A table made in memory, of pivots that are chosen here.
+//! A table computed in memory, including the choice of its pivots.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Extremes, IndexError, Last, PivotTable};
 use crate::new_number;
 use crate::space::{Extent, Space};
 
-/// What helps where there is no memory.
+/// Advice in an error about memory.
 const ADVICE: &str = "take fewer pivots, or free memory";
 
 /// The objects that are pivots, counted without removed ones, and the distances of all objects to them, row by row.
@@ -21,11 +21,11 @@ struct Measured {
 }
 
 impl PivotTable {
-    /// Chooses so many pivots, or fewer where there are fewer different objects, and computes all distances to them.
-    /// Blocks on the disk. `cancelled` says when to stop, and is asked often.
+    /// Chooses `pivots` pivots, or fewer if there are fewer different objects, and computes all distances to them.
+    /// Blocks on the disk. It checks `cancelled` often and stops if that returns true.
     ///
     /// # Errors
-    /// When an object cannot be read, a distance is none, the system has no memory for them, or it was cancelled.
+    /// When an object cannot be read, a distance is invalid, the system has no memory, or the caller cancelled it.
     pub fn of_space(
         space: Arc<dyn Space>,
         count: usize,
@@ -67,7 +67,7 @@ impl PivotTable {
             let path = path.clone();
             move |source| IndexError::Bounds { path, id, source }
         };
-        // Where it is not sound it is not used.
+        // An unsound simplex is not used.
         let simplex = Simplex::new(if is_hilbert { &between } else { &[0.0] }, noise_squared);
         let simplex = simplex.map_err(bounds(store.nth(u64::from(pivots[0]))))?;
         let apex_columns = if is_hilbert { simplex.dimensions() } else { 0 };

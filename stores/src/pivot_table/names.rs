@@ -1,4 +1,4 @@
-//! The names of the files beside an index, and what stands under them.
+//! The names of the files beside an index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::reader::IndexFile;
 use super::{PivotTable, layout};
 
-/// Removes the files that followed an index that was replaced.
+/// Removes the following files of an index that was replaced.
 pub(super) fn remove_parts(path: &Path) {
     let parts = (1..).map(|part| part_path(path, part)).take_while(|part| part.exists());
     for part in parts.collect::<Vec<_>>() {
@@ -16,8 +16,8 @@ pub(super) fn remove_parts(path: &Path) {
     }
 }
 
-/// The file that is to follow the last one of a table. It takes the place of one that follows nothing any more, and of
-/// none of somebody else.
+/// The next file to follow the last one of a table. It may replace a part that follows no file any more, but never a
+/// foreign file.
 pub(super) fn next_part(table: &PivotTable) -> PathBuf {
     let mut parts = (table.last.part + 1..).map(|part| part_path(&table.path, part));
     let is_free = |path: &PathBuf| path.symlink_metadata().is_err() || is_part(path);
@@ -28,14 +28,14 @@ fn is_part(path: &Path) -> bool {
     IndexFile::open(path, layout::PART_FORMAT).is_ok()
 }
 
-/// The file of a number that follows an index.
+/// The following file with this number.
 pub(super) fn part_path(index: &Path, part: u64) -> PathBuf {
     let mut path = index.as_os_str().to_owned();
     path.push(format!(".part-{part}"));
     path.into()
 }
 
-/// The file of an index that is to take its place.
+/// The file that will replace an index.
 pub(super) fn next_path(index: &Path) -> PathBuf {
     let mut path = index.as_os_str().to_owned();
     path.push(".next");

@@ -1,4 +1,4 @@
-//! Reads an index file: judges every part by its checksum before it is used.
+//! Reads an index file: checks the checksum of every part before its first use.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::space::Extent;
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
-/// An index file whose tail is read: what it says of itself, and where its blocks are.
+/// An index file whose tail is read: its metadata, and the places of its blocks.
 pub(super) struct IndexFile {
     path: PathBuf,
     file: File,
@@ -26,12 +26,12 @@ pub(super) struct IndexFile {
     footer: HashMap<String, String>,
     blocks: Vec<Block>,
     tail_start: u64,
-    /// A text that another content does not have.
+    /// A text unique to this content.
     pub(super) fingerprint: String,
 }
 
 impl IndexFile {
-    /// Opens a file of a format, and judges its tail.
+    /// Opens a file of a format, and checks its tail.
     pub(super) fn open(path: &Path, format: &str) -> Result<Self, IndexError> {
         let file = File::open(path).map_err(|source| IndexError::Io {
             path: path.to_owned(),
@@ -49,7 +49,7 @@ impl IndexFile {
         };
         index.read_tail()?;
         if index.said(layout::FORMAT_KEY) != format {
-            return Err(index.not(&format!("its metadata does not say `boxwork.format = {format}`")));
+            return Err(index.not(&format!("its metadata lacks `boxwork.format = {format}`")));
         }
         if index.said(layout::VERSION_KEY) != layout::VERSION {
             let found = index.said(layout::VERSION_KEY).to_owned();
@@ -97,17 +97,17 @@ impl IndexFile {
         Ok(())
     }
 
-    /// What the head says, or nothing.
+    /// A value of the head's metadata; empty if it is missing.
     pub(super) fn said(&self, key: &str) -> &str {
         self.schema.metadata().get(key).map_or("", String::as_str)
     }
 
-    /// Whether the columns are those of so many pivots and coordinates.
+    /// Whether the columns fit this number of pivots and coordinates.
     pub(super) fn has_columns(&self, pivots: usize, apex_columns: usize) -> bool {
         *self.schema.fields() == *layout::schema(pivots, apex_columns, Default::default()).fields()
     }
 
-    /// What is largest among the objects so far.
+    /// The extremes of the objects so far.
     pub(super) fn extremes(&self) -> Result<Extremes, IndexError> {
         let extremes = self.numbers(self.footer.get(layout::EXTREMES_KEY).map_or("", String::as_str))?;
         let [distance_max, spread_max, sigma, len] = extremes[..] else {
@@ -116,7 +116,7 @@ impl IndexFile {
         Ok(Extremes { distance_max, spread_max, extent: Extent { sigma, len: len as usize } })
     }
 
-    /// What distances are in parts of.
+    /// The unit of the distances.
     pub(super) fn unit(&self) -> Result<f64, IndexError> {
         match self.said(layout::UNIT_KEY) {
             "" => Ok(1.0),
@@ -149,7 +149,7 @@ impl IndexFile {
         Ok(self.batches()?.1.iter().map(|(rows, _)| *rows as u64).sum())
     }
 
-    /// Copies all rows to a table, which has room for them, from a row on.
+    /// Copies all rows into a table, from row `first` on; the table has room for them.
     pub(super) fn fill(mut self, table: &mut PivotTable, first: u64) -> Result<(), IndexError> {
         let (head, batches) = self.batches()?;
         let head_end = u64::try_from(self.blocks[0].offset()).unwrap_or(u64::MAX).min(self.tail_start);
@@ -176,7 +176,7 @@ impl IndexFile {
             let (header, body) = content.split_at(header_bytes as usize);
             table
                 .fill(first, rows, header, body)
-                .ok_or_else(|| self.damaged(&place, "its columns are not those of a block"))?;
+                .ok_or_else(|| self.damaged(&place, "they are not the columns of a block"))?;
             first += rows;
             end += bytes;
         }
@@ -222,7 +222,7 @@ impl IndexFile {
     }
 
     pub(super) fn not_blocks(&self) -> IndexError {
-        self.damaged("its footer", "its batches are not blocks of all objects")
+        self.damaged("its footer", "its batches are not blocks of consecutive objects")
     }
 
     fn damaged(&self, place: &str, reason: &str) -> IndexError {
@@ -232,13 +232,13 @@ impl IndexFile {
 }
 
 impl PivotTable {
-    /// Copies the columns of a batch; nothing when they are not as many numbers as there should be.
+    /// Copies the columns of a batch; `None` if it has too few or too many numbers.
     fn fill(&mut self, first: usize, rows: usize, header: &[u8], body: &[u8]) -> Option<()> {
         let batch = layout::read_header(header)?;
         let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
         let (pivots, apex_columns) = (self.pivots.len(), self.apex_columns);
         let columns = pivots + apex_columns;
-        // A column has a buffer of validity, which is not looked at as nothing is null, and one of values.
+        // A column has two buffers: validity, which is ignored as nothing is null, and values.
         if batch.compression().is_some() || nodes.len() != columns || buffers.len() != 2 * columns {
             return None;
         }
@@ -251,7 +251,7 @@ impl PivotTable {
                 .ok()
                 .filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
             let bytes = body.get(from..from.checked_add(4 * rows)?)?;
-            // Where the column of a block begins among those of its kind.
+            // The offset of a block's column in the table.
             let (table, of_block, column) = match idx.checked_sub(pivots) {
                 None => (&mut self.distances, pivots, idx),
                 Some(coordinate) => (&mut self.apexes, apex_columns, coordinate),

@@ -1,4 +1,4 @@
-//! An index is what was put in, or it is refused by the name of what is wrong.
+//! An index returns what was put in, or is refused with the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,8 +31,8 @@ fn query(space: &Arc<dyn Space>, id: u64) -> Arc<dyn Prepared> {
     Arc::clone(space).prepare(&space.store().objects(&[id]).unwrap(), 0).unwrap()
 }
 
-/// Whether the bounds of some queries hold for all distances, and the share of the objects that a range of the tenth
-/// part leaves out, by bound.
+/// Checks that the bounds hold for all distances of some queries; returns, by bound, the share of the objects that a
+/// range of the nearest tenth excludes.
 fn bounded(table: &PivotTable, queries: &[u64]) -> Vec<(Bound, f64)> {
     let (space, store) = (table.space(), table.space().store());
     let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
@@ -83,7 +83,7 @@ fn holds_the_distances_and_bounds_them() {
     let table = PivotTable::open(&path, shared(&space)).unwrap();
     assert_eq!((table.len(), table.blocks(), table.pivots()), (600, 3, [5, 17, 599, 17].as_slice()));
     assert_eq!(table.ids(2), 512..600);
-    // The second 17 adds nothing to the simplex.
+    // The second 17 adds no dimension to the simplex.
     assert_eq!(table.simplex().dimensions(), 3);
     let between = |a, b| space.store().read(|objects| space.between(objects, a, b)).unwrap();
     for id in [0, 255, 256, 599] {
@@ -124,7 +124,7 @@ fn an_index_of_something_else_is_refused_with_the_way_out() {
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.3).unwrap();
     let other = Arc::new(SqfdSpace::new(Arc::clone(space.store()), measure));
     refused(&path, &other, &["alpha 0.2", "alpha 0.3", "search with gaussian", "or make another index"]);
-    // The same name, one object more.
+    // A store of this name with one more object.
     let grown = testing::space(testing::store(folder.path(), 41));
     refused(&path, &grown, &["index of another store", "was changed", "boxwork index --store"]);
     let store = space.store().path().to_owned();
@@ -133,7 +133,7 @@ fn an_index_of_something_else_is_refused_with_the_way_out() {
     let error = SignatureStore::open(&path).unwrap_err().to_string();
     assert!(error.contains("is no store"), "{error}");
 
-    // Another version, with its checksum put right.
+    // Another version, with a valid checksum.
     let mut bytes = fs::read(&path).unwrap();
     let key = b"boxwork.version";
     let places: Vec<usize> =
@@ -185,7 +185,7 @@ fn distances_of_no_point_are_told() {
     assert!(error.contains("object 0") && error.contains("no Hilbert distance"), "{error}");
 }
 
-/// A column of 700 objects.
+/// A store in which each of 700 objects is one column value.
 fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn Store> {
     let path = folder.join(format!("{kind}.jsonl"));
     let lines = (0..700).map(|id| format!("{{\"object\": {}}}\n", line(id)));
@@ -193,7 +193,7 @@ fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn St
     object_column::open(&path, "object", "name", Some(named(kind).unwrap())).unwrap()
 }
 
-/// Vectors whose numbers are as many times those from 0 to 10.
+/// Vectors whose numbers are `scale` times those from 0 to 10.
 fn vectors(folder: &Path, scale: f64) -> Arc<dyn Store> {
     column(folder, "vectors", &|i| {
         let number = |j: u64| scale * ((i * 7919 + j * 104_729) * 2_654_435_761 % 1009) as f64 / 100.0;
@@ -236,7 +236,7 @@ fn tables_of_every_space_bound_its_distances_in_memory_and_on_disk() {
             assert_eq!(bounded.len(), sound, "{}", space.measure());
             assert!(bounded.iter().any(|(_, share)| *share > 0.05), "{}: {bounded:?}", space.measure());
 
-            // The same by a file of the same pivots.
+            // The table of a file with equal pivots.
             let path = folder.path().join("one.pivots.arrow");
             testing::write_index_of(&space, table.pivots(), &path).unwrap();
             let read = PivotTable::open(&path, Arc::clone(&space)).unwrap();
@@ -264,13 +264,13 @@ fn distances_that_f32_cannot_square_are_bounded_in_another_unit() {
         for (bound, share) in bounded(&table, &[0, 400]) {
             assert!(share > 0.3, "{bound} leaves out {share} at {scale:e}");
         }
-        // A single pivot says nothing of the unit: objects beside it do.
+        // A single pivot has no distances to other pivots: some objects give the unit.
         for pivots in [table.pivots(), &table.pivots()[..1]] {
             let path = folder.path().join("scaled.pivots.arrow");
             testing::write_index_of(&space, pivots, &path).unwrap();
             let read = PivotTable::open(&path, Arc::clone(&space)).unwrap();
             assert!(read.unit() > scale && read.unit() < 1e3 * scale, "{} of {scale}", read.unit());
-            // Of pairs of pivots a single one says nothing.
+            // A single pivot gives no bound on pairs of pivots.
             assert!(bounded(&read, &[0, 400]).iter().any(|(_, share)| *share > 0.05));
         }
     }

@@ -1,21 +1,21 @@
-//! The unit of a table: what f32 holds of its distances, of their squares and of their products.
+//! The unit of a table: it keeps distances, their squares and their products within f32.
 
-/// Distances up to this many units enter the loops of f32: the squares of more than 1,000 of them have a sum.
+/// Larger distances, in units, do not enter the f32 loops: the sum of more than 1,000 squares up to here is finite.
 pub(super) const FAR: f64 = (1u64 << 50) as f64;
-/// Where the largest distance lies between these, a table's unit is 1.
+/// If the largest distance is in this range, the unit is 1.
 const USUAL: std::ops::RangeInclusive<f64> = 1.0 / (1u64 << 30) as f64..=(1u64 << 30) as f64;
 
-/// The unit of a table whose largest distance is this one, or about: 1 where that serves, else the least power of two
-/// above. Dividing by it rounds nothing.
+/// The unit of a table with about this largest distance: 1 if possible, else the smallest power of two above it.
+/// Division by it is exact.
 pub(super) fn unit(largest: f64) -> f64 {
     if largest == 0.0 || USUAL.contains(&largest) { 1.0 } else { power_above(largest) }
 }
 
-/// The least power of two above a distance; 1 for 0.
+/// The smallest power of two above a distance; 1 for 0.
 fn power_above(distance: f64) -> f64 {
     let exponent = distance.to_bits() >> 52;
     match exponent {
-        // No normal number: all distances are 0, or as good as that.
+        // No normal number: all distances are 0 or nearly so.
         0 => 1.0,
         _ => f64::from_bits((exponent + 1).min(2045) << 52),
     }

@@ -1,7 +1,7 @@
-//! Writes an index, or what follows one, block by block, while the distances come in.
+//! Writes an index, or a file that follows one, block by block, as the distances come in.
 //!
-//! Nothing stands under the index's name until [`PivotTableWriter::finish`] has put all of it on disk; a writer that
-//! is dropped leaves nothing.
+//! Nothing exists under the index's name until [`PivotTableWriter::finish`] has put all of it on disk; a dropped writer
+//! leaves nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::unit::{FAR, unit};
 use super::{Extremes, PivotTable, layout};
 use crate::space::Space;
 
-/// Objects whose distances from a single pivot tell the unit.
+/// Objects whose distances from a single pivot determine the unit.
 const PROBED: usize = 64;
 
-/// An index under way.
+/// An unfinished index.
 pub struct PivotTableWriter {
     path: PathBuf,
     file: BlockFile,
@@ -28,45 +28,45 @@ pub struct PivotTableWriter {
     pivots: usize,
     unit: f64,
     simplex: Simplex,
-    /// Coordinates of an apex; 0 where there are no apexes.
+    /// Coordinates of an apex; 0 if there are no apexes.
     apex_columns: usize,
     extremes: Extremes,
-    /// Distances in parts of the unit of the objects of a block under way, object by object; zeros where one was removed.
+    /// Distances, in units, of the objects of the unfinished block, object by object; zeros for removed ones.
     waiting: Vec<f64>,
-    /// The id of the first that waits.
+    /// The id of the first object in `waiting`.
     first: u64,
     purpose: Purpose,
 }
 
-/// What a file is written for.
+/// The purpose of a file.
 pub(super) enum Purpose {
-    /// An index, in the place of one that has its name.
+    /// An index, which replaces one of its name.
     Index,
-    /// The index of a compacted store, beside the one of this fingerprint.
+    /// The index of a compacted store, beside the index with this fingerprint.
     Replacement { of: String },
     /// A file that follows an index.
     Part,
 }
 
 impl PivotTableWriter {
-    /// Starts the index of a space by these of its objects, whose f64 distances `between` stand row by row.
+    /// Starts the index of a space with these objects as pivots; `between` holds their f64 distances, row by row.
     ///
     /// # Errors
-    /// When there are more pivots than objects, a distance is none, or the file cannot be written.
+    /// When there are more pivots than objects, a distance is invalid, or the file cannot be written.
     ///
     /// # Panics
-    /// When there is no pivot or more than [`PIVOTS_MAX`], or `between` is not of as many.
+    /// When there is no pivot or more than [`PIVOTS_MAX`], or `between` has another size.
     pub fn create(
         path: &Path,
         space: Arc<dyn Space>,
         pivots: &[u64],
         between: &[f64],
     ) -> Result<Self, IndexError> {
-        // The index that a link leads to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         Self::new(&real_path(path), space, pivots, between, Purpose::Index)
     }
 
-    /// Starts an index, or the one that is to take its place.
+    /// Starts an index, or its replacement.
     pub(super) fn new(
         index: &Path,
         space: Arc<dyn Space>,
@@ -88,7 +88,7 @@ impl PivotTableWriter {
             extremes.extent = extremes.extent.max(space.extent(pivot)?);
         }
         let is_hilbert = space.properties().hilbert;
-        // Where a simplex is not sound it is not used.
+        // An unsound simplex is not used.
         let simplex =
             Simplex::new(if is_hilbert { &between } else { &[0.0] }, extremes.noise_squared(&*space, unit));
         let simplex = simplex.map_err(|source| {
@@ -118,7 +118,7 @@ impl PivotTableWriter {
         })
     }
 
-    /// Starts the file that follows a table whose objects are the first of its space's.
+    /// Starts the file that follows a table; the table covers the first objects of its space.
     pub(super) fn following(table: &PivotTable) -> Result<Self, IndexError> {
         let (path, space) = (next_part(table), &table.space);
         let metadata = Metadata::from_iter(
@@ -148,26 +148,25 @@ impl PivotTableWriter {
         })
     }
 
-    /// The id that the next object's must not be below: those before it are told.
+    /// The smallest id that the next object may have: all before it are written.
     pub fn len(&self) -> u64 {
         self.first + (self.waiting.len() / self.pivots) as u64
     }
 
-    /// Whether there is none yet.
+    /// Whether no object has come yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends the next object of the store by its f64 distances to the pivots. Ids of objects that were removed are
-    /// passed over.
+    /// Appends the next object of the store by its f64 distances to the pivots. Skips ids of removed objects.
     ///
     /// # Errors
-    /// When they are the distances of no point, or too far from the pivots, or the file cannot be written.
+    /// When no point has these distances, they are too large, or the file cannot be written.
     ///
     /// # Panics
-    /// When there is not a distance each pivot.
+    /// When a pivot lacks its distance.
     pub fn push(&mut self, distances: &[f64]) -> Result<(), IndexError> {
-        assert_eq!(distances.len(), self.pivots, "a distance each pivot");
+        assert_eq!(distances.len(), self.pivots, "a distance for each pivot");
         self.pass_over_removed()?;
         if let Some(&distance) = distances.iter().find(|distance| **distance / self.unit > FAR) {
             let store = self.space.store().path().to_owned();
@@ -177,7 +176,7 @@ impl PivotTableWriter {
         self.write_full_block()
     }
 
-    /// Puts the index on disk under its name and gives the number of its ids.
+    /// Puts the index on disk under its name and returns the number of its ids.
     ///
     /// # Errors
     /// When not all objects of the store have come, or the file cannot be written.
@@ -189,7 +188,7 @@ impl PivotTableWriter {
             let (found, objects) = (store.count(0..written.min(store.ids_count())), store.objects_count());
             return Err(IndexError::Incomplete { path: self.path, found, objects });
         }
-        // What was computed from a file that is being cut short must not outlive the run.
+        // Results computed from a file that is being truncated must not outlive the run.
         store.confirm()?;
         self.file.finish(&self.extremes)?;
         if matches!(self.purpose, Purpose::Index) {
@@ -218,7 +217,7 @@ impl PivotTableWriter {
         let mut columns = vec![vec![0f32; rows]; self.pivots + self.apex_columns];
         for (row, distances) in self.waiting.chunks_exact(self.pivots).enumerate() {
             let id = self.first + row as u64;
-            // More objects than there are come only of a wrong plan, and `finish` says so.
+            // More objects than the store has come only from a wrong plan; `finish` reports that.
             if id < self.space.store().ids_count() && !self.space.store().has(id) {
                 continue;
             }
@@ -245,7 +244,7 @@ impl PivotTableWriter {
     }
 }
 
-/// What the head of the index of a space says.
+/// The metadata of a space's index.
 pub(super) fn head(
     space: &dyn Space,
     pivots: &[u64],
@@ -275,7 +274,7 @@ pub(super) fn head(
     head
 }
 
-/// About how large the distances are: those of the pivots, or of a single one those of some objects that it lies beside.
+/// The approximate scale of the distances: those among the pivots, or for a single pivot those of some objects.
 fn scale(space: &dyn Space, pivot: u64, between: &[f64]) -> Result<f64, IndexError> {
     let largest = |distances: &[f64]| distances.iter().fold(0.0, |largest: f64, next| largest.max(*next));
     let store = space.store();
@@ -291,7 +290,7 @@ fn scale(space: &dyn Space, pivot: u64, between: &[f64]) -> Result<f64, IndexErr
 }
 
 impl Extremes {
-    /// How wrong the squares of the distances so far may be, in parts of the unit squared.
+    /// The largest error of the squared distances so far, in squared units.
     fn noise_squared(&self, space: &dyn Space, unit: f64) -> f64 {
         space.noise_squared(self.extent, self.distance_max * unit) / (unit * unit)
     }

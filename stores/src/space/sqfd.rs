@@ -17,7 +17,7 @@ use crate::signature_store::{Objects, StoreError};
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
 use crate::store::Store;
 
-/// The memory of the fast path.
+/// Working memory of the fast path.
 struct Gather {
     evaluator: Evaluator,
     rows: Vec<u32>,
@@ -32,7 +32,7 @@ impl Prepared for SqfdQuery {
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
         debug_assert!(ids.is_sorted(), "ids ascend");
-        assert_eq!(ids.len(), out.len(), "a distance an object");
+        assert_eq!(ids.len(), out.len(), "a distance for each object");
         let gather =
             scratch.of(|| Gather { evaluator: Evaluator::new(CodePath::detect()), rows: Vec::new() });
         let store = self.space.store();
@@ -53,7 +53,7 @@ impl Prepared for SqfdQuery {
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance an object");
+        assert_eq!(ids.len(), out.len(), "a distance for each object");
         let sigma = self.prepared.sigma_self();
         self.with_signature(|signature| {
             self.space.store().read::<_, StoreError>(|objects| {
@@ -71,7 +71,7 @@ impl Prepared for SqfdQuery {
     }
 
     fn see(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<bool, SpaceError> {
-        // The sums of the other measures are bounded without it (`PreparedQuery::error_squared`).
+        // The errors of the other measures do not depend on it (`PreparedQuery::error_squared`).
         if self.space.measure().similarity() != Similarity::Minus {
             return Ok(false);
         }
@@ -81,7 +81,7 @@ impl Prepared for SqfdQuery {
                 Ok(least.min(self.space.sigma_self_until(objects, *id, interrupt)?))
             })
         })?;
-        // One box uses a query, so nothing is lost between the load and the store.
+        // Only one box uses a query, so no update is lost between the load and the store.
         self.sigma_min.store(least.to_bits(), Ordering::Relaxed);
         Ok(least < before)
     }
@@ -126,11 +126,11 @@ impl Prepared for SqfdQuery {
     }
 }
 
-/// How far distances of the space may be off, with a query of so many centroids.
+/// The largest error of the space's distances, with a query of so many centroids.
 fn slack(space: &SqfdSpace, centroids: usize) -> Slack {
     let measure = space.measure();
-    // Weights sum to 1 within rounding, so that a signature is no more similar to itself than a centroid is, and two
-    // are no farther than the measure allows.
+    // Weights sum to 1 within rounding, so a signature is at most as similar to itself as a centroid is to itself, and
+    // no distance exceeds the measure's limit.
     let sigma_max = 1.01 * measure.f_s(&[0.0], &[0.0]).abs();
     let distance_max = 1.01 * measure.distance_max().unwrap_or(f64::MAX.sqrt());
     let len = space.centroids_max().max(centroids);
@@ -180,7 +180,7 @@ impl Space for SqfdSpace {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance a pair");
+        assert_eq!(pairs.len(), out.len(), "a distance for each pair");
         SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
             pairs.iter().zip(out).try_for_each(|(pair, out)| {
                 *out = SqfdSpace::between_until(self, objects, *pair, interrupt)?;

@@ -1,5 +1,5 @@
-//! A distance over a store of vectors, texts, sets or another kind, computed in f64 pair by pair. Its fast distances are
-//! its exact ones.
+//! A distance over a store of vectors, texts, sets or another kind, computed in f64 pair by pair. Its fast distances
+//! are its exact distances.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -20,18 +20,18 @@ use crate::store_error::StoreError;
 
 /// A distance of two objects of one kind.
 pub trait ColumnDistance: Debug + Send + Sync + 'static {
-    /// What it compares.
+    /// The objects' kind.
     type Kind: Kind;
-    /// An object that is made ready to be compared with many.
+    /// An object prepared for comparison with many.
     type Query: Debug + Send + Sync;
 
     /// The inequalities that it obeys.
     fn properties(&self) -> Properties;
 
-    /// How far a computed distance may be off, among objects of so many numbers.
+    /// The largest error of a computed distance, among objects of so many numbers.
     fn slack(&self, dimensions: usize) -> Slack;
 
-    /// Makes an object ready.
+    /// Prepares an object.
     ///
     /// # Errors
     /// When the object has no distances.
@@ -40,7 +40,7 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
     /// The distance of an object from a query.
     fn to(&self, query: &Self::Query, object: <Self::Kind as Kind>::Item<'_>) -> f64;
 
-    /// The distance of two objects: the same bits as [`ColumnDistance::to`] gives, in either order.
+    /// The distance of two objects, with the bits of [`ColumnDistance::to`], in either order.
     fn between(&self, a: <Self::Kind as Kind>::Item<'_>, b: <Self::Kind as Kind>::Item<'_>) -> f64;
 }
 
@@ -49,9 +49,9 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
 pub struct ColumnDistanceSpec<D> {
     /// The name.
     pub name: &'static str,
-    /// The constants that it has.
+    /// Its constants.
     pub constants: Constants,
-    /// Makes it of its constants.
+    /// Makes the distance from its constants.
     pub make: fn(&DistanceOptions) -> Result<D, String>,
 }
 
@@ -89,7 +89,7 @@ pub struct ColumnSpace<D: ColumnDistance> {
     distance: D,
     measure: String,
     objects: Arc<ObjectStore<D::Kind>>,
-    /// The same, as others see it.
+    /// `objects` as a shared `Store`.
     store: Arc<dyn Store>,
     number: u64,
 }
@@ -104,8 +104,8 @@ impl<D: ColumnDistance> ColumnSpace<D> {
             let (name, wanted, found) = (distance.properties().name, D::Kind::NAME, store.kind());
             let path = store.path().display();
             SpaceError::Query(format!(
-                "{name} is a distance of {wanted}, and `{path}` holds {found}: where both have the same form in that \
-                 file, say `holds: {wanted}` of the store"
+                "{name} is a distance of {wanted}, and `{path}` holds {found}: if both have one form in that \
+                 file, write `holds: {wanted}` in the store"
             ))
         })?;
         Ok(Self { distance, measure, objects, store, number: new_number() })
@@ -115,7 +115,7 @@ impl<D: ColumnDistance> ColumnSpace<D> {
         Ok(self.distance.between(objects.item(a)?, objects.item(b)?))
     }
 
-    /// The one object of an array, as far as it has distances to those of the store.
+    /// The one object of an array, if it has distances to the store's objects.
     fn object(&self, object: &ArrayRef) -> Result<<D::Kind as Kind>::Batch, SpaceError> {
         let path = self.objects.path().display();
         let kind = D::Kind::of_array(object).ok_or_else(|| {
@@ -174,7 +174,7 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance a pair");
+        assert_eq!(pairs.len(), out.len(), "a distance for each pair");
         self.objects.read(|objects| {
             pairs.iter().zip(out).try_for_each(|([a, b], out)| {
                 ask(interrupt)?;
@@ -198,12 +198,12 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
     }
 }
 
-/// Asks the caller whether to stop.
+/// Returns an error if the caller wants to stop.
 fn ask(interrupt: Interrupt<'_>) -> Result<(), StoreError> {
     if interrupt() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-/// An object that is compared with many of a store.
+/// An object prepared for comparison with many of a store.
 #[derive(Debug)]
 struct ColumnQuery<D: ColumnDistance> {
     space: Arc<ColumnSpace<D>>,
@@ -224,8 +224,8 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance an object");
-        // Without a look at the file: distances count once the store has confirmed that it is whole.
+        assert_eq!(ids.len(), out.len(), "a distance for each object");
+        // Without a check of the file: the distances count once the store has confirmed that it is unchanged.
         let objects = Objects::new(&self.space.objects);
         for (id, out) in ids.iter().zip(out) {
             ask(interrupt)?;

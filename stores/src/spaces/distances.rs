@@ -1,4 +1,4 @@
-//! The distances that have a name, one file each.
+//! The named distances, one file each.
 
 pub(super) mod canberra;
 pub(super) mod emd;

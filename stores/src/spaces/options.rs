@@ -1,4 +1,4 @@
-//! A distance by its name and constants, as pipelines declare it and as indexes keep it.
+//! A distance by its name and constants, as pipelines declare it and indexes store it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use boxwork_kernels::similarity::{Measure, MeasureError};
 use super::{Constants, named};
 use crate::store::Store;
 
-/// A distance and its constants. A constant counts for the distances that have it.
+/// A distance and its constants. A constant applies to the distances that have it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DistanceOptions {
-    /// A name of [`DISTANCES`](super::DISTANCES), or `auto`: the usual one for the objects of the store.
+    /// A name of [`DISTANCES`](super::DISTANCES), or `auto`: the usual distance of the store's objects.
     pub distance: String,
     /// The exponent of lp.
     pub p: Option<f64>,
-    /// Whether the square root of the distance is wanted.
+    /// Whether to take the square root of the distance.
     pub root: bool,
-    /// The similarity of two centroids, of sqfd.
+    /// The similarity of two centroids, for sqfd.
     pub similarity: String,
     /// The distance of two centroids.
     pub ground: String,
@@ -39,21 +39,21 @@ impl Default for DistanceOptions {
     }
 }
 
-/// Leaves the distance to the store.
+/// The store determines the distance.
 const AUTO: &str = "auto";
-/// What the text of a rooted distance begins with.
+/// The first words of a rooted distance's text.
 const ROOT: &str = "root of ";
 
 impl DistanceOptions {
-    /// A distance of this name with the usual constants.
+    /// A distance of this name with the default constants.
     pub fn named(distance: &str) -> Self {
         Self { distance: distance.to_owned(), ..Self::default() }
     }
 
-    /// The inequalities that the distance obeys, as far as they are known before a store is opened: nothing for `auto`.
+    /// The inequalities that the distance obeys; `None` for `auto`, whose store is not open yet.
     ///
     /// # Errors
-    /// What does not go together, and what to do.
+    /// Describes the conflict, and the fix.
     pub fn properties(&self) -> Result<Option<Properties>, String> {
         if self.distance != "lp" && self.p.is_some() {
             let distance = &self.distance;
@@ -66,7 +66,7 @@ impl DistanceOptions {
         Ok(Some(if self.root { properties.rooted() } else { properties }))
     }
 
-    /// The same with the store's usual distance in place of `auto`.
+    /// These options with `auto` replaced by the store's usual distance.
     pub(super) fn resolved(&self, store: &Arc<dyn Store>) -> Self {
         if self.distance != AUTO {
             return self.clone();
@@ -78,16 +78,16 @@ impl DistanceOptions {
     /// The exponent of lp.
     ///
     /// # Errors
-    /// When there is none, or it is below 1.
+    /// When it is missing or below 1.
     pub(super) fn exponent(&self) -> Result<Lp, String> {
         let p = self.p.ok_or("lp needs its exponent: add `p:` with a number from 1 up")?;
         Lp::new(p).map_err(|error| error.to_string())
     }
 
-    /// The ground distance, where it must be a metric.
+    /// The ground distance, which must be a metric.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not a metric.
     pub(super) fn metric_ground(&self) -> Result<Lp, String> {
         match self.ground.as_str() {
             "l1" => Ok(Lp::L1),
@@ -100,12 +100,12 @@ impl DistanceOptions {
     /// The measure of sqfd.
     ///
     /// # Errors
-    /// When the constants make none.
+    /// When the constants are invalid.
     pub(super) fn measure(&self) -> Result<Measure, MeasureError> {
         Measure::new(self.similarity.parse()?, self.ground.parse()?, self.alpha)
     }
 
-    /// The distance and its constants in words, which [`DistanceOptions::parse`] reads back.
+    /// The distance and its constants in words; [`DistanceOptions::parse`] reads them.
     pub fn text(&self) -> String {
         let text = self.unrooted_text();
         if self.root { format!("{ROOT}{text}") } else { text }
@@ -126,7 +126,7 @@ impl DistanceOptions {
         text
     }
 
-    /// Reads back the text of a measure; nothing where it is none of this program's.
+    /// Parses the text of a measure; `None` if this program did not write it.
     pub fn parse(text: &str) -> Option<Self> {
         let (root, text) = text.strip_prefix(ROOT).map_or((false, text), |rest| (true, rest));
         let usual = Self { root, ..Self::default() };

@@ -1,4 +1,4 @@
-//! The square root of the exact distances of another space: the same order, and more bounds are sound.
+//! The square root of the exact distances of another space: equal order, and more sound bounds.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::new_number;
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
 
-/// A space by the square roots of another one's distances.
+/// The space of the square roots of another space's distances.
 #[derive(Debug)]
 pub struct RootSpace {
     space: Arc<dyn Space>,
@@ -74,7 +74,7 @@ impl Space for RootSpace {
     }
 }
 
-/// A query of the space whose distances are rooted.
+/// A query of the original space.
 #[derive(Debug)]
 struct RootQuery(Arc<dyn Prepared>);
 
@@ -86,7 +86,7 @@ impl Prepared for RootQuery {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        // The root of a fast distance may be far off where the distance is small.
+        // The root of a fast distance may be far off if the distance is small.
         self.exact_until(ids, out, interrupt)
     }
 

@@ -1,4 +1,4 @@
-//! A distance over a store of signatures that is computed one pair after the other, in f64.
+//! A distance over a store of signatures computed pair by pair, in f64.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -33,7 +33,7 @@ impl<D> SignatureDistance for D where
 pub struct SignatureDistanceSpec<D> {
     /// The name.
     pub name: &'static str,
-    /// Makes it of a ground distance.
+    /// Makes the distance from a ground distance.
     pub make: fn(Lp) -> D,
 }
 
@@ -66,7 +66,7 @@ impl<D: SignatureDistance> Distance for SignatureDistanceSpec<D> {
     }
 }
 
-/// The store as one of signatures.
+/// The store as a store of signatures.
 ///
 /// # Errors
 /// When it holds other objects.
@@ -77,7 +77,7 @@ pub(super) fn signatures(distance: &str, store: &Arc<dyn Store>) -> Result<Arc<S
     })
 }
 
-/// The least and the greatest of each coordinate.
+/// The smallest and largest value of each coordinate.
 type BoundingBox = Vec<(f32, f32)>;
 
 /// A distance over a store of signatures.
@@ -87,18 +87,18 @@ pub struct SignatureSpace<D> {
     ground: Lp,
     measure: String,
     signatures: Arc<SignatureStore>,
-    /// The same, as others see it.
+    /// `objects` as a shared `Store`.
     store: Arc<dyn Store>,
-    /// Holds all centroids.
+    /// Contains all centroids.
     bounding_box: BoundingBox,
     number: u64,
 }
 
 impl<D: SignatureDistance> SignatureSpace<D> {
-    /// The space of a distance over a store, all of whose signatures are looked at once. Blocks on the disk.
+    /// The space of a distance over a store; reads all of its signatures once. Blocks on the disk.
     ///
     /// # Errors
-    /// When the store cannot be read, or holds a signature that the distance is not defined for.
+    /// When the store cannot be read, or the distance is undefined for one of its signatures.
     pub fn new(
         distance: D,
         ground: Lp,
@@ -197,7 +197,7 @@ impl<D: SignatureDistance> Space for SignatureSpace<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance a pair");
+        assert_eq!(pairs.len(), out.len(), "a distance for each pair");
         self.signatures.read::<_, SpaceError>(|objects| {
             pairs.iter().zip(out).try_for_each(|([a, b], out)| {
                 *out = self.to(objects, objects.signature(*a)?, *b, interrupt)?;
@@ -222,7 +222,7 @@ impl<D: SignatureDistance> Space for SignatureSpace<D> {
     }
 }
 
-/// A signature that is compared with many of a store.
+/// A signature prepared for comparison with many of a store.
 #[derive(Debug)]
 struct SignatureQuery<D> {
     space: Arc<SignatureSpace<D>>,
@@ -232,7 +232,7 @@ struct SignatureQuery<D> {
 }
 
 impl<D: SignatureDistance> SignatureQuery<D> {
-    /// Lends the query and the objects.
+    /// Lends the query and the objects to a closure.
     fn read<R>(
         &self,
         f: impl FnOnce(Objects<'_>, SignatureRef<'_>) -> Result<R, StoreError>,
@@ -256,7 +256,7 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance an object");
+        assert_eq!(ids.len(), out.len(), "a distance for each object");
         self.read(|objects, signature| {
             ids.iter().zip(out).try_for_each(|(id, out)| {
                 *out = self.space.to(objects, signature, *id, interrupt)?;

@@ -1,4 +1,4 @@
-//! Spaces say the distances of their definition, to the bit, and name themselves so that they can be made again.
+//! Spaces compute the distances of their definition, to the bit, and name themselves so that they can be made again.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn options(distance: &str, ground: &str) -> DistanceOptions {
     DistanceOptions { p, ground: ground.to_owned(), ..DistanceOptions::named(distance) }
 }
 
-/// Compares every way to a distance with the definition: of queries that are objects, from some objects each.
+/// Compares every way to compute a distance with the definition, for queries that are objects of the store.
 fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(u64, u64) -> f64) {
     let ids: Vec<u64> = store.among(0..store.ids_count()).step_by(7).collect();
     for root in [false, true] {
@@ -78,7 +78,7 @@ fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(
                 .lend(&never, &mut |distance| found = ids.iter().map(|id| distance(*id)).collect())
                 .unwrap();
             assert_eq!(found, wanted, "{}", options.text());
-            // Of two objects of the store the first one stands first, in either order.
+            // For two objects of the store, the first argument is the one with the smaller id.
             let wanted: Vec<f64> = ids.iter().map(|id| between(query, *id)).collect();
             let pairs: Vec<[u64; 2]> = ids.iter().map(|id| [*id, query]).collect();
             space.between(&pairs, &mut found).unwrap();
@@ -234,7 +234,7 @@ fn columns_are_stores_of_batches() {
     assert_eq!((names.len(), &names[1]), (904, &(4097, "4097".to_owned())));
     assert_eq!((store.name(7).unwrap(), store.find("7").unwrap()), ("7".to_owned(), Some(7)));
     assert_eq!((store.count(10..20), store.among(3..5).collect::<Vec<_>>()), (10, vec![3, 4]));
-    // What the fingerprint tells apart: one number, one name, the kind.
+    // One number, one name or the kind changes the fingerprint.
     let again = vectors(folder.path());
     assert_eq!(store.fingerprint(), again.fingerprint());
     assert_ne!(store.number(), again.number());

@@ -13,14 +13,14 @@ use super::SqfdSpace;
 use crate::signature::{SignatureColumns, coordinate_names};
 use crate::space_error::SpaceError;
 
-/// A query that is ready for the fast paths of the signature quadratic form distance.
+/// A query prepared for the fast paths of the signature quadratic form distance.
 pub struct SqfdQuery {
     pub(crate) space: Arc<SqfdSpace>,
     pub(crate) prepared: PreparedQuery,
     signatures: ListArray,
     row: usize,
     pub(crate) len: usize,
-    /// The bits of the least similarity of an object to itself so far, where the error depends on it: at most 0.
+    /// The bits of the smallest similarity of an object to itself so far, if the error depends on it: at most 0.
     pub(crate) sigma_min: AtomicU64,
 }
 
@@ -42,13 +42,12 @@ impl SqfdQuery {
         Ok(Self { space, prepared, signatures, row, len, sigma_min: AtomicU64::new(0) })
     }
 
-    /// What the fast paths take.
+    /// The query in the form of the fast paths.
     pub fn prepared(&self) -> &PreparedQuery {
         &self.prepared
     }
 
-    /// How far the square of a fast distance may lie from the exact one, whatever has computed distances in the space so
-    /// far.
+    /// The largest error of a squared fast distance, for all arithmetics used in the space so far.
     pub fn error_squared(&self, range: f64) -> f64 {
         let arithmetic = self.space.arithmetic().get().copied().unwrap_or(Arithmetic::Single);
         self.prepared.error_squared_of(arithmetic, range, self.sigma_min())
@@ -61,7 +60,7 @@ impl SqfdQuery {
     /// Lends the signature.
     ///
     /// # Errors
-    /// When the array does not hold signatures, which was checked before.
+    /// When the array does not hold signatures; callers check that before.
     pub fn with_signature<R>(&self, f: impl FnOnce(SignatureRef<'_>) -> R) -> Result<R, SpaceError> {
         let columns = SignatureColumns::new(&self.signatures);
         let columns = columns.map_err(|error| SpaceError::Query(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Files of stores and indexes: whole after a kill at any step of a change, and none of anybody else's touched.
+//! Files of stores and indexes are complete after a kill at any step of a change, and foreign files are untouched.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::testing;
 
 const FOLDER: &str = "BOXWORK_TEST_FOLDER";
 const ACT: &str = "BOXWORK_TEST_ACT";
-/// Beyond what any of the acts takes.
+/// More steps than any act takes.
 const STEPS_MAX: usize = 200;
 const STORE: &str = "test.signatures.arrow";
 const INDEX: &str = "test.pivots.arrow";
@@ -92,7 +92,7 @@ fn names(store: &Path) -> Vec<String> {
     store.among(0..store.len()).map(|id| store.name(id).unwrap()).collect()
 }
 
-/// The names of the objects of a sound store, with which an index must be in step, unless it is another store's.
+/// The names of the objects of a sound store; its index must be in step, or belong to another store.
 fn state(store: &Path, index: &Path) -> Vec<String> {
     let names = names(store);
     let store = Arc::new(SignatureStore::open(store).unwrap());
@@ -120,7 +120,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
-/// The process that is killed. It does nothing unless it is given an act.
+/// The process to be killed. It does nothing unless it gets an act.
 #[test]
 fn act_and_be_killed() {
     if let (Some(folder), Ok(what)) = (std::env::var_os(FOLDER), std::env::var(ACT)) {
@@ -128,8 +128,8 @@ fn act_and_be_killed() {
     }
 }
 
-/// Kills an act at each of its steps. The store must be as before or as after, its index in step, and the next change
-/// must remove what the killed process left.
+/// Kills an act at each of its steps. The store must be in its old or its new state, its index in step, and the next
+/// change must remove the leftovers.
 fn check(what: &str, before: &[&str], steps_min: usize) {
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path(), before);
@@ -200,7 +200,7 @@ fn a_killed_compaction_after_a_pivot_was_removed_leaves_the_index_in_step() {
 fn files_of_others_are_not_deleted() {
     let folder = tempfile::tempdir().unwrap();
     prepare(folder.path(), &[]);
-    // One of them is a store, and its name is that of a part.
+    // One foreign file is a store with the name of a part.
     let store = folder.path().join(STORE);
     let whole_store = fs::read(&store).unwrap();
     let mut foreign: Vec<PathBuf> = Vec::new();
@@ -223,7 +223,7 @@ fn files_of_others_are_not_deleted() {
         check(what);
         state_in(folder.path());
     }
-    // The one name that the index must have for a while is taken.
+    // The temporary name of the index is taken.
     let before = state_in(folder.path());
     let indexes = [folder.path().join(INDEX)];
     let error = compact(&store, &indexes, &mut in_threads(1), &|| false).unwrap_err().to_string();
@@ -240,7 +240,7 @@ fn files_of_others_are_not_deleted() {
     testing::write_index(&space, &[1, 2, 3], &indexes[0]).unwrap();
     act(folder.path(), "build");
     check("build");
-    // Only files of others are left, and what must be there.
+    // Only foreign files and necessary files are left.
     let left = files(folder.path());
     assert_eq!(left.len(), foreign.len() + ["store", "index", "sidecar", "away"].len(), "{left:?}");
 }
@@ -260,7 +260,7 @@ fn a_renamed_store_keeps_its_parts() {
     assert_eq!((names(&store), names(&renamed)), (vec!["one".to_owned(), "two".to_owned()], before.clone()));
     compact(&store, &[], &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&renamed), before);
-    // A record that is away for a while finds its parts when it is back.
+    // A record that is away for a while finds its parts when it returns.
     fs::rename(&renamed, folder.path().join("away")).unwrap();
     act(folder.path(), "build");
     fs::rename(folder.path().join("away"), &renamed).unwrap();
@@ -278,7 +278,7 @@ fn a_copied_record_keeps_the_parts_that_it_names() {
     assert_eq!((names(&store), names(&copy)), (before.clone(), before.clone()));
     act(folder.path(), "build");
     assert_eq!(names(&copy), before);
-    // The last store that names them takes them along.
+    // The last store that names them removes them.
     compact(&copy, &[], &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&copy), before);
     assert!(files(folder.path()).iter().all(|name| !name.contains(".part-") || name.starts_with(INDEX)));
@@ -307,8 +307,7 @@ fn a_store_and_an_index_are_changed_through_links() {
     assert_eq!(names(&inner.join(STORE)), ["one"]);
 }
 
-/// Runs a compaction that hears a cancellation when it asks for the `asks`-th time; returns its result, and how often it
-/// asked.
+/// Runs a compaction that is cancelled at the `asks`-th check; returns its result, and the number of checks.
 fn compact_until(folder: &Path, asks: usize) -> (Result<Compacted, IndexError>, usize) {
     let (store, indexes) = (folder.join(STORE), [folder.join(INDEX)]);
     let asked = AtomicUsize::new(0);
@@ -333,7 +332,7 @@ fn a_compaction_that_is_interrupted_leaves_the_old_store_and_a_clean_folder() {
             assert_eq!(state_in(folder.path()), was, "cancelled at question {asks}");
             asks += 1;
         }
-        // Once for each object, and for the index.
+        // One check for each object, and some for the index.
         assert!(asks > was.len() + 1, "{asks} questions");
         assert_eq!(state_in(folder.path()), was);
     }

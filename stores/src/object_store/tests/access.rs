@@ -1,4 +1,4 @@
-//! Stores whose files are read instead of mapped.
+//! Stores whose files are read, not mapped.
 
 use super::*;
 
@@ -38,12 +38,12 @@ fn a_file_that_is_cut_or_changed_under_a_store_that_is_read_fails_its_reads_for_
         }
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(whole.len() as u64 / 2).unwrap();
         changed(store.verify().unwrap_err());
-        // Whatever becomes of the file then.
+        // Whatever happens to the file afterwards.
         fs::write(&path, &whole).unwrap();
         changed(store.verify().unwrap_err());
         assert!(!store.is_whole());
     }
-    // A byte that was flipped is found by its checksum, as in a map.
+    // A flipped byte is found by its checksum, as in a map.
     let mut flipped = fs::read(&path).unwrap();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;

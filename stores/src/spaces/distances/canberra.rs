@@ -1,4 +1,4 @@
-//! The Canberra distance of vectors: the sum of `|a - b| / (|a| + |b|)`, where a pair of zeros adds nothing.
+//! The Canberra distance of vectors: the sum of `|a - b| / (|a| + |b|)`, a pair of zeros adds 0.
 //!
 //! Source: G. N. Lance, W. T. Williams, "Computer programs for hierarchical polythetic classification", 1966.
 
@@ -8,7 +8,7 @@ use crate::kinds::Vectors;
 use crate::spaces::Constants;
 use crate::spaces::column_space::{ColumnDistance, ColumnDistanceSpec};
 
-/// Partial sums, so that vector units of any width give the same bits.
+/// Partial sums, so that vector units of any width give equal bits.
 const LANES: usize = 8;
 
 /// A distance that weighs each difference by the size of its numbers.
@@ -63,7 +63,7 @@ impl ColumnDistance for Canberra {
 fn term(a: f32, b: f32) -> f64 {
     let (a, b) = (f64::from(a), f64::from(b));
     let size = a.abs() + b.abs();
-    // A pair of zeros: 0 / 1 in place of 0 / 0.
+    // A pair of zeros gives 0 / 1 instead of 0 / 0.
     (a - b).abs() / if size > 0.0 { size } else { 1.0 }
 }
 

@@ -6,7 +6,7 @@ use crate::kinds::Codes;
 use crate::spaces::Constants;
 use crate::spaces::column_space::{ColumnDistance, ColumnDistanceSpec};
 
-/// How many bits differ.
+/// The number of bits that differ.
 pub(in crate::spaces) static HAMMING: ColumnDistanceSpec<Hamming> =
     ColumnDistanceSpec { name: "hamming", constants: Constants::None, make: |_| Ok(Hamming) };
 

@@ -6,7 +6,7 @@ use crate::kinds::Sets;
 use crate::spaces::Constants;
 use crate::spaces::column_space::{ColumnDistance, ColumnDistanceSpec};
 
-/// The part of the union that is not in both.
+/// The share of the union that is not in both sets.
 pub(in crate::spaces) static JACCARD: ColumnDistanceSpec<Jaccard> =
     ColumnDistanceSpec { name: "jaccard", constants: Constants::None, make: |_| Ok(Jaccard) };
 

@@ -6,7 +6,7 @@ use crate::kinds::Texts;
 use crate::spaces::Constants;
 use crate::spaces::column_space::{ColumnDistance, ColumnDistanceSpec};
 
-/// How many letters must be inserted, deleted or replaced.
+/// The number of letters to insert, delete or replace.
 pub(in crate::spaces) static LEVENSHTEIN: ColumnDistanceSpec<Levenshtein> =
     ColumnDistanceSpec { name: "levenshtein", constants: Constants::None, make: |_| Ok(Levenshtein) };
 

@@ -18,7 +18,7 @@ pub(in crate::spaces) static L2: ColumnDistanceSpec<Lp> =
 pub(in crate::spaces) static LINF: ColumnDistanceSpec<Lp> =
     ColumnDistanceSpec { name: "linf", constants: Constants::None, make: |_| Ok(Lp::LINF) };
 
-/// That of any exponent.
+/// Lp for any exponent.
 pub(in crate::spaces) static LP: ColumnDistanceSpec<Lp> =
     ColumnDistanceSpec { name: "lp", constants: Constants::Exponent, make: |options| options.exponent() };
 

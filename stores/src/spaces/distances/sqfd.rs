@@ -1,4 +1,4 @@
-//! The signature quadratic form distance, which has a space of its own: it has a fast path and a device form.
+//! The signature quadratic form distance, with its own space: it has a fast path and a device form.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(in crate::spaces) struct Sqfd;
 
-/// The one value of it.
+/// Its only value.
 pub(in crate::spaces) static SQFD: Sqfd = Sqfd;
 
 impl Distance for Sqfd {
