@@ -1,10 +1,10 @@
-//! How many signatures a second does one core extract from pixels?
+//! How many signatures per second does one core extract from pixels?
 //!
-//! Unit: images a second; 150 x 150 pixels, 2500 sampling points, 400 seeds, 10 iterations, the default transform.
-//! Baseline: OpenCV-contrib's `PCTSignatures` at the same setting on the same pixels, one thread. Answers the thesis'
-//! 400 s for 11,555 images on one core (28.9 a second, 2000 points and 5 iterations), and sets the bar of 6 x OpenCV.
+//! Unit: images per second; 150 x 150 pixels, 2500 sampling points, 400 seeds, 10 iterations, the default transform.
+//! Baseline: OpenCV-contrib's `PCTSignatures` with equal settings on equal pixels, one thread. The thesis reports 400 s
+//! for 11,555 images on one core (28.9 per second, 2000 points and 5 iterations); the bar is 6 x OpenCV.
 //!
-//! Decoding and scaling are not part of it: both sides start from the same RGB pixels.
+//! Decoding and scaling are not included: both sides start from equal RGB pixels.
 //!
 //! `cargo bench --bench extraction -- images=FOLDER count=24 rounds=11 points=2500 iterations=10`; without a folder
 //! (or BOXWORK_BENCH_IMAGES) the images are drawn by the program. The binary needs no other file.
@@ -43,7 +43,7 @@ fn main() {
     let folder = arguments.text("images").map(PathBuf::from);
     let folder = folder.or_else(|| std::env::var_os("BOXWORK_BENCH_IMAGES").map(PathBuf::from));
 
-    println!("question    how many signatures a second does one core extract from pixels?");
+    println!("question    how many signatures per second does one core extract from pixels?");
     println!("unit        images/s; {SIDE} x {SIDE} pixels, {points} points, {iterations} iterations");
     print_machine();
     let paths = CodePath::available();
@@ -62,7 +62,7 @@ fn main() {
     let mut peer = Peer::opencv(&["extraction", questions[0], questions[1], questions[2]]);
     measure(&parameters, &images, rounds, &mut peer);
     drop(peer);
-    // The system's own cleaning takes what cannot be removed.
+    // The system cleans up what cannot be removed.
     let _ = std::fs::remove_file(&pixels);
 }
 
@@ -102,7 +102,7 @@ fn measure(parameters: &ExtractParameters, images: &[Vec<u8>], rounds: usize, pe
     let name = peer.as_ref().map(|peer| peer.name.clone());
     let mut round = 0;
     if let (Some(peer), Some(name)) = (peer, name) {
-        /// A part of the images a round, another one each time: all would take it a second.
+        /// A part of the images per round, a different part each time: all of them would take a second.
         const PARTS: usize = 4;
         sides.push(Side::new(name, move || {
             round += 1;
@@ -131,8 +131,8 @@ fn measure(parameters: &ExtractParameters, images: &[Vec<u8>], rounds: usize, pe
     }
 }
 
-/// The signatures of both sides cannot be equal, as each of OpenCV's extractors draws its own points. So: an image's
-/// two signatures must be far nearer to each other than those of two images.
+/// The signatures of both sides cannot be equal, as each of OpenCV's extractors draws its own points. So the two
+/// signatures of an image must be far nearer to each other than those of two images.
 fn check_peer(peer: &mut Peer, expected: &[Signature]) {
     let file = temporary("signatures");
     let mut ask = || {
@@ -164,7 +164,7 @@ fn check_peer(peer: &mut Peer, expected: &[Signature]) {
     assert!(same < 0.5 * others, "the two extract different things");
 }
 
-/// Where the time goes, over all images once more.
+/// The shares of the stages, measured on all images once more.
 fn print_stages(mut extractor: Extractor, images: &[ImageRef<'_>]) {
     const TIMES: u32 = 10;
     let mut times = StageTimes::default();
@@ -184,9 +184,9 @@ fn print_stages(mut extractor: Extractor, images: &[ImageRef<'_>]) {
     );
 }
 
-/// What comparing every sample with every mean would take at least; the extractor leaves most comparisons out.
+/// The least time to compare every sample with every mean; the extractor avoids most comparisons.
 fn print_limit(parameters: &ExtractParameters, path: CodePath, centroids: f64, ms: f64) {
-    /// No x86-64 core starts more multiply-adds in a cycle.
+    /// No x86-64 core starts more multiply-adds per cycle.
     const PER_CYCLE: f64 = 2.0;
     let lanes = match path {
         CodePath::Avx512 => 16.0,
@@ -194,7 +194,7 @@ fn print_limit(parameters: &ExtractParameters, path: CodePath, centroids: f64, m
         _ => return,
     };
     let clock = clock::gigahertz();
-    // Of the means that a round begins with only the first round's number and the last's are known.
+    // Of the means at the beginning of a round, only the first round's number and the last's are known.
     let means = f64::from(parameters.seeds_count) + f64::from(parameters.iterations_count - 1) * centroids;
     let multiply_adds = f64::from(parameters.points_count) * means * DIMENSIONS as f64;
     let limit_ms = multiply_adds / PER_CYCLE / lanes / clock / 1e6;
@@ -211,7 +211,7 @@ fn drawn(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|idx| scaled(&SampleSet::render(idx % classes, idx / classes, 1))).collect()
 }
 
-/// Images of a folder and the folders in it, evenly over all of them.
+/// Images of a folder and its subfolders, spread evenly.
 fn photographs(folder: &Path, count: usize) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     gather(folder, &mut files);

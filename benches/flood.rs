@@ -1,15 +1,16 @@
-//! How much memory does a producer take that floods a slow consumer?
+//! How much memory does a producer that floods a slow consumer take?
 //!
-//! Units: bytes on the edge, and MB of anonymous memory (`RssAnon`) beyond what the process had before. Baseline: the
-//! same producer and consumer over an unbounded channel of the standard library, which keeps all that is not consumed
-//! yet. The bar is the edge's own budget: what waits never exceeds it, and the process grows by no more than that and
-//! the few envelopes that the two boxes work on.
+//! Units: bytes on the edge, and MB of anonymous memory (`RssAnon`) beyond the process's initial memory. Baseline: this
+//! producer and consumer over an unbounded channel of the standard library, which keeps everything not consumed yet.
+//! The bar is the edge's own budget: the waiting bytes never exceed it, and the process grows by no more than that and
+//! the few envelopes on which the two boxes work.
 //!
-//! The producer makes envelopes of 256 KiB as fast as it is let; the consumer blocks for a millisecond on each.
+//! The producer makes envelopes of 256 KiB as fast as the edge accepts them; the consumer blocks for a millisecond on
+//! each.
 //!
-//! Each figure comes from a process of its own. The bar is checked where the allocator gives memory back at once
-//! (glibc's `MALLOC_MMAP_THRESHOLD_`): by default every thread keeps some of what it freed, whoever floods whom, and
-//! that is printed beside it.
+//! Each figure comes from its own process. The bar is checked with an allocator that returns memory at once (glibc's
+//! `MALLOC_MMAP_THRESHOLD_`): by default every thread keeps some of the memory that it freed. The bench prints that
+//! figure too.
 //!
 //! `cargo bench --bench flood -- envelopes=1000 budget_kib=4096 waiting=512`
 
@@ -41,10 +42,10 @@ use support::{Arguments, print_machine, verdict};
 const ROWS: u64 = 32_768;
 /// How long the consumer blocks on an envelope.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Beside those on the edge: the producer's, the consumer's, and one that was freed since the last sample; the rest is
+/// Envelopes beyond those on the edge: the producer's, the consumer's, and one freed since the last sample; the rest is
 /// for stacks and the scheduler.
 const ENVELOPES_BESIDE: usize = 8;
-/// Blocks from this size on are given back when they are freed; without it glibc raises the size as it goes.
+/// Blocks from this size on are returned when they are freed; without it glibc raises the size over time.
 const GIVEN_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
 
 /// The sum of all rows that were consumed.
@@ -60,8 +61,8 @@ fn main() {
         Some(_) => return say((0, 0, flood_a_channel(envelopes))),
         None => {}
     }
-    println!("question    how much memory does a producer take that floods a slow consumer?");
-    println!("unit        MB of anonymous memory beyond what was there before");
+    println!("question    how much memory does a producer that floods a slow consumer take?");
+    println!("unit        MB of anonymous memory beyond the initial memory");
     print_machine();
     let envelope_bytes = ROWS as usize * size_of::<u64>();
     let all = megabytes(envelopes as usize * envelope_bytes);
@@ -90,12 +91,12 @@ fn main() {
     verdict("MB grown, of budget and 8 envelopes", megabytes(grown), megabytes(most), grown <= most);
 }
 
-/// Tells the process that asked: bytes on the edge, its budget, and growth.
+/// Prints for the parent process: bytes on the edge, its budget, and growth.
 fn say((high, budget, grown): (usize, usize, usize)) {
     println!("{high} {budget} {grown}");
 }
 
-/// One flood in a process of its own.
+/// One flood in its own process.
 fn in_a_process(what: &str, is_given_back: bool) -> (usize, usize, usize) {
     let program = std::env::current_exe().expect("the program knows its file");
     let mut command = Command::new(program);
@@ -110,7 +111,7 @@ fn in_a_process(what: &str, is_given_back: bool) -> (usize, usize, usize) {
     (figures[0], figures[1], figures[2])
 }
 
-/// Bytes on the edge at the highest, what it allows, and by how much the process grew.
+/// The most bytes on the edge, its budget, and the growth of the process.
 fn flood_an_edge(envelopes: u64, budget: usize, waiting: usize) -> (usize, usize, usize) {
     let text = format!(
         "boxwork: 1\n\
@@ -138,7 +139,7 @@ fn flood_an_edge(envelopes: u64, budget: usize, waiting: usize) -> (usize, usize
     (state.bytes_high, state.bytes_max, most.saturating_sub(before))
 }
 
-/// By how much the process grew.
+/// The growth of the process.
 fn flood_a_channel(envelopes: u64) -> usize {
     CONSUMED.store(0, Ordering::Relaxed);
     let before = anonymous_bytes();
@@ -163,7 +164,7 @@ fn check(envelopes: u64) {
     assert_eq!(CONSUMED.load(Ordering::Relaxed), rows * (rows - 1) / 2, "all rows come through, once");
 }
 
-/// The rows of an envelope by its number.
+/// The rows of the envelope with this number.
 fn envelope(number: u64) -> Envelope {
     let rows: ArrayRef = Arc::new(UInt64Array::from_iter_values(number * ROWS..(number + 1) * ROWS));
     Envelope::from_columns([("n", rows)]).expect("one column")
@@ -185,7 +186,7 @@ static FLOOD: OperatorSpec = OperatorSpec {
         "envelopes",
         ParameterType::integer_from(0),
         parameter::Default::Required,
-        "how many to make",
+        "number of envelopes",
     )],
     outputs: &[NUMBERS_OUT],
     ..OperatorSpec::new("flood", "Makes envelopes as fast as it can.", Kind::Stateful, make_flood)

@@ -1,44 +1,44 @@
 //! The rates of devices, and their share of the limit that arithmetic or memory sets.
 //!
-//! `what=distances` (as without `what`): signature distances; 75 x 75 centroids of 7 coordinates, Gaussian over L2,
-//! the signatures on the device. Time is the kernels' own, by OpenCL's events with one block in flight, and the wall
-//! clock's with six, results brought back. Beside it the physical limit: what a device that issues one instruction for
-//! 32 lanes in each quarter of a multiprocessor and clock could do, with a pair's products, exponential and additions
-//! and nothing else. *Streaming* is the same with the signatures gathered and sent for each block. The thesis' figures
-//! 4.15 to 4.17 are the source's answer. Arguments: `objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40
-//! split=256x8 apart=no streams=no`; `split` and `apart` take lists (`split=128x8,256x4`), to compare how the kernel
-//! divides its work; `apart=4x1` is by matrix units, four bands of candidates at once, one of them with a power in four
-//! by multiplication; `text=FILE` takes another text for the kernel,
-//! `gatherers=4` so many threads to gather a block that is streamed.
+//! `what=distances` (the default): signature distances; 75 x 75 centroids of 7 coordinates, Gaussian over L2, the
+//! signatures on the device. Time is the kernels' own, by OpenCL's events with one block under way, and the wall
+//! clock's with six, results brought back. The bench also prints the physical limit of a device that issues one
+//! instruction for 32 lanes per clock in each quarter of a multiprocessor and computes only a pair's products,
+//! exponential and additions. *Streaming* gathers and sends the signatures for each block. The thesis' figures 4.15 to
+//! 4.17 are the published answer. Arguments: `objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8
+//! apart=no streams=no`; `split` and `apart` take lists (`split=128x8,256x4`), to compare divisions of the kernel's
+//! work; `apart=4x1` uses matrix units, four bands of candidates at once, one of them with a power in four by
+//! multiplication; `text=FILE` takes another text for the kernel, `gatherers=4` so many threads to gather a streamed
+//! block.
 //!
-//! `what=bounds`: lower and upper bounds of all objects by a pivot table on the device, and the selection of what is
-//! left for the k nearest. Beside it the rates at which the device copies and reads memory: triangles and simplex can
-//! do no better than read their columns once. Arguments: `objects=17500000 pivots=32 k=10 rounds=21 held=2 bound=all`;
-//! `held` and `bound` take lists (`held=1,2,4 bound=simplex,ptolemaic`). The host needs 4 bytes for each pivot and
-//! object, twice (4.5 GB at the full size), the device half of that for each kind of bound and 8 bytes an object.
+//! `what=bounds`: lower and upper bounds of all objects by a pivot table on the device, and the selection of the
+//! objects that remain for the k nearest. The bench also prints the rates at which the device copies and reads memory:
+//! triangles and simplex must at least read their columns once. Arguments: `objects=17500000 pivots=32 k=10 rounds=21
+//! held=2 bound=all`; `held` and `bound` take lists (`held=1,2,4 bound=simplex,ptolemaic`). The host needs 4 bytes for
+//! each pivot and object, twice (4.5 GB at the full size); the device half of that for each kind of bound, and 8 bytes
+//! per object.
 //!
-//! `what=search`: the shipped `search.yaml` (scan, distances, ranking) over a store that lies on the device, as a
-//! share of the rate of its kernels. Arguments: `objects=1000000 k=100 workers=16 rounds=21 folder=FOLDER`; the store
-//! takes 2.45 KB an object in the folder and on the device.
+//! `what=search`: the shipped `search.yaml` (scan, distances, ranking) over a store on the device, as a share of the
+//! rate of its kernels. Arguments: `objects=1000000 k=100 workers=16 rounds=21 folder=FOLDER`; the store takes 2.45 KB
+//! per object in the folder and on the device.
 //!
 //! `what=extraction`: signatures of decoded pictures of 150 x 150 in memory, by the box `extract`. Arguments:
 //! `objects=65536 points=2000 iterations=5 rounds=11 workers=16`.
 //!
-//! `what=own`: the time of a scan by queries of 20 to 160 centroids, and of one that computes each object's similarity to
-//! itself too; the thesis' figure 4.16. Arguments: `objects=250000 centroids=75 rounds=9`.
+//! `what=own`: the time of a scan with queries of 20 to 160 centroids, and of a scan that also computes each object's
+//! similarity to itself; the thesis' figure 4.16. Arguments: `objects=250000 centroids=75 rounds=9`.
 //!
-//! `what=beside`: the rate of distances on the device while boxes compute on all cores, over that while none does.
-//! Arguments: `objects=250000 blocks=400 workers=16 rounds=5`.
+//! `what=beside`: the rate of distances on the device while boxes compute on all cores, divided by the rate without
+//! them. Arguments: `objects=250000 blocks=400 workers=16 rounds=5`.
 //!
-//! `what=feeding`: feeding threads against one thread that does everything, on 1, 2 and 4 devices; the thesis' figure 3.11.
-//! A block is gathered, sent, computed and brought back, and its k nearest found. Arguments: `objects=50000` a block,
-//! `parts=8` blocks that differ, `blocks=64` for each device, `queries=64 k=100 rounds=5 counts=1,2,4
-//! ways=resident,gathered,pinned`.
+//! `what=feeding`: feeding threads compared with one thread that does everything, on 1, 2 and 4 devices; the thesis'
+//! figure 3.11. A block is gathered, sent, computed and brought back, and its k nearest found. Arguments:
+//! `objects=50000` per block, `parts=8` different blocks, `blocks=64` for each device, `queries=64 k=100 rounds=5
+//! counts=1,2,4 ways=resident,gathered,pinned`.
 //!
-//! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small
-//! sizes unless told otherwise. Every line checks its answer first. The binary needs an OpenCL driver and no other
-//! file;
-//! `what=help` says this too.
+//! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
+//! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
+//! all this.
 
 mod support;
 
@@ -140,7 +140,7 @@ fn main() {
     });
     let device = arguments.get("device", devices.gpus().first().copied().unwrap_or(0));
     let Some(found) = devices.list().get(device) else {
-        eprintln!("device={device} is not there: there are {}, counted from 0", devices.list().len());
+        eprintln!("there is no device={device}: there are {}, counted from 0", devices.list().len());
         std::process::exit(2);
     };
     print_machine();
@@ -155,7 +155,7 @@ fn main() {
         "beside" => beside::run(&arguments, &devices, device),
         "feeding" => feeding::run(&arguments, &devices),
         other => {
-            eprintln!("what={other} is no question of this bench: ask for one of those that what=help lists");
+            eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);
         }
     }

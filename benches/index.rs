@@ -1,16 +1,17 @@
-//! How little work does an index leave, and how fast is what it costs?
+//! How much work does an index save, and what does it cost?
 //!
 //! Four questions, each with its own `what=`:
 //!
-//! - `share`: of all objects, how many have a lower bound that is not above the distance of the k-th answer, so that no
-//!   strategy could leave them out; and how near the k-th smallest upper bound comes to that distance.
-//! - `search`: the time of each shipped strategy and the distances that it computes, beside the sequential scan and the
-//!   *divine* search, a range query that is told the k-th distance. Every answer is compared with the scan's.
-//! - `bounds`: nanoseconds an object for each bound, beside reading the same bytes, and beside the f64 reference.
-//! - `build`: the index pipeline beside as many sequential scans in f64 as there are pivots, on as many threads.
+//! - `share`: the share of the objects whose lower bound is not above the distance of the k-th answer, which no
+//!   strategy can exclude; and the ratio of the k-th smallest upper bound to that distance.
+//! - `search`: the time of each shipped strategy and its number of distances, compared with the sequential scan and the
+//!   *divine* search, a range query with the k-th distance given. Every answer is compared with the scan's.
+//! - `bounds`: nanoseconds per object for each bound, compared with reading these bytes, and with the f64 reference.
+//! - `build`: the index pipeline, compared with as many sequential f64 scans as there are pivots, on equally many
+//!   threads.
 //!
 //! `cargo bench --bench index -- what=search store=FILE alphas=0.01,0.2,0.64 pivots=32 k=10 queries=10 workers=2`
-//! Without `store`, synthetic signatures as those of the other benches, `objects` many.
+//! Without `store`, it takes `objects` synthetic signatures like the other benches.
 
 mod support;
 
@@ -142,7 +143,7 @@ impl Setting {
         ]
     }
 
-    /// Makes the index and opens it.
+    /// Builds the index and opens it.
     fn table(&self) -> PivotTable {
         let start = Instant::now();
         run(&self.runtime(), &self.prepare(shipped::INDEX, &self.index_values()), &[]);
@@ -164,7 +165,7 @@ impl Setting {
         table
     }
 
-    /// Objects that are queries: spread over the store, the same in every run.
+    /// Objects as queries: spread over the store, fixed.
     fn query_ids(&self, objects: u64) -> Vec<u64> {
         (0..self.queries as u64).map(|number| (number * 7919 + 13) % objects).collect()
     }
@@ -207,7 +208,7 @@ impl Setting {
         let mean = |name: &str| left[name].iter().sum::<f64>() / left[name].len() as f64;
         for bound in Bound::ALL {
             println!(
-                "share       {bound:10} {:.4} of the objects are left; k-th upper bound / k-th distance {:.3}",
+                "share       {bound:10} {:.4} of the objects remain; k-th upper bound / k-th distance {:.3}",
                 mean(&bound.to_string()),
                 mean(&format!("{bound} upper"))
             );
@@ -245,7 +246,7 @@ impl Setting {
                 })
                 .collect();
             for (answer, (strategy, _)) in answers.iter().zip(&strategies) {
-                assert!(*answer == answers[0], "{strategy} finds something else than the scan for {name}");
+                assert!(*answer == answers[0], "{strategy} and the scan differ for {name}");
             }
             let json: serde_json::Value = serde_json::from_str(&answers[0]).expect("the results are JSON");
             let results = json["queries"][0]["results"].as_array().expect("a list of results");
@@ -287,7 +288,7 @@ impl Setting {
         for (side, count) in sides.iter().zip(counts) {
             let share = count.load(Ordering::Relaxed) as f64 / all;
             println!(
-                "{:26} {:9.3} ms a query; computes {:.5} of the distances; {:8.2} x the scan's speed, {:.2} x divine's \
+                "{:26} {:9.3} ms per query; computes {:.5} of the distances; {:8.2} x the scan's speed, {:.2} x divine's \
                  time",
                 side.name,
                 side.spread().median * 1e3,
@@ -312,7 +313,7 @@ impl Setting {
             .into_iter()
             .map(|bound| table.query(bound, &distances, &*prepared).unwrap_or_else(|error| panic!("{error}")))
             .collect();
-        // The reference, on a few objects: their distances in f64.
+        // The reference, on a few objects, from their f64 distances.
         let few: Vec<Vec<f64>> = (0..64.min(table.len()))
             .map(|object| table.pivots().iter().map(|pivot| distance(*pivot, object)).collect())
             .collect();
@@ -375,7 +376,7 @@ impl Setting {
                 let (twin, memory) = (side.faster_than(reference).median, read.faster_than(side).median);
                 format!("; {twin:.1} x the f64 reference, {memory:.2} x the time of reading")
             });
-            println!("{:26}{ns:.2} ns an object{against}", side.name);
+            println!("{:26}{ns:.2} ns per object{against}", side.name);
         }
     }
 
@@ -418,7 +419,7 @@ fn space_of(table: &PivotTable) -> Arc<SqfdSpace> {
     space
 }
 
-/// An object of a space as a query.
+/// An object of a space, as a query.
 fn prepared(space: &Arc<SqfdSpace>, id: u64) -> Arc<dyn boxwork_stores::space::Prepared> {
     let object = Store::objects(&**space.store(), &[id]).expect("a sound store");
     let space: Arc<dyn Space> = Arc::<SqfdSpace>::clone(space);
@@ -463,7 +464,7 @@ fn run(runtime: &Runtime, prepared: &Arc<Prepared>, queries: &[String]) -> Outco
     outcome
 }
 
-/// The mean time of some requests; adds the distances that they computed.
+/// The mean time of some requests; adds their numbers of distances.
 fn mean_seconds(outcomes: impl Iterator<Item = Outcome>, distances: &AtomicUsize) -> f64 {
     let (mut seconds, mut count) = (0.0, 0);
     for outcome in outcomes {

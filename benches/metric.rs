@@ -1,20 +1,20 @@
-//! Which index computes the fewest distances, which answers first, and what does each cost?
+//! Which index computes the fewest distances, which is the fastest, and what does each cost?
 //!
-//! One table for each set of objects: AESA, LAESA, list of clusters, M-tree, PM-tree and M-index beside the pivot table
-//! by its triangular and its tightest bound, and beside the scan. A line says the distances that a query computes on
-//! average and their part of all objects, the time of a query, the memory without the objects, and the distances and
-//! the time that building takes. One thread does all of it, and times are its processor time. Every answer is compared
-//! with the scan's.
+//! One table for each set of objects: AESA, LAESA, list of clusters, M-tree, PM-tree and M-index, compared with the
+//! pivot table by its triangular and its tightest bound, and with the scan. A line gives the mean number of distances
+//! of a query and its share of all objects, the time of a query, the memory without the objects, and the distances and
+//! the time of building. One thread does all of it, and times are its processor time. Every answer is compared with the
+//! scan's.
 //!
-//! - `signatures`: SQFD over a store given as `store=FILE`, or over mixes: each object is made of the centroids of two
-//!   of a few random signatures, so that some are near each other and others are not.
+//! - `signatures`: SQFD over a store given as `store=FILE`, or over mixes: each object combines the centroids of two of
+//!   a few random signatures, so that some objects are near each other and others are not.
 //! - `vectors`: L2 over random vectors around a hundred places.
-//! - `texts`: Levenshtein over random words, each some letters from one of a few hundred.
+//! - `texts`: Levenshtein over random words, each a few letters away from one of a few hundred.
 //!
 //! `cargo bench --bench metric -- what=signatures,vectors,texts objects=10000 queries=20 k=10 pivots=32`
 //!
-//! AESA's memory and time grow with the square of the objects: it is measured up to `aesa` of them, and left out of
-//! the table of more. A pivot table is asked best first; its time has the bounds of all objects in it.
+//! AESA's memory and time grow with the square of the number of objects: it is measured for up to `aesa` objects, and
+//! skipped in larger tables. A pivot table is searched best first; its time includes the bounds of all objects.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn main() {
             }
             "vectors" => vectors(&settings),
             "texts" => texts(&settings),
-            other => panic!("what={other}: there are signatures, vectors and texts"),
+            other => panic!("what={other} is none of signatures, vectors and texts"),
         }
     }
 }
@@ -72,7 +72,7 @@ struct Settings {
     aesa: usize,
 }
 
-/// Distances of objects and of queries, and what may be concluded from them.
+/// Distances of objects and of queries, and the properties that bounds may use.
 struct Space<'a> {
     about: String,
     count: usize,
@@ -90,7 +90,7 @@ fn signatures(settings: &Settings, alpha: f64, store: Option<PathBuf>) {
         None => (mixes(settings.objects, 1), "mixes".to_owned()),
     };
     let queries = match &store {
-        // Objects as queries, each moved a little.
+        // Objects as queries, each slightly moved.
         Some(_) => moved(&objects, settings.queries),
         None => mixes(settings.queries, 2),
     };
@@ -128,7 +128,7 @@ fn signatures(settings: &Settings, alpha: f64, store: Option<PathBuf>) {
     });
 }
 
-/// Signatures of about 60 centroids, each of two of a hundred random ones.
+/// Signatures of about 60 centroids, each combined from two of a hundred random ones.
 fn mixes(count: usize, seed: u64) -> Signatures {
     let sources = Signatures::random(99, 100, 40..=80);
     let (mut mixes, mut random) = (Signatures::default(), Random::new(seed));
@@ -242,7 +242,7 @@ fn texts(settings: &Settings) {
     );
 }
 
-/// One line: an index, and what it took to build it.
+/// One line: an index, and the cost of building it.
 struct Built {
     name: String,
     index: Box<dyn MetricIndex>,
@@ -304,10 +304,10 @@ fn table(settings: &Settings, space: &Space<'_>) {
         if expected.is_empty() {
             expected = answers;
         } else {
-            assert!(answers == expected, "{name} answers otherwise than the scan");
+            assert!(answers == expected, "{name} and the scan differ");
         }
     }
-    println!("all answers are the scan's, to the bit");
+    println!("all answers equal the scan's, to the bit");
 }
 
 fn ask(settings: &Settings, space: &Space<'_>, built: Built) -> Vec<Vec<(f64, u32)>> {
@@ -337,7 +337,7 @@ fn ask(settings: &Settings, space: &Space<'_>, built: Built) -> Vec<Vec<(f64, u3
     answers
 }
 
-/// Every distance.
+/// Computes every distance.
 #[derive(Debug)]
 struct Scan(usize);
 
@@ -355,7 +355,7 @@ impl MetricIndex for Scan {
     }
 }
 
-/// The two-phase form, by the kernels that the shipped pipelines use: all pivots, all bounds, then best first.
+/// The two-phase form, with the kernels of the shipped pipelines: all pivots, all bounds, then best first.
 #[derive(Debug)]
 struct PivotTable {
     count: usize,

@@ -1,11 +1,10 @@
-//! The cost of a hint by the number of queries of its request.
+//! How much does a hint cost, by the number of queries of its request?
 //!
 //! Units: ns for a join and a read of one hint, and us for a request from its submission to its end. Baseline: 64
-//! queries a request, as many as there are when a pipeline does not say. The bar: a hint of 4,096 queries costs no more.
+//! queries per request, the default. The bar: a hint of 4,096 queries costs no more.
 //!
-//! One box joins a falling value into the hint of each query in turn, and reads it back through a hint's edge of its
-//! own. A request of one round is compared with one that has no hint to touch: the difference is what the cells take
-//! to be made.
+//! One box joins a falling value into the hint of each query in turn, and reads it back through its own hint edge. A
+//! request of one round is compared with a request without hints: the difference is the cost of making the cells.
 //!
 //! `cargo bench --bench queries -- touches=4000000 requests=2000 rounds=11`
 
@@ -25,7 +24,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use support::{Arguments, Spread, print_machine, verdict};
 
-/// What the last firing took for its joins and reads.
+/// The time of the last firing's joins and reads.
 static TOUCHED_NS: AtomicU64 = AtomicU64::new(0);
 
 const READ: HintIn = HintIn::new(0, "range", Join::Minimum, "a range");
@@ -55,7 +54,7 @@ impl Operator for Touch {
             let (query, value) = ((nth % self.queries) as u32, -((nth / self.queries) as f64));
             cx.join_hint(WRITTEN, query, value);
             if cx.hint(READ, query) != value {
-                return Err(BoxError::new("a value that was joined is not read"));
+                return Err(BoxError::new("a joined value was not read back"));
             }
         }
         TOUCHED_NS.store(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -84,7 +83,7 @@ fn main() {
     let arguments = Arguments::read(&["touches", "requests", "rounds"]);
     let touches = arguments.get("touches", 4_000_000_usize);
     let (requests, rounds) = (arguments.get("requests", 2000), arguments.get("rounds", 11));
-    println!("question    what does a hint cost, by how many queries its request answers?");
+    println!("question    how much does a hint cost, by the number of queries of its request?");
     print_machine();
     let runtime = Runtime::start(Config::flat(1)).expect("the system gives threads");
     let counts = [QUERIES, QUERIES_MAX];
@@ -102,12 +101,12 @@ fn main() {
             request_us[side].push(begun.elapsed().as_secs_f64() * 1e6 / f64::from(requests));
         }
     }
-    println!("checked     each value that was joined was read back");
+    println!("checked     each joined value was read back");
     for (side, queries) in counts.iter().enumerate() {
         let (hint, request) =
             (Spread::of(hint_ns[side].iter().copied()), Spread::of(request_us[side].iter().copied()));
         println!(
-            "{queries:>5}       {:.1} ns ({:.1} to {:.1}) a join and a read; {:.1} us ({:.1} to {:.1}) an empty request",
+            "{queries:>5}       {:.1} ns ({:.1} to {:.1}) per join and read; {:.1} us ({:.1} to {:.1}) per empty request",
             hint.median, hint.low, hint.high, request.median, request.low, request.high
         );
     }

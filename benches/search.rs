@@ -1,13 +1,13 @@
-//! How much of the bare kernel's rate does a whole search keep?
+//! What share of the bare kernel's rate does a whole search reach?
 //!
-//! Unit: distances a second, by the wall's clock; 100,000 synthetic signatures of 50 to 100 centroids, k = 100, two
-//! workers. Baseline: the bare kernel on as many threads at once over the same mapped store, which gives nothing but a
-//! column of distances. The bar is 85 % of it.
+//! Unit: distances per second, by the wall clock; 100,000 synthetic signatures of 50 to 100 centroids, k = 100, two
+//! workers. Baseline: the bare kernel on as many threads at once over this mapped store, which only fills a column of
+//! distances. The bar is 85 % of it.
 //!
-//! Timed of the search: a request of the shipped `pipelines/search.yaml` from its submission to its end, so finding the
-//! query by its name, the scan, all distances, the exact ranking in f64, the names, and JSON to /dev/null. Not timed:
-//! starting the threads of the runtime, opening the store, checking it at its first use, and the objects' own
-//! similarities, which a space computes once and keeps. Timed of the kernel: threads too, which is some 50 us.
+//! Included in the search's time: a request of the shipped `pipelines/search.yaml` from its submission to its end, so
+//! finding the query by name, the scan, all distances, the exact ranking in f64, the names, and JSON to /dev/null. Not
+//! included: starting the runtime's threads, opening the store, checking it at its first use, and the objects' own
+//! similarities, which a space computes once and keeps. The kernel's time includes its threads, some 50 us.
 //!
 //! `cargo bench --bench search -- objects=100000 k=100 workers=2 rounds=21 folder=FOLDER`
 
@@ -41,13 +41,13 @@ fn main() {
     let objects = arguments.get("objects", 100_000);
     let (k, workers) = (arguments.get("k", 100), arguments.get("workers", 2));
     let rounds = arguments.get("rounds", 21);
-    println!("question    how much of the bare kernel's rate does a whole search keep?");
+    println!("question    what share of the bare kernel's rate does a whole search reach?");
     println!(
         "unit        distances/s; {objects} signatures of 50 to 100 centroids, k = {k}, {workers} workers"
     );
     print_machine();
     println!("code path   {}", CodePath::detect());
-    println!("rounds      {rounds}; median (middle half) of the wall's time, ratios within a round");
+    println!("rounds      {rounds}; median (middle half) of wall time, ratios within a round");
 
     let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
     let folder = tempfile::tempdir_in(parent).expect("the folder can be written to");
@@ -58,7 +58,7 @@ fn main() {
     let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
     let search = Search::new(&path, &folder.path().join("results.json"), k, workers);
     check(&runtime, &search, workers);
-    // The own similarities are kept beside the store now; results go nowhere.
+    // From here on the own similarities are kept beside the store; results are discarded.
     let search = Search::new(&path, Path::new("/dev/null"), k, workers);
     measure(&runtime, &search, workers, rounds);
 }
@@ -81,7 +81,7 @@ impl Search {
             ("queries".to_owned(), Value::List(Vec::new())),
             ("k".to_owned(), Value::Integer(k as i64)),
             ("format".to_owned(), Value::Text("json".to_owned())),
-            // The kernel beside it is the processor's.
+            // The kernel of the baseline runs on the processor.
             ("device".to_owned(), Value::Text("cpu".to_owned())),
         ]);
         let prepared = Prepared::new(
@@ -108,13 +108,13 @@ impl Search {
         outcome
     }
 
-    /// The f64 distance of an object from another as the query.
+    /// The f64 distance of an object from another one, the query.
     fn exact(&self, objects: Objects<'_>, query: u64, id: u64) -> Result<f64, StoreError> {
         let sigma = self.space.sigma_self(objects, query)?;
         self.space.exact(objects, objects.signature(query)?, sigma, id)
     }
 
-    /// The object that a round asks for.
+    /// The query object of a round.
     fn query(&self, round: u64) -> u64 {
         round.wrapping_mul(7919) % self.store.len()
     }
@@ -144,7 +144,7 @@ fn check(runtime: &Runtime, search: &Search, workers: usize) {
     distances.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     assert_eq!(found.len(), search.k.min(distances.len()));
     for (found, (distance, id)) in found.iter().zip(&distances) {
-        assert_eq!(found["id"].as_u64(), Some(*id), "the order is that of the f64 distances");
+        assert_eq!(found["id"].as_u64(), Some(*id), "the order follows the f64 distances");
         let written = found["distance"].as_f64().expect("a number");
         assert!((written - distance).abs() <= 1e-8 * distance, "{written} of object {id} is {distance}");
     }
@@ -204,7 +204,7 @@ fn measure(runtime: &Runtime, search: &Search, workers: usize, rounds: usize) {
     verdict("whole search of bare kernel", share.median, SHARE_WANTED, share.median >= SHARE_WANTED);
 }
 
-/// All distances of a query, on so many threads; pieces are taken in turn.
+/// All distances of a query, on so many threads, which take pieces in turn.
 fn bare_kernel(store: &SignatureStore, sigmas: &[Vec<f64>], query: &PreparedQuery, workers: usize) {
     const PIECE_ROWS: usize = 1024;
     let pieces: Vec<(usize, u32, u32)> = sigmas
@@ -239,7 +239,7 @@ fn bare_kernel(store: &SignatureStore, sigmas: &[Vec<f64>], query: &PreparedQuer
     });
 }
 
-/// What memory allows: the store read once, by as many threads, with nothing computed.
+/// The limit of memory: as many threads read the store once and compute nothing.
 fn print_limit(store: &SignatureStore, workers: usize) {
     let mut bytes = 0;
     for batch in 0..store.batches() {

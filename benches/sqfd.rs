@@ -1,17 +1,17 @@
-//! How many signature distances does one core compute a second?
+//! How many signature distances per second does one core compute?
 //!
-//! Unit: distances a second; 81 x 81 centroids of 7 coordinates, Gaussian over L2. Baselines: OpenCV-contrib's
-//! `PCTSignaturesSQFD` on the same signatures, and a scalar twin of our own: f32 with the mathematics library's `expf`,
-//! which nothing vectorises. The f64 reference, which ranks the best objects again, stands beside them. Answers the
-//! thesis' "more than two orders of magnitude" over serial code, which took four GPUs, and sets the bar of 80 x OpenCV
-//! and 20 x the scalar twin on one core.
+//! Unit: distances per second; 81 x 81 centroids of 7 coordinates, Gaussian over L2. Baselines: OpenCV-contrib's
+//! `PCTSignaturesSQFD` on these signatures, and our own scalar twin: f32 with the mathematics library's `expf`, which
+//! no compiler vectorises. The f64 reference, which ranks the best objects again, is measured too. The thesis reports
+//! "more than two orders of magnitude" over serial code, with four GPUs; the bars are 80 x OpenCV and 20 x the scalar
+//! twin on one core.
 //!
-//! *Cached* is what a search does: an object's similarity to itself comes from the store's space, one block of pairs is
-//! left. *Three blocks* is what OpenCV computes in every call. *First use* is the first search of a space: the object's
-//! own similarity in f64, then the block.
+//! *Cached* is the work of a search: an object's similarity to itself comes from the store's space, and one block of
+//! pairs remains. *Three blocks* is what OpenCV computes in every call. *First use* is the first search of a space: the
+//! object's own similarity in f64, then the block.
 //!
-//! `cargo bench --bench sqfd -- alpha=1.0 centroids=81 signatures=128 rounds=41`; alpha=all is 1.0, 0.2, 0.64 and 3.0,
-//! as is no alpha. The binary needs no other file.
+//! `cargo bench --bench sqfd -- alpha=1.0 centroids=81 signatures=128 rounds=41`; alpha=all, the default, is 1.0, 0.2,
+//! 0.64 and 3.0. The binary needs no other file.
 
 mod support;
 
@@ -25,9 +25,9 @@ use support::peer::Peer;
 use support::signatures::{DIMENSIONS, Signatures};
 use support::{Arguments, Side, print_machine, run_rounds, verdict};
 
-/// A fast distance is this near to the reference's, but for objects at distance 0.
+/// The largest error of a fast distance, except for objects at distance 0.
 const ERROR_MAX: f64 = 1e-5;
-/// OpenCV's sums are f32, one pair after the other.
+/// OpenCV sums pairs one by one in f32.
 const OPENCV_ERROR_MAX: f64 = 1e-4;
 const OPENCV_RATIO_WANTED: f64 = 80.0;
 const SCALAR_RATIO_WANTED: f64 = 20.0;
@@ -41,7 +41,7 @@ fn main() {
         None | Some("all") => vec![1.0, 0.2, 0.64, 3.0],
         Some(_) => vec![arguments.get("alpha", 1.0)],
     };
-    println!("question    how many signature distances a second does one core compute?");
+    println!("question    how many signature distances per second does one core compute?");
     println!(
         "unit        distances/s, {centroids} x {centroids} centroids, D = {DIMENSIONS}, Gaussian over L2"
     );
@@ -57,7 +57,7 @@ fn main() {
         signatures.with(|store| measure(alpha, store, rounds, peer.as_mut()));
     }
     drop(peer);
-    // The system's own cleaning takes what cannot be removed.
+    // The system cleans up what cannot be removed.
     let _ = std::fs::remove_file(&file);
 }
 
@@ -167,7 +167,7 @@ fn measure(alpha: f64, store: &StoreColumns<'_>, rounds: usize, mut peer: Option
     }
 }
 
-/// Every path against the reference, before anything is timed.
+/// Checks every path against the reference, before anything is timed.
 fn check(store: &StoreColumns<'_>, prepared: &[PreparedQuery], sigma_self: &[f64], exact: &[f64]) {
     let rows: Vec<u32> = (0..store.rows() as u32).collect();
     let sigma_self_min = sigma_self.iter().copied().fold(f64::INFINITY, f64::min);
@@ -199,14 +199,14 @@ fn check_peer(peer: &mut Peer, alpha: f64, exact: &[f64]) {
     println!("checked     {}: at most {largest:.1e} from the f64 reference", peer.name);
 }
 
-/// What no core can beat, and the share of it that is reached.
+/// The limit of a core, and the share of it that is reached.
 fn print_limit(path: CodePath, pair_ns: f64) {
     /// Seven for the coordinates and five for the polynomial of the exponential function.
     const MULTIPLY_ADDS: f64 = 12.0;
-    /// No x86-64 core starts more in a cycle.
+    /// No x86-64 core starts more per cycle.
     const PER_CYCLE: f64 = 2.0;
-    /// Those, the norm, the limit of the exponent, its reduction, scaling, and the sum: all need one of the same two
-    /// ports where vectors have 512 bits.
+    /// Also the norm, the limit of the exponent, its reduction, scaling, and the sum: with vectors of 512 bits all of
+    /// them need one of two ports.
     const ALL_AVX512: f64 = 17.0;
     let lanes = match path {
         CodePath::Avx512 => 16.0,
@@ -216,7 +216,7 @@ fn print_limit(path: CodePath, pair_ns: f64) {
     let clock = clock::gigahertz();
     let limit = MULTIPLY_ADDS / PER_CYCLE / lanes / clock;
     println!(
-        "limit       {limit:.3} ns a pair by its {MULTIPLY_ADDS} multiply-adds, two a cycle at {clock:.2} GHz: \
+        "limit       {limit:.3} ns per pair by its {MULTIPLY_ADDS} multiply-adds, two per cycle at {clock:.2} GHz: \
          {:.0} % reached",
         100.0 * limit / pair_ns
     );
@@ -229,7 +229,7 @@ fn print_limit(path: CodePath, pair_ns: f64) {
     }
 }
 
-/// Weighted similarity of two signatures as a person would write it down first.
+/// Weighted similarity of two signatures, as one would write it down first.
 #[inline(never)]
 fn sigma_f32(alpha: f32, a: SignatureRef<'_>, b: SignatureRef<'_>) -> f32 {
     let (a_len, b_len) = (a.len(), b.len());

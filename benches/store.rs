@@ -1,16 +1,16 @@
-//! How long does a store of a million signatures take to open, and how much memory does a search of it take?
+//! How long does opening a store of a million signatures take, and how much memory does a search of it need?
 //!
-//! Units: milliseconds, and MB of anonymous memory (`RssAnon`: what no file stands behind, so what the system cannot
+//! Units: milliseconds, and MB of anonymous memory (`RssAnon`: memory without a file behind it, which the system cannot
 //! drop). Baseline: reading the file into memory, as a program without a map does, timed and counted in the same run.
 //! The bars are 50 ms and 100 MB for a file of 2 to 3 GB.
 //!
-//! The file is written by a process of its own, so that no memory of the writer counts. Opening is timed five times
-//! with the file in the page cache as far as it fits. The search is the shipped `pipelines/search.yaml` with one query,
-//! format JSON; what is counted is the whole process at its highest, its threads' stacks and the objects' own
-//! similarities among it.
+//! Another process writes the file, so that no memory of the writer counts. Opening is timed five times, with as much
+//! of the file in the page cache as fits. The search is the shipped `pipelines/search.yaml` with one query, format
+//! JSON; its memory is the maximum of the whole process, including its threads' stacks and the objects' own
+//! similarities.
 //!
-//! `cargo bench --bench store -- objects=1000000 workers=2 folder=FOLDER`; without a folder one in the system's
-//! temporary folder is made, and removed at the end.
+//! `cargo bench --bench store -- objects=1000000 workers=2 folder=FOLDER`; by default, it makes a folder in the
+//! system's temporary folder, and removes it at the end.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn main() {
         return;
     }
     let workers = arguments.get("workers", 2);
-    println!("question    how long does a store take to open, and how much memory does a search of it take?");
+    println!("question    how long does opening a store take, and how much memory does a search of it need?");
     println!("unit        ms, and MB of anonymous memory; {objects} signatures, {workers} workers");
     print_machine();
 
@@ -102,7 +102,7 @@ fn measure_open(path: &Path, objects: usize, bytes: u64) {
 
 fn measure_search(path: &Path, workers: usize) {
     let out = path.with_file_name("results.json");
-    // The second finds the own similarities beside the store.
+    // The second search finds the own similarities beside the store.
     for what in ["first", "second"] {
         let start = Instant::now();
         let (seconds, most) = anonymous_bytes_max(|| search(path, &out, workers));
@@ -116,12 +116,12 @@ fn measure_search(path: &Path, workers: usize) {
     }
     let objects = SignatureStore::open(path).unwrap_or_else(|error| panic!("{error}")).len() as usize;
     println!(
-        "limit       {:.1} MB: own similarities of 8 bytes an object, offsets of 8, and names by their hashes of 16",
+        "limit       {:.1} MB: own similarities of 8 bytes per object, offsets of 8, and names by their hashes of 16",
         megabytes(32 * objects)
     );
 }
 
-/// One query, checked; gives the seconds of the request.
+/// One query, checked; returns the seconds of the request.
 fn search(path: &Path, out: &Path, workers: usize) -> f64 {
     const QUERY: usize = 123;
     let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
@@ -153,7 +153,7 @@ fn search(path: &Path, out: &Path, workers: usize) -> f64 {
     outcome.duration.as_secs_f64()
 }
 
-/// The baseline: the whole file in memory. Parts of it are enough to tell the rate, and spare a small machine.
+/// The baseline: the whole file in memory. Parts of it are enough to measure the rate, and spare a small machine.
 fn measure_reading(path: &Path) {
     const BYTES_MAX: u64 = 1 << 30;
     let path: PathBuf = path.to_owned();

@@ -1,7 +1,7 @@
-//! `what=beside`: what boxes that compute on all cores take from a device that is kept busy.
+//! `what=beside`: how much of a busy device's rate boxes that compute on all cores take.
 //!
-//! One runtime has both: a box that keeps twelve blocks of distances under way, and as many workers as cores, without
-//! and with requests that compute on all of them. A block costs its feeding thread little, and the device much.
+//! One runtime has both: a box that keeps twelve blocks of distances under way, and as many workers as cores, with and
+//! without requests that compute on all of them. A block costs its feeding thread little, and the device much.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,14 +20,14 @@ use super::distances::{Scan, Scene, Way, scene};
 use super::support::signatures::{DIMENSIONS, Signatures};
 use super::support::{Arguments, Spread, verdict};
 
-/// Blocks under way at once: as many as `sqfd` has for each device.
+/// Blocks under way at once: as many as the `distance` box has for each device.
 const IN_FLIGHT: usize = 12;
 
-/// How long a firing computes.
+/// Computing time of a firing.
 const FIRING: Duration = Duration::from_millis(2);
 
 static SCENE: OnceLock<(Arc<Scene>, Arc<Devices>, usize)> = OnceLock::new();
-/// Blocks that are to be computed yet.
+/// Blocks left to compute.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 static STOP: AtomicBool = AtomicBool::new(false);
 static FIRINGS: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let (blocks, rounds) = (arguments.get("blocks", 400u64), arguments.get("rounds", 5));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = arguments.get("workers", cores);
-    println!("question    what do boxes that compute on all cores take from a device that is kept busy?");
+    println!("question    how much of a busy device's rate do boxes that compute on all cores take?");
     println!(
         "unit        distances/s by the wall clock; {blocks} blocks of {objects} objects, {workers} workers"
     );
@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         let request = runtime.submit(prepared, &Submission::default());
         request.unwrap_or_else(|error| panic!("{error}"))
     };
-    // The device's request is the oldest one, as old requests go first and these would never end.
+    // The device's request is the oldest: older requests go first, and the others never end.
     let rate = |computing: usize| {
         LEFT.store(blocks, Ordering::Relaxed);
         let (fed, begun) = (submit(&feed), Instant::now());
@@ -112,7 +112,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         STOP.store(false, Ordering::Relaxed);
         rate
     };
-    // What is brought in at the first use, and programs.
+    // The first use brings in data and programs.
     rate(0);
     let (mut idle, mut busy, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! `what=bounds`: bounds of all objects by a pivot table on the device, and what is left of them.
+//! `what=bounds`: bounds of all objects by a pivot table on the device, and the objects that remain.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -20,14 +20,14 @@ use boxwork_runtime::operator::Outside;
 use super::support::signatures::Random;
 use super::support::{Arguments, Spread};
 
-/// What lies on the device in one buffer, as `lower_bounds` has it.
+/// The size of a buffer on the device, as in `lower_bounds`.
 const CHUNK_BYTES: usize = 128 << 20;
-/// Coordinates of a point beyond the number of pivots: so that pivots span less than there is.
+/// Dimensions of a point beyond the number of pivots, so that the pivots do not span the whole space.
 const MORE_DIMENSIONS: usize = 8;
-/// Points lie in so many clusters, so that there is something to leave out.
+/// Points lie in so many clusters, so that bounds can exclude some.
 const CLUSTERS: usize = 1000;
 const CLUSTER_SPREAD: f32 = 0.2;
-/// Entries that a query has room for.
+/// Entries for each query.
 const CAPACITY: usize = 1 << 16;
 
 pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         (objects * pivots * 4) as f64 / 1e9,
         made.elapsed().as_secs_f64()
     );
-    // Upper bounds say little without a pivot near the query: all bounds are given the range that a search comes to.
+    // Upper bounds say little without a pivot near the query: all bounds get the range in which a search ends.
     let range = space.range(k);
     println!("range       {range:.4}, the k-th distance");
     let bounds: Vec<Bound> = match arguments.text("bound").unwrap_or("all") {
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     }
 }
 
-/// Points, and what a pivot table holds of them.
+/// Points, and their pivot table.
 struct Space {
     objects: usize,
     between: Vec<f64>,
@@ -71,7 +71,7 @@ struct Space {
     distance_max: f64,
     /// Its distances from the objects.
     exact: Vec<f32>,
-    /// Block by block, column by column.
+    /// By block, then by column.
     distances: Vec<f32>,
     apexes: Vec<f32>,
 }
@@ -85,7 +85,7 @@ impl Space {
         };
         let (centres, strays, pivot_points) = (points(CLUSTERS), points(2048), points(pivots));
         let point = |object: usize, to: &mut Vec<f32>| {
-            // Numbers without a pattern, the same for an object in every run.
+            // Numbers without a pattern, fixed for each object.
             let mixed = (object as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let (cluster, stray) = ((mixed >> 40) as usize % CLUSTERS, (mixed >> 20) as usize % (2048 - 8));
             let shift = object / 7 % (8 * dimensions);
@@ -173,7 +173,7 @@ impl Space {
     }
 }
 
-/// Of squared distances that are summed in f32.
+/// The error of squared distances summed in f32.
 const NOISE_SQUARED: f64 = 1e-5;
 
 /// Puts an object's numbers into the columns of its block.
@@ -184,7 +184,7 @@ fn put(columns: &mut [f32], place: usize, numbers: &[f64]) {
     }
 }
 
-/// What all blocks of a line have in common.
+/// Shared by all blocks of a line.
 struct Scene {
     space: Arc<Space>,
     shape: Shape,
@@ -194,18 +194,18 @@ struct Scene {
     pairs: Vec<f32>,
     slack: DeviceSlack,
     k: usize,
-    /// What is known of the k-th distance before.
+    /// The range known before.
     range: f32,
 }
 
-/// How much of it a block does.
+/// The share of the work that a block does.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
-    /// Bounds alone, and nothing comes back but a number.
+    /// Bounds alone; only one number comes back.
     Bounds,
     /// Bounds and selection.
     Left,
-    /// The same, and all bounds come back.
+    /// Bounds and selection, and all bounds come back.
     All,
 }
 
@@ -319,14 +319,14 @@ fn write<T: Plain>(feed: &mut Feed<'_>, name: &'static str, numbers: &[T]) -> Re
     })
 }
 
-/// Runs blocks one after the other: what came back, and the seconds of kernels and of the wall's clock.
+/// Runs blocks one by one: the results, and the seconds of kernels and of the wall clock.
 fn run_block<B: Block>(devices: &Arc<Devices>, device: usize, block: B) -> (B, f64, f64) {
     let (tell, told) = channel();
     let mut blocks = Blocks::new(Arc::clone(devices), vec![device]);
     let before = devices.statistics()[device];
     let begun = Instant::now();
     let outside = Outside::new(move || {
-        // Whoever waits is there until it has come.
+        // The receiver waits until this has come.
         let _ = tell.send(());
     });
     blocks.submit(block, outside);
@@ -367,7 +367,7 @@ fn line(
     let (first, _, brought) = run_block(devices, device, scan(Stage::All));
     let left = check(&first, &query, k);
     drop(first);
-    // The other end point compiles and allocates too.
+    // The other end point also compiles and allocates.
     (0..4).for_each(|_| drop(run_block(devices, device, scan(Stage::Left))));
     let (mut alone, mut both, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -391,7 +391,7 @@ fn line(
     );
 }
 
-/// Compares all bounds, and what is left, with the loops of the processor; gives the number of objects left.
+/// Compares all bounds, and the remaining objects, with the processor's loops; returns the number that remains.
 fn check(scan: &Scan, query: &BoundQuery, k: usize) -> usize {
     let space = &scan.scene.space;
     let evaluator = BoundEvaluator::new(CodePath::detect());
@@ -458,7 +458,7 @@ static MEMORY: [KernelSpec; 2] = [
     },
 ];
 
-/// Copies, or reads, some fours of numbers within the device.
+/// Copies, or reads, groups of four numbers within the device.
 struct Memory {
     fours: usize,
     reads: bool,
@@ -482,7 +482,7 @@ impl Block for Memory {
         match self.reads {
             false => feed.launch(&program, "copy", Grid::of([self.fours / 256], [256]), &[])?,
             true => {
-                // Sixteen fours an item.
+                // Sixteen groups per work item.
                 let values = [("count", Value::of(self.fours as u32))];
                 feed.launch(&program, "scan", Grid::of([self.fours / 256 / 16], [256]), &values)?;
             }
@@ -493,9 +493,9 @@ impl Block for Memory {
     fn collect(&mut self, _: &Back<'_>) {}
 }
 
-/// Prints what the device's memory can do, and gives bytes copied (read and written) in a nanosecond.
+/// Prints the rates of the device's memory, and returns the bytes copied (read and written) per nanosecond.
 fn rate_of_memory(devices: &Arc<Devices>, device: usize, table_bytes: usize, rounds: usize) -> f64 {
-    // As much as the table, and no more than a buffer holds; whole groups of both kernels.
+    // As large as the table, but at most a buffer; whole work groups of both kernels.
     let most = devices.list()[device].info().buffer_bytes_max.min(2 << 30) as usize;
     let fours = (table_bytes.min(most) / 16 / 4096).max(1) * 4096;
     let rate = |reads: bool| {

@@ -1,4 +1,4 @@
-//! `what=distances`: signature distances a second.
+//! `what=distances`: signature distances per second.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,12 +16,12 @@ use boxwork_runtime::feeding::{
 };
 use boxwork_runtime::operator::Outside;
 
-/// Objects that are compared with the reference.
+/// Objects compared with the reference.
 const CHECKED: usize = 64;
-/// Blocks under way at once: with one, kernels never run beside each other, and their times are their own.
+/// Blocks under way at once; with one, kernels never overlap, and each is timed alone.
 const IN_FLIGHT: usize = 6;
 
-/// Everything that the blocks of one line have in common.
+/// Shared by the blocks of one line.
 pub(super) struct Scene {
     pub(super) signatures: Arc<Signatures>,
     pub(super) shape: Shape,
@@ -31,9 +31,9 @@ pub(super) struct Scene {
     pub(super) row_offsets: Vec<u32>,
     pub(super) centres: Vec<f32>,
     pub(super) factor: f32,
-    /// No other scene of the process has it.
+    /// Unique to this scene within the process.
     pub(super) version: u64,
-    /// What the signatures are known by on devices.
+    /// The devices' key for the signatures.
     pub(super) part: u64,
     pub(super) way: Way,
 }
@@ -51,12 +51,12 @@ pub(super) enum Way {
 
 pub(super) struct Scan {
     pub(super) scene: Arc<Scene>,
-    /// What came back, where it is wanted.
+    /// The results, if they are wanted.
     pub(super) sums: Option<Vec<f32>>,
 }
 
 impl Scan {
-    /// One whose sums nobody looks at.
+    /// A scan whose sums are not read.
     pub(super) fn of(scene: &Arc<Scene>) -> Self {
         Self { scene: Arc::clone(scene), sums: None }
     }
@@ -87,7 +87,7 @@ impl Scene {
         self.row_offsets.len() - 1
     }
 
-    /// The kernel's arguments that are no buffers, by name.
+    /// The kernel's arguments other than buffers, by name.
     pub(super) fn values(&self) -> [(&'static str, Value); 9] {
         let number = |value: usize| Value::of(value as u32);
         [
@@ -144,7 +144,7 @@ impl Block for Scan {
     }
 }
 
-/// Hands blocks over and takes them back.
+/// Submits blocks and takes them back.
 struct Runner {
     blocks: Blocks<Scan>,
     tell: Sender<()>,
@@ -160,7 +160,7 @@ impl Runner {
     fn submit(&mut self, scene: &Arc<Scene>, kept: bool) {
         let tell = self.tell.clone();
         let outside = Outside::new(move || {
-            // The runner that would be told is there as long as its blocks are.
+            // The runner outlives its blocks, so the receiver exists.
             let _ = tell.send(());
         });
         self.blocks.submit(Scan { scene: Arc::clone(scene), sums: kept.then(Vec::new) }, outside);
@@ -189,10 +189,10 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         (arguments.get("objects", if is_gpu { 250_000 } else { 2_000 }), arguments.get("blocks", 40));
     let (centroids, queries) = (arguments.get("centroids", 75), arguments.get("queries", 1usize));
     let alpha = arguments.get("alpha", 0.2);
-    println!("question    how many signature distances a second does a device compute?");
+    println!("question    how many signature distances per second does a device compute?");
     println!("unit        distances/s, {centroids} x {centroids} centroids, D = {DIMENSIONS}, alpha {alpha}");
     println!("objects     {objects} on the device, {queries} queries, {blocks} blocks");
-    // Products, exponential (its issue), two additions: one instruction each for 32 pairs; four issue in a clock.
+    // Products, exponential (its issue), two additions: one instruction each for 32 pairs; four are issued per clock.
     let pairs =
         f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6 / (DIMENSIONS as f64 + 3.0);
     if is_gpu {
@@ -205,7 +205,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let signatures = Arc::new(Signatures::random(1, objects, centroids..=centroids));
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("alpha is positive");
     let mut version = 0;
-    // As the library's own, for the life of the process.
+    // Kept for the life of the process, like the library's own.
     let text: Option<&'static str> = arguments
         .text("text")
         .map(|path| &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak());
@@ -271,14 +271,14 @@ pub(super) fn scene(
     Scene { signatures, shape, layout, program, rows, row_offsets, centres, factor, version, part: 0, way }
 }
 
-/// A scene whose blocks are timed again and again.
+/// A scene whose blocks are timed repeatedly.
 pub(super) struct Timing {
     runner: Runner,
     scene: Arc<Scene>,
 }
 
 impl Timing {
-    /// Everything is on the device, and right.
+    /// Brings everything to the device and checks it.
     pub(super) fn new(devices: &Arc<Devices>, device: usize, scene: Arc<Scene>, measure: Measure) -> Self {
         let mut runner = Runner::new(devices, device);
         runner.submit(&scene, true);
@@ -290,14 +290,14 @@ impl Timing {
     }
 }
 
-/// Seconds of a million distances, by the wall clock.
+/// Seconds per million distances, by the wall clock.
 pub(super) fn time(timing: &mut Timing, devices: &Devices, device: usize) -> f64 {
     let Timing { runner, scene } = timing;
     let timed = timed(runner, devices, device, scene, 2 * IN_FLIGHT, IN_FLIGHT);
     1e6 * timed.wall / timed.size
 }
 
-/// One way to run the kernel: checked, then timed. Gives the distances a second by the wall clock.
+/// One way to run the kernel: checked, then timed. Returns the distances per second by the wall clock.
 fn line(
     name: &str,
     devices: &Arc<Devices>,
@@ -310,7 +310,7 @@ fn line(
     runner.submit(scene, true);
     let first = runner.take();
     let worst = scene.signatures.with(|store| check(&first, store, measure));
-    // Both end points have everything before the clock starts, and what is pinned is.
+    // Both end points have all data, and pinned data is pinned, before the clock starts.
     runner.submit(scene, false);
     drop(runner.take());
     (0..IN_FLIGHT).for_each(|_| runner.submit(scene, false));
@@ -328,7 +328,7 @@ fn line(
     together.size / together.wall
 }
 
-/// What some blocks took, in seconds.
+/// The times of some blocks, in seconds.
 struct Timed {
     size: f64,
     kernel: f64,
@@ -359,7 +359,7 @@ fn timed(
     Timed { size: (after.size - before.size) as f64, kernel, wall }
 }
 
-/// The largest error in sigma among some objects; panics where one is beyond what the query declares.
+/// The largest error in sigma among some objects; panics if one exceeds the error that the query declares.
 fn check(block: &Scan, store: &StoreColumns<'_>, measure: Measure) -> f64 {
     let (scene, sums) = (&block.scene, block.sums.as_ref().expect("the first block keeps its sums"));
     let pieces = scene.layout.pieces.len();

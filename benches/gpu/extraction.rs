@@ -1,4 +1,4 @@
-//! `what=extraction`: signatures of decoded pictures a second.
+//! `what=extraction`: signatures of decoded pictures per second.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,7 +25,7 @@ use super::support::{Arguments, Spread, verdict};
 const SIDE: usize = 150;
 /// Pictures of an envelope, as `decode` makes them.
 const ENVELOPE: usize = 64;
-/// Envelopes of different pictures, which are sent again and again.
+/// Envelopes of different pictures, sent repeatedly.
 const DIFFERENT: usize = 16;
 
 static PICTURES: OnceLock<Vec<Envelope>> = OnceLock::new();
@@ -67,7 +67,7 @@ impl Operator for Sink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while let Some(signatures) = cx.take(SIGNATURES) {
             if self.0 == 0 {
-                *FIRST.lock().expect("nobody panics with it") = Some(signatures.clone());
+                *FIRST.lock().expect("no thread panics with it") = Some(signatures.clone());
             }
             self.0 += signatures.rows();
         }
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let (points, iterations) = (arguments.get("points", 2000u32), arguments.get("iterations", 5u32));
     let rounds = arguments.get("rounds", if is_gpu { 11 } else { 3 });
     let envelopes = pictures.div_ceil(ENVELOPE).max(DIFFERENT);
-    println!("question    how many signatures does a device extract a second, of pictures in memory?");
+    println!("question    how many signatures per second does a device extract from pictures in memory?");
     println!(
         "unit        pictures/s; {} of {SIDE} x {SIDE}, {points} points, {iterations} iterations",
         envelopes * ENVELOPE
@@ -139,7 +139,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let edge = |from: &str, to: &str| EdgeDeclaration {
         from: end(from),
         to: end(to),
-        // As many as blocks are made of.
+        // As many as fill the blocks.
         envelopes: Some(64),
         bytes: Some(1 << 30),
     };
@@ -170,7 +170,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
 
     request(DIFFERENT);
     let centroids = check(points, iterations);
-    println!("checked     the same bits as the processor's; {centroids:.0} centroids a signature");
+    println!("checked     the processor's bits; {centroids:.0} centroids per signature");
     let (mut seconds, mut kernels, mut feeds) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let before = devices.statistics()[device];
@@ -185,16 +185,16 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("gathering   {:.0} pictures/s of one feeding thread", rate(&feeds));
     let whole = rate(&seconds);
     println!("whole       {whole:.0} pictures/s");
-    verdict("pictures a second", whole.median, 50_000.0, whole.median >= 50_000.0);
+    verdict("pictures per second", whole.median, 50_000.0, whole.median >= 50_000.0);
 }
 
-/// Compares the first envelope's signatures with the processor's, and gives the mean number of centroids.
+/// Compares the first envelope's signatures with the processor's, and returns the mean number of centroids.
 fn check(points_count: u32, iterations_count: u32) -> f64 {
     let parameters = ExtractParameters { points_count, iterations_count, ..ExtractParameters::default() };
     let mut extractor = Extractor::new(parameters).expect("parameters in their ranges");
-    let found = FIRST.lock().expect("nobody panics with it").take().expect("signatures came");
+    let found = FIRST.lock().expect("no thread panics with it").take().expect("signatures came");
     let found = SignatureColumns::new(found.lists("signature").expect("a column")).expect("signatures");
-    // As many are left as there are different ones, when the first is sent.
+    // The source counts down to the number of different envelopes, and sends this one first.
     let pictures = &PICTURES.get().expect("made before")[0];
     let rgbs = pictures.binaries("rgb").expect("a column");
     let mut centroids = 0;

@@ -1,11 +1,11 @@
-//! `what=feeding`: feeding threads against the naive dispatcher, one thread that does everything (figure 3.11 of the
-//! thesis), over the number of devices.
+//! `what=feeding`: feeding threads compared with the naive dispatcher, one thread that does everything (figure 3.11 of
+//! the thesis), by the number of devices.
 //!
-//! Both do the same for each block: its signatures are gathered into pinned memory and sent (unless they stay where they
-//! are), the kernel computes their distances to all queries, these are brought back, and the host finds the k nearest.
-//! The naive thread has a block under way on each device, one queue each: while a device computes it gathers for the
-//! others. On our side feeding threads do that, two end points for each device, and threads of the pool's user find the
-//! nearest. Utilisation is the time that the blocks' kernels take alone, of the time that the devices had.
+//! Both sides do equal work for each block: they gather its signatures into pinned memory and send them (unless they
+//! stay on the device), run the kernel for their distances to all queries, and bring these back; the host finds the k
+//! nearest. The naive thread has one queue and one block under way on each device: while a device computes it gathers
+//! for the others. On our side feeding threads do that, with two end points for each device, and other threads find the
+//! nearest. Utilisation is the time that the blocks' kernels take alone, divided by the devices' time.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, channel};
@@ -44,7 +44,7 @@ impl Best {
         Self { k, by_query: vec![Vec::new(); queries] }
     }
 
-    /// Takes the similarities of a part in. Most are below the k-th and cost a comparison.
+    /// Adds the similarities of a part. Most are below the k-th and cost one comparison.
     fn take(&mut self, part: u64, sums: &[f32]) {
         let (k, objects) = (self.k, sums.len() / self.by_query.len());
         for (best, sums) in self.by_query.iter_mut().zip(sums.chunks_exact(objects)) {
@@ -76,7 +76,7 @@ fn kth(best: &[(f32, u64, u32)], k: usize) -> f32 {
 
 fn cut(best: &mut Vec<(f32, u64, u32)>, k: usize) {
     best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    // A block comes again and again; each of its rows counts once.
+    // A block is repeated; each of its rows counts once.
     best.dedup();
     best.truncate(k);
 }
@@ -89,9 +89,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
     let parts = arguments.get("parts", if is_gpu { 8u64 } else { 2 });
     let blocks = arguments.get("blocks", if is_gpu { 64usize } else { 4 });
     let (k, rounds) = (arguments.get("k", 100usize), arguments.get("rounds", 5));
-    println!("question    what do feeding threads gain over one thread that does everything?");
+    println!("question    how much do feeding threads gain over one thread that does everything?");
     println!(
-        "unit        share of the devices' time that kernels take; {blocks} blocks of {objects} objects a device"
+        "unit        share of the devices' time that kernels take; {blocks} blocks of {objects} objects per device"
     );
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("alpha is positive");
     let shape = Shape::new(&measure, DIMENSIONS);
@@ -113,7 +113,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
             other => panic!("ways={other} is none of resident, gathered, pinned"),
         };
         let queries = arguments.get("queries", if way == Way::Resident { 1 } else { 64usize });
-        // The queries are those of the first part, for all.
+        // All parts use the queries of the first.
         let scenes: Vec<Arc<Scene>> = (0..parts)
             .map(|part| {
                 let of = &signatures[part as usize];
@@ -142,7 +142,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
                 let (naive, of_naive) = naive.run(&scenes, all, k);
                 assert_eq!(found, of_naive, "both find the same");
                 assert_eq!(found, expected, "and the same as before");
-                // The first brings everything in.
+                // The first round brings everything in.
                 if round > 0 {
                     ours_took.push(ours);
                     naive_took.push(naive);
@@ -155,7 +155,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
             if count == 1 {
                 (*ours_one, *naive_one) = (ours.median, naive.median);
             }
-            // As much work for each device: the time would stay the same.
+            // Equal work for each device: ideally the time stays constant.
             let speedup = |one: f64, took: &Spread| count as f64 * one / took.median;
             println!(
                 "{count} devices   ours {:.1} ms, {:.1} % busy, {:.2} x one   naive {:.1} ms, {:.1} % busy, {:.2} x one   naive over ours {:.2}",
@@ -184,13 +184,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
     }
 }
 
-/// What a block's kernel takes with nothing beside it, in seconds.
+/// The time of a block's kernel alone, in seconds.
 fn alone(devices: &Arc<Devices>, device: usize, scenes: &[Arc<Scene>]) -> f64 {
     let (tell, told) = channel();
     let mut blocks = Blocks::new(Arc::clone(devices), vec![device]);
     let mut of = |scene: &Arc<Scene>| {
         let tell = tell.clone();
-        let outside = Outside::new(move || tell.send(()).expect("whoever waits is there"));
+        let outside = Outside::new(move || tell.send(()).expect("the receiver waits"));
         blocks.submit(Scan { scene: Arc::clone(scene), sums: None }, outside);
         told.recv().expect("a block comes back");
         blocks.take().expect("it has").1.expect("the device works");
@@ -202,7 +202,7 @@ fn alone(devices: &Arc<Devices>, device: usize, scenes: &[Arc<Scene>]) -> f64 {
     (devices.statistics()[device].kernel_ns - before.kernel_ns) as f64 / 1e9 / (rounds * scenes.len()) as f64
 }
 
-/// So many blocks by feeding threads: the seconds, and what was found.
+/// Computes so many blocks by feeding threads: the seconds, and the results.
 fn ours(
     devices: &Arc<Devices>,
     allowed: &[usize],
@@ -220,8 +220,8 @@ fn ours(
         let rank = |given: Arc<Mutex<Receiver<Scan>>>| {
             let mut best = Best::new(queries, k);
             loop {
-                // Not within the condition, which would hold the lock while the block is ranked.
-                let next = given.lock().expect("nobody panics").recv();
+                // Outside the condition, which would hold the lock while the block is ranked.
+                let next = given.lock().expect("no thread panics").recv();
                 let Ok(Scan { scene, sums: Some(sums) }) = next else { break };
                 best.take(scene.part, &sums);
             }
@@ -237,10 +237,10 @@ fn ours(
         for taken in 0..all {
             while handed < all && handed < taken + IN_FLIGHT * allowed.len() {
                 let tell = tell.clone();
-                let outside = Outside::new(move || tell.send(()).expect("whoever waits is there"));
+                let outside = Outside::new(move || tell.send(()).expect("the receiver waits"));
                 let (place, turn) = (handed % scenes.len(), handed % allowed.len());
                 let block = Scan { scene: Arc::clone(&scenes[place]), sums: Some(Vec::new()) };
-                // What stays on a device is computed there.
+                // Resident data is computed on its device.
                 match scenes[0].way {
                     Way::Gathered => blocks.submit(block, outside),
                     _ => blocks.submit_to(block, allowed[turn], outside),
@@ -291,7 +291,7 @@ impl Naive {
         Self { lanes }
     }
 
-    /// So many blocks: the seconds, and what was found.
+    /// Computes so many blocks: the seconds, and the results.
     fn run(&mut self, scenes: &[Arc<Scene>], all: usize, k: usize) -> (f64, Best) {
         let mut best = Best::new(scenes[0].queries(), k);
         let begun = Instant::now();
@@ -307,7 +307,7 @@ impl Naive {
     }
 }
 
-/// Kernels are launched, and buffers read and written, with what was checked before; nothing is touched meanwhile.
+/// Kernels are launched, and buffers read and written, with checked arguments; nothing is touched meanwhile.
 #[expect(unsafe_code, reason = "the calls of OpenCL")]
 impl Lane {
     fn new(device: &Device, scene: &Scene) -> Self {
@@ -344,7 +344,7 @@ impl Lane {
         for (name, len) in [("columns", columns), ("sums", sums)] {
             let buffer = lane.buffer(len, CL_MEM_READ_WRITE);
             lane.buffers.insert(name, buffer);
-            // What goes there and what comes back pass through pinned memory.
+            // Data in both directions passes through pinned memory.
             let buffer = lane.buffer(len, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR);
             let mut at = std::ptr::null_mut();
             // SAFETY: mapped for good; the slice is this lane's, and the buffer is kept beside it.
@@ -370,7 +370,7 @@ impl Lane {
         buffer
     }
 
-    /// Gathers a block, and enqueues all that is to be done.
+    /// Gathers a block, and enqueues its work.
     fn begin(&mut self, scene: &Scene) {
         let stride = scene.stride();
         if !self.parts.contains_key(&scene.part) {
@@ -400,7 +400,7 @@ impl Lane {
         let [columns, tiles, pieces] = &self.parts[&scene.part];
         for (idx, (name, _)) in self.arguments.iter().enumerate() {
             let idx = idx as u32;
-            // SAFETY: each is of the kind that the table of the kernel says.
+            // SAFETY: each has the type that the kernel's table declares.
             let set = unsafe {
                 match values.iter().find(|(given, _)| given == name) {
                     Some((_, value)) => match value.local_bytes() {
@@ -438,7 +438,7 @@ impl Lane {
         self.under_way = Some((scene.part, event));
     }
 
-    /// Waits for the block that is under way, and ranks what it brings back.
+    /// Waits for the block under way, and ranks its results.
     fn take(&mut self, scenes: &[Arc<Scene>], best: &mut Best) {
         let Some((part, event)) = self.under_way.take() else { return };
         event.wait().expect("the device works");

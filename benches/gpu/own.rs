@@ -1,4 +1,4 @@
-//! `what=own`: what it saves a search that objects' similarities to themselves are known.
+//! `what=own`: how much a search saves by known similarities of objects to themselves.
 
 use std::sync::Arc;
 
@@ -17,13 +17,15 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let objects = arguments.get("objects", if is_gpu { 250_000 } else { 1_000 });
     let (centroids, rounds) = (arguments.get("centroids", 75), arguments.get("rounds", 9));
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("alpha is positive");
-    println!("question    what does it save that objects' similarities to themselves are known?");
-    println!("unit        ms a million distances, {objects} objects of {centroids} centroids on the device");
+    println!("question    how much do known similarities of objects to themselves save?");
+    println!(
+        "unit        ms per million distances, {objects} objects of {centroids} centroids on the device"
+    );
     println!(
         "            each time: the same kernel over as many more pairs, those of every object with itself"
     );
     let shape = Shape::new(&measure, 7).split(128, 16).matrices_of(2, 0);
-    // A kernel for own similarities would read what this one reads for a query of the same size.
+    // A kernel for own similarities would read as much as this one reads for a query of equal size.
     let mut timings: Vec<Timing> = QUERIES
         .into_iter()
         .chain([centroids])

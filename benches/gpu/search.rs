@@ -1,4 +1,4 @@
-//! `what=search`: how much of its kernels' rate a whole search on a device keeps.
+//! `what=search`: the share of its kernels' rate that a whole search on a device reaches.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let (k, rounds) = (arguments.get("k", 100usize), arguments.get("rounds", 21));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = arguments.get("workers", cores);
-    println!("question    how much of its kernels' rate does a whole search on a device keep?");
+    println!("question    what share of its kernels' rate does a whole search on a device reach?");
     println!(
         "unit        distances/s; {objects} signatures of 50 to 100 centroids, k = {k}, {workers} workers"
     );
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("store       {:.0} MB", bytes as f64 / 1e6);
     let runtime = Runtime::start(config(workers, devices)).expect("the system gives threads");
 
-    // Both give the same answer, to the bit.
+    // Both give equal answers, to the bit.
     let query = name(objects / 2);
     let answers = ["cpu".to_owned(), format!("gpu:{device}")].map(|place| {
         let out = folder.path().join("results.json");
@@ -47,9 +47,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("checked     the {k} nearest are those that the processor finds");
 
     let search = prepared(&runtime, &path, Path::new("/dev/null"), k, &format!("gpu:{device}"));
-    // What is brought in at the first use, and programs.
+    // The first use brings in data and programs.
     let first = request(&runtime, &search, &name(1));
-    println!("first       {:.1} ms, the store brought to the device where it was not there", first * 1e3);
+    println!("first       {:.1} ms, the store brought to the device", first * 1e3);
     let (mut seconds, mut kernels, mut feeds) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let before = devices.statistics()[device];
@@ -67,9 +67,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     );
     println!("feeding     {:.2} ms of one thread", 1e3 * Spread::of(feeds).median);
     let shares = Spread::of(kernels.iter().zip(&seconds).map(|(kernel, whole)| kernel / whole));
-    println!("share       {shares:.3} of the kernels' rate (kernels that run beside each other count twice)");
+    println!("share       {shares:.3} of the kernels' rate (kernels that overlap count twice)");
     parts(&search, workers, devices, &name(objects / 3));
-    // Many requests: one's host work beside another's kernels.
+    // Many requests: the host works for one while the kernels of another run.
     let rate_of_kernels = rate(&kernels).median;
     for together in [2usize, 4, 8] {
         let count = rounds.max(2 * together);
@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     }
 }
 
-/// What the boxes of one search do when, of five on a runtime that records it.
+/// When the boxes of one search work, from the last of five on a runtime that records a trace.
 fn parts(search: &Arc<Prepared>, workers: usize, devices: &Arc<Devices>, query: &str) {
     let runtime =
         Runtime::start(Config { trace: true, ..config(workers, devices) }).expect("the system gives threads");

@@ -1,14 +1,14 @@
-//! Processor time of a thread, and how fast the processor runs.
+//! Processor time of a thread, and the processor's clock rate.
 //!
-//! Processor time, not the wall's: on a machine that is shared, the longer of two measurements is interrupted more
-//! often, and the wall's time would say that its code is slower than it is.
+//! Processor time instead of wall time: on a shared machine, longer measurements are interrupted more often, and by
+//! wall time their code would seem slower than it is.
 
 #![expect(unsafe_code, reason = "the standard library has no clock of a thread's processor time")]
 
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Seconds of processor time that this thread spends on some work.
+/// Seconds of processor time that this thread spends on `work`.
 pub fn thread_seconds(work: impl FnOnce()) -> f64 {
     let start = thread_time();
     work();
@@ -24,9 +24,9 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Cycles a nanosecond while this thread computes, without the vector units.
+/// Cycles per nanosecond while this thread computes, without the vector units.
 pub fn gigahertz() -> f64 {
-    /// Three shifts and three exclusive ors, each waiting for the one before, a cycle each.
+    /// Three shifts and three exclusive ors, each depending on the one before, one cycle each.
     const CYCLES_PER_STEP: f64 = 6.0;
     const STEPS: usize = 2_000_000;
     let mut fastest = f64::INFINITY;

@@ -1,4 +1,4 @@
-//! Memory of this process that no file stands behind, sampled while something runs.
+//! Memory of this process without a file behind it, sampled while something runs.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 /// Bytes of anonymous memory that are resident now: `RssAnon` of `/proc/self/status`.
 pub fn anonymous_bytes() -> usize {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells a process of itself");
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has /proc/self/status");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux 4.5 or newer");
     let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
     kilobytes << 10
 }
 
-/// Runs some work and gives the most anonymous memory that was resident meanwhile.
+/// Runs some work and returns the most anonymous memory that was resident meanwhile.
 pub fn anonymous_bytes_max<R>(work: impl FnOnce() -> R) -> (R, usize) {
-    /// Between two samples.
+    /// Pause between two samples.
     const PAUSE: Duration = Duration::from_millis(2);
     let (most, ended) = (AtomicUsize::new(anonymous_bytes()), AtomicBool::new(false));
     let result = thread::scope(|scope| {

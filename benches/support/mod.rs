@@ -1,7 +1,7 @@
-//! What the benches share: arguments, the machine, rounds of measuring, synthetic signatures, a peer's process.
+//! Shared by the benches: arguments, the machine, rounds of measuring, synthetic signatures, a peer's process.
 //!
-//! Sides are measured in turn, a part of each in every round, and compared within a round: what disturbs the machine
-//! disturbs both. A ratio is the median of the rounds' ratios, never the ratio of two medians.
+//! Sides are measured in turn, a part of each in every round, and compared within a round, so that a disturbance of the
+//! machine affects both. A ratio is the median of the rounds' ratios, never the ratio of two medians.
 
 #![allow(dead_code, reason = "every bench uses a part of it")]
 
@@ -22,7 +22,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Appends a row to the file that `csv=` names, if it does: what a figure is drawn of.
+    /// Appends a row to the file that `csv=` names, if it is given: data for a figure.
     pub fn append_csv(&self, fields: &[&str]) {
         use std::io::Write as _;
         let Some(path) = self.text("csv") else { return };
@@ -31,7 +31,7 @@ impl Arguments {
         written.unwrap_or_else(|error| panic!("csv={path}: {error}"));
     }
 
-    /// Reads them; one that the bench has not is refused with those that it has.
+    /// Reads the arguments; refuses an unknown one and lists the known ones.
     pub fn read(names: &[&str]) -> Self {
         let mut given = BTreeMap::new();
         // Cargo adds `--bench`.
@@ -42,7 +42,7 @@ impl Arguments {
                 }
                 _ => {
                     eprintln!(
-                        "`{argument}` is no argument of this bench: write NAME=VALUE of {}",
+                        "`{argument}` is no argument of this bench: write NAME=VALUE with one of {}",
                         names.join(", ")
                     );
                     std::process::exit(2);
@@ -52,7 +52,7 @@ impl Arguments {
         Self { given }
     }
 
-    /// The value of an argument, or what it is when it is not given.
+    /// The value of an argument, or the given default.
     pub fn get<T: FromStr>(&self, name: &str, default: T) -> T {
         match self.given.get(name) {
             None => default,
@@ -63,24 +63,24 @@ impl Arguments {
         }
     }
 
-    /// The text of an argument, where it is given.
+    /// The text of an argument, if it is given.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.given.get(name).map(String::as_str)
     }
 }
 
-/// Prints what the figures below were measured on.
+/// Prints the machine on which the figures below are measured.
 pub fn print_machine() {
     println!("machine     {}", processor());
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("            {cores} logical cores, {:.2} GHz by a chain of shifts", clock::gigahertz());
-    // Others who compute at the same time are part of what was measured.
+    // Other processes that compute at the same time affect the figures.
     if let Ok(load) = fs::read_to_string("/proc/loadavg") {
         println!("            load {} before the start", load.split(' ').next().unwrap_or("unknown"));
     }
 }
 
-/// The processor's name, with family and model, as virtual machines name many alike.
+/// The processor's name, with family and model, as virtual machines give many processors one name.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -90,7 +90,7 @@ fn processor() -> String {
     format!("{}, family {} model {}", field("model name"), field("cpu family"), field("model"))
 }
 
-/// The median of some figures, and where the middle half of them lies.
+/// The median of some figures, and the middle half of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     pub median: f64,
@@ -99,7 +99,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// The spread of at least one figure.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -117,12 +117,12 @@ impl Display for Spread {
     }
 }
 
-/// One side of a comparison: a name, and what measures it once.
+/// One side of a comparison: a name, and a closure that measures it once.
 pub struct Side<'a> {
     pub name: String,
     /// Seconds for one unit of work.
     measure: Box<dyn FnMut() -> f64 + 'a>,
-    /// What was measured, by round.
+    /// Measured seconds, by round.
     pub seconds: Vec<f64>,
 }
 
@@ -132,10 +132,10 @@ impl<'a> Side<'a> {
         Self { name: name.into(), measure: Box::new(measure), seconds: Vec::new() }
     }
 
-    /// A side of `units` of work a call, measured by this thread's processor time, and called so often that a
+    /// A side whose call does `units` of work, measured by this thread's processor time, and repeated until a
     /// measurement takes some milliseconds.
     pub fn on_this_core(name: impl Into<String>, units: usize, mut work: impl FnMut() + 'a) -> Self {
-        /// Long enough that the clock's grain is nothing beside it.
+        /// Long enough to make the clock's resolution negligible.
         const SECONDS_MIN: f64 = 0.004;
         work();
         let once = clock::thread_seconds(&mut work);
@@ -151,17 +151,17 @@ impl<'a> Side<'a> {
         Spread::of(self.seconds.iter().copied())
     }
 
-    /// How many times as fast as another side this one is.
+    /// How many times as fast this side is as another.
     pub fn faster_than(&self, other: &Side<'_>) -> Spread {
         Spread::of(other.seconds.iter().zip(&self.seconds).map(|(other, own)| other / own))
     }
 }
 
-/// Measures all sides in turn; the first round is thrown away.
+/// Measures all sides in turn; the first round is discarded.
 pub fn run_rounds(rounds: usize, sides: &mut [Side<'_>]) {
     let count = sides.len();
     for round in 0..=rounds {
-        // Each round begins with another side, so that nobody always comes after the same one.
+        // Each round begins with another side, so that no side always follows the same one.
         for side in (0..count).map(|place| (place + round) % count) {
             let side = &mut sides[side];
             let seconds = (side.measure)();
@@ -172,7 +172,7 @@ pub fn run_rounds(rounds: usize, sides: &mut [Side<'_>]) {
     }
 }
 
-/// A figure beside what it was to be.
+/// Prints a figure and its bar.
 pub fn verdict(what: &str, figure: f64, wanted: f64, is_reached: bool) {
     let word = if is_reached { "reached" } else { "MISSED" };
     println!("target      {what}: {figure:.3} of {wanted:.3} {word}");

@@ -1,4 +1,4 @@
-//! The other side of a comparison: a script that runs in a process of its own and answers line by line.
+//! The other side of a comparison: a script in its own process that answers line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,12 +13,12 @@ pub struct Peer {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// What it calls itself.
+    /// The peer's name for itself.
     pub name: String,
 }
 
 impl Peer {
-    /// Starts OpenCV with these arguments; where it cannot be had, says what to install.
+    /// Starts OpenCV with these arguments; if it is missing, prints what to install.
     pub fn opencv(arguments: &[&str]) -> Option<Self> {
         let python = std::env::var("BOXWORK_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let missing = |why: &str| {
@@ -38,7 +38,7 @@ impl Peer {
         };
         let first = peer.answer();
         if first["missing"].is_string() {
-            missing(first["why"].as_str().unwrap_or("it says no more"));
+            missing(first["why"].as_str().unwrap_or("no reason given"));
             return None;
         }
         peer.name = first["name"].as_str().unwrap_or("OpenCV").to_owned();
@@ -53,14 +53,14 @@ impl Peer {
         Self { child, questions, answers, name: String::new() }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a question, and waits for the answer.
     pub fn ask(&mut self, question: &str) -> Value {
-        let questions = self.questions.as_mut().expect("it is taken at the end only");
+        let questions = self.questions.as_mut().expect("the pipe is open until the drop");
         writeln!(questions, "{question}").and_then(|()| questions.flush()).expect("the peer reads");
         self.answer()
     }
 
-    /// Asks for a measurement and gives the seconds of one unit.
+    /// Asks for a measurement and returns the seconds of one unit.
     pub fn seconds(&mut self, question: &str) -> f64 {
         let answer = self.ask(question);
         let figure = |name: &str| answer[name].as_f64().unwrap_or_else(|| panic!("no {name} in {answer}"));
@@ -76,7 +76,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends when nobody can ask any more.
+        // The peer ends when its input is closed.
         self.questions = None;
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Synthetic signatures that look like extracted ones, and the file in which a peer takes signatures.
+//! Synthetic signatures that look like extracted ones, and the file format of signatures for a peer.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -10,11 +10,11 @@ use boxwork_kernels::sqfd::{Columns, StoreColumns};
 /// Coordinates of a centroid: x, y, L, a, b, contrast and entropy.
 pub const DIMENSIONS: usize = 7;
 
-/// Where coordinates lie on average and how far they stray: those of the default extraction of photographs.
+/// Mean and deviation of each coordinate, as in the default extraction of photographs.
 const PLACES: [(f32, f32); DIMENSIONS] =
     [(4.0, 1.6), (4.0, 1.6), (0.5, 0.25), (0.1, 0.3), (0.1, 0.4), (0.3, 0.3), (0.7, 0.2)];
 
-/// Numbers that look random and are the same in every run.
+/// Numbers that look random and are equal in every run.
 pub struct Random(u64);
 
 impl Random {
@@ -23,13 +23,13 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From 0 to below 1.
+    /// A number from 0 to below 1.
     pub fn unit(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 40) as f32 / (1 << 24) as f32
     }
 
-    /// One of a range.
+    /// A number of a range.
     pub fn count(&mut self, range: RangeInclusive<usize>) -> usize {
         range.start() + (self.unit() * (range.end() - range.start() + 1) as f32) as usize
     }
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// Signatures one after the other, column by column; weights sum to 1.
+/// Signatures in sequence, column by column; weights sum to 1.
 #[derive(Debug)]
 pub struct Signatures {
     pub coordinates: Vec<Vec<f32>>,
@@ -55,7 +55,7 @@ impl Default for Signatures {
 }
 
 impl Signatures {
-    /// So many signatures of a number of centroids in a range.
+    /// So many signatures, each with a number of centroids in a range.
     pub fn random(seed: u64, count: usize, centroids: RangeInclusive<usize>) -> Self {
         let (mut signatures, mut random) = (Self::default(), Random::new(seed));
         for _ in 0..count {
@@ -101,7 +101,7 @@ impl Signatures {
         self.offsets.truncate(1);
     }
 
-    /// What the kernels read.
+    /// The kernels' view.
     pub fn with<R>(&self, read: impl FnOnce(&StoreColumns<'_>) -> R) -> R {
         let coordinates: Vec<&[f32]> = self.coordinates.iter().map(Vec::as_slice).collect();
         read(&StoreColumns::new(Columns::new(&coordinates, &self.weights), &self.offsets))
@@ -123,7 +123,7 @@ impl Signatures {
         file.flush()
     }
 
-    /// Reads what a peer has written in the same form.
+    /// Reads the file that a peer has written in this form.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         File::open(path)?.read_to_end(&mut bytes)?;

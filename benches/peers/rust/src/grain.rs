@@ -1,13 +1,13 @@
-//! B8: the smallest task at which half, or nine tenths, of the workers' time is work.
+//! B8: the smallest task for which half, or nine tenths, of the workers' time is work.
 
 use std::time::Instant;
 
 use crate::{Figures, Settings};
 
-/// Smaller than a microsecond too, by so many halvings.
+/// Halvings below a microsecond.
 const HALVINGS: i32 = 3;
 
-/// Runs all tasks of each grain, from the greatest to the smallest; `run` is given steps and the number of tasks.
+/// Runs all tasks of each grain, from the largest to the smallest; `run` gets the steps and the number of tasks.
 pub fn grains(settings: &Settings, mut run: impl FnMut(u64, usize)) -> Figures {
     let (workers, tasks) = (settings.number("workers"), settings.count("tasks_each") * settings.workers());
     let mut measured = Vec::new();
@@ -26,7 +26,7 @@ pub fn grains(settings: &Settings, mut run: impl FnMut(u64, usize)) -> Figures {
     figures
 }
 
-/// The smallest grain that has this efficiency, between two grains where the line through them says.
+/// The smallest grain that has this efficiency, interpolated between two measured grains.
 fn least(measured: &[(f64, f64)], wanted: f64) -> Option<f64> {
     let place = measured.iter().rposition(|(_, efficiency)| *efficiency >= wanted)?;
     let (grain, efficiency) = measured[place];

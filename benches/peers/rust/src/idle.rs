@@ -1,4 +1,4 @@
-//! B7: processor time at rest, waking, and work from outside threads, for anything that can be given a closure.
+//! B7: processor time at rest, waking, and work from outside threads, for anything that runs closures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Figures, Settings, figures, quantile_us};
 
-/// Something that runs closures on its own threads.
+/// Runs closures on its own threads.
 pub trait Pool: Sync {
     fn spawn(&self, task: impl FnOnce() + Send + 'static);
 }
@@ -37,7 +37,7 @@ fn rest(pool: &impl Pool, seconds: f64, period_ms: f64) -> Figures {
     figures([("processor_percent", spent as f64 / 1e7 / passed)])
 }
 
-/// Of all threads but this one.
+/// The processor time of all threads but this one.
 fn spent_ns() -> BTreeMap<String, u64> {
     let own = fs::read_link("/proc/thread-self").expect("Linux");
     let threads = fs::read_dir("/proc/self/task").expect("Linux").flatten();

@@ -1,5 +1,5 @@
-//! B6: tasks that compute, block behind a device that serves so many at once (a sleep, or a file that is written until it
-//! lies on the disk), and may compute again.
+//! B6: tasks that compute, block on a device that serves a limited number at once (a sleep, or a file that is written
+//! and synced to disk), and may compute again.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Figures, Settings, figures, spin};
 
-/// What a task does on the device.
+/// The operation of a task on the device.
 #[derive(Clone)]
 pub enum Operation {
     Sleep(Duration),
@@ -26,7 +26,7 @@ impl Operation {
             Self::Write(folder, bytes) => {
                 static FILES: AtomicU64 = AtomicU64::new(0);
                 static PIECE: [u8; 1 << 16] = [7; 1 << 16];
-                // As many files as tasks, written again in each round.
+                // As many files as tasks, rewritten in each round.
                 let number = FILES.fetch_add(1, Ordering::Relaxed) % 40;
                 let mut file = File::create(folder.join(format!("task{number}"))).expect("a file");
                 for start in (0..*bytes).step_by(PIECE.len()) {

@@ -1,6 +1,6 @@
-//! What the Rust programs share: the work of a task, settings, figures, and the loop that answers line by line.
+//! Shared by the Rust programs: the work of a task, settings, figures, and the loop that answers line by line.
 //!
-//! Same definitions as `lab/src/bench`, written for programs that know nothing of it.
+//! The definitions follow `lab/src/bench`, for programs that do not depend on it.
 
 pub mod grain;
 pub mod idle;
@@ -18,7 +18,7 @@ pub use settings::Settings;
 
 /// Figures of one round, by name.
 pub type Figures = Vec<(String, f64)>;
-/// Measures once, and panics when what came out is wrong.
+/// Measures once, and panics if the result is wrong.
 pub type Round = Box<dyn FnMut() -> Figures>;
 
 pub fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
@@ -46,14 +46,14 @@ pub fn calibrate() -> f64 {
     (0..25).map(run).fold(f64::INFINITY, f64::min) * 1e9 / ITERATIONS as f64
 }
 
-/// The latency that this share of them does not exceed.
+/// The latency that this share of the latencies does not exceed.
 pub fn quantile_us(latencies_ns: &mut [u64], share: f64) -> f64 {
     latencies_ns.sort_unstable();
     latencies_ns[(share * (latencies_ns.len() - 1) as f64).round() as usize] as f64 / 1e3
 }
 
-/// Prints who this is, then answers each line of the input with a line of figures. A workload that this program has not
-/// ends it with status 3.
+/// Prints the program's name, then answers each line of the input with a line of figures. For an unknown workload it
+/// ends with status 3.
 pub fn serve(name: &str, open: impl FnOnce(&str, &Settings) -> Option<Round>) {
     let settings = Settings::read();
     let Some(mut round) = open(&settings.workload, &settings) else { std::process::exit(3) };

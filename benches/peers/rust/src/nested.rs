@@ -1,11 +1,11 @@
-//! B3: recursion whose branches other threads take. `join` runs two closures beside each other.
+//! B3: recursion whose branches other threads take. `join` runs two closures side by side.
 
-/// What runs two closures beside each other.
+/// Runs two closures side by side.
 pub trait Join: Copy + Send + Sync {
     fn join(self, a: impl FnOnce() -> u64 + Send, b: impl FnOnce() -> u64 + Send) -> (u64, u64);
 }
 
-/// A number of Fibonacci, without branches.
+/// A Fibonacci number, computed sequentially.
 pub fn fib_in_turn(n: u64) -> u64 {
     if n < 2 { n } else { fib_in_turn(n - 1) + fib_in_turn(n - 2) }
 }

@@ -1,4 +1,4 @@
-//! B5: the envelopes' stages, what they add up to, and the figures.
+//! B5: the stages of the envelopes, the expected sum, and the figures.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::{Figures, Settings, figures, quantile_us, spin};
 
 /// Numbers of an envelope of 4 KiB.
 pub const ROWS: usize = 512;
-/// An envelope; its first number is the time at which it was made.
+/// An envelope; its first number is the time of its making.
 pub type Envelope = Vec<u64>;
 
 #[derive(Clone)]
@@ -32,12 +32,12 @@ impl Stages {
         Self { messages, edge: settings.count("edge"), iterations, workers, ideal_s }
     }
 
-    /// The sum of what all stages compute.
+    /// The sum that all stages compute.
     pub fn sum(&self) -> u64 {
         self.iterations.iter().map(|iterations| spin(*iterations) * self.messages as u64).sum()
     }
 
-    /// The figures of a run that began then.
+    /// The figures of a run with this start.
     pub fn figures(&self, start: Instant, sum: u64, mut latencies_ns: Vec<u64>) -> Figures {
         let seconds = start.elapsed().as_secs_f64();
         assert_eq!((latencies_ns.len(), sum), (self.messages, self.sum()));
@@ -56,7 +56,7 @@ pub fn envelope(origin: Instant) -> Envelope {
     vec![origin.elapsed().as_nanos() as u64; ROWS]
 }
 
-/// How old an envelope is.
+/// The age of an envelope.
 pub fn age_ns(origin: Instant, envelope: &Envelope) -> u64 {
     origin.elapsed().as_nanos() as u64 - envelope[0]
 }

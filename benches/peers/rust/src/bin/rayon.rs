@@ -1,4 +1,5 @@
-//! rayon: spawned tasks, and `join` for the recursion. Its tasks that block hold their worker, as in a pool without detaching.
+//! rayon: spawned tasks, and `join` for the recursion. Its blocking tasks hold their worker, as in any pool without
+//! detaching.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -101,7 +102,7 @@ fn grains(pool: ThreadPool) -> Round {
         assert_eq!(sum.load(Ordering::Relaxed), spin(iterations) * tasks as u64);
     }
     let settings = Settings::read();
-    // Closures are spawned by a worker, and timed there; tasks come from outside.
+    // A worker spawns and times closures; tasks come from outside.
     let nested = settings.text("part") == "closures";
     Box::new(move || {
         if nested {

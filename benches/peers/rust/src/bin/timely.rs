@@ -1,5 +1,5 @@
-//! timely: a chain of operators in one worker. It schedules whole dataflows for batches; a hop of one message is its
-//! dearest case, and blocking, joins and tasks of their own are not its matter.
+//! timely: a chain of operators in one worker. It schedules whole dataflows for batches: a hop of one message is its
+//! most expensive case, and it offers no blocking work, joins or separate tasks.
 
 use std::cell::Cell;
 use std::rc::Rc;

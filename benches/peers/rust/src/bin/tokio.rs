@@ -41,7 +41,7 @@ fn main() {
     });
 }
 
-/// Runs on the workers, not on the thread that waits.
+/// Runs `work` on the workers, not on the waiting thread.
 fn on_workers<T: Send + 'static>(runtime: &Runtime, work: impl Future<Output = T> + Send + 'static) -> T {
     runtime.block_on(runtime.spawn(work)).expect("no panic")
 }
@@ -148,7 +148,7 @@ fn stages(settings: &Settings, runtime: Runtime) -> Round {
     })
 }
 
-/// The device is a semaphore: asynchronous before `spawn_blocking`, of threads within `block_in_place`.
+/// The device is a semaphore: asynchronous before `spawn_blocking`, blocking within `block_in_place`.
 fn blocking(settings: &Settings, runtime: Runtime) -> Round {
     let job = Arc::new(Job::new(settings));
     let device = Arc::new(Semaphore::new(job.device));
