@@ -41,18 +41,18 @@ fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
     figures.map(|(name, figure)| (name.to_owned(), figure)).to_vec()
 }
 
-/// Sets a case up.
+/// Prepares a case.
 type Open = fn(&Setup, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
 
 /// One workload.
 pub struct Workload {
-    /// The letter and number that notes and papers call it by.
+    /// Its letter and number in notes and papers.
     pub id: &'static str,
     /// One word.
     pub name: &'static str,
     /// The question that it answers.
     pub question: &'static str,
-    /// More rounds than this are not run, where one takes seconds by its nature.
+    /// The most rounds, for workloads whose rounds take seconds.
     rounds_max: usize,
     cases: fn(is_quick: bool) -> Vec<Case>,
     open: Open,
@@ -88,7 +88,7 @@ impl Workload {
         })
     }
 
-    /// Its cases, some settings given anew.
+    /// Its cases, with some settings replaced.
     fn cases(&self, is_quick: bool, given: &[(String, String)]) -> Result<Vec<Case>, Error> {
         let mut cases: Vec<Case> = Vec::new();
         for mut case in (self.cases)(is_quick) {
@@ -119,9 +119,9 @@ pub struct Settings {
     pub workloads: Vec<&'static Workload>,
     /// Small sizes.
     pub is_quick: bool,
-    /// Numbers of workers; none means one and all.
+    /// Numbers of workers; if empty, one and all.
     pub workers: Vec<usize>,
-    /// The machine, or one made up.
+    /// The machine, or a synthetic one.
     pub topology: Topology,
     /// Pin each worker to its core.
     pub pin: bool,
@@ -129,7 +129,7 @@ pub struct Settings {
     pub warmup: usize,
     /// Rounds that count.
     pub rounds: usize,
-    /// Settings of cases that are given anew.
+    /// Settings that replace those of cases.
     pub given: Vec<(String, String)>,
 }
 
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Workload {
 }
 
 impl Settings {
-    /// Refuses settings that no chosen workload has: they would change nothing.
+    /// Refuses settings that no chosen workload has, since they would have no effect.
     fn check(&self) -> Result<(), Error> {
         let mut names = Vec::new();
         for workload in &self.workloads {

@@ -1,11 +1,11 @@
 //! Sweeps: tasks measured over every combination of some values, into a table and plots.
 //!
-//! Modules in reading order: `sweep` reads what a file says, `plan` turns each combination into calls, `table` keeps
-//! the rows, `compare` sets one value beside the others. The tasks themselves are the caller's ([`Work`]): nothing
-//! here knows a pipeline.
+//! In reading order: `sweep` reads the file, `plan` turns each combination into calls, `table` keeps the rows,
+//! `compare` compares one value with the others. The caller provides the tasks ([`Work`]): this module knows no
+//! pipeline.
 //!
-//! Invariants: nothing runs before all combinations have been checked; a row is written when it is complete, and is
-//! then not measured again; a file that rows share is made once.
+//! Invariants: nothing runs before all combinations have been checked; a row is written when it is complete, and never
+//! measured again; a file that rows share is made once.
 
 mod sweep;
 mod plan;
@@ -39,9 +39,9 @@ pub use self::sweep::{Fault, Sweep};
 pub struct Call {
     /// Its name.
     pub task: String,
-    /// Those of the step's settings that the task takes.
+    /// The step's settings that the task accepts.
     pub settings: BTreeMap<String, String>,
-    /// Where a task that makes a file puts it; other tasks may put theirs there while they run.
+    /// The path for a task that makes a file; other tasks may use it for temporary files.
     pub file: PathBuf,
 }
 
@@ -50,14 +50,14 @@ pub struct Call {
 pub struct Task {
     /// The names of its settings.
     pub settings: Vec<String>,
-    /// How the name of the file that it makes ends; nothing if it makes none.
+    /// The ending of the file that it makes; `None` if it makes none.
     pub makes: Option<&'static str>,
 }
 
-/// Why a call has no figures.
+/// A call has no figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
     /// It failed.
     Failed(String),
@@ -77,17 +77,18 @@ pub trait Work {
     /// A sentence, if there is no such task.
     fn task(&mut self, name: &str) -> Result<Task, String>;
 
-    /// The faults of a call, each with the name of its setting. It runs nothing, and files of other steps may be missing.
+    /// The faults of a call, each with the name of its setting. It runs nothing, as files of other steps may be
+    /// missing.
     fn check(&mut self, call: &Call) -> Vec<(String, String)>;
 
     /// Prepares a call for measuring. A task that makes a file makes it in each round.
     ///
     /// # Errors
-    /// When that fails, or somebody pressed Ctrl-C.
+    /// When that fails, or the user pressed Ctrl-C.
     fn open(&mut self, call: &Call) -> Result<Box<dyn Measured<Failure>>, Failure>;
 }
 
-/// Why an experiment ended before its last row.
+/// An experiment ended before its last row.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
@@ -101,7 +102,7 @@ pub enum ExperimentError {
     },
     /// The folder holds the table of another sweep.
     #[error(
-        "{} holds the rows of another sweep ({why}): give another folder by --out, or remove it", path.display()
+        "{} holds the rows of another sweep ({why}): give another folder with --out, or remove it", path.display()
     )]
     OtherSweep {
         /// The table.
@@ -116,13 +117,13 @@ pub enum ExperimentError {
         step: String,
         /// The row's values.
         row: String,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// Somebody pressed Ctrl-C.
-    #[error("interrupted: the rows so far are kept, and the same call continues after them")]
+    /// The user pressed Ctrl-C.
+    #[error("interrupted: the rows so far are kept; run the command again to continue")]
     Interrupted,
-    /// Combinations that were sound when the sweep was read are not sound any more.
+    /// Combinations that were sound when the sweep was read no longer are.
     #[error("{0}")]
     Changed(Fault),
 }
@@ -150,14 +151,14 @@ pub struct Summary {
     pub kept: usize,
     /// Plots that were drawn.
     pub plots: usize,
-    /// One value beside the others, if the sweep asks for that.
+    /// The comparison of one value with the others, if the sweep asks for one.
     pub comparison: Option<Comparison>,
 }
 
 /// Reads and checks a sweep. `given` replaces the values of axes; `name` is for the page.
 ///
 /// # Errors
-/// Every fault of the text, or every value that a task does not take.
+/// Every fault of the text, or every value that a task refuses.
 pub fn load(
     name: &str,
     text: &str,
@@ -170,15 +171,15 @@ pub fn load(
 }
 
 impl Experiment {
-    /// How many rows the table will have.
+    /// The number of rows of the table.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Measures the rows that are missing, and draws the plots; `say` gets a line for each row.
+    /// Measures the missing rows, and draws the plots; `say` gets a line for each row.
     ///
     /// # Errors
-    /// When a file cannot be written, a step fails, or somebody pressed Ctrl-C; the rows so far are kept.
+    /// When a file cannot be written, a step fails, or the user pressed Ctrl-C; the rows so far are kept.
     pub fn run(
         &self,
         out: &Path,
@@ -209,7 +210,7 @@ impl Experiment {
         Ok(Summary { rows: rows.len(), kept: rows.len() - measured, plots, comparison })
     }
 
-    /// Rows that take turns: those that are compared with each other, or else each row alone.
+    /// Rows that take turns: those that are compared with each other, or each row alone.
     fn turns<'r>(&self, rows: &'r [plan::Row]) -> Vec<Vec<&'r plan::Row>> {
         let mut turns: Vec<(Values, Vec<&plan::Row>)> = Vec::new();
         for row in rows {
@@ -269,7 +270,7 @@ impl Experiment {
 struct Run<'a> {
     sweep: &'a Sweep,
     work: &'a mut dyn Work,
-    /// By key: rows that differ in a value that a step does not use share its figures.
+    /// By key: rows that differ only in values that a step does not use share its figures.
     known: BTreeMap<String, Rounds>,
 }
 
@@ -316,7 +317,7 @@ impl Run<'_> {
     }
 }
 
-/// The median of each figure; of the first, which is the answer, also where the middle half of the rounds lies.
+/// The median of each figure; for the first, the answer, also the middle half of the rounds.
 fn medians(step: &str, rounds: &Rounds) -> Figures {
     let mut figures = Figures::new();
     for (idx, (name, rounds)) in rounds.iter().enumerate() {
@@ -336,7 +337,7 @@ fn shown(figures: &Figures) -> String {
     shown.map(|(name, figure)| format!("{name} {}", number(*figure))).collect::<Vec<_>>().join("  ")
 }
 
-/// A plot of the rows that have its figures; nothing if none has.
+/// A plot of the rows that have its figures; `None` if none has.
 fn chart(sweep: &Sweep, name: &str, plot: &Plot, rows: &[table::Row]) -> Option<String> {
     let values = |axis: &Option<sweep::Text>| match axis {
         Some(axis) => sweep.values(&axis.value).map(str::to_owned).collect(),

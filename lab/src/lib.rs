@@ -1,7 +1,7 @@
 //! Tools to measure and try Boxwork: scheduling workloads, sweeps over parameters, plots, sample pictures.
 //!
-//! The `boxwork` command offers them as subcommands; nothing else of the product needs this crate, and it knows no
-//! pipeline. Modules in reading order; nothing imports upwards.
+//! The `boxwork` command offers them as subcommands; no other part of the product needs this crate, and it knows no
+//! pipeline. Modules are in reading order and import only modules above them.
 
 pub mod sample_images;
 mod number;

@@ -5,12 +5,12 @@ use std::fs;
 use boxwork_runtime::topology::Topology;
 use serde_json::{Value as Json, json};
 
-/// A machine, and how busy it was before anything was measured.
+/// A machine, and its load before the measurement.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// Processes that wanted to run, on average over the last minute.
+    /// Processes ready to run, on average over the last minute.
     pub load: Option<f64>,
     /// Its slots, cores and nodes, or those of a synthetic machine.
     pub topology: Topology,
@@ -24,7 +24,7 @@ impl Machine {
         Self { processor: processor(), load, topology: topology.clone() }
     }
 
-    /// `2 slots on 1 node`, and whether the machine is made up.
+    /// For example `2 slots on 1 node`, and whether the machine is synthetic.
     pub fn shape(&self) -> String {
         let plural =
             |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -44,7 +44,7 @@ impl Machine {
     }
 }
 
-/// The processor's name, with family and model, as virtual machines name many alike.
+/// The processor's name, with family and model, as virtual machines give many processors one name.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

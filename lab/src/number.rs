@@ -1,6 +1,6 @@
 //! Figures as text.
 
-/// A number with its three or four leading digits, grouped by thousands: for people.
+/// A number with its three or four leading digits, grouped by thousands, for users.
 pub(crate) fn significant(number: f64) -> String {
     let size = number.abs();
     let digits = match size {
@@ -23,7 +23,7 @@ pub(crate) fn significant(number: f64) -> String {
     if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
 }
 
-/// A figure with six significant digits: for tables that programs read.
+/// A figure with six significant digits, for tables that programs read.
 pub(crate) fn number(figure: f64) -> String {
     if figure == 0.0 || figure.fract() == 0.0 && figure.abs() < 1e15 {
         return format!("{figure:.0}");

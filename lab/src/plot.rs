@@ -11,12 +11,12 @@ const COLOURS: [&str; 8] =
     ["#2b6cb0", "#c05621", "#2f855a", "#805ad5", "#b83280", "#718096", "#b7791f", "#319795"];
 const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 220.0;
-/// Beside and above each picture.
+/// Margins beside and above each picture.
 const LEFT: f64 = 70.0;
 const TOP: f64 = 56.0;
 const BELOW: f64 = 44.0;
 const LINE_HEIGHT: f64 = 18.0;
-/// About as wide as a letter comes out.
+/// The approximate width of a letter.
 const LETTER: f64 = 6.6;
 /// Pictures in a row.
 const ABREAST: usize = 3;
@@ -31,8 +31,8 @@ enum Scale {
 }
 
 impl Scale {
-    /// The scale of y is `upright`: it starts at 0 if the figures then still fill half of the picture, and ends at a
-    /// round number.
+    /// An `upright` scale is that of y: it starts at 0 if the figures then still fill half of the picture, and ends at
+    /// a round number.
     fn of(values: &[String], is_log: bool, upright: bool) -> Self {
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
         let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
@@ -53,7 +53,7 @@ impl Scale {
         Self::Linear((low / step).floor() * step, (high / step).ceil() * step, step)
     }
 
-    /// A place from 0 to 1; nothing for a value that is not on the scale.
+    /// A position from 0 to 1; `None` for a value that is not on the scale.
     fn place(&self, value: &str) -> Option<f64> {
         let share = |at: f64, low: f64, high: f64| if high > low { (at - low) / (high - low) } else { 0.5 };
         match self {
@@ -66,7 +66,7 @@ impl Scale {
         }
     }
 
-    /// Places and words of the marks beside the scale.
+    /// Positions and labels of the marks beside the scale.
     fn marks(&self, values: &[String], upright: bool) -> Vec<(f64, String)> {
         let at = |value: String| self.place(&value).map(|place| (place, value));
         match self {
@@ -120,7 +120,7 @@ fn distinct(values: &[String]) -> Vec<String> {
 /// One line of a chart.
 pub(crate) struct Line {
     pub(crate) label: String,
-    /// A place on the x axis, which may be a name, and a figure.
+    /// A position on the x axis, which may be a name, and a figure.
     pub(crate) points: Vec<(String, f64)>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// The chart as SVG; nothing if it has no point.
+    /// The chart as SVG; `None` if it has no point.
     pub(crate) fn svg(&self) -> Option<String> {
         let points = || self.facets.iter().flat_map(|(_, lines)| lines).flat_map(|line| &line.points);
         points().next()?;
@@ -169,7 +169,7 @@ impl Chart<'_> {
         Some(picture(self.heading, (width, down.max(height)), &body))
     }
 
-    /// Writes what each colour means; returns the width and the height of that.
+    /// Writes the legend of the colours; returns its width and height.
     fn draw_legend(&self, body: &mut String, left: f64) -> (f64, f64) {
         let (mut width, mut y) = (0.0_f64, TOP + 8.0);
         let lines = self.facets.first().map(|(_, lines)| lines.as_slice()).unwrap_or_default();
@@ -220,7 +220,7 @@ pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
     picture(title, (left + WIDTH + 90.0, (bars.len() + 1) as f64 * LINE_HEIGHT + 8.0), &body)
 }
 
-/// A picture as a file of its own, which says what it is; within a page it need not.
+/// A picture as a separate file, with its namespace; within a page it needs none.
 pub(crate) fn standalone(svg: &str) -> String {
     svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1)
 }
@@ -264,7 +264,7 @@ fn frame(
     for (place, word) in marks {
         let (x, y) = at(place, 0.0);
         let half = width_of(&short(&word)) / 2.0;
-        // A word that would overlap the one before is left out.
+        // A label that would overlap the one before is omitted.
         if x - half > end {
             text(body, (x, y + 16.0), "middle", &short(&word));
             end = x + half + 4.0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Nanoseconds by thread, as Linux counts them in `/proc/self/task/*/schedstat`; nothing where it does not.
+/// Nanoseconds by thread, as Linux counts them in `/proc/self/task/*/schedstat`; `None` on other systems.
 #[derive(Clone, Debug)]
 pub struct ProcessorTime {
     by_thread: BTreeMap<String, u64>,
@@ -16,7 +16,7 @@ impl ProcessorTime {
         let own = fs::read_link("/proc/thread-self").ok()?;
         let mut by_thread = BTreeMap::new();
         for entry in fs::read_dir("/proc/self/task").ok()?.flatten() {
-            // A thread that ends meanwhile has no file any more.
+            // The file of a thread that has ended is gone.
             if own.file_name() != Some(&entry.file_name())
                 && let Some(spent_ns) = spent_ns(&entry.path())
             {
@@ -26,7 +26,7 @@ impl ProcessorTime {
         Some(Self { by_thread })
     }
 
-    /// Nanoseconds that have been spent since an earlier look, by threads that are there now.
+    /// Nanoseconds spent since an earlier reading, by threads that still exist.
     pub fn since(&self, earlier: &Self) -> u64 {
         let spent = self
             .by_thread

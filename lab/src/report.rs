@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-/// Why the report cannot be made.
+/// The report cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ struct Results {
     machine: Vec<String>,
     /// The day of the last measurement.
     date: String,
-    /// What no program could beat, or what stands in the way.
+    /// A bound that no program can beat, or an obstacle.
     limit: Option<String>,
     rows: Vec<Map<String, Json>>,
 }

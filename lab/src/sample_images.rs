@@ -1,9 +1,10 @@
 //! A labelled set of procedural pictures: sixteen classes of scenes, drawn from a seed, to try retrieval on without a download.
 //!
-//! - A picture depends on the seed, its class and its number alone, never on how many others are made.
-//! - It is the same to the bit on every machine: integers and +, -, *, /, sqrt of f64 only, nothing from libm.
-//! - Classes share palettes and textures on purpose (a sunset and dunes, bricks and autumn leaves): retrieval is good, not perfect.
-//! - A file appears under its name only when it is whole.
+//! - A picture depends on the seed, its class and its number alone, not on the number of pictures.
+//! - It is identical to the bit on every machine: integers and +, -, *, /, sqrt of f64 only, nothing from libm.
+//! - Classes share palettes and textures on purpose (a sunset and dunes, bricks and autumn leaves): retrieval is good,
+//!   not perfect.
+//! - A file appears under its name only when it is complete.
 
 mod curves;
 mod colour;
@@ -37,13 +38,13 @@ use image::codecs::jpeg::JpegEncoder;
 use canvas::Canvas;
 use random::Random;
 
-/// Classes there are.
+/// The number of classes.
 pub const CLASSES_COUNT_MAX: usize = 16;
 
-/// Pictures a class can have: their names have three digits or four.
+/// The most pictures of a class: their names have three or four digits.
 pub const PER_CLASS_MAX: usize = 9_999;
 
-/// Pictures a class has unless told otherwise: 640 in all with every class.
+/// Pictures of a class by default: 640 in all with every class.
 pub const PER_CLASS_DEFAULT: usize = 40;
 
 const JPEG_QUALITY: u8 = 90;
@@ -89,14 +90,14 @@ const SCENES: [Scene; CLASSES_COUNT_MAX] = [
     leaves::paint,
 ];
 
-/// Why a set was not made.
+/// A set was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// More classes than there are, or none.
+    /// More classes than exist, or none.
     #[error("{0} classes asked for: between 1 and {CLASSES_COUNT_MAX} can be made")]
     Classes(usize),
-    /// More pictures a class than names allow, or none.
+    /// More pictures per class than names allow, or none.
     #[error("{0} images per class asked for: between 1 and {PER_CLASS_MAX} can be made")]
     PerClass(usize),
     /// A folder could not be made.
@@ -104,7 +105,7 @@ pub enum SampleError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// A picture could not be written.
@@ -112,7 +113,7 @@ pub enum SampleError {
     File {
         /// The picture.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
 }
@@ -120,7 +121,7 @@ pub enum SampleError {
 /// The files that [`SampleSet::write`] has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Folders, one a class.
+    /// Folders, one per class.
     pub classes: usize,
     /// Pictures in all of them.
     pub images: usize,
@@ -135,7 +136,7 @@ pub struct SampleSet {
     pub classes: usize,
     /// 1 to [`PER_CLASS_MAX`].
     pub per_class: usize,
-    /// Another seed gives other pictures of the same classes.
+    /// Another seed gives other pictures of these classes.
     pub seed: u64,
 }
 
@@ -154,12 +155,12 @@ impl SampleSet {
         Ok(Self { classes, per_class, seed })
     }
 
-    /// The folder names, in the order in which a smaller set takes them.
+    /// The names of the folders; a smaller set takes the first ones.
     pub fn class_names() -> &'static [&'static str] {
         &NAMES
     }
 
-    /// One picture of about 256 x 192 pixels, lying or standing.
+    /// One picture of about 256 x 192 pixels, in landscape or portrait format.
     ///
     /// # Panics
     /// If there is no class of that index.
@@ -173,12 +174,12 @@ impl SampleSet {
     }
 
     /// Writes the set: `dir/class/001.jpg` and so on; a picture already there is replaced.
-    /// `progress` hears how many of how many pictures are done after each of them.
+    /// `progress` gets the numbers of finished and of all pictures after each one.
     ///
     /// # Errors
     /// A folder or file that cannot be written, by its path; the pictures before it stay.
     pub fn write(&self, dir: &Path, progress: &mut dyn FnMut(usize, usize)) -> Result<Summary, SampleError> {
-        // The fields are public, so they are looked at again.
+        // The fields are public, so they are checked again.
         Self::new(self.classes, self.per_class, self.seed)?;
         let total = self.classes * self.per_class;
         let mut summary = Summary { classes: self.classes, images: 0, bytes: 0 };
@@ -205,7 +206,7 @@ fn render_sized(class_idx: usize, mut random: Random, columns: u32, rows: u32) -
     canvas.develop(&mut random)
 }
 
-/// Writes beside the final name and renames; gives the size in bytes.
+/// Writes beside the final name and renames; returns the size in bytes.
 fn write_picture(picture: &RgbImage, path: &Path) -> io::Result<u64> {
     let mut encoded = Vec::with_capacity(64 << 10);
     JpegEncoder::new_with_quality(&mut encoded, JPEG_QUALITY)
@@ -215,7 +216,7 @@ fn write_picture(picture: &RgbImage, path: &Path) -> io::Result<u64> {
     let partial = path.with_extension(format!("{}.partial", std::process::id()));
     let written = fs::write(&partial, &encoded).and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
-        // The first error is the one to tell; the leftover may not even exist.
+        // The first error is reported; the leftover may not even exist.
         let _ = fs::remove_file(&partial);
     }
     written.map(|()| encoded.len() as u64)

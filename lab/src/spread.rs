@@ -1,6 +1,6 @@
-//! Medians, quantiles, and where the middle half of some figures lies.
+//! Medians, quantiles, and the middle half of some figures.
 
-/// The median of some figures, and where the middle half of them lies.
+/// The median of some figures, and the bounds of their middle half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Half of the figures are smaller.
@@ -12,11 +12,11 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// The spread of at least one figure.
     pub fn of(figures: &[f64]) -> Self {
         let mut sorted = figures.to_vec();
         sorted.sort_by(f64::total_cmp);
-        // Between two figures where the quarter falls between them: three rounds have a middle half too.
+        // Interpolated between two figures: three rounds have a middle half too.
         let at = |quarter: usize| {
             let (place, rest) = ((sorted.len() - 1) * quarter / 4, (sorted.len() - 1) * quarter % 4);
             let above = sorted[(place + 1).min(sorted.len() - 1)];
@@ -26,7 +26,7 @@ impl Spread {
     }
 }
 
-/// The latency that this share of them does not exceed, in microseconds; zero of none.
+/// The latency in microseconds that this share of the latencies does not exceed; zero if there are none.
 pub fn quantile_us(latencies_ns: &mut [u64], share: f64) -> f64 {
     if latencies_ns.is_empty() {
         return 0.0;

@@ -1,9 +1,9 @@
-//! Measuring round by round: cases take turns, so that a disturbance of the machine affects all of them alike.
+//! Measuring round by round: cases take turns, so that a disturbance of the machine affects all of them equally.
 
 /// The figures of one round by name; a name ends with its unit. The first figure is the answer.
 pub type Figures = Vec<(String, f64)>;
 
-/// The figures of several rounds: for each name, one figure a round.
+/// The figures of several rounds: for each name, one figure per round.
 pub type Rounds = Vec<(String, Vec<f64>)>;
 
 /// A case that is set up and ready to be measured.

@@ -1,10 +1,10 @@
-//! B6, blocking mix: forty tasks that compute and then block, on a device that serves so many at once.
+//! B6, blocking mix: forty tasks that compute and then block on a device with limited capacity.
 //!
-//! Four parts. `sleep` is the deterministic one: a sleep behind a device, which the class's limit is told of.
-//! `compute_block_compute` computes again after it, and so shows what it costs to come back. `device` leaves the limit to
-//! `limit=` (a number, or `auto`) and the threads beside the workers to `backup=`, as in figures 3.9 and 3.10 of the
-//! thesis that the system comes from. `file` writes a file each and waits until it lies on the disk, in the folder of
-//! `folder=`; what a task computes is `compute_us=`, or `auto`: it follows from what a write takes here.
+//! Four parts. `sleep` is deterministic: a sleep behind a device whose capacity is the class's limit.
+//! `compute_block_compute` computes again afterwards, and so shows the cost of coming back. `device` leaves the limit
+//! to `limit=` (a number, or `auto`) and the threads beside the workers to `backup=`, as in figures 3.9 and 3.10 of the
+//! thesis from which the system comes. `file` writes a file per task and waits until it is on disk, in the folder of
+//! `folder=`; the computing time is `compute_us=`, or `auto`: derived from the time of a write here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use boxwork_runtime::statistics::ClassLimit;
 pub static BLOCKING: Workload = Workload {
     id: "B6",
     name: "blocking",
-    question: "How near to the least time do tasks come that compute and block?",
+    question: "How near to the shortest possible time do tasks that compute and block come?",
     rounds_max: 11,
     cases,
     open,
@@ -91,7 +91,7 @@ struct Blocking {
     tasks: u64,
     checksum: u64,
     bound_s: f64,
-    /// The folder of the files written; removed at the end.
+    /// The folder of the written files; removed at the end.
     folder: Option<PathBuf>,
 }
 
@@ -121,7 +121,7 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
         (setup.spin.iterations((compute_s - after_s) * 1e6), setup.spin.iterations(after_s * 1e6));
     for idx in 0..tasks {
         let blocks = match &folder {
-            // Elsewhere the device is the class's limit.
+            // In the other parts the device is the class's limit.
             None => {
                 let serves = if part == "device" { device } else { 0 };
                 [("block_us", whole((block_s * 1e6) as u64)), ("device", whole(serves))]
@@ -137,8 +137,8 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     }
     let computed = |iterations| if iterations == 0 { 0 } else { u64::from(spin(iterations, SEED)) };
     let checksum = (u64::from(spin(before, SEED)) + computed(after)) * tasks as u64;
-    // No schedule is shorter: a worker does its share of the tasks, and something blocks at the end; or the device is
-    // busy all the time, but while the first task computes and while the last one goes on.
+    // No schedule is shorter: a worker computes its share of the tasks, and the last one blocks at the end; or the
+    // device is busy all the time, except while the first task computes and while the last one finishes.
     let in_turn = |servers: usize| tasks.div_ceil(servers) as f64;
     let by_workers = in_turn(setup.workers()) * compute_s + block_s;
     let bound_s = by_workers.max(in_turn(device) * block_s + compute_s);
@@ -159,7 +159,7 @@ fn limit(case: &Case) -> Result<ClassLimit, Error> {
     })
 }
 
-/// The workers, and so many threads beside them.
+/// The workers, and this many threads beside them.
 fn threads_max(setup: &Setup, case: &Case) -> Result<Option<usize>, Error> {
     Ok(match case.text("backup") {
         "many" => None,
@@ -189,13 +189,13 @@ impl Measured<Error> for Blocking {
 impl Drop for Blocking {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
-            // A file that cannot be removed stays in the folder of temporary files.
+            // A file that cannot be removed stays in the temporary folder.
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
-/// A folder of this process's own below another one.
+/// A new folder for this process, inside another one.
 fn new_folder(below: &Path) -> Result<PathBuf, Error> {
     static FOLDERS: AtomicUsize = AtomicUsize::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);

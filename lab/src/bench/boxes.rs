@@ -1,4 +1,4 @@
-//! The operators of the workloads: a catalogue of their own, of no use outside.
+//! The operators of the workloads: a separate catalogue, of no use outside.
 
 mod stream;
 mod job;
@@ -37,11 +37,11 @@ fn numbers(_: &Arguments) -> Descriptor {
     Descriptor::new([Column::new("n", arrow_schema::DataType::UInt64, "numbers")])
 }
 
-/// The parameter that all of them have.
+/// The parameter of all of them.
 const TALLY_PARAMETER: Parameter =
-    Parameter::new(TALLY, ParameterType::Resource(TALLY), Default::Required, "what it counts in");
+    Parameter::new(TALLY, ParameterType::Resource(TALLY), Default::Required, "the counters");
 
-/// A parameter that is a count.
+/// A parameter for a count.
 const fn count(name: &'static str, about: &'static str) -> Parameter {
     Parameter::new(name, ParameterType::integer_from(0), Default::Integer(0), about)
 }

@@ -1,11 +1,11 @@
-//! One case of a workload: its settings by name, in the order in which they are printed.
+//! One case of a workload: its settings by name, in printing order.
 
 use std::fmt::{self, Display};
 
 use super::Error;
 
-/// The setting that says which part of its workload a case is of. It chooses cases and cannot be given anew: cases of
-/// different parts have different settings.
+/// The setting that names the case's part of its workload. It chooses cases and cannot be replaced: cases of different
+/// parts have different settings.
 pub const PART: &str = "part";
 
 /// The settings of one case.
@@ -19,15 +19,15 @@ impl Case {
         Self { settings: settings.iter().map(|(name, value)| (*name, value.to_string())).collect() }
     }
 
-    /// Whether a setting that is given does not choose another part.
+    /// Whether a given setting does not choose another part.
     pub fn is_of_part(&self, name: &str, value: &str) -> bool {
         name != PART || self.settings.iter().all(|(known, part)| *known != PART || part == value)
     }
 
-    /// Gives a setting another value, where there is one of this name.
+    /// Replaces a setting, if there is one of this name.
     ///
     /// # Errors
-    /// A word where a number was.
+    /// When a word is given for a number.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let Some((name, old)) = self.settings.iter_mut().find(|(known, _)| *known == name) else {
             return Ok(());
@@ -53,7 +53,7 @@ impl Case {
         self.settings.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// A setting as it was given.
+    /// A setting as text.
     pub fn text(&self, name: &str) -> &str {
         let found = self.settings.iter().find(|(known, _)| *known == name);
         found.map_or_else(|| panic!("the workload has no setting `{name}`"), |(_, value)| value)

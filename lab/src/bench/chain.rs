@@ -1,7 +1,7 @@
-//! B1, chain: one message in flight through boxes that hand it on. Each hop is a push, a plan, a firing and a take.
+//! B1, chain: one message in flight through boxes that pass it on. Each hop is a push, a plan, a firing and a take.
 //!
-//! Timed: from the first message sent to the last one come through, inside the request. Beside it what a request of so
-//! many boxes costs to make and to end, per box.
+//! Timed: from sending the first message to the arrival of the last, inside the request; and also the cost of making
+//! and ending such a request, per box.
 
 use super::graph::{Graph, whole};
 use super::rig::{Rig, Setup};

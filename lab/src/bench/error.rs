@@ -1,4 +1,4 @@
-//! Why a workload gave no figures: the call was wrong, the system refused something, or the result is wrong.
+//! Errors of a workload: a wrong call, a refusal by the system, or a wrong result.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::prepare::PrepareError;
 use boxwork_runtime::request::RequestError;
 
-/// Why a workload gave no figures.
+/// A workload gave no figures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
     #[error("the system refused a thread: {0}; try fewer --workers")]
     Threads(io::Error),
     /// A workload computed a wrong result.
-    #[error("{what}: {found} came out, and {wanted} is right: this is a bug of the runtime")]
+    #[error("{what}: the result is {found}, and {wanted} is right: this is a bug of the runtime")]
     Wrong {
         /// The quantity checked.
         what: &'static str,

@@ -1,6 +1,6 @@
 //! B4, fan-out and fan-in: one source, each envelope to all of K boxes that copy it, and one stream of all copies.
 //!
-//! The box that counts them merges, as the last one of every peer does: a box of its own for that would only hand on.
+//! The counting box merges, as in every peer: a separate box for that would only pass envelopes on.
 
 use super::graph::{Graph, whole};
 use super::rig::{Rig, Setup};
@@ -9,7 +9,7 @@ use super::{Case, Error, Figures, Measured, Workload, figures};
 pub static FAN: Workload = Workload {
     id: "B4",
     name: "fan",
-    question: "How many envelopes of 64 KiB a second, broadcast, copied and merged?",
+    question: "How many envelopes of 64 KiB per second are broadcast, copied and merged?",
     rounds_max: usize::MAX,
     cases: |is_quick| {
         let sizes: &[(usize, usize)] =
@@ -50,7 +50,7 @@ impl Measured<Error> for Fan {
         let outcome = self.rig.run()?;
         let copies = self.boxes * self.messages;
         self.rig.check_arrived(copies)?;
-        // The rows count up from zero, and each is one greater in a copy.
+        // The rows count up from zero; in a copy each is one greater.
         let ends = 1 + self.rows;
         Error::unless_equal("the sum of what was copied", self.rig.tally.checksum(), ends * copies)?;
         let seconds = outcome.duration.as_secs_f64();

@@ -1,8 +1,8 @@
-//! B8, grain: the smallest task at which half, or nine tenths, of the workers' time is work.
+//! B8, grain: the smallest task for which half, or nine tenths, of the workers' time is work.
 //!
-//! Three parts. `tasks` are boxes that depend on nobody, a firing each, with the making of the request inside the time.
-//! `envelopes` are sent by one box to as many copies of another as there are workers. `closures` are spawned into a scope
-//! within one firing, and timed there.
+//! Three parts. `tasks` are independent boxes, one firing each; the time includes making the request. `envelopes` go
+//! from one box to as many copies of another as there are workers. `closures` are spawned into a scope within one
+//! firing, and timed there.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub static GRAIN: Workload = Workload {
     open,
 };
 
-/// Smaller than a microsecond too, by so many halvings.
+/// Halvings below a microsecond.
 const HALVINGS: i32 = 3;
 
 struct Grain {
@@ -37,9 +37,9 @@ struct Grain {
     spin: Spin,
     workers: f64,
     tasks: u64,
-    /// Whether they are closures of one firing.
+    /// Whether the tasks are closures of one firing.
     nested: bool,
-    /// In microseconds, from the greatest to the smallest.
+    /// In microseconds, in descending order.
     grains_us: Vec<f64>,
 }
 
@@ -110,8 +110,8 @@ impl Grain {
     }
 }
 
-/// The smallest grain that has this efficiency, between two grains where the line through them says; nothing where none
-/// has it. Those above it may have less: what disturbs a machine makes a run less efficient, never more.
+/// The smallest grain that has this efficiency, interpolated between two measured grains; `None` if none has it. Larger
+/// grains may have less: a disturbance of the machine makes a run less efficient, never more.
 fn least_grain(measured: &[(f64, f64)], wanted: f64) -> Option<f64> {
     let place = measured.iter().rposition(|(_, efficiency)| *efficiency >= wanted)?;
     let (grain, efficiency) = measured[place];
@@ -128,7 +128,7 @@ mod tests {
     fn the_least_grain_lies_between_two() {
         let measured = [(4.0, 0.9), (2.0, 0.7), (1.0, 0.3)];
         assert!((least_grain(&measured, 0.5).unwrap() - 2.0_f64.sqrt()).abs() < 1e-12);
-        assert_eq!(least_grain(&measured, 0.2), Some(1.0), "it is smaller than any that was measured");
+        assert_eq!(least_grain(&measured, 0.2), Some(1.0), "it is the smallest measured grain");
         assert_eq!(least_grain(&measured, 0.95), None);
         let disturbed = [(8.0, 0.1), (4.0, 0.9), (2.0, 0.7), (1.0, 0.3)];
         assert_eq!(least_grain(&disturbed, 0.5), least_grain(&measured, 0.5));

@@ -1,4 +1,4 @@
-//! Pipelines made in code: a thousand boxes are no text that anybody would write.
+//! Pipelines made in code, as texts with a thousand boxes are impractical.
 
 use boxwork_runtime::parameter::{ParameterType, Value};
 use boxwork_runtime::plan::{
@@ -29,7 +29,7 @@ impl Graph {
         Self { declaration: Declaration { resources: vec![tally], ..Declaration::default() } }
     }
 
-    /// A count that each request gives anew, as a setting.
+    /// A count given by each request, as a setting.
     pub fn parameter(&mut self, name: &str) -> Setting {
         self.declaration.parameters.push(ParameterDeclaration {
             name: name.to_owned(),
@@ -54,7 +54,7 @@ impl Graph {
         });
     }
 
-    /// As many copies of the last box.
+    /// Sets the number of copies of the last box.
     pub fn copies(&mut self, count: usize) {
         if let Some(last) = self.declaration.boxes.last_mut() {
             last.copies = Some(whole(count));

@@ -1,8 +1,8 @@
-//! B7, idle: the cost of an idle runtime, the time in which it wakes, and the rate at which other threads can submit work.
+//! B7, idle: the cost of an idle runtime, its time to wake, and the rate at which other threads can submit work.
 //!
-//! Three parts. `rest` is processor time of the runtime's threads while nothing comes (`period_ms=0`), or one empty
-//! request every few milliseconds. `wake` is the time from a submission into a sleeping runtime to the firing.
-//! `inject` is many empty requests from so many threads at once.
+//! Three parts. `rest` measures processor time of the runtime's threads without requests (`period_ms=0`), or with an
+//! empty request every few milliseconds. `wake` measures the time from a submission into a sleeping runtime to the
+//! firing. `inject` submits many empty requests from this many threads at once.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::spread::quantile_us;
 pub static IDLE: Workload = Workload {
     id: "B7",
     name: "idle",
-    question: "What does a runtime at rest cost, and how fast is it back?",
+    question: "How much does an idle runtime cost, and how fast does it wake?",
     rounds_max: 5,
     cases,
     open,
@@ -90,10 +90,10 @@ impl Idle {
             }
         }
         let (seconds, after) = (start.elapsed().as_secs_f64(), ProcessorTime::of_others());
-        // The last one may still be on its way.
+        // The last request may still be under way.
         requests.iter().for_each(|request| drop(request.wait()));
         self.rig.check_arrived(requests.len() as u64)?;
-        // If the system has no such counter, the figure is left out instead of being zero.
+        // Without such a counter of the system, the figure is omitted instead of zero.
         let spent = before.zip(after).map(|(before, after)| after.since(&before) as f64);
         Ok(spent.map_or_else(Vec::new, |spent_ns| figures([("processor_percent", spent_ns / 1e7 / seconds)])))
     }

@@ -1,7 +1,8 @@
 //! B3, nested: recursion within one firing, whose branches other slots take.
 //!
-//! Two parts. `fib` is a number of Fibonacci the naive way, in turn up to `cutoff`: with none a join costs more than its
-//! branch. `skynet` is a tree of ten children each that adds the numbers of its leaves. Timed: the recursion alone.
+//! Two parts. `fib` computes a Fibonacci number naively, sequentially up to `cutoff`: without it a join costs more than
+//! its branch. `skynet` is a tree with ten children per node that adds the numbers of its leaves. Timed: the recursion
+//! alone.
 
 use super::boxes::fib_in_turn;
 use super::graph::{Graph, whole};
@@ -28,11 +29,11 @@ pub static NESTED: Workload = Workload {
 struct Nested {
     rig: Rig,
     sum: u64,
-    /// Joins in all.
+    /// Total number of joins.
     joins: f64,
 }
 
-/// Greater numbers take minutes.
+/// Larger numbers take minutes.
 const N_MAX: usize = 45;
 
 fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
@@ -56,9 +57,9 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     Ok(Box::new(Nested { rig: Rig::new(setup, &graph)?, sum, joins: joins as f64 }))
 }
 
-/// How many joins a number of Fibonacci needs.
+/// The number of joins for a Fibonacci number.
 fn fib_joins(n: u64, cutoff: u64) -> u64 {
-    // Of the two numbers before the one that is looked at.
+    // The joins of the two previous numbers.
     let (mut before, mut last) = (0, 0);
     for _ in cutoff.max(1)..n {
         (before, last) = (last, before + last + 1);

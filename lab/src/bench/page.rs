@@ -35,8 +35,8 @@ fn rows(cases: &[MeasuredCase]) -> Vec<Vec<String>> {
     std::iter::once(head).chain(figures).collect()
 }
 
-/// The answer of every case as bars, and as lines over the workers where there are several; and the curves over the
-/// grain. The parts of a workload may answer in different figures.
+/// The answer of every case as bars, and as lines over the number of workers if there are several; and the curves over
+/// the grain. The parts of a workload may have different answers.
 fn plots(measured: &MeasuredWorkload) -> Vec<String> {
     let mut plots = Vec::new();
     let mut answers: Vec<&str> = Vec::new();
@@ -76,7 +76,7 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
         ));
     }
     let curves = measured.cases.iter().filter_map(|case| curve(measured, case)).collect();
-    plots.extend(chart("efficiency", "microseconds a task", curves));
+    plots.extend(chart("efficiency", "microseconds per task", curves));
     plots
 }
 
@@ -99,7 +99,7 @@ fn curve(measured: &MeasuredWorkload, case: &MeasuredCase) -> Option<Line> {
     (!points.is_empty()).then(|| Line { label: label(measured, case, true), points })
 }
 
-/// The settings in which a case differs from another one of its workload; the tables have all of them.
+/// The settings that distinguish a case from others of its workload; the tables have all settings.
 fn label(measured: &MeasuredWorkload, case: &MeasuredCase, with_workers: bool) -> String {
     let differs = |setting: &(&str, &str)| {
         measured.cases.iter().any(|other| !other.case.iter().any(|of| of == *setting))

@@ -1,8 +1,8 @@
-//! B10, many requests: pipelines of five boxes that arrive together, or one by one as chance will have it.
+//! B10, many requests: pipelines of five boxes that arrive together, or one by one at random.
 //!
-//! `load=0` is all together; else the workers' share that the requests need, arriving with exponential pauses from a
-//! fixed seed. Tasks from other nodes come from the statistics; a machine of several nodes (`--topology`) shows whether
-//! requests stay at home, and `homes=0` what becomes of them without one.
+//! With `load=0` all arrive together; otherwise it is the share of the workers that the requests need, arriving with
+//! exponential pauses from a fixed seed. Tasks from other nodes come from the statistics; a machine of several nodes
+//! (`--topology`) shows whether requests stay at home; with `homes=0` requests have no home.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,12 +38,12 @@ pub static REQUESTS: Workload = Workload {
     open,
 };
 
-/// Boxes of a request that work; one more sends and one takes.
+/// Working boxes of a request; one more sends and one receives.
 const STAGES: usize = 3;
 
 struct Requests {
     rig: Rig,
-    /// When each arrives, from the start.
+    /// The time of each arrival, from the start.
     arrivals: Vec<Duration>,
     messages: u64,
     iterations: u64,
@@ -77,7 +77,7 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     Ok(Box::new(Requests { rig, arrivals, messages: messages as u64, iterations, ideal_s }))
 }
 
-/// Moments with exponential pauses of this mean between them.
+/// Times with exponential pauses of this mean between them.
 fn arrivals(count: usize, mean_s: f64) -> Vec<Duration> {
     let (mut state, mut seconds) = (88_172_645_463_325_252_u64, 0.0);
     let next = |_| {
@@ -124,7 +124,7 @@ impl Measured<Error> for Requests {
     }
 }
 
-/// Tasks that were run.
+/// Tasks that ran.
 fn tasks(statistics: &SchedulerStatistics) -> u64 {
     statistics.slots.iter().map(|slot| slot.tasks).sum()
 }

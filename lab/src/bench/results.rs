@@ -11,7 +11,7 @@ use crate::number::significant;
 use crate::spread::Spread;
 use crate::turns::{Figures, Rounds};
 
-/// All that was measured, and on what.
+/// All measurements, and their machine.
 pub struct Results {
     pub(super) machine: Machine,
     pub(super) spin: Spin,
@@ -99,7 +99,7 @@ pub(super) fn shown(case: &MeasuredCase, name: &str) -> String {
 }
 
 impl Results {
-    /// The lines that say what was measured on, by name.
+    /// The lines about the machine, by name.
     pub(super) fn about(&self) -> Vec<(&'static str, String)> {
         let machine = &self.machine;
         let [before, after] = self.cores_free.map(significant);
@@ -110,12 +110,12 @@ impl Results {
             ("topology", machine.shape()),
             ("load", load),
             ("free", format!("{before} cores before, {after} after, by plain threads")),
-            ("work", format!("{:.3} ns a step", self.spin.ns_per_iteration)),
+            ("work", format!("{:.3} ns per step", self.spin.ns_per_iteration)),
             ("rounds", format!("{} after {}; median (middle half)", self.rounds, self.warmup)),
         ]
     }
 
-    /// For people.
+    /// For users.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.about() {
@@ -125,7 +125,7 @@ impl Results {
         text
     }
 
-    /// For machines: every round's figures, and their medians.
+    /// For programs: every round's figures, and their medians.
     pub fn json(&self) -> Json {
         let workloads: Vec<Json> = self
             .workloads

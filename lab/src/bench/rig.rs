@@ -28,7 +28,7 @@ impl Setup {
     }
 }
 
-/// A runtime, a prepared pipeline, and what its boxes count.
+/// A runtime, a prepared pipeline, and its boxes' counters.
 pub struct Rig {
     pub runtime: Runtime,
     pub prepared: Arc<Prepared>,
@@ -54,7 +54,7 @@ impl Rig {
         Self::with(setup, graph, config)
     }
 
-    /// The same on a runtime that is set up so.
+    /// As `new`, with this configuration of the runtime.
     pub fn with(setup: &Setup, graph: &Graph, config: Config) -> Result<Self, Error> {
         let runtime = Runtime::start(Config { pin: setup.pin, ..config }).map_err(Error::Threads)?;
         let environment = runtime.environment();
@@ -68,12 +68,12 @@ impl Rig {
         Ok(self.runtime.submit(&self.prepared, &Submission::default())?)
     }
 
-    /// One request from its submission to its end, counted anew.
+    /// Runs one request from its submission to its end, after resetting the counters.
     pub fn run(&self) -> Result<Outcome, Error> {
         self.run_with(&Submission::default())
     }
 
-    /// The same with values of the request's own.
+    /// As `run`, with the request's own values.
     pub fn run_with(&self, submission: &Submission) -> Result<Outcome, Error> {
         self.tally.reset();
         let outcome = self.runtime.submit(&self.prepared, submission)?.wait();
@@ -83,12 +83,12 @@ impl Rig {
 
     /// Whether all envelopes sent have arrived.
     pub fn check_arrived(&self, wanted: u64) -> Result<(), Error> {
-        Error::unless_equal("what arrived", self.tally.arrived(), wanted)
+        Error::unless_equal("the number of arrivals", self.tally.arrived(), wanted)
     }
 
     /// Whether this many tasks have each computed the result of a task of this many steps.
     pub fn check_tasks(&self, tasks: u64, iterations: u64) -> Result<(), Error> {
         let wanted = u64::from(spin(iterations, SEED)).wrapping_mul(tasks);
-        Error::unless_equal("the sum of what tasks computed", self.tally.checksum(), wanted)
+        Error::unless_equal("the sum of the tasks' results", self.tally.checksum(), wanted)
     }
 }

@@ -1,6 +1,6 @@
-//! One case on request, line by line: how a script makes it take turns with other programs.
+//! One case on request, line by line, so that a script can let it take turns with other programs.
 //!
-//! The first line is a JSON object with the program's name. Each line of the input is answered by one round's figures.
+//! The first line is a JSON object with the program's name. It answers each line of the input with one round's figures.
 
 use std::io::{BufRead, Write};
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::results::round_json;
 use super::{Error, Settings, Spin};
 
-/// Serves the first case of the first workload, on the first number of workers.
+/// Serves the first case of the first workload, with the first number of workers.
 ///
 /// # Errors
-/// When it cannot run, its answer is wrong, or a line cannot be read or written.
+/// When the case cannot run, its answer is wrong, or a line cannot be read or written.
 pub fn serve(settings: &Settings, requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Error> {
     settings.check()?;
     let spin = Spin::calibrate();

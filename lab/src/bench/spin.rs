@@ -1,8 +1,8 @@
-//! The work of a task: so many steps of a generator of random numbers, each waiting for the one before.
+//! The work of a task: steps of a random number generator, each dependent on the one before.
 //!
-//! A step is no affine map, several of which a compiler would take at once: work that is bound by throughput in one
-//! language and by latency in another is shared unequally by two threads of a core. Peers run the same steps and
-//! calibrate them by themselves: a task is given in microseconds, never in steps.
+//! A step is not an affine map, so that no compiler can merge several: if work were bound by throughput in one language
+//! and by latency in another, two threads of a core would share it unequally. Peers run these steps and calibrate them
+//! separately: a task is given in microseconds, never in steps.
 
 use std::hint::black_box;
 use std::thread;
@@ -21,7 +21,7 @@ pub fn spin(iterations: u64, seed: u32) -> u32 {
     x
 }
 
-/// How long a step takes on this machine.
+/// The duration of a step on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     pub ns_per_iteration: f64,
@@ -41,8 +41,8 @@ impl Spin {
         Self { ns_per_iteration: fastest * 1e9 / ITERATIONS as f64 }
     }
 
-    /// How many cores' worth of work so many plain threads do at once: less than their number where others compute too,
-    /// and no runtime does more.
+    /// The work that this many plain threads do at once, in cores: less than their number if others compute too. No
+    /// runtime does more.
     pub fn cores_free(self, threads: usize) -> f64 {
         const TASK_US: f64 = 30_000.0;
         let iterations = self.iterations(TASK_US);
@@ -55,7 +55,7 @@ impl Spin {
         threads as f64 * TASK_US / 1e6 / start.elapsed().as_secs_f64()
     }
 
-    /// The steps that take so long.
+    /// The number of steps that take this long.
     pub fn iterations(self, microseconds: f64) -> u64 {
         (microseconds * 1e3 / self.ns_per_iteration).round() as u64
     }

@@ -1,7 +1,7 @@
-//! B5, pipeline with backpressure: envelopes of 4 KiB through stages that each work a while, over edges of four.
+//! B5, pipeline with backpressure: envelopes of 4 KiB through stages that each work for a while, over edges of four.
 //!
-//! With `slow=10` the stage in the middle takes ten times as long, and all others wait for it, before it with full
-//! edges and behind it with empty ones. Latency is from an envelope's making to its arrival, queues included.
+//! With `slow=10` the middle stage takes ten times as long, and all others wait for it: those before it with full
+//! edges, those behind it with empty ones. Latency is from an envelope's making to its arrival, queues included.
 
 use super::graph::{Graph, whole};
 use super::rig::{Rig, Setup};
@@ -12,7 +12,7 @@ use crate::spread::quantile_us;
 pub static STAGES: Workload = Workload {
     id: "B5",
     name: "pipeline",
-    question: "What does a hop of a pipeline under backpressure cost beyond the work?",
+    question: "How much does a hop of a pipeline under backpressure cost beyond the work?",
     rounds_max: usize::MAX,
     cases: |is_quick| {
         let sizes: &[(usize, usize, usize)] = if is_quick {
@@ -84,7 +84,7 @@ impl Measured<Error> for Stages {
     fn round(&mut self) -> Result<Figures, Error> {
         let outcome = self.rig.run()?;
         self.rig.check_arrived(self.messages)?;
-        Error::unless_equal("the sum of what tasks computed", self.rig.tally.checksum(), self.checksum)?;
+        Error::unless_equal("the sum of the tasks' results", self.rig.tally.checksum(), self.checksum)?;
         let fullest = outcome.edges.iter().map(|edge| edge.state.envelopes_high).max().unwrap_or(0);
         if fullest > self.edge {
             let (found, wanted) = (fullest as u64, self.edge as u64);

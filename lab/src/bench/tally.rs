@@ -1,7 +1,7 @@
-//! Counters that the boxes of a workload write: arrivals and their times, the sum of the results, tasks at once.
+//! Counters that the boxes of a workload write: arrivals and their times, the sum of the results, concurrent tasks.
 //!
-//! A resource, so that all boxes of a prepared pipeline share it. Boxes add to it when they end, not at each firing:
-//! counting must not be what is measured.
+//! A resource, so that all boxes of a prepared pipeline share it. Boxes add to it when they end, not at each firing, so
+//! that counting costs nothing in the measurement.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub const TALLY: &str = "tally";
 
 pub static TALLY_SPEC: ResourceSpec = ResourceSpec {
     name: TALLY,
-    about: "What the boxes of a workload count.",
+    about: "The counters of a workload's boxes.",
     parameters: &[],
     example: "",
     provides: None,
@@ -26,7 +26,7 @@ pub static TALLY_SPEC: ResourceSpec = ResourceSpec {
     load: |_| Ok(Arc::new(Tally::new()) as Resource),
 };
 
-/// Counts of one run; the host resets them between runs.
+/// Counters of one run; the host resets them between runs.
 #[derive(Debug)]
 pub struct Tally {
     origin: Instant,
@@ -37,7 +37,7 @@ pub struct Tally {
     first_ns: AtomicU64,
     last_ns: AtomicU64,
     latencies_ns: Mutex<Vec<u64>>,
-    /// Operations on the device, and the end of one.
+    /// Operations on the device, and a signal at the end of each.
     device: (Mutex<usize>, Condvar),
 }
 
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// Runs an operation on a device that serves so many at once; the others wait for it, each blocking its thread.
+    /// Runs an operation on a device that serves `serves` at once; others wait, each blocking its thread.
     pub fn use_device(&self, most: usize, operation: impl FnOnce()) {
         let (busy, ended) = &self.device;
         let lock = || busy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,10 +71,10 @@ impl Tally {
     pub fn of(prepared: &Prepared) -> Arc<Self> {
         let resource: Arc<dyn Any + Send + Sync> =
             Arc::clone(prepared.resource(TALLY).unwrap_or_else(|| panic!("every graph has a tally")));
-        resource.downcast().unwrap_or_else(|_| panic!("the tally is one"))
+        resource.downcast().unwrap_or_else(|_| panic!("the tally has its type"))
     }
 
-    /// The one of a box that is made.
+    /// The tally, for a box being made.
     pub fn bound(bind: &Bind<'_>) -> Result<Arc<Self>, BoxError> {
         bind.resource(TALLY)
     }
@@ -102,7 +102,7 @@ impl Tally {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Adds what tasks computed.
+    /// Adds the tasks' results.
     pub fn add(&self, sum: u64) {
         self.checksum.fetch_add(sum, Ordering::Relaxed);
     }
@@ -111,7 +111,7 @@ impl Tally {
         self.checksum.load(Ordering::Relaxed)
     }
 
-    /// A moment that bounds what is measured.
+    /// Records a time; the first and the last bound the measurement.
     pub fn mark(&self, ns: u64) {
         self.first_ns.fetch_min(ns, Ordering::Relaxed);
         self.last_ns.fetch_max(ns, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Tally {
         self.last_ns.load(Ordering::Relaxed).saturating_sub(self.first_ns.load(Ordering::Relaxed))
     }
 
-    /// Computes, counted among those that do so now.
+    /// Computes, counted among the concurrent tasks.
     pub fn compute(&self, iterations: u64) -> u64 {
         let now = self.computing.fetch_add(1, Ordering::Relaxed) + 1;
         self.computing_peak.fetch_max(now, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! B2, wavefront: a square of cells, each after the one above it and the one to its left.
 //!
-//! A row is a box. It handles its cell j when the row above has sent cell j, and its cells come one after the other by
-//! themselves; edges of one envelope make each cell a firing.
+//! A row is a box. It handles its cell j after the row above has sent cell j, and its cells in order; edges of one
+//! envelope make each cell a firing.
 
 use super::graph::{Graph, whole};
 use super::rig::{Rig, Setup};
@@ -10,7 +10,7 @@ use super::{Case, Error, Figures, Measured, Workload, figures};
 pub static WAVEFRONT: Workload = Workload {
     id: "B2",
     name: "wavefront",
-    question: "How many tasks a second, where each waits for two others?",
+    question: "How many tasks per second run if each waits for two others?",
     rounds_max: 11,
     cases: |is_quick| {
         let sizes: &[(usize, f64)] = if is_quick {

@@ -1,4 +1,4 @@
-//! One value of an axis beside the best of the others, for each combination of the other axes.
+//! One value of an axis compared with the best of the others, for each combination of the other axes.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use super::sweep::Sweep;
 use super::table::{Row, quoted};
 use crate::number::number;
 
-/// The figures of one value beside the least of the others'.
+/// The figures of one value, and the smallest of the others'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     heading: String,
-    /// The names of the columns, and then a line for each combination.
+    /// The names of the columns, then a line for each combination.
     lines: Vec<Vec<String>>,
     /// The ratio of each combination.
     ratios: Vec<f64>,
@@ -19,7 +19,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Nothing if the sweep asks for no comparison, or no row has another to be compared with.
+    /// `None` if the sweep asks for no comparison, or no row has a counterpart.
     pub(super) fn of(sweep: &Sweep, rows: &[Row]) -> Option<Self> {
         let compare = sweep.compare.as_ref()?;
         let (axis, value, figure) = (&compare.axis.value, &compare.value.value, &compare.figure.value);
@@ -52,7 +52,7 @@ impl Comparison {
         (!ratios.is_empty()).then_some(Self { heading, lines, ratios, worst })
     }
 
-    /// The largest figure of the value over the least of the others', and the combination that has it.
+    /// The largest ratio of the value's figure to the smallest of the others', and its combination.
     pub fn worst(&self) -> &(f64, String) {
         &self.worst
     }

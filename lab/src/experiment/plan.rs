@@ -22,7 +22,7 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct PlannedCall {
     pub(super) call: Call,
-    /// Calls with equal keys do the same.
+    /// Calls with equal keys do equal work.
     pub(super) key: String,
     /// Steps whose files it reads.
     pub(super) uses: BTreeSet<usize>,
@@ -30,14 +30,14 @@ pub(super) struct PlannedCall {
 }
 
 impl Row {
-    /// The values that vary, in a line.
+    /// The varying values, in a line.
     pub(super) fn label(&self, sweep: &Sweep) -> String {
         let varies = sweep.axes.0.iter().filter(|(_, values)| values.len() > 1);
         let words: Vec<String> = varies.map(|(name, _)| format!("{name}={}", self.values[name])).collect();
         if words.is_empty() { "the only row".to_owned() } else { words.join(" ") }
     }
 
-    /// The steps whose files a step reads, directly or not, each after those that it reads itself.
+    /// The steps whose files a step reads, directly or indirectly, each after its own inputs.
     pub(super) fn needs(&self, step: usize) -> Vec<usize> {
         let mut needs = Vec::new();
         for used in &self.calls[step].uses {
@@ -62,7 +62,7 @@ pub(super) fn rows(sweep: &Sweep, data: &Path, work: &mut dyn Work) -> Result<Ve
     if planner.faults.is_empty() { Ok(rows) } else { Err(planner.faults.into_iter().collect()) }
 }
 
-/// The last axis varies fastest.
+/// The rows; the last axis varies fastest.
 fn combinations(sweep: &Sweep) -> Vec<Values> {
     sweep.axes.0.iter().fold(vec![Values::new()], |rows, (axis, _)| {
         let with = |row: &Values, value: &str| {
@@ -78,8 +78,8 @@ struct Planner<'a> {
     sweep: &'a Sweep,
     data: &'a Path,
     work: &'a mut dyn Work,
-    /// Settings by step and name, and whether any task of the step takes them. A setting of one strategy that another
-    /// one lacks is no fault.
+    /// Settings by step and name, and whether any task of the step accepts them. A setting of one strategy that another
+    /// lacks is no fault.
     taken: BTreeMap<(usize, String), Taken>,
     faults: BTreeSet<Fault>,
 }
@@ -119,7 +119,7 @@ impl Planner<'_> {
             Ok(known) => known,
             Err(message) => {
                 self.fault(step, "do", message);
-                // Nothing follows from a task that is not known.
+                // An unknown task has no further faults.
                 Task { settings: settings.keys().cloned().collect(), makes: Some("") }
             }
         };
@@ -155,7 +155,7 @@ impl Planner<'_> {
         self.faults.extend(place.map(|place| Fault::at(place, message)));
     }
 
-    /// Settings that no task of their step takes.
+    /// Reports settings that no task of their step accepts.
     fn add_unused_settings(&mut self) {
         for ((step, setting), taken) in std::mem::take(&mut self.taken) {
             if !taken.is_taken {
@@ -167,11 +167,11 @@ impl Planner<'_> {
     }
 }
 
-/// A short name for what a call does. The folder of the data may be moved, so it does not count.
+/// A short name for a call. The folder of the data may move, so it does not count.
 fn key(task: &str, settings: &BTreeMap<String, String>, data: &Path) -> String {
     let data = data.to_string_lossy();
     let settings = settings.iter().map(|(name, value)| format!("\u{1}{name}={}", value.replace(&*data, "")));
-    // FNV-1a: two calls of a sweep never collide by chance, and there is no one to make them.
+    // FNV-1a: two calls of a sweep do not collide by chance, and sweeps are not adversarial.
     let hash = settings
         .fold(task.to_owned(), |text, setting| text + &setting)
         .bytes()

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-/// The version of the language that this reader reads.
+/// The version of the language.
 const VERSION: u32 = 1;
-/// Combinations of all values at most.
+/// The most combinations of all values.
 const ROWS_COUNT_MAX: usize = 10_000;
-/// Measurements of a row at most.
+/// The most measurements of a row.
 const ROUNDS_MAX: usize = 1000;
 
 /// A text with its place.
@@ -68,7 +68,7 @@ pub(super) struct Plot {
     pub(super) log: Vec<Scale>,
 }
 
-/// A scale that is logarithmic.
+/// A logarithmic scale.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Scale {
@@ -76,7 +76,7 @@ pub(super) enum Scale {
     Y,
 }
 
-/// One value of an axis, whose figure is compared with the best of the other values.
+/// One value of an axis, to compare with the best of the others.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Compare {
@@ -138,7 +138,7 @@ pub struct Fault {
 
 impl Fault {
     pub(super) fn at(text: &Text, message: impl Into<String>) -> Self {
-        // The value of an alias can be corrected at its anchor.
+        // For an alias, the place of its anchor, where the value can be corrected.
         let place = if text.defined == Location::UNKNOWN { text.referenced } else { text.defined };
         Self { line: place.line(), column: place.column(), message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! The surface a scene paints on: lengths are in units of the shorter side, edges are anti-aliased by their distance.
+//! The surface of a scene: lengths are in units of the shorter side, edges are anti-aliased by their distance.
 
 use image::RgbImage;
 
@@ -6,7 +6,7 @@ use super::colour::{Colour, grey};
 use super::curves::{clamp, length, smooth};
 use super::random::Random;
 
-/// A picture in the making; x runs right and y runs down from the top left corner.
+/// An unfinished picture; x runs right and y runs down from the top left corner.
 #[derive(Clone)]
 pub struct Canvas {
     columns: u32,
@@ -91,7 +91,7 @@ impl Canvas {
         }
     }
 
-    /// Draws what lies between a crest, given for each x, and `bottom`; `colour` sees x, y and the crest's y.
+    /// Draws the area between a crest, given for each x, and `bottom`; `colour` sees x, y and the crest's y.
     pub fn draw_below(
         &mut self,
         crest: impl Fn(f64) -> f64,
@@ -143,7 +143,7 @@ impl Canvas {
         self.draw(bounds, 0.0, distance, |_, _, _| colour);
     }
 
-    /// The photographer's part, different in each picture: exposure, white balance, saturation, vignette, film grain.
+    /// Applies the camera's part, different in each picture: exposure, white balance, saturation, vignette, film grain.
     pub fn develop(mut self, random: &mut Random) -> RgbImage {
         let exposure = random.between(0.9, 1.1);
         let warmth = random.bell() * 0.08;

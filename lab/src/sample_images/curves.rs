@@ -1,4 +1,4 @@
-//! The curves pictures are drawn with, from +, -, *, / and sqrt alone: libm's sine differs between machines, these do not.
+//! The curves of the pictures, from +, -, *, / and sqrt alone: libm's sine differs between machines, these do not.
 
 /// Limits a value to 0..=1.
 pub fn clamp(value: f64) -> f64 {
@@ -11,7 +11,8 @@ pub fn smooth(low: f64, high: f64, value: f64) -> f64 {
     t * t * (3.0 - 2.0 * t)
 }
 
-/// The integer at or below a value of moderate size. `f64::floor` gives the same, but is a call where SSE 4.1 may be missing.
+/// The integer at or below a value of moderate size. `f64::floor` returns the same number, but is a call if SSE 4.1 may
+/// be missing.
 pub fn floor(value: f64) -> i64 {
     let whole = value as i64;
     whole - i64::from(value < whole as f64)

@@ -60,7 +60,7 @@ pub fn paint(random: &mut Random, canvas: &mut Canvas) {
     let mut tubes: Vec<Tube> = Vec::new();
     for _ in 0..random.count(3, 7) {
         let light = hsv(hue + random.bell() * spread, random.between(0.65, 1.0), 1.0);
-        // Of a few places the one farthest from the signs already there: they may cross, but seldom lie on one another.
+        // From a few places, take the farthest from earlier signs: signs may cross, but seldom overlap.
         let places: [(f64, f64); 6] =
             std::array::from_fn(|_| (wide * random.between(0.15, 0.85), tall * random.between(0.15, 0.85)));
         let room = |at: (f64, f64)| {

@@ -11,7 +11,7 @@ pub struct Noise {
     values: [f64; TABLE],
 }
 
-/// Where a point lies among the scattered cell centres.
+/// The position of a point among the scattered cell centres.
 pub struct Cell {
     /// Distance to the nearest centre.
     pub nearest: f64,
@@ -22,7 +22,7 @@ pub struct Cell {
 }
 
 impl Noise {
-    /// Noise that no other call shares.
+    /// Noise for one picture alone.
     pub fn new(random: &mut Random) -> Self {
         let mut order = [0; TABLE];
         for idx in 0..TABLE {
@@ -52,7 +52,7 @@ impl Noise {
         let (i, j) = (floor(x), floor(y));
         let (u, v) = (x - i as f64, y - j as f64);
         let (u, v) = (u * u * u * (u * (u * 6.0 - 15.0) + 10.0), v * v * v * (v * (v * 6.0 - 15.0) + 10.0));
-        // The four corners as `of` gives them, each row looked up once.
+        // The four corners as `of` returns them, each row looked up once.
         let (this, next) = (self.row(j), self.row(j + 1));
         let (a, b) = (self.in_row(i, this), self.in_row(i + 1, this));
         let (c, d) = (self.in_row(i, next), self.in_row(i + 1, next));
@@ -82,7 +82,7 @@ impl Noise {
         sum / total
     }
 
-    /// The cells of one scattered centre a unit square.
+    /// The cells of scattered centres, one per unit square.
     pub fn cell(&self, x: f64, y: f64) -> Cell {
         let (i0, j0) = (floor(x), floor(y));
         let mut found = Cell { nearest: 9.0, second: 9.0, tone: 0.0 };

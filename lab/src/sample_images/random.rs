@@ -1,4 +1,4 @@
-//! The random numbers of a picture: integers and exact scaling only, so that they are the same everywhere.
+//! The random numbers of a picture: integers and exact scaling only, so that they are equal on every machine.
 
 use boxwork_kernels::chance;
 pub use boxwork_kernels::chance::mix;
@@ -46,13 +46,13 @@ impl Random {
         self.unit() < probability
     }
 
-    /// One of the choices, the earlier ones more often: 46, 26, 16, 9 and 4 of a hundred for five.
+    /// One of the choices; earlier ones are more likely: 46, 26, 16, 9 and 4 per cent for five.
     pub fn favour<T: Copy>(&mut self, choices: &[T]) -> T {
         let last = self.below(choices.len());
         choices[self.below(last + 1)]
     }
 
-    /// One of the choices, all alike.
+    /// One of the choices, with equal probability.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

@@ -21,7 +21,7 @@ pub static TASK: OperatorSpec = OperatorSpec {
     parameters: &[
         TALLY_PARAMETER,
         count("iterations", "steps of work"),
-        count("marked", "whether to tell when it runs"),
+        count("marked", "whether to record the time of its run"),
     ],
     ..OperatorSpec::new("task", "Computes once.", Kind::Stateful, |bind| {
         let (iterations, marked) = (bind.count("iterations") as u64, bind.count("marked") > 0);
@@ -34,8 +34,8 @@ pub static JOB: OperatorSpec = OperatorSpec {
         TALLY_PARAMETER,
         count("before", "steps of work before it blocks"),
         count("after", "steps of work after it has blocked"),
-        count("block_us", "how long it blocks, in microseconds, where it writes no file"),
-        count("device", "operations that the device serves at once; 0 for one that serves all"),
+        count("block_us", "blocking time in microseconds, if it writes no file"),
+        count("device", "operations that the device serves at once; 0 for no limit"),
         count("bytes", "bytes that it writes"),
         Parameter::new("file", ParameterType::Path, Default::Absent, "the file that it writes"),
     ],
@@ -62,7 +62,7 @@ impl Operator for Task {
 /// The blocking operation of a job.
 enum Blocking {
     Sleep(Duration),
-    /// The same on a device that serves so many at once.
+    /// A sleep on a device that serves this many at once.
     Device(Duration, usize),
     Write(PathBuf, usize),
 }
@@ -78,7 +78,7 @@ impl Blocking {
     }
 }
 
-/// Writes a file until it lies on the disk.
+/// Writes a file and syncs it to disk.
 pub fn write(path: &Path, bytes: usize) -> io::Result<()> {
     static PIECE: [u8; 1 << 16] = [7; 1 << 16];
     let mut file = File::create(path)?;

@@ -1,4 +1,4 @@
-//! Boxes that branch within one firing: a number of Fibonacci, a tree of ten children each, closures in a scope.
+//! Boxes that branch within one firing: a Fibonacci number, a tree with ten children per node, closures in a scope.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ const CHILDREN: u64 = 10;
 pub static FIB: OperatorSpec = OperatorSpec {
     parameters: &[
         TALLY_PARAMETER,
-        count("n", "which number to compute"),
-        count("cutoff", "the number up to which it is computed in turn"),
+        count("n", "index of the number"),
+        count("cutoff", "index up to which it computes sequentially"),
     ],
-    ..OperatorSpec::new("fib", "Computes a number of Fibonacci, the naive way.", Kind::Stateful, |bind| {
+    ..OperatorSpec::new("fib", "Computes a Fibonacci number naively.", Kind::Stateful, |bind| {
         let (n, cutoff) = (bind.count("n") as u64, bind.count("cutoff") as u64);
         nest(bind, 1, move |inside| fib(inside, n, cutoff))
     })
@@ -73,7 +73,7 @@ impl Operator for Nest {
     }
 }
 
-/// A number of Fibonacci, without branches.
+/// A Fibonacci number, computed sequentially.
 pub fn fib_in_turn(n: u64) -> u64 {
     if n < 2 { n } else { fib_in_turn(n - 1) + fib_in_turn(n - 2) }
 }
@@ -86,7 +86,7 @@ fn fib(inside: &mut Inside<'_>, n: u64, cutoff: u64) -> u64 {
     a + b
 }
 
-/// The sum that this many closures compute together.
+/// The sum that this many closures compute.
 fn scoped(inside: &mut Inside<'_>, closures: u64, iterations: u64) -> u64 {
     let sum = AtomicU64::new(0);
     inside.scope(|scope, inside| {
@@ -99,7 +99,7 @@ fn scoped(inside: &mut Inside<'_>, closures: u64, iterations: u64) -> u64 {
     sum.into_inner()
 }
 
-/// The sum of so many leaves, numbered from the first.
+/// The sum of this many leaves, numbered from `first`.
 fn node(inside: &mut Inside<'_>, first: u64, leaves: u64) -> u64 {
     if leaves < CHILDREN { first } else { children(inside, first, leaves / CHILDREN, CHILDREN) }
 }

@@ -18,9 +18,9 @@ const OUT: Out = Out::new(0, "out", numbers, "envelopes of numbers");
 pub static SOURCE: OperatorSpec = OperatorSpec {
     parameters: &[
         TALLY_PARAMETER,
-        count("messages", "how many to send"),
-        count("rows", "numbers of each"),
-        count("stamped", "whether each is made anew, with the time in its first row"),
+        count("messages", "number of envelopes"),
+        count("rows", "numbers in each"),
+        count("stamped", "whether each is a new one, with the time in its first row"),
     ],
     outputs: &[OUT],
     ..OperatorSpec::new("source", "Sends envelopes.", Kind::Stateful, make_source)
@@ -34,7 +34,7 @@ pub static STAGE: OperatorSpec = OperatorSpec {
     outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new(
         "stage",
-        "Works a while on each envelope, and hands it on.",
+        "Works on each envelope for a while, and passes it on.",
         Kind::Stateless,
         |bind| {
             let iterations = bind.count("iterations") as u64;
@@ -47,7 +47,7 @@ pub static COPY_ADD: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER],
     inputs: &[IN],
     outputs: &[Out { about: "envelopes of numbers one greater", ..OUT }],
-    ..OperatorSpec::new("copy_add", "Makes a new envelope of each.", Kind::Stateful, |_| {
+    ..OperatorSpec::new("copy_add", "Makes a new envelope from each.", Kind::Stateful, |_| {
         Ok(Box::new(CopyAdd))
     })
 };
@@ -55,7 +55,7 @@ pub static COPY_ADD: OperatorSpec = OperatorSpec {
 pub static SINK: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER, count("stamped", "whether the first row is the time of sending")],
     inputs: &[In { mode: Mode::Merge, ..IN }],
-    ..OperatorSpec::new("sink", "Counts what arrives.", Kind::Stateful, |bind| {
+    ..OperatorSpec::new("sink", "Counts arrivals.", Kind::Stateful, |bind| {
         let stamped = bind.count("stamped") > 0;
         Ok(Box::new(Sink {
             tally: Tally::bound(bind)?,
@@ -72,7 +72,7 @@ struct Source {
     left: u64,
     rows: usize,
     schema: SchemaRef,
-    /// Sent again and again, where what an envelope costs to make is not the question.
+    /// Sent repeatedly, if the cost of making an envelope is not measured.
     message: Option<Envelope>,
 }
 
@@ -165,7 +165,7 @@ impl Operator for Sink {
             if self.stamped {
                 self.latencies_ns.push(self.tally.now_ns().saturating_sub(numbers[0]));
             } else {
-                // The ends show that it was copied whole; to add all of it would be work of its own.
+                // The ends show that it was copied whole; adding all rows would cost time.
                 self.sum = self.sum.wrapping_add(numbers[0]).wrapping_add(numbers[numbers.len() - 1]);
             }
         }

@@ -19,7 +19,7 @@ const COUNTED: HintOut = HintOut::new(0, PASSES, Join::Maximum, ARRIVED.about);
 const OUT: Out = Out::new(0, "out", numbers, "a number");
 
 pub static TURN_SOURCE: OperatorSpec = OperatorSpec {
-    parameters: &[TALLY_PARAMETER, count("messages", "how many to send")],
+    parameters: &[TALLY_PARAMETER, count("messages", "number of messages")],
     outputs: &[OUT],
     hints_read: &[ARRIVED],
     ..OperatorSpec::new(
@@ -41,7 +41,7 @@ pub static TURN_SINK: OperatorSpec = OperatorSpec {
     parameters: &[TALLY_PARAMETER],
     inputs: &[IN],
     hints_written: &[COUNTED],
-    ..OperatorSpec::new("turn_sink", "Tells the source of each message.", Kind::Stateful, |bind| {
+    ..OperatorSpec::new("turn_sink", "Confirms each message to the source.", Kind::Stateful, |bind| {
         Ok(Box::new(TurnSink { tally: Tally::bound(bind)?, arrived: 0 }))
     })
 };
@@ -55,7 +55,7 @@ struct TurnSource {
 
 impl Operator for TurnSource {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        // The bottom of the hint, before the first message came through, lies below zero.
+        // The hint's bottom, before the first message came through, is below zero.
         if cx.hint(ARRIVED, 0).max(0.0) < self.sent as f64 {
             return Ok(Flow::Wait);
         }
