@@ -1,4 +1,4 @@
-//! The pages of `boxwork boxes`: all operators and kinds of resource, or one of them with all that its table says.
+//! The pages of `boxwork boxes`: all operators and kinds of resource, or one of them with its whole table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub fn find(catalog: &Catalog, name: &str) -> Option<Found> {
     (found.operator.is_some() || found.resource.is_some()).then_some(found)
 }
 
-/// All operators and kinds of resource, a line each.
+/// All operators and kinds of resource, one per line.
 pub fn list_text(catalog: &Catalog) -> String {
     let operators: Vec<(&str, &str)> =
         catalog.operators().iter().map(|spec| (&*spec.name, &*spec.about)).collect();
@@ -43,7 +43,7 @@ pub fn list_text(catalog: &Catalog) -> String {
     page + "boxwork boxes NAME shows one with its ports and parameters\n"
 }
 
-/// The same as JSON, with all that `NAME` alone would tell.
+/// [`list`] as JSON, with all details of each.
 pub fn list_json(catalog: &Catalog) -> Json {
     let operators: Vec<Json> = catalog.operators().iter().map(|spec| operator_json(spec)).collect();
     let resources: Vec<Json> = catalog.resources().iter().map(|spec| resource_json(spec)).collect();
@@ -51,14 +51,14 @@ pub fn list_json(catalog: &Catalog) -> Json {
 }
 
 impl Found {
-    /// The page for people.
+    /// The page for users.
     pub fn text(&self) -> String {
         let operator = self.operator.as_deref().map(operator_text);
         let resource = self.resource.map(resource_text);
         [operator, resource].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
-    /// The page for machines.
+    /// The page for programs.
     pub fn json(&self) -> Json {
         let operators: Vec<Json> = self.operator.iter().map(|spec| operator_json(spec)).collect();
         let resources: Vec<Json> = self.resource.iter().map(|spec| resource_json(spec)).collect();
@@ -166,7 +166,7 @@ fn example(page: &mut String, example: &str) {
     }
 }
 
-/// The arguments of a table with nothing given.
+/// The arguments of a table without given values.
 pub(crate) fn defaults(parameters: &[Parameter]) -> Arguments {
     let known: BTreeMap<String, Value> = parameters
         .iter()

@@ -1,7 +1,7 @@
 //! The `boxwork` command: its arguments, and one file for each subcommand.
 //!
-//! Data goes to standard output, talk to standard error. The exit status is [`Exit`]'s, for all subcommands alike.
-//! Adding one is a file with `Arguments` and `run`, and a line in each list below.
+//! Data goes to standard output, messages to standard error. Every subcommand ends with a status of [`Exit`]. To add
+//! one, write a file with `Arguments` and `run`, and a line in each list below.
 
 mod add;
 mod bench;
@@ -108,14 +108,14 @@ impl Subcommands {
 
 /// The whole command with a catalogue of operators. The `main` of a binary calls it.
 ///
-/// A binary with operators of its own adds them to the catalogue, and its pipelines, pages, drawings and schema know
-/// them at once.
+/// A binary with its own operators adds them to the catalogue; its pipelines, pages, drawings and schema then include
+/// them.
 pub fn main_with(catalog: Catalog) -> ExitCode {
     boxwork_stores::limits::report_files_too_large();
     CommandLine::parse().subcommand.run(&catalog).into()
 }
 
-/// For people, or for machines.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people
@@ -148,7 +148,7 @@ struct Space {
 }
 
 impl Space {
-    /// Adds what was given; the pipelines know the defaults.
+    /// Adds the given values; the pipelines have the defaults.
     fn give(&self, values: &mut BTreeMap<String, Value>) {
         let text = |text: &String| Value::Text(text.clone());
         values.extend(self.distance.as_ref().map(|name| ("distance".to_owned(), text(name))));
@@ -160,12 +160,12 @@ impl Space {
     }
 }
 
-/// Refuses what `device:` would.
+/// Refuses the values that `device:` would refuse.
 fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())
 }
 
-/// Describes the contents of a store for people.
+/// Describes the contents of a store for users.
 fn state_of(store: &Path) -> String {
     let path = store.display();
     match any_kind::open(store, None) {
@@ -186,8 +186,8 @@ fn whole(count: u32) -> Value {
     Value::Integer(i64::from(count))
 }
 
-/// Reads a pipeline, flaws and all, and the values that are known of its parameters: the defaults and what was given.
-/// Says what is wrong where that cannot be.
+/// Reads a pipeline, even with flaws, and the known values of its parameters: the defaults and the given ones. Prints
+/// the reason if that fails.
 fn read_with_values(
     path: &Path,
     settings: &[(String, String)],
@@ -207,7 +207,7 @@ fn read_with_values(
     Ok((loaded, values))
 }
 
-/// Writes data to standard output. A reader that has gone (`boxwork boxes | head`) is no failure.
+/// Writes data to standard output. A reader that has closed it (`boxwork boxes | head`) is no failure.
 fn data(text: &str) -> Exit {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -220,7 +220,7 @@ fn data(text: &str) -> Exit {
     }
 }
 
-/// JSON as data, for people to read too.
+/// Writes JSON as data, readable by users too.
 fn data_json(json: &serde_json::Value) -> Exit {
     data(&format!("{json:#}\n"))
 }

@@ -1,4 +1,4 @@
-//! From a document to what the runtime checks, and back from a fault's place to the text.
+//! Turns a document into a declaration for the runtime's check, and a fault's place back into a place in the text.
 
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::declaration::{BLOCKING, COPIES, KIND};
@@ -38,15 +38,14 @@ impl Places {
         self.spots.iter().find(|(known, _)| known == place).map(|(_, spot)| *spot)
     }
 
-    /// Where a fault is shown: at the key when that is what is wrong, else at the value; where a place is not
-    /// written, at what holds it.
+    /// The place of a fault: the key if the key is wrong, else the value; if that is not written, its parent.
     pub(crate) fn span(&self, fault: &Fault, text: &str) -> Span {
         let spot = self.spot(&fault.place).or_else(|| self.spot(&holder(&fault.place)?));
         let Some(spot) = spot else { return self.head };
         match &fault.kind {
             FaultKind::UnknownParameter => spot.key,
             FaultKind::UnknownPipelineParameter(name) => {
-                // The text may hold several.
+                // The text may contain several parameters.
                 let name = format!("${{{name}}}");
                 let at = spot.value.of(text).and_then(|written| written.find(&name));
                 at.map_or(spot.value, |at| {
@@ -116,7 +115,7 @@ pub(crate) fn compile(document: &Document) -> (Declaration, Places) {
         let (from, to) = (hint.from.value.clone(), hint.to.value.clone());
         declaration.hints.push(HintDeclaration { from, to });
     }
-    // A wrong default is shown where it stands, which the name's place would hide.
+    // A wrong default is shown at its own place, which the name's place would hide.
     for entry in &document.parameters {
         if let Some(Err(_)) = entry.declaration.default.as_ref().map(|value| entry.declaration.admit(value)) {
             let place = Place::Parameter(entry.name.value.clone());
@@ -156,7 +155,7 @@ fn compile_box(entry: &Entry, places: &mut Places) -> BoxDeclaration {
 
 type Settings<'d> = Vec<&'d (Marked<String>, Marked<Setting>)>;
 
-/// The settings of these keys, and the others.
+/// The settings with these keys, and the others.
 fn split<'d>(entry: &'d Entry, own: &[&str]) -> (Settings<'d>, Settings<'d>) {
     entry.settings.iter().partition(|(key, _)| own.contains(&key.value.as_str()))
 }

@@ -1,7 +1,7 @@
-//! Diagnostics: a fault, its file and place, and a remedy; for people and as JSON.
+//! Diagnostics: a fault, its file and place, and a remedy; for users and as JSON.
 //!
-//! Invariants: `file:line:column` stands in both forms; control characters of the input never reach the terminal;
-//! columns count characters from 1, and an end is the column after the last character.
+//! Invariants: both forms contain `file:line:column`; control characters of the input never reach the terminal; columns
+//! count characters from 1, and an end is the column after the last character.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use serde_json::{Value as Json, json};
 use crate::document::Flaw;
 use crate::document::span::{Span, line_and_column};
 
-/// A longer line is not shown: the caret would be off the screen.
+/// Longer lines are not shown: the caret would be off the screen.
 const LINE_BYTES_MAX: usize = 400;
-/// The width that texts are wrapped to.
+/// The width to which texts are wrapped.
 const WIDTH_COLUMNS: usize = 100;
 
-/// A text that diagnostics point into.
+/// A text with places for diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The file's path, or another name for people.
+    /// The file's path, or another name for users.
     pub name: String,
     /// The text.
     pub text: String,
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// A stable word for machines, such as `unknown-operator`.
+    /// A stable word for programs, such as `unknown-operator`.
     pub code: &'static str,
     /// The fault, in a sentence.
     pub message: String,
-    /// A few words to stand under the place.
+    /// A few words to print under the place.
     pub label: String,
     /// The remedy, if one is known.
     pub help: Option<String>,
     /// The file.
     pub file: String,
-    /// The place in the file; nothing if it concerns the whole file.
+    /// The place in the file; `None` if it concerns the whole file.
     pub place: Option<TextPlace>,
 }
 
@@ -131,20 +131,20 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// How many errors and how many warnings.
+/// The numbers of errors and of warnings.
 pub fn counts(diagnostics: &[Diagnostic]) -> (usize, usize) {
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     (errors, diagnostics.len() - errors)
 }
 
-/// All diagnostics for machines: `{"diagnostics": [...], "errors": n, "warnings": n}`.
+/// All diagnostics for programs: `{"diagnostics": [...], "errors": n, "warnings": n}`.
 pub fn to_json(diagnostics: &[Diagnostic]) -> Json {
     let (errors, warnings) = counts(diagnostics);
     let list: Vec<Json> = diagnostics.iter().map(Diagnostic::to_json).collect();
     json!({"diagnostics": list, "errors": errors, "warnings": warnings})
 }
 
-/// All diagnostics for people, each with its source line and a caret.
+/// All diagnostics for users, each with its source line and a caret.
 pub fn render(diagnostics: &[Diagnostic], coloured: bool) -> String {
     let theme = if coloured { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme)
@@ -155,7 +155,7 @@ pub fn render(diagnostics: &[Diagnostic], coloured: bool) -> String {
     for diagnostic in diagnostics {
         let report = Report::new(diagnostic);
         if handler.render_report(&mut rendered, &report).is_err() {
-            // Rendering fails on a place outside the source only; the line is then better than nothing.
+            // Rendering fails only for a place outside the source; the plain line is then printed.
             let _ = writeln!(rendered, "{diagnostic}");
         }
         while rendered.ends_with("\n\n") {
@@ -233,7 +233,7 @@ impl Report {
     }
 }
 
-/// A source whose columns count characters, as everywhere else; miette's own count what a terminal shows.
+/// A source whose columns count characters, as everywhere else; miette's own count terminal columns.
 struct Shown {
     name: String,
     text: String,
@@ -259,7 +259,7 @@ impl SourceCode for Shown {
     }
 }
 
-/// The text with every control character replaced by one of as many bytes, so that places stay.
+/// The text with each control character replaced by one of equal length in bytes, so that places stay.
 fn shown_text(text: &str) -> String {
     text.chars()
         .map(|c| match c {

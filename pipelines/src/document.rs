@@ -1,8 +1,8 @@
 //! The document: a pipeline's text read into named parts, each with its place.
 //!
-//! Invariants: reading never fails as a whole and never stops at the first flaw, unless the text is no YAML at all;
-//! a part with a flaw is kept where its name is known, and listed as tainted, so that later checks do not complain
-//! of what follows from it. Knows no operator.
+//! Invariants: reading never fails as a whole and never stops at the first flaw, unless the text is not YAML at all; a
+//! part with a flaw is kept if its name is known, and listed as tainted, so that later checks do not report its
+//! consequences. Knows no operator.
 
 pub(crate) mod span;
 mod limits;
@@ -89,9 +89,9 @@ pub(crate) struct Document {
     pub(crate) boxes: Vec<Entry>,
     pub(crate) edges: Vec<EdgeEntry>,
     pub(crate) hints: Vec<EdgeEntry>,
-    /// Queries of a request at most.
+    /// The most queries of a request.
     pub(crate) queries: Option<Marked<usize>>,
-    /// The place to show for a fault of the whole.
+    /// The place of faults that concern the whole text.
     pub(crate) head: Span,
     pub(crate) taint: Taint,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Taint {
     pub(crate) sections: bool,
 }
 
-/// Reads a text; the document holds what could be read.
+/// Reads a text into a document, as far as possible.
 pub(crate) fn read(text: &str) -> (Document, Vec<Flaw>) {
     reader::read(text)
 }

@@ -1,8 +1,8 @@
-//! A drawing of a pipeline, broken ones too: what is missing or wrong is drawn as such.
+//! A drawing of a pipeline, even a broken one: missing and wrong parts are drawn as such.
 //!
-//! The three forms (mermaid, dot, svg) are written from one picture. Side inputs are told apart, hints are dashed,
-//! what is wrong is dashed and red. What a run measured can stand on it: the busiest box is filled, edges that were
-//! full are wide. No name from the text, or from a report, can leave its quotes in any form.
+//! One picture is written in three forms (mermaid, dot, svg). Side inputs look different, hints are dashed, faults are
+//! dashed and red. The figures of a run can be added: the busiest box is filled, edges that were full are wide. No name
+//! from the text, or from a report, can break out of its quotes in any form.
 
 mod mermaid;
 mod dot;
@@ -35,7 +35,7 @@ pub struct Drawing {
     pub title: String,
     /// The description of the pipeline.
     pub about: String,
-    /// The boxes as declared, then those that are missing.
+    /// The boxes as declared, then missing ones.
     pub boxes: Vec<DrawnBox>,
     /// The edges, then the hints.
     pub arrows: Vec<Arrow>,
@@ -46,11 +46,11 @@ pub struct Drawing {
 pub struct DrawnBox {
     /// Its name.
     pub name: String,
-    /// Its operator's name, as far as known.
+    /// Its operator's name, if known.
     pub kind: String,
     /// The description of the operator; may be empty.
     pub about: String,
-    /// Whether it is as it should be.
+    /// Whether it has a fault or is missing.
     pub state: State,
     /// Its inputs.
     pub inputs: Vec<Port>,
@@ -58,25 +58,25 @@ pub struct DrawnBox {
     pub outputs: Vec<Port>,
     /// The resources that it uses, and its copies.
     pub notes: Vec<String>,
-    /// What a run measured of it.
+    /// Its figures from a run.
     pub measured: Option<MeasuredBox>,
 }
 
-/// Whether a box is as it should be.
+/// Whether a box has a fault or is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is.
+    /// It has no fault.
     Right,
     /// It has a fault.
     Wrong,
-    /// Edges name it, and it is not there.
+    /// Edges name it, but it is not declared.
     Missing,
 }
 
 /// A port of a drawn box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its name; empty where an edge names none and the operator is not known.
+    /// Its name; empty if an edge names none and the operator is unknown.
     pub name: String,
     /// Whether it is a side input.
     pub side: bool,
@@ -89,17 +89,17 @@ pub struct Port {
 pub struct Arrow {
     /// The box that it leaves.
     pub from: usize,
-    /// The output's place, or the hint's name.
+    /// The output's index, or the hint's name.
     pub output: usize,
     /// The box that it enters.
     pub to: usize,
-    /// The input's place.
+    /// The input's index.
     pub input: usize,
     /// Its kind.
     pub kind: ArrowKind,
     /// Whether it has a fault.
     pub wrong: bool,
-    /// What a run measured of it.
+    /// Its figures from a run.
     pub measured: Option<MeasuredEdge>,
 }
 
@@ -110,11 +110,11 @@ pub enum ArrowKind {
     Stream,
     /// Envelopes, all of them for every copy.
     Side,
-    /// A shared value of this name.
+    /// A shared value with this name.
     Hint(String),
 }
 
-/// Draws a pipeline with what is known of its parameters.
+/// Draws a pipeline with the known values of its parameters.
 pub fn draw(loaded: &Loaded, catalog: &Catalog, values: &BTreeMap<String, Value>) -> Drawing {
     let mut artist = Artist { drawing: Drawing::default(), specs: Vec::new() };
     artist.drawing.title = loaded.name().to_owned();
@@ -203,7 +203,7 @@ impl Artist {
         self.specs.push(spec);
     }
 
-    /// The place of a box; one that is missing is drawn.
+    /// The index of a box; a missing one is added.
     fn find(&mut self, name: &str) -> usize {
         if let Some(idx) = self.drawing.boxes.iter().position(|drawn| drawn.name == name) {
             return idx;
@@ -259,7 +259,7 @@ impl Artist {
     }
 }
 
-/// The place of a port among those of a box; a name that is not there is added, so that the arrow has an end.
+/// The index of a port of a box; an unknown name is added, so that the arrow has an end.
 fn port(ports: &mut Vec<Port>, name: Option<&str>) -> usize {
     let found = match name {
         None if !ports.is_empty() => Some(0),
@@ -281,20 +281,20 @@ impl DrawnBox {
 }
 
 impl Arrow {
-    /// Whether a measured run found it full.
+    /// Whether a producer found it full in a measured run.
     fn was_full(&self) -> bool {
         self.measured.as_ref().is_some_and(|measured| measured.full)
     }
 }
 
 impl Drawing {
-    /// What stands at an arrow, line by line: its ports, and what was measured.
+    /// The text at an arrow, line by line: its ports, and its figures.
     fn lines(&self, arrow: &Arrow) -> Vec<String> {
         let measured = arrow.measured.iter().flat_map(|measured| measured.lines.iter().cloned());
         std::iter::once(self.label(arrow)).filter(|label| !label.is_empty()).chain(measured).collect()
     }
 
-    /// What stands at an arrow: the ports' names where they are not the only ones.
+    /// The text at an arrow: the ports' names, unless they are the only ones.
     fn label(&self, arrow: &Arrow) -> String {
         if let ArrowKind::Hint(name) = &arrow.kind {
             return name.clone();

@@ -1,7 +1,7 @@
-//! An engine: the slots, devices, memories and signal handling that pipelines run with, as one value.
+//! An engine: the slots, devices, memory and signal handling for running pipelines, as one value.
 //!
-//! A process may hold several engines with different settings. None of them prints, and a dropped engine leaves no thread
-//! and no signal handler behind. `terminal` runs pipelines for the command and says what there is to say.
+//! A process may hold several engines with different settings. No engine prints, and a dropped engine leaves no thread
+//! and no signal handler behind. `terminal` runs pipelines for the command and prints.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -82,12 +82,12 @@ use boxwork_runtime::{Config, Request, Runtime};
 pub(crate) use self::signals::Interrupts;
 use crate::pipeline::Loaded;
 
-/// Requests of one run that are under way at once: one computes while the next begins and the last ends.
+/// Requests of one run under way at once: one computes while the next begins and the last ends.
 const REQUESTS_IN_FLIGHT: usize = 3;
-/// How often a run reports its progress and looks for a cancellation.
+/// Interval at which a run reports its progress and checks for a cancellation.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How an engine is set up: [`Engine::builder`].
+/// The settings of an engine: see [`Engine::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "an engine starts with `start`"]
 pub struct Builder {
@@ -96,14 +96,14 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The machine: one slot for each of its logical cores. The default is what this process may use.
+    /// The machine: one slot for each of its logical cores. The default is the part that this process may use.
     pub fn topology(mut self, topology: Topology) -> Self {
         let Config { topology, threads_max, .. } = Config::new(topology);
         (self.config.topology, self.config.threads_max) = (topology, threads_max);
         self
     }
 
-    /// Slots to compute on: the first ones of the machine that this process may use.
+    /// Slots to compute on: the first of the machine that this process may use.
     pub fn workers(self, count: usize) -> Self {
         self.topology(Topology::detect().first(count))
     }
@@ -114,13 +114,13 @@ impl Builder {
         self
     }
 
-    /// Whether the engine records what its workers do, for [`Runtime::take_trace`]. The default is false.
+    /// Whether the engine records its workers' actions, for [`Runtime::take_trace`]. The default is false.
     pub fn trace(mut self, trace: bool) -> Self {
         self.config.trace = trace;
         self
     }
 
-    /// Whether a thread looks for boxes that block without saying so. The default is false.
+    /// Whether a thread looks for boxes that block without declaring it. The default is false.
     pub fn sampler(mut self, sampler: bool) -> Self {
         self.config.sampler = sampler;
         self
@@ -132,31 +132,31 @@ impl Builder {
         self
     }
 
-    /// The devices that boxes may compute on. By default an engine has devices of its own, opened at their first use, as
-    /// the environment says; [`LazyDevices::none`] leaves all work to the processor.
+    /// The devices that boxes may use. By default the engine opens its own at their first use, as the environment
+    /// configures them; [`LazyDevices::none`] leaves all work to the processor.
     pub fn devices(mut self, devices: Arc<LazyDevices>) -> Self {
         self.config.devices = devices;
         self
     }
 
-    /// What operators remember between requests, such as measured rates: that of another engine, or a new one, which is
-    /// the default.
+    /// The memory in which operators keep results between requests, such as measured rates: another engine's, or by
+    /// default a new one.
     pub fn memory(mut self, memory: Memory) -> Self {
         self.config.memory = memory;
         self
     }
 
-    /// Whether stores are mapped. The process then has a handler of SIGBUS while a store is open, which lets a request fail,
-    /// and not the process, if another process cuts a mapped file short. The default is false: the batches of a store are read
-    /// when they are first used, and stay in memory as long as the store is open. The answers are the same.
+    /// Whether stores are mapped. The process then has a handler of SIGBUS while a store is open, so that a request
+    /// fails instead of the process if another process truncates a mapped file. The default is false: a store's batches
+    /// are read at first use, and stay in memory while the store is open. The answers are equal.
     pub fn maps(mut self, maps: bool) -> Self {
         self.config.maps = maps;
         self
     }
 
-    /// Whether the engine listens to Ctrl-C, SIGTERM and SIGHUP as long as it lives. The first signal cancels what it
-    /// prepares and runs, and the engine runs nothing more; the second one ends the process. The default is false: signals
-    /// are the host's.
+    /// Whether the engine listens to Ctrl-C, SIGTERM and SIGHUP while it lives. The first signal cancels everything
+    /// that the engine prepares and runs, for good; the second ends the process. The default is false: the host handles
+    /// signals.
     pub fn signals(mut self, has_signals: bool) -> Self {
         self.has_signals = has_signals;
         self
@@ -177,45 +177,45 @@ impl Builder {
     }
 }
 
-/// The slots, devices, memories and signal handling that pipelines run with.
+/// The slots, devices, memory and signal handling for running pipelines.
 ///
-/// Dropping it cancels what still runs, waits for it, and puts signal handlers back. Clone [`Engine::runtime`] to keep the
-/// threads alone.
+/// Dropping it cancels all running work, waits for it, and restores signal handlers. Clone [`Engine::runtime`] to keep
+/// only the threads.
 pub struct Engine {
     runtime: Arc<Runtime>,
     cancellation: Cancellation,
     interrupts: Option<Interrupts>,
 }
 
-/// What bounds a run.
+/// The bounds of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Bytes that the edges of a request keep at most; without it the edges' own bounds count.
+    /// The most bytes that the edges of a request may hold; by default only the edges' own bounds apply.
     pub memory_bytes: Option<usize>,
-    /// When the run is cancelled.
+    /// The time at which the run is cancelled.
     pub deadline: Option<Instant>,
 }
 
-/// What a run reports while it goes on, at least ten times a second.
+/// A report during a run, at least ten times a second.
 pub enum Event<'a> {
-    /// The oldest of its requests that are under way.
+    /// The oldest of its requests under way.
     UnderWay(&'a Request),
-    /// The engine was cancelled, by [`Engine::cancel`] or a signal; the requests have been told to stop.
+    /// The engine was cancelled, by [`Engine::cancel`] or a signal; the requests have been cancelled too.
     Cancelled,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its requests, in their order, those that failed among them.
+    /// Its requests, in order, including failed ones.
     pub outcomes: Vec<Outcome>,
-    /// Why it ended before all of its requests were done.
+    /// The reason if it ended before all of its requests were done.
     pub failure: Option<Failure>,
-    /// How long its requests took together.
+    /// The time from the first request to the end of the last.
     pub elapsed: Duration,
 }
 
-/// Why a run ended before all of its requests were done.
+/// A run ended before all of its requests were done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -231,8 +231,8 @@ pub enum Failure {
 }
 
 impl Engine {
-    /// An engine with a slot for each logical core that this process may use, devices as the environment says, no maps and
-    /// no signal handling.
+    /// An engine with a slot for each logical core that this process may use, with the devices of the environment, no
+    /// maps and no signal handling.
     pub fn builder() -> Builder {
         Builder { config: Config::new(Topology::detect()), has_signals: false }
     }
@@ -255,7 +255,7 @@ impl Engine {
         Prepared::new(&loaded.declaration, catalog, values, &environment).map(Arc::new)
     }
 
-    /// Submits one request of a prepared pipeline, which may have envelopes of its caller's for inputs and outputs.
+    /// Submits one request of a prepared pipeline, optionally with the caller's envelopes for inputs and outputs.
     ///
     /// # Errors
     /// When its values do not fit, or a box refuses to be made.
@@ -263,8 +263,8 @@ impl Engine {
         self.runtime.submit(prepared, submission)
     }
 
-    /// Runs a prepared pipeline to its end. More queries than one request answers make several requests, some of which
-    /// are under way at once. `watch` is called on this thread while the run goes on.
+    /// Runs a prepared pipeline to its end. Queries beyond the limit of one request make further requests, some of
+    /// which run at once. This thread calls `watch` during the run.
     pub fn run(&self, prepared: &Arc<Prepared>, limits: Limits, watch: &mut dyn FnMut(Event<'_>)) -> Ended {
         let begun = Instant::now();
         let mut run = Run { engine: self, prepared, limits, outcomes: Vec::new() };
@@ -301,7 +301,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The values of each request: more queries than one request answers make more requests.
+    /// The values of each request: queries beyond one request's limit make further requests.
     fn parts(&self) -> Vec<BTreeMap<String, Value>> {
         let most = self.prepared.plan().queries;
         let batched = self.prepared.batched().and_then(|name| match self.prepared.values().get(name) {
@@ -339,8 +339,8 @@ impl Run<'_> {
             }
             let oldest = under_way.front()?;
             if self.engine.is_cancelled() {
-                // Before the caller hears of it: it may give a request what that waits for, and the request must not end
-                // well.
+                // Before the caller learns of it: the caller may then unblock a request, which must not end
+                // successfully.
                 under_way.iter().for_each(Request::cancel);
                 watch(Event::Cancelled);
                 self.cancel(&under_way);

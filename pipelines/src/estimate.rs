@@ -15,11 +15,11 @@ use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::spaces;
 use serde_json::{Value as Json, json};
 
-/// Estimates the search of a plan, for its box that bounds distances; nothing when it has none, or their values are
-/// not known.
+/// Estimates the search of a plan, for its box that bounds distances; `None` if it has none, or their values are
+/// unknown.
 ///
 /// # Errors
-/// A sentence: a file cannot be read, or the index is not of this store and measure.
+/// A sentence: a file cannot be read, or the index does not fit this store and measure.
 pub fn estimate(
     plan: &Plan,
     values: &BTreeMap<String, Value>,
@@ -75,7 +75,7 @@ fn error_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The estimate for people.
+/// The estimate for users.
 pub fn text_of(estimate: &Estimate) -> String {
     let Search { k, range, queries, workers, devices } = estimate.search;
     let wanted = match (k, range) {
@@ -136,7 +136,7 @@ pub fn text_of(estimate: &Estimate) -> String {
     page
 }
 
-/// The estimate for machines.
+/// The estimate for programs.
 pub fn json_of(estimate: &Estimate) -> Json {
     let Search { k, range, queries, workers, devices } = estimate.search;
     let devices = devices.map(
@@ -160,7 +160,7 @@ pub fn json_of(estimate: &Estimate) -> Json {
     })
 }
 
-/// A time with a unit that suits it.
+/// A time with a suitable unit.
 fn time(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 1.0 => format!("{seconds:.2} s"),

@@ -13,14 +13,14 @@ use serde_json::{Value as Json, json};
 
 use crate::catalogue::{columns_json, value_json};
 
-/// A plan with the values that are known and the machine that it is meant for.
+/// A plan with its known values and its machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Explained<'a> {
     /// The description of the pipeline.
     pub about: &'a str,
     /// The plan.
     pub plan: &'a Plan,
-    /// The values that are known.
+    /// The known values.
     pub values: &'a BTreeMap<String, Value>,
     /// The machine.
     pub topology: &'a Topology,
@@ -29,7 +29,7 @@ pub struct Explained<'a> {
 }
 
 impl Explained<'_> {
-    /// The page for people.
+    /// The page for users.
     pub fn text(&self) -> String {
         let mut page = String::new();
         if !self.about.is_empty() {
@@ -166,7 +166,7 @@ impl Explained<'_> {
         format!("at most {} and {}", many(envelopes, "envelope"), bytes(edge.bytes))
     }
 
-    /// Envelopes are shared: neither a fan-out nor copies of the consumer copy a column.
+    /// Envelopes are shared: neither a fan-out nor copies of the consumer copy columns.
     fn sharing(&self, edge: &PlanEdge) -> String {
         let readers =
             self.plan.edges.iter().filter(|other| other.from == edge.from && other.output == edge.output);
@@ -195,7 +195,7 @@ impl Explained<'_> {
         edges
     }
 
-    /// The page for machines.
+    /// The page for programs.
     pub fn json(&self) -> Json {
         let plan = self.plan;
         let once = plan.bound_once();
@@ -275,12 +275,12 @@ impl Explained<'_> {
     }
 }
 
-/// The settings that are the operator's parameters.
+/// The settings that are parameters of the operator.
 fn own_settings(planned: &PlanBox) -> impl Iterator<Item = &(String, Setting)> {
     planned.settings.iter().filter(|(key, _)| key != KIND && key != COPIES)
 }
 
-/// A setting as it was written, where a value is not known yet.
+/// A setting as written, if its value is unknown.
 fn unresolved(setting: &Setting) -> String {
     match setting {
         Setting::Value(value) => value.to_string(),

@@ -11,17 +11,17 @@ use crate::document::node::{self, Node};
 
 /// Reads one value by its parameter's type, and checks it.
 ///
-/// Text and paths are taken as they stand; a list is `[a, b]`, or one value that makes a list of one.
+/// Text and paths are taken literally; a list is `[a, b]`, or one value as a list of one.
 ///
 /// # Errors
-/// A sentence that says what was given and what is wanted.
+/// A sentence with the given and the expected value.
 pub fn parse_setting(parameter: &ParameterDeclaration, text: &str) -> Result<Value, String> {
     let value = parse(&parameter.kind, text)
         .ok_or_else(|| format!("`{}`: \"{text}\" is not {}", parameter.name, parameter.kind))?;
     parameter.admit(&value).map_err(|message| format!("`{}`: {message}", parameter.name))
 }
 
-/// Reads all that was given; a list's parameter may be given several times, and its values are then joined.
+/// Reads all given values; a list's parameter may be given several times, and its values are then joined.
 ///
 /// # Errors
 /// Every fault: the parameter's name and a sentence.
@@ -53,7 +53,7 @@ pub fn parse_settings(
 /// Reads `class=limit`, for clap.
 ///
 /// # Errors
-/// When it is not that, or the limit is none.
+/// When it has another form, or the limit is invalid.
 pub fn class_and_limit(text: &str) -> Result<(String, ClassLimit), String> {
     match text.split_once('=') {
         Some((class, limit)) if !class.trim().is_empty() => {
@@ -98,7 +98,7 @@ fn parse(kind: &ParameterType, text: &str) -> Option<Value> {
                 let Node::List(items) = node::read(trimmed).ok()?.value else { return None };
                 let values = items.iter().map(|entry| match &entry.value {
                     Node::Text(text) => parse(item, text),
-                    // `[001, 1e3]` of texts: as they stand.
+                    // `[001, 1e3]` as texts: taken literally.
                     _ => parse(item, entry.span.of(trimmed)?),
                 });
                 return values.collect::<Option<_>>().map(Value::List);

@@ -1,7 +1,7 @@
 //! The YAML front end and the `boxwork` command.
 //!
-//! A text becomes a document, the document a declaration, and the runtime's check of it a plan; every fault comes
-//! back to its line and column. Modules in reading order; nothing imports upwards.
+//! A text becomes a document, the document a declaration, and the runtime's check turns that into a plan; every fault
+//! is mapped to its line and column. Modules are in reading order and import only modules above them.
 
 mod document;
 mod compile;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-// Envelopes are made by one thread and dropped by another, all the time and in the same sizes: docs/decisions/026.
+// One thread makes envelopes and another drops them, continuously and in a few sizes: docs/decisions/026.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

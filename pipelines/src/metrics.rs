@@ -1,8 +1,8 @@
 //! The figures of a running request, for Prometheus and `boxwork top`: an HTTP server of one page.
 //!
-//! Invariants: nothing is listened to beyond this machine unless the user names such an address; what a client does
-//! (garbage, silence, reading slowly) costs the run one snapshot at most, and no thread of it ever waits for a client.
-//! Why it is made here: docs/decisions/010.
+//! Invariants: the server listens only on this machine unless the user names another address; a client's behaviour
+//! (garbage, silence, slow reading) costs the run one snapshot at most, and no thread of the run ever waits for a
+//! client. Why there is no library: docs/decisions/010.
 
 pub mod client;
 mod format;
@@ -26,7 +26,7 @@ pub const PATH: &str = "/metrics";
 /// An address as the user writes it: `9184`, `:9184`, `localhost:9184`, `127.0.0.1:9184`, or the page's whole URL.
 ///
 /// # Errors
-/// When it is none; the message says what one looks like.
+/// When it has another form; the message shows the right one.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix("http://").unwrap_or(text);
     let bare = bare.strip_suffix(PATH).unwrap_or(bare).trim_end_matches('/');
@@ -37,7 +37,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     bare.parse().map_err(|_| format!("`{text}` is no address; one is 9184, 127.0.0.1:9184 or [::1]:9184"))
 }
 
-/// Serves the figures of a runtime, until the server is dropped; it does not keep the runtime alive.
+/// Serves the figures of a runtime until the server is dropped; it does not keep the runtime alive.
 ///
 /// # Errors
 /// When the system refuses a thread.

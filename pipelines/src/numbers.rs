@@ -1,4 +1,4 @@
-//! Numbers as people read them: three digits and a unit.
+//! Numbers for users: three digits and a unit.
 
 /// A part of a whole in percent.
 pub(crate) fn share(part: f64, whole: f64) -> String {
@@ -19,7 +19,7 @@ pub(crate) fn bytes(bytes: usize) -> String {
     }
 }
 
-/// A number with its thousands as a letter.
+/// A number with a letter for its thousands.
 pub(crate) fn amount(amount: f64) -> String {
     match amount {
         _ if amount >= 999.5e6 => format!("{} G", digits(amount / 1e9)),
@@ -29,7 +29,7 @@ pub(crate) fn amount(amount: f64) -> String {
     }
 }
 
-/// Three significant digits, and no zeros for their own sake.
+/// Three significant digits, without trailing zeros.
 fn digits(value: f64) -> String {
     if value >= 99.95 || value == value.trunc() {
         format!("{value:.0}")

@@ -19,7 +19,7 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// The most faults reported for one file.
 pub const FAULTS_COUNT_MAX: usize = 100;
 
-/// A pipeline that has been read and not yet checked against a catalogue.
+/// A pipeline that was read but not checked against a catalogue.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The description by its author; may be empty.
@@ -40,7 +40,7 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     strict(read(path)?)
 }
 
-/// Reads a text; its name stands in diagnostics where a file's path would.
+/// Reads a text; diagnostics show `name` where a file's path would be.
 ///
 /// # Errors
 /// Every flaw of the text.
@@ -48,11 +48,11 @@ pub fn load_text(name: &str, text: &str) -> Result<Loaded, Vec<Diagnostic>> {
     strict(read_text(name, text))
 }
 
-/// Reads a file as far as it goes: with flaws too, so that they can be shown beside the faults that a check finds, or
+/// Reads a file as far as possible, even with flaws, so that they can be shown with the faults that a check finds, or
 /// on a drawing.
 ///
 /// # Errors
-/// When the file cannot be read, or is no text.
+/// When the file cannot be read, or is not text.
 pub fn read(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     let name = path.display().to_string();
     let text = read_file(path, &name).map_err(|diagnostic| vec![*diagnostic])?;
@@ -81,14 +81,14 @@ impl Loaded {
         &self.source.name
     }
 
-    /// The flaws of the text; empty when it came from [`load`].
+    /// The flaws of the text; empty if it came from [`load`].
     pub fn flaws(&self) -> &[Diagnostic] {
         &self.flaws
     }
 
-    /// Checks it against a catalogue, with the values that are known (the defaults, or all of a run). Opens no file.
+    /// Checks it against a catalogue, with the known values (the defaults, or all of a run). Opens no file.
     ///
-    /// Gives the plan when there is no error, and all faults in the order of the text, flaws and warnings among them.
+    /// Returns the plan if there is no error, and all faults in the order of the text, including flaws and warnings.
     pub fn check(
         &self,
         catalog: &Catalog,
@@ -111,7 +111,7 @@ impl Loaded {
         (plan.filter(|_| !broken), diagnostics)
     }
 
-    /// The faults that a check finds, without the text's own flaws: for drawings, which want their places.
+    /// The faults that a check finds, without the text's own flaws; for drawings, which need their places.
     pub fn faults(&self, catalog: &Catalog, values: &BTreeMap<String, Value>) -> Vec<Fault> {
         self.plan(catalog, values).1
     }
@@ -139,7 +139,7 @@ impl Loaded {
         }
     }
 
-    /// An error at a parameter's declaration, for what [`Declaration::values`] finds wrong with a value given.
+    /// An error at a parameter's declaration, for a fault that [`Declaration::values`] finds in a given value.
     pub fn diagnose_value(&self, parameter: &str, message: &str) -> Diagnostic {
         self.diagnose(&Fault {
             place: Place::Parameter(parameter.to_owned()),
@@ -151,7 +151,7 @@ impl Loaded {
         })
     }
 
-    /// Whether a fault merely follows from a flaw of the text.
+    /// Whether a fault is a consequence of a flaw of the text.
     fn follows(&self, fault: &Fault) -> bool {
         let tainted = |name: &str| self.taint.names.contains(name);
         let any = !self.taint.names.is_empty() || self.taint.edges;

@@ -10,11 +10,11 @@ use boxwork_runtime::topology::Distance;
 
 use crate::run_report;
 
-/// Requests that are listed one by one.
+/// The most requests listed one by one.
 const REQUESTS_LISTED_MAX: usize = 10;
 
-/// By box: firings, rows, busy, waiting, blocked; by edge: what went through and how full it was; by worker: tasks,
-/// steals by distance, parks; by blocking class: operations.
+/// By box: firings, rows, busy, waiting, blocked; by edge: its traffic and its fill; by worker: tasks, steals by
+/// distance, parks; by blocking class: operations.
 pub fn statistics(
     outcomes: &[Outcome],
     scheduler: &SchedulerStatistics,
@@ -106,7 +106,7 @@ fn slots(text: &mut String, scheduler: &SchedulerStatistics) {
 fn classes(text: &mut String, scheduler: &SchedulerStatistics) {
     for class in &scheduler.classes {
         let of_limit = match class.auto {
-            // The limit of the end may be below what was tried.
+            // The final limit may be below limits that were tried.
             true => format!("{} at once (auto: {} at the end)", class.in_flight_high, class.limit),
             false => format!("{} of {} at once", class.in_flight_high, class.limit),
         };

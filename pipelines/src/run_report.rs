@@ -9,23 +9,23 @@ use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 use serde::{Deserialize, Serialize};
 
-/// The form of the file.
+/// The version of the format.
 const VERSION: u32 = 1;
-/// A report of the largest pipeline on the largest machine is below it.
+/// Larger than the report of the largest pipeline on the largest machine.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
-    /// The form of the file.
+    /// The version of the format.
     pub boxwork_report: u32,
-    /// The pipeline's file, or its name where it is a shipped one.
+    /// The pipeline's file, or the name of a shipped pipeline.
     pub pipeline: String,
-    /// How long its requests took together, preparing left out.
+    /// The time of its requests together, without preparation.
     pub seconds: f64,
-    /// How many there were.
+    /// The number of requests.
     pub requests: usize,
-    /// The costs of each request, in their order.
+    /// The costs of each request, in order.
     #[serde(default)]
     pub by_request: Vec<RequestReport>,
     /// By box, summed over the requests.
@@ -36,14 +36,14 @@ pub struct RunReport {
     pub slots: Vec<SlotReport>,
     /// By blocking class.
     pub classes: Vec<ClassReport>,
-    /// Threads that there were.
+    /// The number of threads.
     pub threads: usize,
-    /// By device that computed anything.
+    /// By device that computed.
     #[serde(default)]
     pub devices: Vec<DeviceReport>,
 }
 
-/// The work of one device for the run.
+/// The work of one device in the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Its number and its name.
@@ -52,13 +52,13 @@ pub struct DeviceReport {
     pub blocks: u64,
     /// Blocks that failed.
     pub failures: u64,
-    /// Time in kernels, those that run beside each other counted twice.
+    /// Time in kernels; overlapping kernels count twice.
     pub kernel_seconds: f64,
-    /// Time that feeding threads took to gather and to enqueue.
+    /// Time of feeding threads for gathering and enqueuing.
     pub feed_seconds: f64,
-    /// Of it, the time to gather.
+    /// Time for gathering alone.
     pub gather_seconds: f64,
-    /// Bytes that were gathered.
+    /// Bytes gathered.
     pub gathered_bytes: u64,
 }
 
@@ -67,9 +67,9 @@ pub struct DeviceReport {
 pub struct RequestReport {
     /// From submission to end.
     pub seconds: f64,
-    /// Time in the firings of all boxes, blocking left out.
+    /// Time in the firings of all boxes, without blocking.
     pub busy_seconds: f64,
-    /// Bytes that came through all edges.
+    /// Bytes that passed all edges.
     pub bytes_moved: u64,
 }
 
@@ -84,45 +84,45 @@ pub struct BoxReport {
     pub copies: usize,
     /// Its firings.
     pub firings: u64,
-    /// Rows that it took.
+    /// Rows taken.
     pub rows_in: u64,
-    /// Rows that it made.
+    /// Rows made.
     pub rows_out: u64,
-    /// Time in firings, blocking left out.
+    /// Time in firings, without blocking.
     pub busy_seconds: f64,
     /// Time from being planned to being fired.
     pub waiting_seconds: f64,
     /// Time detached.
     pub blocked_seconds: f64,
-    /// Time off the CPU without having said that it blocks.
+    /// Time off the CPU without a declaration of blocking.
     #[serde(default)]
     pub undeclared_blocking_seconds: f64,
-    /// The most of it in one firing.
+    /// The most of that time in one firing.
     #[serde(default)]
     pub undeclared_blocking_seconds_max: f64,
 }
 
-/// What went through one edge.
+/// The traffic of one edge.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EdgeReport {
     /// `box.port` of the producer.
     pub from: String,
     /// `box.port` of the consumer.
     pub to: String,
-    /// Envelopes that came through.
+    /// Envelopes that passed.
     pub envelopes: u64,
-    /// Rows that came through.
+    /// Rows that passed.
     pub rows: u64,
     /// Their bytes.
     #[serde(default)]
     pub bytes: u64,
     /// The most envelopes that waited at once.
     pub envelopes_high: usize,
-    /// Envelopes that it held at most; nothing where it had no bound.
+    /// The most envelopes that it may hold; `None` without a bound.
     pub envelopes_max: Option<usize>,
     /// The most bytes that waited at once.
     pub bytes_high: usize,
-    /// Bytes that it held at most; nothing where it had no bound.
+    /// The most bytes that it may hold; `None` without a bound.
     pub bytes_max: Option<usize>,
     /// How often a producer found it full.
     pub refusals: u64,
@@ -137,13 +137,13 @@ pub struct SlotReport {
     pub tasks: u64,
     /// Tasks stolen, by distance, nearest first: same core, shared cache, same node, other node.
     pub steals: [u64; Distance::ALL.len()],
-    /// How often it came to rest.
+    /// How often it became idle.
     pub parks: u64,
     /// How often it was woken.
     pub wakes: u64,
     /// How often it was given away to block.
     pub hand_overs: u64,
-    /// How long it rested.
+    /// Its idle time.
     pub rest_seconds: f64,
 }
 
@@ -152,16 +152,16 @@ pub struct SlotReport {
 pub struct ClassReport {
     /// The class.
     pub name: String,
-    /// Operations that might be under way at once, at the end of the run.
+    /// Operations that may be under way at once, at the end of the run.
     pub limit: usize,
     /// Whether the runtime adapted the limit.
     #[serde(default)]
     pub auto: bool,
-    /// The most that were.
+    /// The most operations under way at once.
     pub in_flight_high: usize,
-    /// Operations.
+    /// The number of operations.
     pub operations: u64,
-    /// How many had to wait for a permit.
+    /// Operations that had to wait for a permit.
     pub waited: u64,
 }
 
@@ -222,7 +222,7 @@ impl RunReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// Why the file is none.
+    /// The reason if the file is not a report.
     pub fn read(path: &Path) -> Result<Self, String> {
         let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let bytes = std::fs::metadata(path).map_err(|error| of_file(&error))?.len();
@@ -268,7 +268,7 @@ impl BoxReport {
     }
 }
 
-/// The boxes' statistics over all requests of a run.
+/// The boxes' statistics, summed over all requests of a run.
 pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
     let mut sums: Vec<BoxStatistics> = Vec::new();
     for outcome in outcomes {
@@ -292,7 +292,7 @@ pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
     sums
 }
 
-/// The edges over all requests of a run: what came through is summed, of high marks and bounds the largest counts.
+/// The edges over all requests of a run: traffic is summed; for high marks and bounds, the largest counts.
 fn edges(outcomes: &[Outcome]) -> Vec<EdgeReport> {
     let mut sums: Vec<EdgeReport> = Vec::new();
     for outcome in outcomes {
@@ -316,12 +316,12 @@ fn edges(outcomes: &[Outcome]) -> Vec<EdgeReport> {
     sums
 }
 
-/// A request's edges with one for those to the copies of a side input's box: all carry the same envelopes, and of
-/// what waits the most counts.
+/// A request's edges, with one for all edges to the copies of a side input's box: all carry the same envelopes, and the
+/// longest queue counts.
 pub(crate) fn one_for_copies(edges: &[EdgeStatistics]) -> Vec<EdgeStatistics> {
     let mut ones: Vec<EdgeStatistics> = Vec::new();
     for edge in edges {
-        // They follow each other.
+        // They are adjacent.
         match ones.last_mut().filter(|last| (&last.from, &last.to) == (&edge.from, &edge.to)) {
             None => ones.push(edge.clone()),
             Some(last) => {

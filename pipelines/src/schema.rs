@@ -1,5 +1,5 @@
 //! The JSON schema (draft 2020-12) of pipelines, made from the catalogue, so that an editor completes and checks the
-//! operators that this very command knows, a person's own among them.
+//! operators of this very command, including a user's own.
 
 use boxwork_runtime::operator::{Catalog, Kind};
 use boxwork_runtime::parameter::{Parameter, ParameterType, QUERIES, QUERIES_MAX};
@@ -11,9 +11,9 @@ use crate::document::TYPES;
 
 /// A box, a resource or a parameter: letters, digits, `_` and `-`.
 const NAME: &str = r"^[\p{L}\p{N}_-]+$";
-/// A text with a parameter of the pipeline in it.
+/// A text that contains a parameter of the pipeline.
 const INTERPOLATED: &str = r"\$\{[\p{L}\p{N}_-]+\}";
-/// A box, and perhaps a port.
+/// A box, optionally with a port.
 const END: &str = r"^\s*[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)?\s*$";
 const CHAIN: &str =
     r"^\s*[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)?(\s*->\s*[\p{L}\p{N}_-]+(\.[\p{L}\p{N}_-]+)?)+\s*$";
@@ -37,16 +37,16 @@ pub fn schema(catalog: &Catalog) -> Json {
         "type": "object",
         "properties": {
             "boxwork": {"const": 1, "description": "The version of the language."},
-            "about": {"type": "string", "description": "What the pipeline does."},
+            "about": {"type": "string", "description": "The pipeline's purpose."},
             "queries": {
                 "description": "Queries that one request answers at most; a run with more makes several requests.",
                 "default": QUERIES, "type": "integer", "minimum": 1, "maximum": QUERIES_MAX,
             },
-            "parameters": map_of("What a run can set with --set NAME=VALUE.", "#/$defs/parameter"),
-            "resources": map_of("What is loaded once and shared.", "#/$defs/resource"),
+            "parameters": map_of("Values that a run can set with --set NAME=VALUE.", "#/$defs/parameter"),
+            "resources": map_of("Values loaded once and shared.", "#/$defs/resource"),
             "boxes": map_of("The boxes, each of a kind that `boxwork boxes` lists.", "#/$defs/box"),
             "edges": {
-                "description": "What flows where.", "type": ["array", "null"],
+                "description": "Connections between boxes.", "type": ["array", "null"],
                 "items": {"$ref": "#/$defs/edge"},
             },
             "hints": {
@@ -75,8 +75,8 @@ fn map_of(description: &str, reference: &str) -> Json {
     })
 }
 
-/// An object whose `kind` says which other keys there are; one `if` a kind, so that an editor's complaint names the
-/// key that is wrong and not all kinds that did not match.
+/// An object whose `kind` determines the other keys; one `if` per kind, so that an editor reports the wrong key and not
+/// all kinds that did not match.
 fn kinds<'a>(
     names: Vec<(&str, &str)>,
     tables: impl Iterator<Item = (&'a str, &'a str, &'a [Parameter], Map<String, Json>)>,
@@ -116,7 +116,7 @@ fn own_box_keys(stateful: bool) -> Map<String, Json> {
         json!({"const": 1, "description": "The operator has state: one copy only."})
     } else {
         json!({
-            "description": "How many copies work at once; `auto` is one for each slot.",
+            "description": "The number of copies; `auto` is one for each slot.",
             "default": 1,
             "anyOf": [
                 {"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": COPIES_MAX},
@@ -133,7 +133,7 @@ fn own_box_keys(stateful: bool) -> Map<String, Json> {
 fn parameter_schema(parameter: &Parameter) -> Json {
     let unit = if parameter.unit.is_empty() { String::new() } else { format!(" In {}.", parameter.unit) };
     let mut schema = type_schema(&parameter.kind);
-    // A text may hold a parameter anyway; all else has a second form.
+    // A text may contain a parameter anyway; all other types have a second form.
     if schema["type"] != "string" || schema.get("enum").is_some() {
         schema = json!({"anyOf": [schema, {"$ref": "#/$defs/interpolated"}]});
     }
@@ -176,7 +176,7 @@ fn type_schema(kind: &ParameterType) -> Json {
         ParameterType::List(item) => {
             let item = type_schema(item);
             let items = json!({"anyOf": [item, {"$ref": "#/$defs/interpolated"}]});
-            // One value stands for a list of one.
+            // A single value represents a list of one.
             json!({"anyOf": [{"type": "array", "items": items}, item]})
         }
     }
@@ -187,8 +187,8 @@ fn parameter_declaration() -> Json {
     json!({
         "type": "object",
         "properties": {
-            "type": {"enum": words, "description": "What values it takes."},
-            "default": {"description": "The value when none is given.", "not": {"type": ["object", "null"]}},
+            "type": {"enum": words, "description": "The type of its values."},
+            "default": {"description": "The value by default.", "not": {"type": ["object", "null"]}},
             "minimum": {"type": "number", "description": "The least value."},
             "maximum": {"type": "number", "description": "The greatest value."},
             "one_of": {"type": "array", "items": {"type": "string"}, "minItems": 1,

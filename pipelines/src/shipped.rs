@@ -1,12 +1,12 @@
-//! The pipelines that the command ships: the same texts that lie beside the source, so `boxwork run` of a file does
-//! what `boxwork search` does.
+//! The pipelines that the command ships: the texts in the source tree, so that `boxwork run` of a file acts like
+//! `boxwork search`.
 
 use crate::pipeline::{self, Loaded};
 
 /// A shipped pipeline: its name, and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// Where it lies in the source tree.
+    /// Its path in the source tree.
     pub path: &'static str,
     /// Its text.
     pub text: &'static str,
@@ -25,11 +25,11 @@ shipped!(ADD, "add.yaml", "More images for a store.");
 shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
-shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made of a small one.");
+shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made from a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
-shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, as a cost model has it.");
+shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
 shipped!(ADAPTIVE_BLOCKS, "adaptive_blocks.yaml", "The k nearest objects by an index, in growing blocks.");
@@ -49,7 +49,7 @@ shipped!(
     "The k nearest signatures by any distance and metric index."
 );
 
-/// All of them.
+/// All shipped pipelines.
 pub const ALL: [Shipped; 20] = [
     EXTRACT,
     ADD,
@@ -74,10 +74,10 @@ pub const ALL: [Shipped; 20] = [
 ];
 
 impl Shipped {
-    /// Reads it.
+    /// Reads and checks its text.
     ///
     /// # Panics
-    /// When the text has a flaw, which the tests rule out.
+    /// When the text has a flaw, which the tests exclude.
     pub fn load(&self) -> Loaded {
         pipeline::load_text(self.path, self.text).unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path))
     }

@@ -1,4 +1,4 @@
-//! Running a pipeline for a person at a terminal: progress, problems, files beside the results, the exit status.
+//! Runs a pipeline for a user at a terminal: progress, problems, files beside the results, the exit status.
 
 mod outputs;
 mod progress;
@@ -23,10 +23,10 @@ use crate::engine::{Builder, Ended, Engine, Event, Failure, Interrupts, Limits};
 use crate::pipeline::Loaded;
 use crate::{given, metrics, report};
 
-/// Problems that are listed one by one.
+/// The most problems listed one by one.
 const PROBLEMS_LISTED_MAX: usize = 20;
 
-/// The last word of a run that Ctrl-C has ended.
+/// The message after Ctrl-C has ended a run.
 const INTERRUPTED: &str = "interrupted: nothing was left half-written";
 
 /// How a pipeline is run.
@@ -59,7 +59,7 @@ pub struct Options {
     /// Cancel the run after so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
-    /// The devices that it may compute on: those of the environment unless others are given
+    /// The devices that it may use; by default those of the environment
     #[arg(skip)]
     pub devices: Arc<LazyDevices>,
 }
@@ -71,7 +71,7 @@ impl Options {
         self.workers.map_or_else(|| detected.clone(), |workers| detected.first(workers as usize))
     }
 
-    /// The engine of a command: it hears Ctrl-C and maps files.
+    /// The engine of a command: it listens to Ctrl-C and maps files.
     fn engine(&self) -> Builder {
         let builder = Engine::builder().topology(self.topology()).pin(self.pin).trace(self.trace.is_some());
         let builder = builder.sampler(true).devices(Arc::clone(&self.devices)).maps(true).signals(true);
@@ -79,11 +79,11 @@ impl Options {
     }
 }
 
-/// How a run ended; the command's exit status.
+/// The end of a run, as the command's exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All is well.
+    /// There was no problem.
     Ok = 0,
     /// It ran, and some items of its input had problems; or a pipeline has faults.
     Problems = 1,
@@ -91,7 +91,7 @@ pub enum Exit {
     Usage = 2,
     /// The run failed.
     Failed = 3,
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted = 130,
 }
 
@@ -101,7 +101,7 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM while the work of a command goes on that no engine does.
+/// Listens to Ctrl-C and SIGTERM during work of a command outside the engine.
 pub(crate) struct Stop {
     interrupts: Interrupts,
     deadline: Option<Instant>,
@@ -131,7 +131,7 @@ impl Stop {
     }
 }
 
-/// Prepares and runs a pipeline with the values given, and prints on stderr what there is to say.
+/// Prepares and runs a pipeline with the given values, and prints messages to stderr.
 pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, options: &Options) -> Exit {
     let begun = Instant::now();
     let bound = match options.metrics.map(outputs::listen).transpose() {
@@ -199,7 +199,7 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
     }
 }
 
-/// A run that has ended, and what there is to print and write about it.
+/// An ended run, with all that is needed to print and write its reports.
 struct Run<'a> {
     engine: Engine,
     options: &'a Options,
@@ -246,18 +246,18 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Whether colours help on a stream.
+/// Whether a stream supports colours.
 pub(crate) fn coloured(stream: &impl IsTerminal) -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
     stream.is_terminal() && unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Prints diagnostics for people.
+/// Prints diagnostics for users.
 pub(crate) fn print_diagnostics(diagnostics: &[Diagnostic]) {
     talk(&diagnostic::render(diagnostics, coloured(&io::stderr())));
 }
 
-/// Writes talk to standard error; where that is closed, nobody listens.
+/// Writes messages to standard error, which may be closed.
 pub(crate) fn talk(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,6 +1,6 @@
 //! The tables of `boxwork top`: the changes from one reading of a run's figures to the next.
 //!
-//! Invariant: what the other side sends cannot steer the terminal; control characters do not leave this module.
+//! Invariant: the server cannot control the terminal; control characters do not leave this module.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use crate::metrics::samples::{self, Sample};
 use crate::numbers::{amount, share};
 
-/// Slots and boxes that are shown; a terminal has few lines.
+/// The most slots and boxes shown; a terminal has few lines.
 const SLOTS_SHOWN_MAX: usize = 16;
 const BOXES_SHOWN_MAX: usize = 16;
 const CLASSES_SHOWN_MAX: usize = 8;
-/// As the page orders them, nearest first.
+/// In the order of the page, nearest first.
 const DISTANCES: [&str; 4] = ["same_core", "shared_cache", "same_node", "other_node"];
 
 /// The figures of a run at one moment.
@@ -25,7 +25,7 @@ impl Reading {
     /// Reads a page.
     ///
     /// # Errors
-    /// What on it is none of a run's.
+    /// The first line that is not a run's figure.
     pub fn new(page: &str) -> Result<Self, String> {
         let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
         let shown = |line: String| clean(&line.chars().take(80).collect::<String>());
@@ -36,7 +36,7 @@ impl Reading {
             samples.entry(sample.name.clone()).or_default().push(sample);
         }
         if !samples.contains_key("boxwork_uptime_seconds") {
-            return Err("its page tells of no run".to_owned());
+            return Err("its page is not of a run".to_owned());
         }
         Ok(Self { samples })
     }
@@ -45,7 +45,7 @@ impl Reading {
         self.samples.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The sum of a metric's samples that fit.
+    /// The sum of a metric's matching samples.
     fn sum(&self, name: &str, fits: impl Fn(&Sample) -> bool) -> f64 {
         self.of(name).iter().filter(|sample| fits(sample)).fold(0.0, |sum, sample| sum + sample.value)
     }
@@ -71,7 +71,7 @@ pub fn table(before: &Reading, after: &Reading) -> String {
     let uptime = after.value("boxwork_uptime_seconds");
     let (before, seconds) = match uptime - before.value("boxwork_uptime_seconds") {
         passed if passed > 0.0 => (before.clone(), passed),
-        // Another run has taken the address: all of it is new.
+        // Another run uses the address now: all of it is new.
         _ => (Reading::default(), uptime.max(f64::MIN_POSITIVE)),
     };
     let change = Change { before: &before, after, seconds };
@@ -90,13 +90,13 @@ pub fn table(before: &Reading, after: &Reading) -> String {
 }
 
 impl Change<'_> {
-    /// By how much a counter rose per second, over the samples that fit.
+    /// The increase of a counter per second, over the matching samples.
     fn rate(&self, name: &str, fits: impl Fn(&Sample) -> bool) -> f64 {
         let rises = self.after.of(name).iter().filter(|sample| fits(sample)).map(|sample| {
             let before = self.before.of(name).iter().find(|before| before.labels == sample.labels);
             (sample.value - before.map_or(0.0, |before| before.value)).max(0.0)
         });
-        // A sum of nothing is -0.
+        // An empty sum is -0.
         rises.fold(0.0, |sum, rise| sum + rise) / self.seconds
     }
 
@@ -146,7 +146,7 @@ impl Change<'_> {
         }
     }
 
-    /// The boxes, the busiest first; those of one name in several requests are one.
+    /// The boxes, the busiest first; boxes of one name in several requests are merged.
     fn boxes(&self, text: &mut String) {
         let slots = self.after.of("boxwork_tasks_total").len().max(1) as f64;
         let mut boxes: BTreeMap<&str, (&str, f64)> = BTreeMap::new();
@@ -220,7 +220,7 @@ impl Change<'_> {
     }
 }
 
-/// Nothing catches the eye less than a dot.
+/// A dot for zero draws no attention.
 fn amount_or_dot(value: f64) -> String {
     if value > 0.0 { amount(value) } else { ".".to_owned() }
 }

@@ -1,9 +1,9 @@
-//! The machine as JSON; its `Display` is the page for people.
+//! The machine as JSON; its `Display` is the page for users.
 
 use boxwork_runtime::topology::Topology;
 use serde_json::{Value as Json, json};
 
-/// Nodes, caches, cores and slots, each by its place in these lists.
+/// Nodes, caches, cores and slots, each by its index in these lists.
 pub fn json(topology: &Topology) -> Json {
     let nodes: Vec<Json> = topology
         .nodes()

@@ -1,10 +1,11 @@
 //! A trace of a run in the JSON format that Perfetto and chrome://tracing open.
 //!
-//! One process for each NUMA node, one track for each slot; a closure that blocks, and a task that waits for a permit
-//! before it is fired, have tracks of their own, as many overlap. Arrows lead from the slot that a task was stolen from to the thief, from a firing that detached to the
-//! thread that went on with its slot, and to where the box itself went on. Counters tell what waited in the request
-//! queues, on each edge and at each blocking class. Invariants: marks are sorted by time, an arrow has both of its
-//! ends and each lies in a slice, and slices of one track do not overlap.
+//! One process for each NUMA node, one track for each slot. Closures that block, and tasks that wait for a permit
+//! before they are fired, have their own tracks, as many overlap. Arrows lead from the victim's slot of a steal to the
+//! thief, from a firing that detached to the thread that took over its slot, and to the place where the box itself
+//! continued. Counters show waiting tasks of the request queues, and the fill of each edge and blocking class.
+//! Invariants: marks are sorted by time, an arrow has both of its ends and each lies in a slice, and slices of one
+//! track do not overlap.
 
 mod slices;
 mod arrows;
@@ -29,7 +30,7 @@ pub struct Recorded<'a> {
     pub events: &'a [TraceEvent],
     /// The machine.
     pub topology: &'a Topology,
-    /// The names of a request's edges, by their places.
+    /// The names of a request's edges, by index.
     pub edges: &'a [String],
 }
 
@@ -42,12 +43,12 @@ struct Mark {
 enum What {
     /// An event of a slot's track.
     Slice(usize),
-    /// A blocking closure, or a phase of it, begins and ends.
+    /// A blocking closure, or a phase of it, begins or ends.
     Begin(usize, Phase),
     End(usize, Phase),
     Tail(Arrow),
     Head(Arrow),
-    /// A counter's values from here on.
+    /// A counter's new values.
     Count(usize, Vec<(&'static str, usize)>),
 }
 
@@ -61,7 +62,7 @@ pub fn write(mut out: impl Write, recorded: &Recorded<'_>) -> io::Result<()> {
     marks.extend(arrows::marks(&slices));
     let counters = Counters::new(recorded);
     marks.extend(counters.marks(recorded));
-    // Stable: of marks at one instant a slice comes before the arrows that end in it, and phases keep their order.
+    // Stable: at one instant a slice comes before the arrows that end in it, and phases keep their order.
     marks.sort_by_key(|mark| mark.at_ns);
     write!(out, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
     let mut first = true;
@@ -158,7 +159,7 @@ fn arrow_json(ph: &str, ts: f64, arrow: &Arrow, topology: &Topology) -> Json {
         "ph": ph, "id": arrow.id, "name": arrow.name, "cat": "arrow", "pid": topology.node(slot), "tid": slot, "ts": ts,
     });
     if ph == "f" {
-        // The arrow ends in the slice that is there, not in the next one.
+        // The arrow ends in the enclosing slice, not in the next one.
         json["bp"] = "e".into();
     }
     json

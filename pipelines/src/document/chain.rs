@@ -39,7 +39,7 @@ pub(super) fn links(text: &str, arrow: &str) -> Result<Vec<Link>, Vec<Broken>> {
             Err(mut error) => {
                 (error.from, error.to) = (from, from + trimmed.len());
                 if trimmed.is_empty() {
-                    // Nothing stands here, so the arrows beside it are shown.
+                    // Nothing is written here, so the arrows beside it are shown.
                     error.from = at.saturating_sub(arrow.len());
                     error.to = (at + piece.len() + arrow.len()).min(text.len());
                 }

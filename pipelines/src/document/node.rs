@@ -1,7 +1,7 @@
-//! The only door to YAML: a text becomes a tree of nodes, each with its place.
+//! The only file that knows YAML: it turns a text into a tree of nodes, each with its place.
 //!
-//! Invariants: nothing of the YAML crate shows outside this file; size, depth and the work of aliases are bounded;
-//! repeated keys are passed on, so that the reader of the tree can report them all.
+//! Invariants: no type of the YAML crate leaves this file; size, depth and the work of aliases are bounded; repeated
+//! keys are passed on, so that the reader of the tree can report them all.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use serde_saphyr::{Error, Location, Options, Spanned};
 use super::Flaw;
 use super::span::{Marked, Span};
 
-/// Lists and maps within each other: the language has four levels, so this is generous and saves the stack.
+/// Depth of nested lists and maps: the language has four levels, so this is generous and bounds the stack.
 const DEPTH_MAX: usize = 32;
-/// Nodes of one file, those that aliases repeat among them.
+/// Nodes of one file, including those that aliases repeat.
 const NODES_COUNT_MAX: usize = 100_000;
 
 /// A YAML node.
@@ -59,14 +59,14 @@ fn options() -> Options {
             flow_nesting_limit: DEPTH_MAX,
             max_nodes: NODES_COUNT_MAX,
             max_events: 4 * NODES_COUNT_MAX,
-            // More than one is an error of its own.
+            // Several documents are reported as an error of their own.
             max_documents: 8,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: NODES_COUNT_MAX,
             max_replay_stack_depth: DEPTH_MAX,
         },
-        // We report all repeated keys ourselves, beside all other faults.
+        // All repeated keys are reported together with all other faults.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         // `y`, `no` and `on` are names like others; `007` and `1_000` are texts, as in YAML 1.2.
         strict_booleans: true,
@@ -78,7 +78,7 @@ fn options() -> Options {
     }
 }
 
-/// Where a value was written, which for an alias is at its anchor: there a person can correct it.
+/// The place of a value; for an alias, of its anchor, where the user can correct it.
 fn marked<T>(spanned: Spanned<T>) -> Marked<T> {
     let defined = spanned.defined != Location::UNKNOWN;
     let span = span(if defined { &spanned.defined } else { &spanned.referenced });
@@ -91,7 +91,7 @@ fn span(location: &Location) -> Option<Span> {
     Some(Span::new(start, start + len))
 }
 
-/// Errors of the syntax know their line and column only.
+/// Syntax errors know only their line and column.
 fn line_column(location: &Location, text: &str) -> Option<Span> {
     let (line, column) = (usize::try_from(location.line()).ok()?, usize::try_from(location.column()).ok()?);
     let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
@@ -99,7 +99,7 @@ fn line_column(location: &Location, text: &str) -> Option<Span> {
     Some(Span::new(start + within, start + within))
 }
 
-/// Puts all spans within the text, and makes those of lists and maps hold their items.
+/// Moves all spans into the text, and extends those of lists and maps to contain their items.
 fn settle(node: &mut Marked<Node>, text: &str) {
     node.span = node.span.within(text);
     let mut children: Vec<&mut Marked<Node>> = match &mut node.value {
@@ -110,7 +110,7 @@ fn settle(node: &mut Marked<Node>, text: &str) {
     let mut whole = Span::new(node.span.start, node.span.start);
     for child in &mut children {
         settle(child, text);
-        // An alias's items stand elsewhere.
+        // The items of an alias are written elsewhere.
         if child.span.start >= whole.start && child.span.end > child.span.start {
             whole = whole.with(child.span);
         }
@@ -127,15 +127,15 @@ fn flaw(error: &Error, text: &str) -> Flaw {
     let place = if place.end <= place.start { to_line_end(place.start, text) } else { place }.within(text);
     let line = line_of(place.start, text);
     let indent = &line[..line.len() - line.trim_start().len()];
-    // A tab often breaks the line after the one that it stands in, so the line before is looked at too.
+    // A tab often breaks the line after its own, so the line before is examined too.
     let tabbed = indent.contains('\t') || before(place.start, text).starts_with(['\t']);
     let mut rendered = error.render();
-    // The place is told by the diagnostic; the crate's own words for it would say it twice.
+    // The diagnostic names the place; the crate's own words would repeat it.
     if let Some(at) = rendered.rfind(" at line ") {
         rendered.truncate(at);
     }
     let (code, message, help) = match error {
-        // The crate wraps these errors where an alias is replayed within another, so the words decide too.
+        // The crate wraps these errors when an alias is replayed within another, so the message is examined too.
         _ if matches!(
             error,
             Error::Budget { .. }
@@ -185,7 +185,7 @@ fn flaw(error: &Error, text: &str) -> Flaw {
     Flaw::error(place, code, message, "here").help_maybe(help)
 }
 
-/// Whether a `${` stands on the line with no quote before it.
+/// Whether a `${` is on the line without a quote before it.
 fn unquoted_interpolation(line: &str) -> bool {
     line.contains(['{', '['])
         && line.match_indices("${").any(|(at, _)| !line[..at].ends_with(['"', '\'', '/']))
@@ -211,7 +211,7 @@ fn to_line_end(at: usize, text: &str) -> Span {
     Span::new(at, at + rest.len())
 }
 
-/// The last line with something on it: where a file that ends too early is to be continued.
+/// The last line that is not blank: the place to continue a truncated file.
 fn last_line(text: &str) -> Span {
     let end = text.trim_end().len();
     Span::new(line_start(end, text), end)

@@ -36,11 +36,11 @@ pub(super) fn read(text: &str) -> (Document, Vec<Flaw>) {
 /// Reads nodes and collects flaws.
 pub(super) struct Reader<'t> {
     text: &'t str,
-    /// The ends of lines: a fault may name a line for each of many keys.
+    /// The ends of lines: a fault may name the line of each of many keys.
     newlines: Vec<usize>,
     flaws: Vec<Flaw>,
     document: Document,
-    /// Places so far where a parameter is used.
+    /// Uses of parameters so far.
     references: usize,
 }
 
@@ -54,7 +54,7 @@ impl Reader<'_> {
         self.newlines.partition_point(|newline| *newline < at) + 1
     }
 
-    /// A flaw of a text with too many entries. The rest is not read, so no check makes sense.
+    /// Reports a text with too many entries. The rest is not read, so no check makes sense.
     fn too_many(&mut self, span: Span, message: String, limit: usize) {
         self.flaw(
             Flaw::error(span, "too-large", message, "one too many").help(format!("at most {limit} are read")),
@@ -77,7 +77,7 @@ impl Reader<'_> {
             self.document.taint.sections = true;
             return;
         }
-        // The version comes first: in another version the keys may differ.
+        // The version first: another version may have other keys.
         let Some(fields) = self.version(node).and_then(|()| self.fields(node, "a pipeline", Some(&SECTIONS)))
         else {
             self.document.taint.sections = true;
@@ -108,7 +108,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Nothing when the text is in another version of the language, or in none.
+    /// `None` if the text has another version of the language, or none.
     fn version(&mut self, node: &Marked<Node>) -> Option<()> {
         let Node::Map(entries) = &node.value else { return None };
         let found = entries.iter().find(|(key, _)| key.value == Node::Text("boxwork".to_owned()));
@@ -138,7 +138,7 @@ impl Reader<'_> {
         if matches!(version.value, Node::Integer(_)) { None } else { Some(()) }
     }
 
-    /// The entries of a map by name, none twice; unknown keys are flaws, where the known ones are given.
+    /// The entries of a map by name, without duplicates; unknown keys are flaws if the known ones are given.
     pub(super) fn fields<'n>(
         &mut self,
         node: &'n Marked<Node>,
@@ -159,7 +159,7 @@ impl Reader<'_> {
                 let message = format!("`{name}` stands twice in {what}");
                 let help = format!("it stands on line {line} already: rename or remove one of the two");
                 self.flaw(Flaw::error(key.span, "repeated-key", message, "again").help(help));
-                // Only the first is kept, so names of a repeated section are missing.
+                // Only the first is kept, so names of a repeated section may be missing.
                 self.document.taint.sections |= what == "a pipeline";
                 continue;
             }
@@ -177,7 +177,7 @@ impl Reader<'_> {
                 };
                 let message = format!("{what} has no key `{name}`");
                 self.flaw(Flaw::error(key.span, "unknown-key", message, "no such key").help(help));
-                // The misspelt section is missing; that is no further fault.
+                // The misspelt section is missing; that is not reported again.
                 self.document.taint.sections |= what == "a pipeline" && near.is_some();
                 continue;
             }
@@ -212,7 +212,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Marks a name whose reading added flaws.
+    /// Marks a name if reading it added flaws.
     fn tainting<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.flaws.len();
         let value = read(self);
@@ -245,7 +245,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Boxes or resources; `own` are the keys that are no parameters of the operator.
+    /// Boxes or resources; `own` are keys that are not parameters of the operator.
     fn entries(&mut self, node: &Marked<Node>, what: &str, own: &[&str]) -> Vec<Entry> {
         let plural = if what == "box" { "`boxes`" } else { "`resources`" };
         let mut entries = Vec::new();
@@ -301,7 +301,7 @@ impl Reader<'_> {
         settings
     }
 
-    /// A value, a list, or text with parameters in it.
+    /// A value, a list, or text that contains parameters.
     pub(super) fn setting(&mut self, node: &Marked<Node>, key: &str) -> Option<Setting> {
         Some(match &node.value {
             Node::Boolean(value) => Setting::Value(Value::Boolean(*value)),
@@ -388,13 +388,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The place at which a text's value stands literally; nothing if escapes or folding change it.
+    /// The place of a text's value in the source; `None` if escapes or folding change it.
     fn written(&self, node: &Marked<Node>, value: &str) -> Option<usize> {
         let at = node.span.of(self.text)?.find(value)?;
         (!value.is_empty()).then_some(node.span.start + at)
     }
 
-    /// The place of a part of a text's value; the whole node where it is hidden.
+    /// The place of a part of a text's value; the whole node if that is hidden.
     fn part(node: &Marked<Node>, written: Option<usize>, from: usize, to: usize) -> Span {
         written.map_or(node.span, |at| Span::new(at + from, at + to))
     }

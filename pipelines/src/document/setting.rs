@@ -1,4 +1,4 @@
-//! Settings: values, and texts with `${name}` in them. The interpolation is ours, not YAML's.
+//! Settings: values, and texts with `${name}` in them. Boxwork interpolates, not YAML.
 
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::{Piece, Setting};
@@ -14,7 +14,7 @@ pub(super) struct Malformed {
     pub(super) help: String,
 }
 
-/// Reads a text: `${name}` alone keeps the parameter's type, within other text it makes text; `$$` is a `$`.
+/// Reads a text: `${name}` alone keeps the parameter's type; within other text it is inserted as text; `$$` is a `$`.
 pub(super) fn interpolate(text: &str) -> Result<Setting, Malformed> {
     let (mut pieces, mut literal, mut at) = (Vec::new(), String::new(), 0);
     while let Some(dollar) = text[at..].find('$') {
@@ -79,7 +79,7 @@ pub(super) fn interpolate(text: &str) -> Result<Setting, Malformed> {
     Ok(Setting::Text(pieces))
 }
 
-/// A list of settings, which is a value when all of them are.
+/// A list of settings, which is a value if all items are values.
 pub(super) fn list(items: Vec<Setting>) -> Setting {
     let values: Option<Vec<Value>> = items
         .iter()

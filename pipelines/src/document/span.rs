@@ -1,4 +1,4 @@
-//! Places in a text: byte offsets, and the lines and columns that people count.
+//! Places in a text: byte offsets, and lines and columns for users.
 
 /// A piece of a text, by byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,18 +15,18 @@ impl Span {
         Self { start, end: end.max(start) }
     }
 
-    /// The least span that holds both.
+    /// The smallest span that contains both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// The text at this place; nothing when the span does not fit the text.
+    /// The text at this place; `None` if the span does not fit the text.
     pub fn of(self, text: &str) -> Option<&str> {
         text.get(self.start..self.end)
     }
 
-    /// The same, moved to the nearest characters' ends within a text.
+    /// This span, with both ends moved to character boundaries within a text.
     #[must_use]
     pub fn within(self, text: &str) -> Self {
         let floor = |at: usize| text.floor_char_boundary(at.min(text.len()));
@@ -34,7 +34,7 @@ impl Span {
     }
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marked<T> {
     /// The value.

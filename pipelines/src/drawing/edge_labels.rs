@@ -5,10 +5,10 @@ use super::{ArrowKind, Drawing};
 
 pub(super) const LABEL_PX: f64 = 9.5;
 pub(super) const LABEL_LINE_HEIGHT: f64 = 11.5;
-/// Between a text and the boxes beside it.
+/// Space between a text and the boxes beside it.
 const MARGIN: f64 = 14.0;
 const SPACE: f64 = 7.0;
-/// Between a text and its arrow below it.
+/// Space between a text and its arrow below.
 const ABOVE: f64 = 5.0;
 
 /// The text at one edge.
@@ -31,13 +31,13 @@ impl EdgeLabel {
     }
 }
 
-/// How wide the gaps between columns must be for the texts.
+/// The width of the gaps between columns that the texts need.
 pub(super) fn gap(drawing: &Drawing, width: impl Fn(&str) -> f64, least: f64) -> f64 {
     let lines = (0..drawing.arrows.len()).flat_map(|arrow| lines(drawing, arrow));
     lines.map(|line| width(&line) + 2.0 * MARGIN).fold(least, f64::max)
 }
 
-/// The text of an edge. Where a box feeds several, it says which of them it is of.
+/// The text of an edge. If a box feeds several, it names the consumer.
 fn lines(drawing: &Drawing, idx: usize) -> Vec<String> {
     let arrow = &drawing.arrows[idx];
     let Some(measured) = &arrow.measured else { return Vec::new() };
@@ -53,7 +53,7 @@ fn lines(drawing: &Drawing, idx: usize) -> Vec<String> {
     lines
 }
 
-/// Places the texts of all arrows that go forward; `heights` are the heights at which an arrow begins and ends.
+/// Places the texts of all arrows that go forward; `heights` are the heights at both ends of an arrow.
 pub(super) fn place(
     drawing: &Drawing,
     layout: &Layout,
@@ -81,7 +81,7 @@ pub(super) fn place(
     labels
 }
 
-/// Moves texts of one gap apart: down as far as the order forces, up likewise, and the mean of both.
+/// Separates texts of one gap: down as far as the order forces, up likewise, and the mean of both.
 fn spread(labels: &mut [EdgeLabel]) {
     labels.sort_by(|a, b| a.top.total_cmp(&b.top));
     let wanted: Vec<f64> = labels.iter().map(|label| label.top).collect();

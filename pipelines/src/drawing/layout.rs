@@ -5,9 +5,9 @@
 
 use super::{ArrowKind, Drawing};
 
-/// Sweeps of ordering and of moving; a dozen is where pictures of pipelines stop changing.
+/// Sweeps of ordering and of moving; after a dozen, pictures of pipelines no longer change.
 const SWEEPS: usize = 12;
-/// Beyond so many points the picture is unreadable anyway, and long arrows are drawn straight.
+/// With more points the picture is unreadable anyway, and long arrows are drawn straight.
 const POINTS_COUNT_MAX: usize = 4096;
 
 /// The size of a box.
@@ -17,11 +17,11 @@ pub(super) struct Size {
     pub(super) height: f64,
 }
 
-/// Space between columns, at least, and between rows.
+/// The least space between columns, and the space between rows.
 pub(super) const COLUMN_GAP: f64 = 84.0;
 pub(super) const ROW_GAP: f64 = 26.0;
 
-/// The left upper corners of the boxes, and the points that each arrow is led through.
+/// The upper left corners of the boxes, and the points of each arrow.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) corners: Vec<(f64, f64)>,
@@ -45,7 +45,7 @@ struct Point {
 /// Lays a drawing out, with this much space between columns.
 pub(super) fn layout(drawing: &Drawing, sizes: &[Size], column_gap: f64) -> Layout {
     let count = sizes.len();
-    // Arrows of envelopes shape the picture; those that go back against it, and hints, are drawn over it.
+    // Arrows of envelopes shape the picture; backward arrows and hints are drawn over it.
     let forward = forward(drawing, count);
     let layers = layers(count, drawing, &forward);
     let mut points: Vec<Point> = sizes
@@ -128,7 +128,7 @@ fn forward(drawing: &Drawing, count: usize) -> Vec<bool> {
             forward[idx] = true;
         }
     }
-    // A depth-first walk with its own stack: 0 not seen, 1 on the path, 2 done.
+    // A depth-first walk with an explicit stack: 0 not seen, 1 on the path, 2 done.
     let mut seen = vec![0_u8; count];
     for start in 0..count {
         if seen[start] != 0 {
@@ -160,7 +160,7 @@ fn forward(drawing: &Drawing, count: usize) -> Vec<bool> {
     forward
 }
 
-/// The longest way from the left; boxes that nothing feeds then move right, up to what they feed.
+/// The longest way from the left; boxes without inputs then move right, up to their consumers.
 fn layers(count: usize, drawing: &Drawing, forward: &[bool]) -> Vec<usize> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut waiting = vec![0; count];
@@ -187,7 +187,7 @@ fn layers(count: usize, drawing: &Drawing, forward: &[bool]) -> Vec<usize> {
     layers
 }
 
-/// The points of each layer in order, so that arrows cross little.
+/// The points of each layer in an order with few crossings.
 fn rows(points: &[Point]) -> Vec<Vec<usize>> {
     let last = points.iter().map(|point| point.layer).max().map_or(0, |last| last + 1);
     let mut rows: Vec<Vec<usize>> = vec![Vec::new(); last];

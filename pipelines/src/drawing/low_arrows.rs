@@ -4,7 +4,7 @@ use super::edge_labels::EdgeLabel;
 use super::layout::{Layout, Size};
 use super::{ArrowKind, Drawing};
 
-/// Between the lowest box over an arrow and the arrow, and between arrows.
+/// Space between the lowest box above an arrow and the arrow, and between arrows.
 const HINT_DROP: f64 = 26.0;
 
 /// Whether an arrow runs below the boxes.
@@ -16,7 +16,7 @@ pub(super) fn runs_below(drawing: &Drawing, layout: &Layout, sizes: &[Size], idx
 
 /// Arrows that run below the boxes: hints, and edges against the direction of the picture.
 pub(super) struct LowArrows {
-    /// The lowest height of each arrow that runs below.
+    /// The lowest height of each arrow below the boxes.
     pub(super) low: Vec<Option<f64>>,
     pub(super) bottom: f64,
 }
@@ -42,7 +42,7 @@ impl LowArrows {
             let texts = labels.iter().filter(|label| label.middle < right && label.middle > left);
             let texts = texts.map(EdgeLabel::bottom).fold(boxes, f64::max);
             let mut low = via.map(|(_, y)| *y).fold(texts, f64::max) + HINT_DROP;
-            // Below the hints that are drawn already on this stretch.
+            // Below the hints already drawn over this stretch.
             let beside = taken.iter().filter(|(l, r, _)| *l < right && *r > left);
             let mut heights: Vec<f64> = beside.map(|(_, _, y)| *y).collect();
             heights.sort_by(f64::total_cmp);
@@ -77,7 +77,7 @@ impl LowArrows {
         let (x1, x2) = (self.x(layout, sizes, arrow.from, 0.62), self.x(layout, sizes, arrow.to, 0.38));
         let y1 = layout.corners[arrow.from].1 + sizes[arrow.from].height;
         let y2 = layout.corners[arrow.to].1 + sizes[arrow.to].height + 2.0;
-        // Down, along, and up, with round corners.
+        // Down, along, and up, with rounded corners.
         let step = if x2 < x1 { -1.0 } else { 1.0 };
         let round = ((x2 - x1).abs() / 2.0).min(14.0);
         format!(

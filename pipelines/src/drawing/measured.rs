@@ -25,7 +25,7 @@ pub struct MeasuredEdge {
 }
 
 impl Drawing {
-    /// Adds what a run measured, and says where the report tells of another pipeline.
+    /// Adds the figures of a run, and returns the differences if the report is of another pipeline.
     pub fn measure(&mut self, report: &RunReport) -> Vec<String> {
         let seconds = report.seconds;
         let busiest = report.boxes.iter().map(|of_box| of_box.busy_seconds).fold(0.0, f64::max);
@@ -71,7 +71,7 @@ fn of_run(drawn: &DrawnBox, of_box: &BoxReport, seconds: f64, busiest: f64) -> M
     let of_copies = if copies > 1 { format!(" of {copies} copies") } else { String::new() };
     let percent = |busy: f64| share(busy, seconds * copies as f64);
     lines.push(format!("busy {}{of_copies}", percent(of_box.busy_seconds)));
-    // Boxes that never block would say so a dozen times.
+    // For boxes that never block this line would be noise.
     if of_box.blocked_seconds > 0.0 {
         lines.push(format!("blocked {}", percent(of_box.blocked_seconds)));
     }

@@ -1,4 +1,4 @@
-//! SVG, made here: boxes with their ports, arrows between the ports, hints dashed below, and what a run measured in
+//! SVG without a library: boxes with their ports, arrows between the ports, hints dashed below, and a run's figures in
 //! the boxes and beside the arrows.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const HINT: &str = "#805ad5";
 const WRONG: &str = "#c53030";
 const FULL: &str = "#dd6b20";
 const FULL_WIDTH: f64 = 3.0;
-/// The busiest box: its frame, and its fill as red, green and blue; a box that did nothing has the paler one.
+/// The busiest box: its frame, and its fill as red, green and blue; an idle box has the paler fill.
 const BUSIEST: &str = "#c05621";
 const HOT: [f64; 3] = [251.0, 211.0, 141.0];
 const COLD: [f64; 3] = [247.0, 250.0, 252.0];
@@ -138,7 +138,7 @@ fn arrow_width(arrow: &Arrow) -> f64 {
 
 fn draw_label(body: &mut String, label: &EdgeLabel, full: bool) {
     let width = label.lines.iter().map(|line| text_width(line, LABEL_PX)).fold(0.0, f64::max);
-    // Where texts are pushed onto arrows, these run behind them.
+    // If texts overlap arrows, the arrows run behind them.
     let _ = writeln!(
         body,
         "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" rx=\"3\" fill=\"#ffffff\" fill-opacity=\"0.85\"/>",
@@ -161,7 +161,7 @@ fn port_y(corner: (f64, f64), idx: usize) -> f64 {
     corner.1 + HEAD_HEIGHT + LINE_HEIGHT * idx as f64 + LINE_HEIGHT / 2.0
 }
 
-/// From port to port, by the points that lead it between the boxes.
+/// From port to port, through the points between the boxes.
 fn path(drawing: &Drawing, layout: &Layout, sizes: &[Size], idx: usize) -> String {
     let arrow = &drawing.arrows[idx];
     let (from, to) = (layout.corners[arrow.from], layout.corners[arrow.to]);
@@ -215,7 +215,7 @@ fn draw_box(body: &mut String, drawn: &DrawnBox, (x, y): (f64, f64), size: Size)
     body.push_str("</g>\n");
 }
 
-/// The busier, the warmer.
+/// A busier box has a warmer colour.
 fn fill(drawn: &DrawnBox) -> String {
     warmth(drawn.measured.as_ref().map_or(0.0, |measured| measured.heat))
 }
@@ -298,7 +298,7 @@ fn text(
     );
 }
 
-/// About as wide as the text comes out in a sans-serif face; a little more, so that it fits in others too.
+/// The approximate width of the text in a sans-serif face; slightly more, so that it fits in others too.
 pub(super) fn text_width(text: &str, px: f64) -> f64 {
     let ems: f64 = text
         .chars()
@@ -313,7 +313,7 @@ pub(super) fn text_width(text: &str, px: f64) -> f64 {
     ems * px
 }
 
-/// Text for XML; characters that XML does not allow become signs.
+/// Text for XML; forbidden characters become visible signs.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,22 +1,22 @@
-//! Ctrl-C, SIGTERM and SIGHUP as a request to stop, for as long as anything listens.
+//! Ctrl-C, SIGTERM and SIGHUP as a request to stop, while anything listens.
 //!
-//! The handler counts and does nothing else, so it takes no lock; a [`Cancellation`] compares the count with an earlier
-//! one. The first listener installs the handler, and the last one puts back what was there before. A second signal ends
-//! the process at once, as the first one may go unheard. No thread waits for signals.
+//! The handler only counts, so it takes no lock; a [`Cancellation`] compares the count with an earlier one. The first
+//! listener installs the handler, and the last one restores the handler before it. A second signal ends the process at
+//! once, as work may ignore the first. No thread waits for signals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use boxwork_runtime::operator::Cancellation;
 
-/// The exit status of a process that Ctrl-C ended, as shells have it.
+/// The exit status of a process that Ctrl-C ended, by the convention of shells.
 pub(crate) const STATUS: i32 = 130;
 
-/// Signals that were heard since the process began.
+/// Signals received since the process began.
 static HEARD: AtomicU64 = AtomicU64::new(0);
-/// As many there were when the handler was installed.
+/// Their number when the handler was installed.
 static HEARD_BEFORE: AtomicU64 = AtomicU64::new(0);
-/// The listeners, and what the handler has replaced. No handler takes this lock.
+/// The listeners, and the replaced handler. No handler takes this lock.
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { count: 0, replaced: handler::NOTHING });
 
 struct Listeners {
@@ -24,19 +24,19 @@ struct Listeners {
     replaced: handler::Replaced,
 }
 
-/// A listener to the signals that ask a process to stop. Dropped, it listens no more.
+/// A listener to the signals that request a stop, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     cancellation: Cancellation,
 }
 
 impl Interrupts {
-    /// Begins to listen. Where the system refuses a handler, a signal does what it did before.
+    /// Begins to listen. If the system refuses a handler, signals act as before.
     pub(crate) fn listen() -> Self {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         let cancellation = Cancellation::new().or_counted(&HEARD);
         if listeners.count == 0 {
-            // Before the handler is there: it compares the two.
+            // Before the handler exists, as it compares the two.
             HEARD_BEFORE.store(HEARD.load(Ordering::SeqCst), Ordering::SeqCst);
             listeners.replaced = handler::install();
         }
@@ -44,7 +44,7 @@ impl Interrupts {
         Self { cancellation }
     }
 
-    /// Stops the work of its clones once a signal has come since [`Interrupts::listen`].
+    /// Stops the work of its clones once a signal has come after [`Interrupts::listen`].
     pub(crate) fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
@@ -73,10 +73,10 @@ mod handler {
 
     use super::{STATUS, hear};
 
-    /// What is heard.
+    /// The signals.
     const SIGNALS: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-    /// By signal, the action that the handler has replaced; nothing where there is no handler.
+    /// For each signal, the replaced action; `None` without a handler.
     pub(super) type Replaced = [Option<libc::sigaction>; SIGNALS.len()];
     pub(super) const NOTHING: Replaced = [None; SIGNALS.len()];
 
@@ -104,14 +104,14 @@ mod handler {
     pub(super) fn install() -> Replaced {
         SIGNALS.map(|signal| {
             let before = present(signal)?;
-            // `nohup` has the process outlive its terminal.
+            // `nohup` lets the process outlive its terminal.
             if signal == libc::SIGHUP && before.sa_sigaction == libc::SIG_IGN {
                 return None;
             }
             // SAFETY: as above.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
             action.sa_sigaction = address();
-            // Calls that wait are repeated: those that work is done by know no signals.
+            // Interrupted system calls are repeated: the code that calls them does not handle signals.
             action.sa_flags = libc::SA_RESTART;
             // SAFETY: `action` is complete; the handler keeps to what a handler may do.
             let answer = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
@@ -121,7 +121,7 @@ mod handler {
 
     pub(super) fn remove(replaced: Replaced) {
         for (signal, before) in SIGNALS.into_iter().zip(replaced) {
-            // A handler that was installed since then stays.
+            // A handler installed since then stays.
             if let Some(before) = before
                 && present(signal).is_some_and(|present| present.sa_sigaction == address())
             {
@@ -132,7 +132,7 @@ mod handler {
     }
 }
 
-/// A system that is not Unix: the handler stays until the process ends, and hears what nobody listens to.
+/// Systems other than Unix: the handler stays until the process ends, and also counts signals without listeners.
 #[cfg(not(unix))]
 mod handler {
     use super::{STATUS, hear};
@@ -141,7 +141,7 @@ mod handler {
     pub(super) const NOTHING: Replaced = ();
 
     pub(super) fn install() {
-        // A second call finds the handler there already.
+        // A second call finds the handler installed.
         let _ = ctrlc::set_handler(|| {
             if hear() {
                 std::process::exit(STATUS);

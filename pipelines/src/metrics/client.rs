@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::PATH;
 
-/// How long an answer may take.
+/// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A page of ten thousand boxes is a few of them.
+/// A page of ten thousand boxes takes a few MiB.
 const PAGE_BYTES_MAX: u64 = 32 << 20;
 
-/// Why there is no page.
+/// There is no page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No server answers, or the connection broke.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// Somebody else is there.
+    /// Another program's server answers.
     #[error("the answer is not that of a run with --metrics: {0}")]
     Answer(String),
 }
@@ -26,7 +26,7 @@ pub enum Error {
 /// Gets the page at an address.
 ///
 /// # Errors
-/// If no server answers there, or a server of another program does.
+/// When no server answers there, or another program's server does.
 pub fn scrape(address: SocketAddr) -> Result<String, Error> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,6 +1,6 @@
 //! The page itself, in Prometheus' text exposition format, version 0.0.4.
 //!
-//! Counters only rise while their labels last: what belongs to a request bears its number and goes with it. Units are
+//! Counters only rise while their labels exist: figures of a request carry its number and disappear with it. Units are
 //! seconds and bytes, in the name.
 
 use boxwork_runtime::Runtime;
@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub requests: Vec<RequestStatistics>,
 }
 
-/// Takes a snapshot; a few locks are held for a moment each.
+/// Takes a snapshot; it holds a few locks for a moment each.
 pub fn snapshot(runtime: &Runtime) -> Snapshot {
     let topology = runtime.topology();
     Snapshot {
@@ -47,7 +47,7 @@ pub fn page(snapshot: &Snapshot) -> String {
 impl Page {
     fn scheduler(&mut self, snapshot: &Snapshot) {
         let scheduler = &snapshot.scheduler;
-        self.family("boxwork_info", Kind::Gauge, "The version that runs.");
+        self.family("boxwork_info", Kind::Gauge, "The running version.");
         self.sample("boxwork_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
         let uptime = scheduler.elapsed.as_secs_f64();
         self.single("boxwork_uptime_seconds", Kind::Gauge, "Time since the runtime started.", uptime);
@@ -240,7 +240,7 @@ impl Page {
                 edge.state.refusals
             }),
         ];
-        // Of the edges to the copies of a box the fullest counts: two samples of the same labels are none.
+        // Of the edges to the copies of a box, the fullest counts: a page may not have two samples with equal labels.
         let requests: Vec<_> = requests
             .iter()
             .map(|request| (request.id.to_string(), run_report::one_for_copies(&request.edges)))

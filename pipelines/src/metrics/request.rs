@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use super::PATH;
 
-/// How long one client may take in all.
+/// The longest time for one client.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of a request's head; browsers send less.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// What is read of a refused client's further words, so that it sees the refusal before the connection is reset.
+/// The most bytes read from a refused client, so that it sees the refusal before the connection is reset.
 const DRAINED_BYTES_MAX: usize = 256 << 10;
 
 /// The content type of the text exposition format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Reads one request and answers it. The page is made for a request that asks for it only.
+/// Reads one request and answers it. The page is made only for a request for it.
 pub(super) fn answer(stream: &mut TcpStream, page: &dyn Fn() -> String) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let refusal = match read_head(stream, until)? {
@@ -35,12 +35,12 @@ pub(super) fn answer(stream: &mut TcpStream, page: &dyn Fn() -> String) -> io::R
     drain(stream, until)
 }
 
-/// Sends an answer that is none.
+/// Sends an error response.
 pub(super) fn refuse(stream: &mut TcpStream, until: Instant, (status, why): (&str, &str)) -> io::Result<()> {
     send(stream, until, status, "text/plain; charset=utf-8", why, true)
 }
 
-/// Says at once that too many clients are served already; nothing of the request is read.
+/// Refuses a client because too many are being served; nothing of its request is read.
 pub(super) fn turn_away(stream: &mut TcpStream) -> io::Result<()> {
     // A few bytes into an empty buffer: the accepting thread does not wait for the client.
     let until = Instant::now() + Duration::from_millis(100);
@@ -77,7 +77,7 @@ fn read_head(stream: &mut TcpStream, until: Instant) -> io::Result<Head> {
     }
 }
 
-/// The path that a request asks for, and whether it wants the body.
+/// The requested path, and whether the client wants the body.
 fn target(head: &str) -> Result<(&str, bool), (&'static str, &'static str)> {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     match (words.next(), words.next(), words.next(), words.next()) {
@@ -90,8 +90,8 @@ fn target(head: &str) -> Result<(&str, bool), (&'static str, &'static str)> {
     }
 }
 
-/// The path that a target names, without its query. Every server must take the whole address of a page too, as clients
-/// give it to a proxy (RFC 9112, section 3.2.2).
+/// The path of a target, without its query. Every server must also accept the whole address of a page, as clients send
+/// it to a proxy (RFC 9112, section 3.2.2).
 fn path_of(target: &str) -> &str {
     let target = target.split('?').next().unwrap_or_default();
     match target.split_once("://") {
@@ -118,7 +118,7 @@ fn send(
         answer.push_str(body);
     }
     let mut rest = answer.as_bytes();
-    // Not `write_all`: a client that reads a byte now and then would hold its thread for ever.
+    // Not `write_all`: a client that reads a byte now and then would hold its thread forever.
     while !rest.is_empty() {
         let left = left(until).ok_or(ErrorKind::TimedOut)?;
         stream.set_write_timeout(Some(left))?;

@@ -1,8 +1,8 @@
-//! The samples of a page, read back.
+//! Parses the samples of a page.
 
 use std::collections::BTreeMap;
 
-/// One line of a page that is no comment.
+/// One line of a page that is not a comment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The metric.
@@ -14,7 +14,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The value of a label; empty when it has none of this name.
+    /// The value of a label; empty if there is none of this name.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
@@ -23,7 +23,7 @@ impl Sample {
 /// Reads the samples of a page.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first line that is invalid.
 pub fn parse(page: &str) -> Result<Vec<Sample>, String> {
     let lines = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| sample(line).ok_or_else(|| line.to_owned())).collect()
@@ -54,7 +54,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// A label's value up to its closing quote, and what follows.
+/// A label's value up to its closing quote, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! The server: one thread that accepts, and one for each client, of which there are few.
+//! The server: one thread that accepts clients, and one for each of a few clients.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use super::request;
 
-/// Clients that are answered at once; one more is sent away.
+/// Clients served at once; further ones are refused.
 pub(super) const CLIENTS_MAX: usize = 8;
-/// After a connection that could not be accepted (no descriptor left, say): the next try must not spin.
+/// Pause after a connection that could not be accepted (for example, no descriptor is left), so that the loop does not
+/// spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long the end waits for the accepting thread to be reached.
+/// The longest time that the end waits for the accepting thread.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 type Page = dyn Fn() -> String + Send + Sync;
 
-/// An address that is listened to, and not answered yet.
+/// An address that is bound but not served yet.
 ///
-/// Bound before a run begins, so that a port that is taken is told at once and not after an hour.
+/// Bound before a run begins, so that a port in use is reported at once and not after an hour.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -28,10 +29,10 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at an address; port 0 is any free one.
+    /// Binds an address; port 0 is any free one.
     ///
     /// # Errors
-    /// When the address is taken, or not of this machine.
+    /// When the address is in use, or is not of this machine.
     pub fn new(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -43,7 +44,7 @@ impl Bound {
         self.address
     }
 
-    /// Answers with this page from now on.
+    /// Serves this page from now on.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -61,7 +62,7 @@ impl Bound {
     }
 }
 
-/// A server at work. Dropping it ends it; a client that is just answered is not waited for.
+/// A running server. Dropping it ends it, without waiting for a client that is being served.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -70,7 +71,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The address at which it answers.
+    /// The address that it serves.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -79,7 +80,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        // A connection of its own makes the thread look at the mark; where none can be made the thread stays behind.
+        // A connection makes the accepting thread check the flag; if none can be made, the thread stays behind.
         let local = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -130,7 +131,7 @@ impl Accepting {
     }
 }
 
-/// One client's place; it is free again when the client is answered, or its thread could not be made.
+/// One client's place; it is free again when the client is served, or its thread could not start.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {

@@ -1,4 +1,4 @@
-//! What a run tells beside its results: the figures while it goes on, the trace and the report at its end.
+//! A run's outputs beside its results: the figures during the run, the trace and the report at its end.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -12,7 +12,7 @@ use crate::pipeline::Loaded;
 use crate::run_report::RunReport;
 use crate::{metrics, trace};
 
-/// Listens where the figures will be served, and says where that is.
+/// Binds the address of the figures, and prints it.
 pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
     let bound = metrics::Bound::new(address).map_err(|error| {
         let hint = match error.kind() {
@@ -25,13 +25,13 @@ pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
     })?;
     eprintln!("metrics: http://{}{}", bound.address(), metrics::PATH);
     if !bound.address().ip().is_loopback() {
-        eprintln!("metrics: whoever reaches this machine at that port can read them");
+        eprintln!("metrics: anyone who reaches this machine at that port can read them");
     }
     Ok(bound)
 }
 
 impl Run<'_> {
-    /// Writes the files that were asked for; without one of them the run has failed.
+    /// Writes the requested files; the run fails if one cannot be written.
     pub(super) fn write_files(&self, loaded: &Loaded, mut exit: Exit) -> Exit {
         let mut told = |what: &str, path: &Path, written: io::Result<()>| {
             if let Err(error) = written {
@@ -49,7 +49,7 @@ impl Run<'_> {
     }
 
     fn write_trace(&self, path: &Path) -> io::Result<()> {
-        // All requests are of one plan, and have its edges.
+        // All requests have the edges of one plan.
         let edges = self.ended.outcomes.first().map_or(&[][..], |outcome| &outcome.edges);
         let edges: Vec<String> = edges.iter().map(|edge| format!("{} -> {}", edge.from, edge.to)).collect();
         let runtime = self.engine.runtime();
@@ -69,7 +69,7 @@ impl Run<'_> {
     }
 }
 
-/// Writes a file that is there whole or not at all; a device or a pipe is written to as it is.
+/// Writes a file atomically; a device or a pipe is written directly.
 fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         let mut out = BufWriter::new(File::options().write(true).open(path)?);

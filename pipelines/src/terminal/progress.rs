@@ -18,7 +18,8 @@ impl Bar {
         Self { bar: None, begun }
     }
 
-    /// Shows how far a request is: what its last box that tells has done, of what its first one that knows said.
+    /// Shows the progress of a request: of its last box that reports any, with the total from its first box that knows
+    /// it.
     pub(super) fn show(&mut self, request: &Request) {
         /// A run shorter than this shows no bar.
         const QUIET: Duration = Duration::from_millis(300);

@@ -1,13 +1,13 @@
 //! The arrows of a trace: steals, and slots that change hands.
 //!
-//! A trace that was too long has lost its oldest events: an arrow is drawn only where both of its slices are there.
+//! A trace that was too long has lost its oldest events: an arrow is drawn only if both of its slices exist.
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
 use super::slices::{Slices, duration_ns, end_ns};
 use super::{Mark, What};
 
-/// From a slice of one slot to a slice of another (or a later one of the same).
+/// From a slice of one slot to a slice of another slot, or to a later one of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrow {
     pub(super) id: usize,
@@ -18,11 +18,11 @@ pub(super) struct Arrow {
 
 const LOST_NS: u64 = 4;
 
-/// A task went to a thief.
+/// A thief took a task.
 const STEAL: &str = "steal";
-/// A thread that went to block gave its slot to another one.
+/// A thread that blocks gave its slot to another one.
 const GIVE_AWAY: &str = "give away";
-/// A box that blocked went on.
+/// A box that blocked continued.
 const ATTACH: &str = "attach";
 
 pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
@@ -37,7 +37,7 @@ pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
             TraceKind::Firing { .. } | TraceKind::Branch { .. } | TraceKind::Permit { .. } => {}
             TraceKind::Steal { from, .. } => {
                 let taken_ns = last_ns(event);
-                // Whatever the victim did then; if it did nothing, what it did last, which planned the task.
+                // The victim's slice at that time; if it was idle, its last slice, which planned the task.
                 if let Some(victim) = slices.until(*from, taken_ns).next() {
                     arrow(STEAL, (*from, taken_ns.min(last_ns(victim))), (event.slot, taken_ns));
                 }
@@ -62,7 +62,7 @@ pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
     marks
 }
 
-/// The last instant within a slice, less what a viewer may lose when it reads microseconds as whole nanoseconds.
+/// The last instant within a slice, minus the rounding of a viewer that reads microseconds as whole nanoseconds.
 fn last_ns(event: &TraceEvent) -> u64 {
     let last = duration_ns(event) - 1;
     event.begin_ns + last - LOST_NS.min(last / 2)
@@ -70,7 +70,7 @@ fn last_ns(event: &TraceEvent) -> u64 {
 
 /// The part of a firing that ended when its closure began.
 fn ended_at<'a>(slices: &Slices<'a>, slot: usize, at_ns: u64) -> Option<&'a TraceEvent> {
-    // The second one at most: a slice may begin at the very instant.
+    // The second one at most: a slice may begin at this very instant.
     slices.until(slot, at_ns).take(2).find(|part| part.begin_ns < at_ns && end_ns(part) == at_ns)
 }
 

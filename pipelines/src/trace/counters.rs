@@ -1,6 +1,6 @@
 //! The counters of a trace: the numbers of waiting tasks and envelopes, from one event to the next.
 //!
-//! Request queues and edges were read when an event was recorded; a class's counts follow from its closures.
+//! The runtime read request queues and edges when it recorded an event; a class's counts follow from its closures.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Mark, Recorded, What};
 pub(super) struct Counters {
     nodes: usize,
     edges: Vec<String>,
-    /// By an edge's place: its track among the edges. Edges to the copies of a box have one name, and one track.
+    /// By an edge's index: its track among the edges. Edges to the copies of a box have one name, and one track.
     edge_tracks: Vec<usize>,
     classes: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl Counters {
         Self { nodes: recorded.topology.nodes().len(), edges, edge_tracks, classes }
     }
 
-    /// The processes that hold counters only.
+    /// The processes that only hold counters.
     pub(super) fn processes(&self) -> impl Iterator<Item = (usize, &'static str)> {
         [(self.nodes, "edges"), (self.nodes + 1, "blocking classes")].into_iter()
     }
@@ -68,7 +68,7 @@ impl Counters {
         let mut order: Vec<usize> = (0..recorded.events.len()).collect();
         order.sort_by_key(|idx| end_ns(&recorded.events[*idx]));
         let mut queued = vec![None; self.nodes];
-        // By track the sum over all requests and copies, and what each of them adds to it.
+        // By track the sum over all requests and copies, and the part of each.
         let mut sums = vec![0; self.edges.len()];
         let mut parts: BTreeMap<(u64, usize), usize> = BTreeMap::new();
         let mut last_ns = 0;
@@ -89,7 +89,7 @@ impl Counters {
                 }
             }
         }
-        // A request that failed left envelopes behind, which its end freed.
+        // A failed request left envelopes behind, which its end freed.
         let left = sums.iter().enumerate().filter(|(_, sum)| **sum > 0);
         marks.extend(left.map(|(track, _)| self.depth(track, last_ns, 0)));
         marks
@@ -101,7 +101,7 @@ impl Counters {
 
     /// The blocking classes.
     fn blocking(&self, recorded: &Recorded<'_>) -> Vec<Mark> {
-        // By class and time: by how much those that wait, block and attach change.
+        // By class and time: the changes of the numbers that wait, block and attach.
         let mut changes: BTreeMap<(usize, u64), [isize; 3]> = BTreeMap::new();
         for event in recorded.events {
             let (class, permit_ns, blocked_ns) = match &event.kind {

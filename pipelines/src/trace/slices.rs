@@ -1,10 +1,10 @@
-//! The slices of a trace: the work of each slot in order, and beside it the closures that blocked or waited for a permit.
+//! The slices of a trace: the work of each slot in order, and the closures that blocked or waited for a permit.
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
 use super::{Mark, Recorded, What};
 
-/// A blocking closure (or a task that waits for its permit) as a whole, and what it did one after the other.
+/// A blocking closure (or a task that waits for its permit) as a whole, and its phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Whole,
@@ -14,7 +14,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The label of its slice; nothing for the whole, which has the name of its box.
+    /// The label of its slice; `None` for the whole, which has the name of its box.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Whole => None,
@@ -28,16 +28,16 @@ impl Phase {
 /// The events of all slots' tracks, found by slot and time.
 pub(super) struct Slices<'a> {
     pub(super) events: &'a [TraceEvent],
-    /// By slot: its events by the time at which they begin.
+    /// By slot: its events, sorted by their beginning.
     of_slot: Vec<Vec<usize>>,
 }
 
-/// Whether an event took none of its slot's time: closures that block, and tasks that wait for a permit.
+/// Whether an event took no time of its slot: closures that block, and tasks that wait for a permit.
 fn is_beside(kind: &TraceKind) -> bool {
     matches!(kind, TraceKind::Detached { .. } | TraceKind::Permit { .. })
 }
 
-/// An empty slice could hold no arrow: it is drawn as long as the clock can tell.
+/// An empty slice cannot hold an arrow: it is drawn one nanosecond long.
 pub(super) fn duration_ns(event: &TraceEvent) -> u64 {
     event.duration_ns.max(1)
 }

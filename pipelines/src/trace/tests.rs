@@ -1,4 +1,4 @@
-//! A trace is read back, and what a viewer relies on is looked for in it.
+//! A trace is parsed, and checked for the properties on which a viewer relies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{Recorded, write};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
-/// The lines of a trace without those that only name things.
+/// The lines of a trace, without those that only name things.
 fn lines(text: &str) -> Vec<Json> {
     let json: Json = serde_json::from_str(text).expect("the trace is JSON");
     let all = json["traceEvents"].as_array().expect("events").clone();
@@ -31,7 +31,7 @@ fn track(line: &Json) -> Track {
     (line["pid"].as_u64().expect("a process"), line["tid"].as_u64().expect("a track"))
 }
 
-/// Asserts what the Trace Event Format, which Chrome and Perfetto read, asks of a line of each phase.
+/// Asserts the rules of the Trace Event Format, which Chrome and Perfetto read, for a line of each phase.
 fn check_form(text: &str) {
     let json: Json = serde_json::from_str(text).expect("the trace is JSON");
     for line in json["traceEvents"].as_array().expect("events") {
@@ -50,7 +50,7 @@ fn check_form(text: &str) {
     }
 }
 
-/// Asserts all that a trace promises, and gives the number of arrows by name.
+/// Asserts all properties of a trace, and returns the number of arrows by name.
 fn check(text: &str) -> BTreeMap<String, usize> {
     check_form(text);
     let lines = lines(text);
@@ -89,7 +89,7 @@ fn check(text: &str) -> BTreeMap<String, usize> {
     arrows
 }
 
-/// Closures that block begin and end on tracks of their own, their phases within them.
+/// Closures that block begin and end on their own tracks, their phases within them.
 fn check_asynchronous(lines: &[Json]) {
     let mut open: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -202,7 +202,7 @@ fn a_wait_for_a_permit_lies_beside_its_slot_and_a_branch_on_it() {
         firing(0, 0, "a", (1_000, 9_000), &[]),
         steal(1, 0, (1_500, 1_600)),
         branch(1, 1, (1_600, 4_000)),
-        // It waited while both slots were at work.
+        // It waited while both slots were busy.
         permit(1, (1_200, 4_500)),
         firing(1, 1, "read", (5_000, 6_000), &[]),
     ];
@@ -246,7 +246,7 @@ fn an_extraction_on_more_slots_than_cores_can_be_drawn() {
     assert_eq!(terminal::run(&shipped::EXTRACT.load(), &catalog, &values, &options), Exit::Ok);
     let text = std::fs::read_to_string(&trace).expect("a trace");
     let arrows = check(&text);
-    // The stealing slot is random; reading files detached is not.
+    // The stealing slot is random; detached reading of files is not.
     assert!(arrows.get("attach").is_some_and(|count| *count > 0), "{arrows:?}");
     let read = lines(&text).iter().filter(|line| line["ph"] == "b" && line["name"] == "blocks").count();
     assert!(read > 0);

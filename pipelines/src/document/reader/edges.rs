@@ -1,4 +1,4 @@
-//! The sections `edges` and `hints`: chains such as `a -> b -> c`, and edges with settings of their own.
+//! The sections `edges` and `hints`: chains such as `a -> b -> c`, and edges with their own settings.
 
 use boxwork_runtime::plan::End;
 
@@ -57,7 +57,7 @@ impl Reader<'_> {
         self.too_many(span, format!("the pipeline has too many {what}"), EDGES_COUNT_MAX);
     }
 
-    /// The edges of a chain, when there is room for so many.
+    /// The edges of a chain, if there is room for them.
     fn chain(&mut self, node: &Marked<Node>, text: &str, arrow: &str, room: usize) -> Vec<EdgeEntry> {
         if text.matches(arrow).count() > room {
             self.too_many_edges(node.span, arrow);
@@ -83,7 +83,7 @@ impl Reader<'_> {
             .map(|(idx, pair)| {
                 let mut from = pair[0].clone();
                 if idx > 0 {
-                    // In the middle of a chain the port is the input's.
+                    // In the middle of a chain the port is the input.
                     from.value.port = None;
                 }
                 let span = from.span.with(pair[1].span);

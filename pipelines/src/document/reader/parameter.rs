@@ -11,7 +11,7 @@ use crate::document::{Flaw, ParameterEntry};
 
 const KEYS: [&str; 7] = ["type", "default", "minimum", "maximum", "one_of", "optional", "about"];
 
-/// The types that a pipeline can declare, by their words.
+/// The types that a pipeline can declare, by name.
 pub(crate) const TYPES: [(&str, ParameterType); 9] = [
     ("boolean", ParameterType::Boolean),
     ("integer", INTEGER),
@@ -26,7 +26,7 @@ pub(crate) const TYPES: [(&str, ParameterType); 9] = [
 const INTEGER: ParameterType = ParameterType::Integer { minimum: i64::MIN, maximum: i64::MAX };
 const NUMBER: ParameterType = ParameterType::Number { minimum: f64::MIN, maximum: f64::MAX };
 
-/// Reads a parameter; nothing if its type is unknown.
+/// Reads a parameter; `None` if its type is unknown.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     name: &Marked<String>,
@@ -200,7 +200,7 @@ fn default(reader: &mut Reader<'_>, node: &Marked<Node>) -> Option<Value> {
     }
 }
 
-/// About as much memory as a value takes.
+/// The approximate memory of a value.
 fn bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
