@@ -1,8 +1,8 @@
-//! What happens where the system refuses memory: the request that asks for much fails and says how much, for what and what
-//! helps; the process goes on, and the next request of the same runtime gets its answer.
+//! What happens if the system refuses memory: the request fails and names the amount, the purpose and a remedy; the
+//! process continues, and the next request of the runtime succeeds.
 //!
-//! The allocator of this process refuses, while it is told to, whatever is larger than `LIMIT_BYTES`. What each request
-//! here asks for is more than that, in one piece; without the limit the same request succeeds.
+//! The allocator of this process refuses, while it is switched on, allocations above `LIMIT_BYTES`. Each request here
+//! makes a larger one, in one piece; without the limit it succeeds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
 
-/// Above what anything needs that is not under test.
+/// More than any code outside the test needs.
 const LIMIT_BYTES: usize = (2 << 20) - 1;
 
 static REFUSES: AtomicBool = AtomicBool::new(false);
@@ -36,13 +36,13 @@ impl Refusing {
     }
 }
 
-// SAFETY: the system's allocator, or none of its memory.
+// SAFETY: returns the system's memory, or none.
 #[expect(unsafe_code, reason = "an allocator that refuses")]
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match Self::refuses(layout.size()) {
             true => std::ptr::null_mut(),
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller keeps the contract.
             false => unsafe { System.alloc(layout) },
         }
     }
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match Self::refuses(layout.size()) {
             true => std::ptr::null_mut(),
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller keeps the contract.
             false => unsafe { System.alloc_zeroed(layout) },
         }
     }
@@ -58,13 +58,13 @@ unsafe impl GlobalAlloc for Refusing {
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         match Self::refuses(bytes) {
             true => std::ptr::null_mut(),
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller keeps the contract.
             false => unsafe { System.realloc(start, layout, bytes) },
         }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches; all memory is the system's.
+        // SAFETY: the caller keeps the contract; all memory is the system's.
         unsafe { System.dealloc(start, layout) };
     }
 }
@@ -72,7 +72,7 @@ unsafe impl GlobalAlloc for Refusing {
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
-/// While it lives, the allocator refuses what is large.
+/// While it lives, the allocator refuses large allocations.
 struct Limited;
 
 impl Limited {
@@ -88,7 +88,7 @@ impl Drop for Limited {
     }
 }
 
-/// One runtime for all requests of a test, and one test at a time: the allocator is everybody's.
+/// One runtime for all requests of a test, and one test at a time: all threads share the allocator.
 struct Case {
     runtime: Runtime,
     folder: tempfile::TempDir,
@@ -107,7 +107,7 @@ impl Case {
         self.folder.path().join(name)
     }
 
-    /// What a request writes, or what it says is wrong; with what it reports of single files.
+    /// The output of a request, or its error; with its reports on single files.
     fn run(&self, declaration: &Declaration, given: &[(&str, Value)]) -> Result<String, String> {
         let values: BTreeMap<String, Value> =
             given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -120,8 +120,8 @@ impl Case {
         Ok(problems.collect())
     }
 
-    /// A request fails for want of memory and says these words; the next one of the same runtime, which asks for the
-    /// same where nothing is refused, succeeds.
+    /// A request fails for lack of memory with these words; the next request of the runtime, with these values and
+    /// without the limit, succeeds.
     fn check(&self, declaration: &Declaration, given: &[(&str, Value)], words: &[&str]) {
         let refused = {
             let _limited = Limited::now();
@@ -149,7 +149,7 @@ fn texts(words: &[&str]) -> Value {
     Value::List(words.iter().map(|word| text(word)).collect())
 }
 
-/// Vectors of so many numbers, no two alike, as lines of JSON.
+/// Vectors of so many numbers, all different, as lines of JSON.
 fn vectors(file: &Path, objects: usize, dimensions: usize) {
     let mut lines = String::new();
     for object in 0..objects {
@@ -265,7 +265,7 @@ fn a_search_that_holds_too_much_says_so() {
     case.check_shipped(shipped::BEST_FIRST, &bounded, &words);
 }
 
-/// A picture of one colour, which takes little as a file and much in memory.
+/// A picture of one colour: a small file that takes much memory.
 fn picture(file: &Path, side: u32) {
     image::RgbImage::new(side, side).save(file).expect("written");
 }

@@ -1,6 +1,7 @@
-//! The command as a person meets it: from images to answers, bad input, interruption. What it measures: `measuring.rs`.
+//! The command as a user sees it: from images to answers, bad input, interruption. For its measurements see
+//! `measuring.rs`.
 //!
-//! Each test makes its own data in a folder of its own; none needs a network or files from elsewhere.
+//! Each test makes its data in its own folder; none needs a network or other files.
 
 #[path = "support/command.rs"]
 mod command;
@@ -56,7 +57,7 @@ fn from_a_folder_of_images_to_the_most_similar_ones() {
         results.iter().map(|result| result["distance"].as_f64().expect("a number")).collect();
     assert!(distances.windows(2).all(|pair| pair[0] <= pair[1]));
 
-    // The file itself, extracted as the store was, is the object.
+    // The file itself, extracted with the store's parameters, is the object.
     let file = format!("images/{query}");
     fs::copy(folder.path().join(&file), folder.path().join("query.jpg")).expect("a copy");
     let again = json(&ok(
@@ -65,7 +66,7 @@ fn from_a_folder_of_images_to_the_most_similar_ones() {
     ));
     assert_eq!(again["queries"][0]["results"], found["queries"][0]["results"]);
 
-    // `run` of the shipped file gives the same answer, on any number of workers.
+    // `run` of the shipped file gives this answer too, with any number of workers.
     let pipeline = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/search.yaml");
     for workers in ["1", "3"] {
         let set = format!("queries={query}");
@@ -113,7 +114,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
         let given = ["search", "--store", "s.arrow", "--query", &query, "--format", "json"];
         json(&ok(path, &[&given, more].concat()))
     };
-    // More than there are: all of them.
+    // A larger k than objects gives all of them.
     for k in ["1", "10", "500"] {
         let scanned = search(&["-k", k]);
         for strategy in
@@ -132,7 +133,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow"]), near);
     assert_eq!(search(&["--range", "0.4", "--pivots", "i.arrow", "--strategy", "scan"]), near);
 
-    // What auto goes by is shown without a search.
+    // The estimate of `auto` is shown without a search.
     let estimate = search(&["-k", "3", "--pivots", "i.arrow", "--explain"]);
     assert_eq!((estimate["objects"].as_u64(), estimate["pivots"].as_u64()), (Some(24), Some(5)));
     let ways = estimate["ways"].as_array().expect("ways");
@@ -144,7 +145,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     let page = ok(path, &explained);
     assert!(page.contains("auto takes") && page.contains("estimated_range"), "{page}");
 
-    // The same index again on any number of workers, in the place of the old one.
+    // The index is identical with any number of workers, and replaces the old one.
     let first = fs::read(path.join("i.arrow")).expect("an index");
     let again = ["index", "--store", "s.arrow", "--pivots", "5", "--select", "maxmin", "--out", "i.arrow"];
     ok(path, &[&again[..], &["--workers", "1"]].concat());
@@ -162,7 +163,7 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
     ok(path, &index);
     let search = ["search", "--store", "v.arrow", "--query", "a", "--pivots", "i.arrow"];
     let refused = |arguments: &[&str], status: i32, words: &[&str]| {
-        // Wherever the lines are broken.
+        // Wherever the lines break.
         let said = fails(path, arguments, status).replace('│', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
@@ -192,7 +193,7 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
     refused(&swapped, 3, &["v.arrow", "is no index", "boxwork index"]);
     assert!(!path.join("j.arrow").exists());
 
-    // The store is changed behind the index.
+    // The store changes, but the index does not.
     let other = POINTS.replace("[1, 0]", "[1, 0.5]");
     fs::write(path.join("v.jsonl"), other).expect("the lines are written");
     ok(path, &["import", "v.jsonl", "--out", "v.arrow"]);
@@ -225,7 +226,7 @@ fn every_parameter_of_an_extraction_reaches_the_store() {
     let (found, expected) = (json(store.parameters().expect("parameters")), json(expected));
     let (Json::Object(found), Json::Object(expected)) = (found, expected) else { panic!("no objects") };
     for (name, value) in &expected {
-        // 4 is written 4.0, and the same number.
+        // 4 is written as 4.0, which is an equal number.
         let numbers = |value: &Json| match value {
             Json::Array(values) => values.iter().map(Json::as_f64).collect::<Option<Vec<_>>>(),
             other => other.as_f64().map(|number| vec![number]),
@@ -245,7 +246,7 @@ fn distances_are_those_of_the_definition() {
     let search = ["search", "--store", "v.arrow", "--query", "a", "--alpha", "0.5", "--format", "json"];
     let found = json(&ok(folder.path(), &search));
     let results = found["queries"][0]["results"].as_array().expect("results");
-    // By hand: sigma(a,a) = 1, sigma(a,b) = exp(-0.5), sigma(c,c) = (1 + exp(-12.5)) / 2, sigma(a,c) the same.
+    // By hand: sigma(a,a) = 1, sigma(a,b) = exp(-0.5), sigma(c,c) = (1 + exp(-12.5)) / 2, and sigma(a,c) equals it.
     let to_b = (2.0 - 2.0 * (-0.5_f64).exp()).sqrt();
     let near = (1.0 + (-12.5_f64).exp()) / 2.0;
     let to_c = (1.0 + near - 2.0 * near).sqrt();
@@ -255,7 +256,7 @@ fn distances_are_those_of_the_definition() {
         let distance = result["distance"].as_f64().expect("a number");
         assert!((distance - wanted).abs() < 1e-7, "{distance} is not {wanted}");
     }
-    // A range alone finds all within it, ends included.
+    // A range alone finds all objects within it, including the border.
     let range = [
         "search", "--store", "v.arrow", "--query", "a", "--alpha", "0.5", "--range", "0.8", "--format", "csv",
     ];
@@ -383,7 +384,7 @@ fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
     assert!(!left.iter().any(|name| name.contains("tmp")), "{left:?}");
 }
 
-/// A pipeline that goes on for longer than any test: an extraction from a pipe that nobody fills.
+/// A pipeline that runs longer than any test: it reads from a pipe that stays open.
 fn endless(folder: &Path) -> Child {
     let mut images = Vec::new();
     for n in 0..4000 {

@@ -1,4 +1,4 @@
-//! Devices as a person meets them: the list, searches on them, and what is said where there are none.
+//! Devices as a user sees them: the list, searches on them, and the messages without any.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use boxwork_runtime::feeding::faults::has_device;
 use serde_json::Value as Json;
 
-/// A call whose compiled programs are kept between the tests.
+/// A call whose compiled programs stay cached between tests.
 fn boxwork(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_boxwork"));
     command.current_dir(folder).args(arguments).env("NO_COLOR", "1");
@@ -87,7 +87,7 @@ fn a_device_finds_what_the_processor_finds() {
     });
     assert!(found[0].contains("distance"), "{}", found[0]);
     assert!(found.iter().all(|other| *other == found[0]), "{} is not {}", found[1], found[0]);
-    // What the device did is told.
+    // The statistics and the report include the device.
     let told = ["--device", "gpu:0", "--stats", "--report", "r.json"];
     let arguments: Vec<&str> = SEARCH.iter().copied().chain(told).collect();
     let (status, _, said) = ended(boxwork(folder.path(), &with_query(&arguments, &query)));
@@ -125,7 +125,7 @@ fn an_index_on_a_device_gives_the_same_answers_and_explain_says_where() {
     let index = ["index", "--store", "s.arrow", "--pivots", "3", "--out", "i.arrow"];
     let (status, _, said) = ended(boxwork(folder.path(), &index));
     assert_eq!(status, 0, "{said}");
-    // Made there it is the same file.
+    // The device writes an identical file.
     let made =
         ["index", "--store", "s.arrow", "--pivots", "3", "--out", "j.arrow", "--device", "gpu:0", "--stats"];
     let (status, _, said) = ended(boxwork(folder.path(), &made));
@@ -176,7 +176,7 @@ fn first_image(folder: &Path) -> String {
     image.strip_prefix(folder.join("images")).expect("it lies there").to_string_lossy().into_owned()
 }
 
-/// The call with another query.
+/// The call, with another query.
 fn with_query<'a>(arguments: &[&'a str], query: &'a str) -> Vec<&'a str> {
     let swapped = |argument: &&'a str| if argument.ends_with(".jpg") { query } else { *argument };
     arguments.iter().map(swapped).collect()

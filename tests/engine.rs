@@ -1,4 +1,4 @@
-//! Boxwork as a library: several runtimes in one process, each with its own slots; envelopes of a caller's own.
+//! Boxwork as a library: several runtimes in one process, each with its own slots; envelopes of the caller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ fn run(runtime: &Runtime, pipeline: Shipped, values: &[(&str, Value)]) -> Outcom
     outcome
 }
 
-/// A store of so many objects, one centroid each.
+/// A store of this many objects, one centroid each.
 fn store(runtime: &Runtime, folder: &Path, objects: usize) -> Value {
     let (lines, store) = (folder.join("objects.jsonl"), folder.join("objects.arrow"));
     let text_of = (0..objects).fold(String::new(), |mut text, n| {
@@ -75,7 +75,7 @@ fn a_scan_is_cut_by_the_slots_of_its_runtime_and_not_by_the_cores_of_the_machine
     assert_eq!(first, second, "the answer does not depend on the cut");
 }
 
-/// A search whose queries come from its caller, and whose results go back there.
+/// A search whose queries come from its caller, and whose results return to the caller.
 const SEARCH: &str = r#"
 boxwork: 1
 parameters:
@@ -95,7 +95,7 @@ edges:
   - query -> top.query
 "#;
 
-/// Batches pass from the caller to the caller.
+/// Batches pass from the caller through the request and back.
 const THROUGH: &str = "boxwork: 1\nboxes:\n  in: {kind: read_arrow, columns: distances}\n  \
                        out: {kind: write_arrow, columns: distances}\nedges:\n  - in -> out\n";
 
@@ -140,7 +140,7 @@ fn a_caller_searches_with_envelopes_and_gets_envelopes_back() {
         ("object", Arc::new(signatures.finish())),
     ])
     .expect("columns of one length");
-    // One model serves many requests, each with a caller of its own.
+    // One model serves many requests, each with its own caller.
     for _ in 0..3 {
         let (output, found) = RequestOutput::collected();
         let input = RequestInput::batches(vec![queries.clone()]);
@@ -181,7 +181,7 @@ fn a_slow_writer_holds_its_reader_back() {
     let request = runtime.submit(&prepared, &with_envelopes(("in", input), ("out", output)));
     request.expect("both boxes take what they are given").wait().result.expect("all pass through");
     assert_eq!(written.load(Ordering::SeqCst), BATCHES);
-    // Those on the edge, one in each box, and one that found no room.
+    // Those on the edge, one in each box, and one that did not fit.
     let most = prepared.plan().edge_envelopes(0, 2) + 3;
     let ahead = ahead_max.load(Ordering::SeqCst);
     assert!(ahead <= most, "the reader was {ahead} batches ahead, of {most}");
@@ -206,7 +206,7 @@ fn batches_pass_through_channels_while_no_slot_waits_for_them() {
         under_way.push((runtime.submit(&prepared, &submission).expect("a request"), to, from));
     }
     for round in 0..50 {
-        // The youngest first: an older one that held the slot would keep it waiting for ever.
+        // The youngest first: an older request that held the slot would block it forever.
         for (_, to, from) in under_way.iter().rev() {
             to.send(distances([f64::from(round)])).expect("the request reads");
             let limit = std::time::Duration::from_secs(60);

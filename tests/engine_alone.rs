@@ -1,4 +1,5 @@
-//! A process as an engine leaves it. The file has one test, as threads and signal handlers are those of the process.
+//! An engine leaves its process as it was. The file has one test, as threads and signal handlers are those of the
+//! process.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "signals are sent, and their actions are asked for")]
 
@@ -29,7 +30,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("Linux lists threads").count()
 }
 
-/// Waits until there are so many threads: the system lists one for a moment after it was joined.
+/// Waits until this many threads exist: the system lists a thread for a moment after it was joined.
 fn wait_for_threads(count: usize) {
     const TRIES: usize = 1_000_000;
     assert!((0..TRIES).any(|_| threads() <= count), "{} threads, not {count}", threads());
@@ -84,5 +85,5 @@ fn a_dropped_engine_leaves_no_thread_no_handler_and_no_file() {
     drop(hears);
     assert_eq!(handlers(), before.1);
     let again = Engine::builder().workers(1).signals(true).start().expect("threads");
-    assert!(!again.is_cancelled(), "what an earlier engine has heard is past");
+    assert!(!again.is_cancelled(), "signals before its start do not count");
 }

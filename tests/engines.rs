@@ -29,7 +29,7 @@ fn run(engine: &Engine, pipeline: Shipped, values: &[(&str, Value)]) -> Ended {
     ended
 }
 
-/// A store of so many objects, one centroid each.
+/// A store of this many objects, one centroid each.
 fn store(engine: &Engine, folder: &Path, objects: usize) -> Value {
     let (lines, store) = (folder.join("objects.jsonl"), folder.join("objects.arrow"));
     let text_of = (0..objects).fold(String::new(), |mut text, n| {
@@ -56,12 +56,12 @@ fn search(store: &Value, out: &Path, objects: impl Iterator<Item = usize>) -> Ve
 #[test]
 fn two_engines_run_at_once_with_settings_of_their_own() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // One of them reads the store, and the other one maps it.
+    // One engine reads the store, the other maps it.
     let engine = |workers| Engine::builder().workers(workers).maps(workers == 8).start();
     let [one, eight] = [1, 8].map(|workers| engine(workers).expect("threads"));
     let store = store(&one, folder.path(), 3000);
     let outs = ["one.json", "eight.json"].map(|name| folder.path().join(name));
-    // More queries than a request answers: both engines have several requests under way.
+    // More queries than one request takes: both engines have several requests under way.
     let ended = std::thread::scope(|scope| {
         let runs = [(&one, &outs[0]), (&eight, &outs[1])].map(|(engine, out)| {
             let values = search(&store, out, 0..150);
@@ -70,7 +70,7 @@ fn two_engines_run_at_once_with_settings_of_their_own() {
         runs.map(|run| run.join().expect("no panic"))
     });
     let envelopes = ended.map(|ended| {
-        assert_eq!(ended.outcomes.len(), 3, "64 queries a request");
+        assert_eq!(ended.outcomes.len(), 3, "64 queries per request");
         let edge = ended.outcomes[0].edges.iter().find(|edge| edge.from == "scan.candidates");
         edge.expect("the edge").state.envelopes_total
     });

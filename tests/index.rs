@@ -1,8 +1,8 @@
-//! Every strategy and every bound gives what a sort of all f64 distances gives, to the bit, ties included.
+//! Every strategy with every bound gives the answer of a sort of all f64 distances, to the bit, ties included.
 //!
-//! Random stores of few different objects, so that many are at one distance; random queries, most of them no objects;
-//! k beyond the objects; indexes by random pivots, the store's own objects as adversaries: duplicates and near
-//! duplicates. Runs the shipped pipelines, with the queries and the sink of this test in the place of their own.
+//! Random stores of few different objects, so that many are at one distance; random queries, most of them not objects;
+//! k beyond the number of objects; indexes with random pivots; and adversarial stores with duplicates and near
+//! duplicates. Runs the shipped pipelines, with this test's queries and sink instead of their own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ use boxwork_stores::signature::{SignatureBuilder, SignatureColumns};
 use boxwork_stores::signature_store::{SignatureStore, StoreError, StoreInfo, StoreWriter};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// Of a request, which has 64 at most.
+/// The most queries of a request.
 const QUERIES: usize = 64;
 const DIMENSIONS: usize = 3;
 const COORDINATES: [&str; DIMENSIONS] = ["x", "y", "z"];
@@ -56,7 +56,7 @@ impl Points {
         Self(place.map(|x| vec![x]), vec![1.0])
     }
 
-    /// Moved a little: as good as a duplicate.
+    /// Moved slightly: a near duplicate.
     fn moved(mut self, by: f32) -> Self {
         self.0[0].iter_mut().for_each(|x| *x += by);
         self
@@ -68,14 +68,14 @@ impl Points {
     }
 }
 
-/// The queries of a seed: most are nobody's.
+/// The queries of a seed; most equal no object.
 fn queries(seed: u64, count: usize) -> Vec<Points> {
     let mut random = Random::new(seed);
     (0..count)
         .map(|_| match random.idx(5) {
             0 => Points::of(random.idx(40) as u64),
             1 => Points::of(random.idx(40) as u64).moved(1e-5),
-            // As far from all corners of a cross.
+            // Equally far from all corners of a cross.
             2 => Points::at([0.0; DIMENSIONS]),
             _ => Points::of(random.bits()),
         })
@@ -142,7 +142,7 @@ impl Operator for Rows {
     }
 }
 
-/// Rows by query, distance and id, a line each.
+/// Rows by query, distance and id, one per line.
 fn text_of(rows: &mut [(u32, f64, u64)]) -> String {
     rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
     let mut text = String::new();
@@ -164,11 +164,11 @@ fn changed(path: &str, text: &str) -> pipeline::Loaded {
     let mut text = text.replace(query, r#"{kind: given_queries, seed: "${seed}"}"#);
     text = text.replace(sink, r#"{kind: rows, out: "${out}"}"#);
     text = text.replace("parameters:\n", "parameters:\n  seed: {type: integer}\n");
-    // What nobody uses any more is a warning, and no more than that.
+    // Unused parts are warnings only.
     pipeline::load_text(path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
 }
 
-/// A store, a measure, and an index by so many pivots.
+/// A store, a measure, and an index with so many pivots.
 struct Case {
     folder: tempfile::TempDir,
     measure: Measure,
@@ -179,7 +179,7 @@ impl Case {
     fn new(seed: u64, count: usize, measure: Measure) -> Self {
         let mut random = Random::new(seed);
         let objects = (0..count).map(|_| match random.idx(3) {
-            // One of few, so that there are many of it.
+            // One of few objects, so that each is repeated.
             0 => Points::of(random.idx(40) as u64),
             1 => Points::of(random.idx(40) as u64).moved([1e-6, 1e-4, 1e-2][random.idx(3)]),
             _ => Points::of(random.bits()),
@@ -214,7 +214,7 @@ impl Case {
         ])
     }
 
-    /// Makes the index by the shipped pipeline on a device, in a file of this name.
+    /// Builds the index with the shipped pipeline on a device, in a file of this name.
     fn index_on(&self, device: &str, name: &str, runtime: &Runtime, pivots: usize, select: &str, seed: u64) {
         let mut values = self.values();
         let out = Self::path(&self.folder, name).to_str().expect("a path in UTF-8").to_owned();
@@ -226,7 +226,7 @@ impl Case {
         run(runtime, &shipped::INDEX.load(), &values);
     }
 
-    /// The index by these pivots, which no choice of pivots would take together.
+    /// The index with these pivots, which no selection would choose together.
     fn index_by(&self, pivots: &[u64]) {
         let store = SignatureStore::open(Self::path(&self.folder, "s")).expect("a sound store");
         let space = Arc::new(SqfdSpace::new(Arc::new(store), self.measure));
@@ -277,7 +277,7 @@ impl Case {
         let store = SignatureStore::open(Self::path(&self.folder, "s")).expect("a sound store");
         let mut builder = SignatureBuilder::new(&COORDINATES).expect("good names");
         for query in queries(seed, QUERIES) {
-            // As the pipelines get it: the weights divided by their sum once more.
+            // As in the pipelines: the weights are divided by their sum once more.
             query.with(|signature| builder.push_signature(signature)).expect("a sound signature");
         }
         let made = builder.finish();
@@ -338,7 +338,7 @@ fn check(runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: M
     check_on("cpu", runtime, seed, objects, pivots, measure);
 }
 
-/// The same by an index that this device has made.
+/// As `check`, with an index that this device has built.
 fn check_on(device: &str, runtime: &Runtime, seed: u64, objects: usize, pivots: usize, measure: Measure) {
     let case = Case::new(seed, objects, measure);
     let select = ["random", "maxmin", "incremental"][seed as usize % 3];
@@ -366,7 +366,7 @@ fn check_on(device: &str, runtime: &Runtime, seed: u64, objects: usize, pivots: 
             );
         }
     }
-    // A range that is a distance: the border belongs to it.
+    // The range is an object's distance: the border is included.
     let border = ranked[0][objects.min(4) - 1].0;
     for bound in BOUNDS {
         let given = [("range", Value::Number(border)), ("bound", Value::Text(bound.to_owned()))];
@@ -393,7 +393,7 @@ fn every_strategy_gives_what_a_sort_of_all_gives() {
 
 #[test]
 fn a_second_phase_that_waits_for_its_estimate_does_not_stall_behind_a_small_edge() {
-    // Thousands of envelopes come before the estimate, which is a side input, and one of them fits.
+    // Thousands of envelopes come before the estimate, which is a side input, and the edge holds one.
     let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
     let case = Case::new(5, 300, Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("sound"));
     case.index_on("cpu", "p", &runtime, 4, "random", 5);
@@ -449,7 +449,7 @@ fn an_index_made_on_a_device_is_the_same_file_and_gives_what_a_sort_of_all_gives
     assert_eq!(devices.take_warnings(), [""; 0]);
 }
 
-/// Objects that mislead, and pivots among them.
+/// Adversarial objects, with pivots among them.
 fn adversaries() -> Vec<(&'static str, Vec<Points>, Vec<u64>)> {
     let random = |count: u64| (0..count).map(|seed| Points::of(1000 + seed));
     let corner = |n: usize| {

@@ -1,4 +1,4 @@
-//! Stores of every kind through the shipped pipelines: imported, searched by the one `search.yaml`, added to.
+//! Stores of every kind through the shipped pipelines: imported, searched with one `search.yaml`, extended.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -81,7 +81,7 @@ fn vectors_and_signatures_of_store_files_go_through_one_search_pipeline() {
     assert_eq!(search(&runtime, &store, "v11", &out), nearest(None));
     assert_eq!(search(&runtime, &store, "[11.5, 0.5, 1]", &out).len(), 10);
 
-    // The store changes: the query's nearest leaves, and what is added is found.
+    // The store changes: the query's nearest object is removed, and an added object is found.
     let second = nearest(None)[1].0.clone();
     let skipped = second[1..].parse().expect("a number");
     let mut change = any_kind::change(Path::new(&store)).expect("a store");

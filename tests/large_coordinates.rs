@@ -20,7 +20,7 @@ const OBJECTS: [(&str, &[(f32, f32)]); 9] = [
     ("far", &[(3e20, 1.0)]),
     ("z", &[(1e18, 1.0)]),
     ("half", &[(-2e20, 0.5), (5e19, 0.5)]),
-    // Nearly all of it is at hand: that little weight so far away decides its place.
+    // Nearly all of its weight is near: the small weight far away decides its place.
     ("light", &[(1.0, 1.0), (1e22, 1e-9)]),
     ("lighter", &[(4.0, 1.0), (3e37, 1e-25)]),
     // Weights below the normal numbers of f32.
@@ -52,7 +52,7 @@ fn names(ranked: &[(f64, &'static str)]) -> Vec<&'static str> {
     ranked.iter().map(|found| found.1).collect()
 }
 
-/// The objects by their f64 distances from one.
+/// The objects by their f64 distances from one object.
 fn ranked(measure: &Measure, query: usize) -> Vec<(f64, &'static str)> {
     let columns = OBJECTS.map(|(_, points)| {
         let (x, weights): (Vec<f32>, Vec<f32>) = points.iter().copied().unzip();
@@ -72,7 +72,7 @@ fn ranked(measure: &Measure, query: usize) -> Vec<(f64, &'static str)> {
     ranked
 }
 
-/// The names of the objects that a search finds, in its order.
+/// The names of the objects that a search finds, in order.
 fn found(folder: &Path, ground: &str, query: &str, options: &[&str]) -> Vec<String> {
     let search = ["search", "--store", "s.arrow", "--similarity", "minus", "--format", "json"];
     let given = ["--ground", ground, "--query", query];
@@ -82,7 +82,7 @@ fn found(folder: &Path, ground: &str, query: &str, options: &[&str]) -> Vec<Stri
     results.map(|result| result["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// Every number of nearest objects and a range behind every object, for every query and ground.
+/// Checks every k and a range behind every object, for every query and ground.
 fn check(devices: &[&str]) {
     let folder = store();
     let at = folder.path();
@@ -97,7 +97,7 @@ fn check(devices: &[&str]) {
                     let nearest = found(at, ground, query, &["-k", &k, "--device", device]);
                     assert_eq!(nearest, names(count), "{count} nearest to {query}, {ground}, {device}");
                     let Some(beyond) = ranked.get(count) else { continue };
-                    // Of objects at one distance a range leaves out none.
+                    // A range excludes none of several objects at one distance.
                     let range = (ranked[count - 1].0 + beyond.0) / 2.0;
                     if range < beyond.0 {
                         let range = format!("{range:e}");

@@ -1,4 +1,4 @@
-//! What the command measures: `boxwork bench` and `boxwork experiment`.
+//! The measuring subcommands: `boxwork bench` and `boxwork experiment`.
 
 #[path = "support/command.rs"]
 mod command;

@@ -1,5 +1,5 @@
-//! Every distance through the shipped pipelines: by pivots with every bound that is sound, and by every metric index;
-//! the answers are those of a sort of all distances, objects at one distance by their numbers.
+//! Every distance through the shipped pipelines: by pivots with every sound bound, and by every metric index. The
+//! answers equal a sort of all distances, with ties by id.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ fn path(path: &Path) -> Value {
     text(path.to_str().expect("a path in UTF-8"))
 }
 
-/// What a pipeline finds: the ids and distances of each query.
+/// The ids and distances that a pipeline finds for each query.
 fn found(
     runtime: &Runtime,
     pipeline: Shipped,
@@ -55,7 +55,7 @@ fn found(
     json["queries"].as_array().expect("a list").iter().map(of_query).collect()
 }
 
-/// The k nearest within a range, as a sort of all distances gives them.
+/// The k nearest within a range, by a sort of all distances.
 fn ranked(distances: impl Iterator<Item = f64>, k: usize, range: f64) -> Vec<(f64, u64)> {
     let mut all: Vec<(f64, u64)> = distances.zip(0..).filter(|found| found.0 <= range).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -63,7 +63,7 @@ fn ranked(distances: impl Iterator<Item = f64>, k: usize, range: f64) -> Vec<(f6
     all
 }
 
-/// Searches a column by every sound bound and every index, and compares with a sort of all.
+/// Searches a column with every sound bound and every index, and compares with a sort of all distances.
 fn check_column<D: Distance>(
     distance: &D,
     root: bool,
@@ -124,7 +124,7 @@ fn vectors_by_every_lp_and_its_root() {
     let mut random = Random::new(1);
     let vectors: Vec<Vec<f32>> = (0..OBJECTS)
         .map(|i| {
-            // Some of a few places, so that many are at one distance; some anywhere.
+            // Some are at a few places, so that many are at one distance; others anywhere.
             let steps = if i % 3 == 0 { 3 } else { 1000 };
             (0..4).map(|_| random.idx(steps) as f32 / steps as f32).collect()
         })
@@ -216,7 +216,7 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
     }
     writer.finish().expect("the store can be written");
     check_signatures(&store_path);
-    // Places and ids differ from then on.
+    // From here on ids and ranks differ.
     let mut change = StoreChange::begin(&store_path).expect("a sound store");
     for id in [0, 4, 6, 7, 8, 61, 100, 118] {
         assert!(change.remove(id).expect("an object that is there"));
@@ -225,7 +225,7 @@ fn signatures_by_hausdorff_emd_and_sqfd() {
     check_signatures(&store_path);
 }
 
-/// Searches a store by every distance of signatures and every index, and compares with a sort of all.
+/// Searches a store with every distance of signatures and every index, and compares with a sort of all distances.
 fn check_signatures(store_path: &Path) {
     let folder = store_path.parent().expect("a folder");
     let store = SignatureStore::open(store_path).expect("a sound store");
@@ -242,7 +242,7 @@ fn check_signatures(store_path: &Path) {
         let expected = store.read(|objects| {
             let of_query = |query: u64| {
                 let query = objects.signature(query)?;
-                // What was removed is at no distance.
+                // Removed objects have no distance.
                 let all = (0..store.len()).map(|id| match store.has(id) {
                     true => Ok(of(query, objects.signature(id)?)),
                     false => Ok(f64::NAN),
@@ -268,7 +268,7 @@ fn check_signatures(store_path: &Path) {
     }
 }
 
-/// What the plan says of a bound for a distance.
+/// The plan's check of a bound for a distance.
 fn refusal(given: &[(&str, Value)]) -> String {
     let loaded = shipped::METRIC_SEARCH.load();
     let mut values = loaded.declaration.defaults();
@@ -278,7 +278,7 @@ fn refusal(given: &[(&str, Value)]) -> String {
     let (_, diagnostics) = loaded.check(&catalog(), &values);
     let words: Vec<String> =
         diagnostic::render(&diagnostics, false).split_whitespace().map(str::to_owned).collect();
-    // Lines are broken and framed where the text is wide.
+    // Wide text is broken into framed lines.
     words.into_iter().filter(|word| !"│".contains(word.as_str())).collect::<Vec<_>>().join(" ")
 }
 

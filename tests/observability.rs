@@ -1,4 +1,4 @@
-//! What a run tells of itself, as a person asks for it: figures while it goes on, and a report at its end.
+//! What a run reports on request: figures during the run, and a report at its end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -38,7 +38,7 @@ fn pipeline(name: &str) -> String {
     format!("{}/pipelines/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// An import from standard input, which goes on until that is closed, and where its figures are.
+/// An import from standard input, which runs until that is closed, and the address of its figures.
 struct Endless {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -72,7 +72,7 @@ impl Endless {
         answer
     }
 
-    /// The page, once a box is seen to have been fired: threads start when they like.
+    /// The page, once a box has fired: threads may start late.
     fn page_with(&self, what: &str) -> String {
         loop {
             let page = self.page();
@@ -102,7 +102,7 @@ fn a_run_is_watched_while_it_goes_on() {
         assert!(page.lines().any(|known| known == line), "{line} is not in {page}");
     }
     assert!(page.contains("\nboxwork_edge_envelopes{request=\"1\",from=\"lines."), "{page}");
-    // Clients that break off, or talk something else, do nothing to the run.
+    // Clients that break off, or speak another protocol, do not affect the run.
     TcpStream::connect(&endless.address).expect("a connection").write_all(b"\0\0\0\r\n\r\n").expect("sent");
     drop(TcpStream::connect(&endless.address).expect("a connection"));
 

@@ -1,7 +1,7 @@
-//! What is said of pipelines: each case is a file, what is said of it a snapshot beside it.
+//! Diagnostics of pipelines: each case is a file with a snapshot of its diagnostics beside it.
 //!
-//! `INSTA_UPDATE=always cargo test --test pipelines` writes the snapshots anew. The operators here are the test's
-//! own, so that a change of a shipped one changes no snapshot.
+//! `INSTA_UPDATE=always cargo test --test pipelines` rewrites the snapshots. The test has its own operators, so that a
+//! change of a shipped one changes no snapshot.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -140,7 +140,7 @@ fn snapshot(name: &str, text: &str) {
     });
 }
 
-/// What is said of a pipeline, for people and then as JSON.
+/// The diagnostics of a pipeline, for users and then as JSON.
 fn said(loaded: &Loaded) -> String {
     let (plan, diagnostics) = loaded.check(&catalog(), &loaded.declaration.defaults());
     let (errors, _) = diagnostic::counts(&diagnostics);
@@ -202,7 +202,7 @@ fn pages_and_drawings() {
     snapshot("schema", &format!("{:#}", schema::schema(&catalog())));
 }
 
-/// The part of JSON schema that ours uses; patterns are left to editors.
+/// The part of JSON schema that our schema uses; patterns are left to editors.
 fn matches(schema: &Json, root: &Json, value: &Json) -> Result<(), String> {
     let fail = |what: &str| Err(format!("{what}: {value} against {schema}"));
     let all = |schemas: &Json| -> Vec<Json> { schemas.as_array().cloned().unwrap_or_default() };
@@ -317,7 +317,7 @@ fn the_shipped_pipelines_have_no_faults() {
     }
 }
 
-/// Everything that a text goes through without being run.
+/// All steps for a text except running it.
 fn use_all(text: &str) {
     let loaded = pipeline::read_text("mutated.yaml", text);
     let values = loaded.declaration.defaults();
@@ -451,7 +451,7 @@ fn check_answers_by_its_exit_status() {
     put("foreign.yml", b"name: ci\non: push\n");
     let check = |arguments: &[&str]| boxwork(&[&["check"], arguments].concat(), folder.path());
 
-    // A warning alone: nobody reads `bytes`.
+    // One warning only: `bytes` is not consumed.
     assert_eq!(check(&["good.yaml"]).status.code(), Some(0));
     assert_eq!(check(&["good.yaml", "--deny-warnings"]).status.code(), Some(1));
     assert_eq!(check(&[]).status.code(), Some(2));
@@ -492,7 +492,7 @@ fn other_subcommands_answer_too() {
     assert_eq!(ended(&["sample-images", "pictures", "--classes", "0"]).status.code(), Some(2));
 }
 
-/// So many lines, each made from its number.
+/// This many lines, each made from its number.
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     (0..count).map(line).collect()
 }
@@ -505,9 +505,9 @@ fn a_text_that_holds_too_much_is_refused() {
         (format!("{boxes}edges:\n{}", lines(4001, |_| "  - a -> b\n".into())), "too-large"),
         (format!("{boxes}edges:\n{}", lines(4001, |_| "  - {from: a, to: b}\n".into())), "too-large"),
         (format!("{boxes}hints:\n{}", lines(4001, |_| "  - b ~> a\n".into())), "too-large"),
-        // Each arrow is an edge, whether what stands beside it is a box or not.
+        // Each arrow is an edge, whether its ends are boxes or not.
         (format!("{boxes}edges:\n  - {}b\n", "-> ".repeat(300_000)), "too-large"),
-        // A value that stands again and again: 600 KiB of text would ask for 60 GiB.
+        // A value that is repeated: 600 KiB of text would need 60 GiB.
         (
             format!(
                 "parameters:\n  p: {{type: text, default: {}}}\nboxes:\n  a: {{kind: \"{}\"}}\n",
@@ -538,7 +538,7 @@ fn a_text_that_holds_too_much_is_refused() {
 fn what_a_text_may_hold_is_checked_and_drawn_without_delay() {
     let boxes = lines(1000, |n| format!("  b{n}: {{kind: either}}\n"));
     for text in [
-        // Each box stands before the one that feeds it.
+        // Each box is declared before its producer.
         format!(
             "boxes:\n{}  b999: {{kind: numbers}}\nedges:\n{}",
             lines(999, |n| format!("  b{n}: {{kind: either}}\n")

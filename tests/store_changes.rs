@@ -1,7 +1,7 @@
-//! A store that objects join and leave answers as one made anew of the same objects, to the bit, by every strategy.
+//! A changed store answers like a new store of its objects, to the bit, with every strategy.
 //!
 //! Random sequences of changes to small stores of few different objects, so that many are at one distance; the index
-//! follows each change. What a person meets who changes one: `store_commands.rs`.
+//! follows each change. For the commands that change stores see `store_commands.rs`.
 
 #[path = "support/objects.rs"]
 mod objects;
@@ -90,7 +90,7 @@ fn run(
     request.wait().result.map_err(|error| error.to_string())
 }
 
-/// What a pipeline writes of a store.
+/// The output of a pipeline over a store.
 fn answers(
     runtime: &Runtime,
     pipeline: Shipped,
@@ -134,12 +134,12 @@ const NEAREST: [Shipped; 6] = [
 ];
 const BOUNDS: [&str; 6] = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"];
 
-/// A store under change, and the objects that are in it, in the order of their ids.
+/// A store under change, and its objects, in the order of their ids.
 struct Case {
     folder: TempDir,
     objects: Vec<Object>,
     random: Random,
-    /// Names that were given so far.
+    /// The number of names given so far.
     named: u64,
     gone: Vec<String>,
 }
@@ -158,7 +158,7 @@ impl Case {
         self.folder.path().join("s.arrow")
     }
 
-    /// Objects of new names, many of them alike; or of names that are free again.
+    /// Objects with new names, many of them equal; or with names that are free again.
     fn more(&mut self, count: usize) -> Vec<Object> {
         let mut more = Vec::new();
         for _ in 0..count {
@@ -174,7 +174,7 @@ impl Case {
         more
     }
 
-    /// One change, with its index or without.
+    /// One change, with or without its index.
     fn change(&mut self, keeps_index: bool) {
         let mut change = StoreChange::begin(self.store()).expect("a store");
         let mut added = 0;
@@ -201,7 +201,7 @@ impl Case {
         assert_eq!(done, (added as u64, removed as u64));
     }
 
-    /// Compares all that can be asked with a store made anew.
+    /// Compares all answers with those of a new store.
     fn check(&mut self, runtime: &Runtime, strategies: usize) {
         let fresh = self.folder.path().join("fresh.arrow");
         write_store(&fresh, &self.objects);
@@ -253,7 +253,7 @@ impl Case {
             let error = answers(runtime, shipped::SEARCH, &self.store(), &given);
             let error = error.expect_err("a removed object is no query");
             let is_known = error.contains(&format!("`{name}` was removed from"));
-            // After a compaction nobody knows that it was there.
+            // A compaction forgets that it existed.
             assert!(is_known || error.contains("is neither the name"), "{error}");
         }
     }
@@ -306,7 +306,7 @@ fn ids_stay_and_a_reader_keeps_its_snapshot() {
         assert_eq!(after.has(id), after.find(name).expect("names") == Some(id));
         assert_eq!(after.name(id).expect("a name"), *name, "ids stay until a compaction");
     }
-    // An index that was written for later states serves the earlier one too.
+    // An index written for later states also serves the earlier one.
     let space = Arc::new(SqfdSpace::new(Arc::clone(&before), gaussian()));
     assert_eq!(PivotTable::open(index_of(&case.store()), space).expect("an index").len(), 40);
     upkeep::compact(&case.store(), &[], &mut in_threads(2), &|| false).expect("the store can be compacted");

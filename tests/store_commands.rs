@@ -1,4 +1,4 @@
-//! Stores that change, as a person meets them: the commands, bad input, two writers at once, a writer that was killed.
+//! Stores that change, as a user sees them: the commands, bad input, two writers at once, a killed writer.
 
 #[path = "support/objects.rs"]
 mod objects;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use command::boxwork;
 use objects::{Object, gaussian, push, write_store};
 
-/// Runs a call that must end with this status, and gives what it wrote and said.
+/// Runs a call that must end with this status, and returns its output and its messages.
 fn ends(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
     let output = boxwork(folder).args(arguments).output().expect("the command starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,7 +62,7 @@ fn names(folder: &Path, store: &str) -> Vec<String> {
 fn images_are_added_and_removed_by_the_command() {
     let folder = with_images();
     let at = folder.path();
-    // `more` holds the images of the same names again, and others.
+    // `more` holds images with these names again, and others.
     says(at, &["add", "--store", "s.arrow", "more"], 3, &["is in `s.arrow` already", "--replace"]);
     assert_eq!(names(at, "s.arrow").len(), 15);
     fs::create_dir(at.join("new")).expect("a folder");
@@ -74,7 +74,7 @@ fn images_are_added_and_removed_by_the_command() {
     says(at, &["add", "--store", "s.arrow", "--pivots", "i.arrow", "new"], 0, &["s.arrow holds 33 objects"]);
     let all = names(at, "s.arrow");
     assert_eq!(all.len(), 33);
-    // Made as the store's were, as an extraction of both shows.
+    // Made with the store's parameters, as an extraction of both shows.
     ok(
         at,
         &["extract", "images", "new", "--out", "t.arrow", "--points", "300", "--seeds", "60", "--size", "70"],
@@ -94,7 +94,7 @@ fn images_are_added_and_removed_by_the_command() {
     assert_eq!((found.lines().count(), &found), (1 + 29, &ok(at, &indexed)));
     assert!([0, 1, 20, 32].iter().all(|gone| !found.contains(&format!("{},", all[*gone]))), "{found}");
 
-    // What is replaced has another id and the same signature here.
+    // Here a replaced object has a new id and its old signature.
     says(at, &["add", "--store", "s.arrow", "--pivots", "i.arrow", "--replace", "images"], 0, &["holds 31"]);
     assert_eq!(ok(at, &indexed).lines().count(), 1 + 31);
     says(at, &["compact", "--store", "s.arrow", "--out", "c.arrow"], 0, &["wrote c.arrow with 31 objects"]);
@@ -162,7 +162,7 @@ fn other_signatures_are_refused(at: &Path) {
     says(at, &["add", "--store", "v.arrow", "--from", "v.arrow"], 3, &["`a` is in `v.arrow` already"]);
 }
 
-/// An index of something else changes nothing.
+/// A foreign index changes nothing.
 fn other_indexes_are_refused(at: &Path, before: &[u8]) {
     ok(at, &["index", "--store", "o.arrow", "--out", "oi.arrow", "--pivots", "3"]);
     ok(at, &["index", "--store", "s.arrow", "--out", "a.arrow", "--pivots", "3", "--alpha", "0.5"]);
@@ -177,7 +177,8 @@ fn other_indexes_are_refused(at: &Path, before: &[u8]) {
     assert!(fs::read(at.join("s.arrow")).expect("a store") == *before, "the store was changed");
 }
 
-/// Indexes of any measure are brought up; one that was not named is behind, and the message says how to bring it up.
+/// Indexes of any measure are updated; an index that was not named is behind, and the message explains how to update
+/// it.
 fn an_index_left_behind_is_refused_until_it_is_brought_up(at: &Path) {
     let add = |pivots| ["add", "--store", "s.arrow", "--replace", "more", "--pivots", pivots];
     says(at, &add("a.arrow"), 0, &["s.arrow holds"]);
@@ -271,13 +272,13 @@ fn of_two_writers_the_second_is_told() {
     change.write().and_then(|pending| pending.commit()).expect("the change can be made");
     ok(at, &["add", "--store", "s.arrow", "--from", "t.arrow"]);
     assert_eq!(names(at, "s.arrow"), ["class/1", "class/2", "class/4", "class/3"]);
-    // A change that is given up leaves nothing, and the lock.
+    // An abandoned change leaves nothing, and frees the lock.
     let mut change = StoreChange::begin(at.join("s.arrow")).expect("a store");
     push(&object(5), |name, signature| change.push(name, signature, 0, 0));
     drop(change.write().expect("the parts can be written"));
     ok(at, &["remove", "--store", "s.arrow", "class/1"]);
     assert_eq!(names(at, "s.arrow"), ["class/2", "class/4", "class/3"]);
-    // A store of that name that is made anew replaces all of it.
+    // A new store of that name replaces all of the old one.
     let lines = "{\"name\": \"a\", \"centroids\": [[1, 0.5]], \"weights\": [1]}\n";
     let mut child = boxwork(at)
         .args(["import", "/dev/stdin", "--out", "s.arrow"])
@@ -319,7 +320,7 @@ fn a_command_that_is_killed_leaves_the_store_as_it_was_or_as_it_should_be() {
         let space = Arc::new(SqfdSpace::new(Arc::clone(&store), gaussian()));
         PivotTable::open(at.join("i.arrow"), space).expect("an index in step");
         if store.objects() == 6000 {
-            let mut change = StoreChange::begin(at.join("s.arrow")).expect("nobody holds the lock");
+            let mut change = StoreChange::begin(at.join("s.arrow")).expect("the lock is free");
             (3000..store.len()).filter(|id| store.has(*id)).for_each(|id| {
                 change.remove(id).expect("an object");
             });
@@ -342,7 +343,7 @@ fn a_compaction_that_is_told_to_stop_leaves_the_store_and_no_other_file() {
     };
     let before = files();
     for target in [&["--out", "c.arrow"][..], &["--pivots", "i.arrow"], &[]] {
-        // A deadline that has passed stops the command where Ctrl-C would.
+        // A deadline that has passed stops the command at the points where Ctrl-C would.
         let call = [&["compact", "--store", "s.arrow", "--deadline", "0"], target].concat();
         let (_, said) = ends(at, &call, 3);
         assert!(said.contains("nothing was left half-written"), "{call:?}: {said}");

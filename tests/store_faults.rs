@@ -1,7 +1,6 @@
-//! What happens to stores and results when the disk works against them: a store cut short while it is read, a disk
-//! that is full, a writer that was killed.
+//! Stores and results under faults of the disk: a store truncated while it is read, a full disk, a killed writer.
 //!
-//! Each test makes its own data in a folder of its own.
+//! Each test makes its data in its own folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -46,7 +45,7 @@ fn with_store(objects: usize) -> TempDir {
     folder
 }
 
-/// Names in a folder that begin with a dot: the temporary files.
+/// Names in a folder that begin with a dot: temporary files.
 fn hidden(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder").filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -63,7 +62,7 @@ fn cut(path: &Path, bytes: u64) {
 
 type Values = Vec<(&'static str, Value)>;
 
-/// A pipeline over a store, ready for requests.
+/// A prepared pipeline over a store.
 struct Ready {
     prepared: Arc<Prepared>,
     out: PathBuf,
@@ -124,7 +123,7 @@ fn a_store_cut_short_fails_its_requests_and_no_others() {
     for (name, declaration, extra) in &pipelines {
         let other = Ready::new(declaration, &catalog(), &at("other.arrow"), extra);
         let expected = other.run(&runtime).expect("a sound store");
-        // Not yet read, and read before: then the checksums are not looked at again. A cut in the last page gives
+        // Before the first read, and after it, when the checksums are not compared again. A cut in the last page gives
         // zeros without a signal.
         for (bytes, is_read_before) in
             [(0, false), (length / 2, false), (length / 2, true), (length - 9, true)]
@@ -145,7 +144,7 @@ fn a_store_cut_short_fails_its_requests_and_no_others() {
             drop(ready);
         }
     }
-    // Similarities that were computed from zeros would be taken for those of the whole store.
+    // Similarities computed from zeros would pass for those of the whole store.
     let entries = fs::read_dir(folder.path()).expect("the folder").filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let kept: Vec<String> = names.filter(|name| name.ends_with(".sigma")).collect();
@@ -156,7 +155,7 @@ fn a_store_cut_short_fails_its_requests_and_no_others() {
 const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "any candidates");
 const PASSED: Out = Out::new(0, "passed", columns::candidates, "what came in");
 
-/// Passes candidates on, and cuts a file short before the first of them goes out.
+/// Passes candidates, and truncates a file before the first of them leaves.
 static CUTS: OperatorSpec = OperatorSpec {
     parameters: &[Parameter::new("path", ParameterType::Path, Given::Required, "the file to cut short")],
     inputs: &[CANDIDATES],
@@ -212,8 +211,7 @@ fn a_store_cut_short_in_the_midst_of_a_request_gives_no_distance() {
 
 #[test]
 fn the_command_says_that_its_store_was_cut_short() {
-    // Batches enough that the last are not read yet when nobody takes what comes of the first: the pipe and the edge
-    // hold a few.
+    // Enough batches that the last are not read yet while the first results wait: the pipe and the edge hold a few.
     let folder = with_store(60_000);
     let mut command = boxwork(folder.path());
     command.args(["export", "v.arrow"]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -270,7 +268,7 @@ fn with_store_and_images() -> TempDir {
     folder
 }
 
-/// What a call must say that could not write a file.
+/// The messages of a call that could not write a file.
 fn check_full(call: &Full, ended: &Ended, cause: &str) {
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{:?}: {said}", call.arguments);
@@ -289,7 +287,7 @@ fn a_file_beyond_the_limit_of_its_size_kills_no_command_and_leaves_the_old_one_o
             if is_there {
                 fs::write(&out, "old").expect("written");
             }
-            // A write beyond one block fails as on a full disk.
+            // A write beyond one block fails like on a full disk.
             let mut command = Command::new("sh");
             command.current_dir(folder.path()).env("NO_COLOR", "1");
             command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_boxwork")]);
@@ -311,7 +309,7 @@ fn a_trace_and_a_report_that_do_not_fit_leave_the_old_files_or_none() {
             if is_there {
                 fs::write(folder.path().join(name), "old").expect("written");
             }
-            // A write beyond one block fails as on a full disk.
+            // A write beyond one block fails like on a full disk.
             let mut command = Command::new("sh");
             command.current_dir(folder.path()).env("NO_COLOR", "1");
             command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_boxwork")]);
@@ -328,8 +326,8 @@ fn a_trace_and_a_report_that_do_not_fit_leave_the_old_files_or_none() {
 
 #[test]
 fn a_full_disk_leaves_the_old_file() {
-    // A small disk of the test's own, where the system lets everybody mount one. It goes with the shell, which
-    // therefore looks at what was left.
+    // A small disk for the test, if the system allows mounts. It disappears with the shell, which therefore checks the
+    // leftovers.
     const SCRIPT: &str =
         "set -e; disk=$1; shift; mount -t tmpfs -o size=64k none \"$disk\"; printf old > \"$disk/$1\"
         dd if=/dev/zero of=\"$disk/filler\" bs=4096 2>/dev/null || true
@@ -384,7 +382,7 @@ fn a_full_standard_output_is_an_error() {
 fn the_next_writer_removes_what_a_killed_one_left() {
     let folder = with_store(5000);
     let mut command = boxwork(folder.path());
-    // From a pipe that stays open, the writer waits for more.
+    // The pipe stays open, so the writer waits for more.
     command.args(["run", concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/import.yaml")]);
     command.args(["--set", "path=-", "--set", "out=w.arrow"]).stdin(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the command starts");

@@ -1,6 +1,6 @@
 //! The source tree keeps its measures: short files and functions, a head on every module, a twin of every device kernel.
 //!
-//! Each list of exceptions can only shrink: an exception that is not needed any more fails.
+//! Each list of exceptions can only shrink: an exception that is no longer needed fails.
 
 #[path = "support/tidy.rs"]
 mod tidy;
@@ -16,7 +16,7 @@ const FILE_LINES_MAX: usize = 500;
 /// The most lines of a function.
 const FUNCTION_LINES_MAX: usize = 80;
 
-/// Files that are longer.
+/// Longer files.
 const LONG_FILES: &[&str] = &[
     "benches/gpu/bounds.rs",
     "operators/src/search/distance/tests.rs",
@@ -25,7 +25,7 @@ const LONG_FILES: &[&str] = &[
     "tests/pipelines.rs",
 ];
 
-/// Functions that are longer, by file and name.
+/// Longer functions, by file and name.
 const LONG_FUNCTIONS: &[&str] = &[
     "benches/gpu/feeding.rs::run",
     "benches/index.rs::search",
@@ -33,7 +33,7 @@ const LONG_FUNCTIONS: &[&str] = &[
     "operators/src/search/distance/block.rs::enqueue",
 ];
 
-/// The least assertions in a thousand lines of the runtime, tests left out.
+/// The least assertions per thousand lines of the runtime, without tests.
 const ASSERTIONS_MIN: usize = 15;
 
 /// Each Rust file of the tree with its text.

@@ -3,7 +3,7 @@
 #[path = "../../tests/support/imports.rs"]
 mod imports;
 
-/// `auto` weighs boxes of `search`, and one of them asks it.
+/// `auto` estimates boxes of `search`, and one of these boxes calls it.
 const EXCEPTIONS: &[(&str, &str)] = &[("src/search/lower_bounds.rs", "auto")];
 
 #[test]

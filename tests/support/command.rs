@@ -17,14 +17,14 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Output {
     boxwork(folder).args(arguments).output().expect("the command starts")
 }
 
-/// Runs a call that must succeed, and gives its standard output.
+/// Runs a call that must succeed, and returns its standard output.
 pub fn ok(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
-/// Runs a call that must end with this status, and gives what it said.
+/// Runs a call that must end with this status, and returns its messages.
 pub fn fails(folder: &Path, arguments: &[&str], status: i32) -> String {
     let output = run(folder, arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,8 +1,8 @@
 //! Imports follow the order of `mod` lines: a module uses only modules that are declared before it, and its own children.
 //!
 //! Every `crate::`, `super::` and `self::` path counts, and every `use` of a module's own children; a name that a module
-//! re-exports counts as what it stands for. Items in the file above some modules (`super::Error`, say) are open to all of
-//! them. Tests are not looked at. An order without upward imports has no circles, so nothing else needs to be shown.
+//! re-exports counts as its target. All modules may use items of the file above them (for example `super::Error`). Tests
+//! are not checked. An order without upward imports has no circles, so this check suffices.
 //!
 //! A crate adopts it with a file `tests/imports.rs`; the path is right for a crate in a folder of the workspace's root:
 //!
@@ -58,10 +58,10 @@ impl fmt::Display for Upward {
     }
 }
 
-/// Fails unless every import of a crate points down; names each other import with its place and the two modules.
+/// Fails unless every import of a crate points down; names each upward import with its place and the two modules.
 ///
-/// `exceptions` are known ones: a file and the module that it imports from above. The list can only shrink: an exception
-/// that no import needs fails too.
+/// `exceptions` are known upward imports: a file, and the module below it that it imports. The list can only shrink: an
+/// exception that no import needs fails too.
 pub fn check(folder: &str, root: &str, exceptions: &[(&str, &str)]) {
     let is_known = |upward: &Upward, (file, module): &(&str, &str)| {
         upward.file == Path::new(file) && upward.other == *module
@@ -107,7 +107,7 @@ pub fn upward(folder: &Path, root: &str) -> Vec<Upward> {
     found
 }
 
-/// The module that a path leads into, by what names stand for.
+/// The module into which a path leads, after resolving re-exported names.
 fn resolve(modules: &Modules, path: &[String], depth: usize) -> Vec<String> {
     let length = (0..=path.len()).rev().find(|length| modules.contains_key(&path[..*length])).unwrap_or(0);
     match path.get(length).and_then(|name| modules[&path[..length]].names.get(name)) {
@@ -125,7 +125,7 @@ fn read(file: &Path, name: Vec<String>, modules: &mut Modules) {
     read_items(&tokens, 0..tokens.len(), &name, (file, &folder), modules);
 }
 
-/// Reads the items of a module, which are all of a file or what stands between two braces of it.
+/// Reads the items of a module: those of a whole file, or between two braces of it.
 fn read_items(
     tokens: &[Token<'_>],
     range: Range<usize>,
@@ -185,10 +185,10 @@ fn read_items(
     }
 }
 
-/// A path as it is written, with its line, whether it is of a `use`, and the name that this gives it.
+/// A path as written: its line, whether a `use` contains it, and the name that the `use` gives it.
 type Written = (usize, bool, String, Vec<String>);
 
-/// Reads a path, or the tree of paths of a `use`; gives the place behind it.
+/// Reads a path, or the tree of paths of a `use`; returns the place behind it.
 fn read_path(
     tokens: &[Token<'_>],
     from: usize,

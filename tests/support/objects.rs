@@ -1,4 +1,4 @@
-//! Small stores of objects that a number each gives.
+//! Small stores of objects, each made from a number.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use boxwork_stores::signature_store::{StoreError, StoreInfo, StoreWriter};
 
 pub const COORDINATES: [&str; 2] = ["x", "y"];
 
-/// An object: its name, and the seed that its signature depends on alone.
+/// An object: its name, and the seed that alone determines its signature.
 pub type Object = (String, u64);
 
 pub fn push(

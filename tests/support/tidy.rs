@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tokens::{end_of_item, tokens};
 
 /// Every file under a folder with this ending, as paths from the folder, in order. Build outputs and hidden folders are
-/// passed over.
+/// skipped.
 pub fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];

@@ -3,7 +3,7 @@
 /// A word or sign with its line.
 pub type Token<'a> = (usize, &'a str);
 
-/// The place behind the bracket that closes the one here.
+/// The place behind the bracket that closes this one.
 pub fn end_of(tokens: &[Token<'_>], from: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {
