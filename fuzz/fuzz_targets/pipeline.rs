@@ -1,4 +1,4 @@
-//! A text as a pipeline: read, checked, its faults told in every form, drawn, explained.
+//! A text as a pipeline: read, checked, its faults printed in every form, drawn, explained.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     assert_eq!(load_text("fuzz.yaml", text).is_err(), loaded.flaws().iter().any(Diagnostic::is_error));
     show(&loaded, text, &loaded.declaration.defaults());
 
-    // The same with values as on a command line: the text's last line for every parameter.
+    // With values as on a command line: the text's last line for every parameter.
     let value = text.lines().last().unwrap_or_default();
     let settings: Vec<(String, String)> = loaded
         .declaration

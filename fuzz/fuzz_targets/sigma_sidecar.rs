@@ -77,6 +77,6 @@ fuzz_target!(|input: Input<'_>| {
     }
     drop(space);
     let left = fs::read(&sound.path).expect("a sidecar");
-    // What is taken stays, what is not is written anew.
+    // An accepted sidecar stays; a refused one is rewritten.
     assert!(left == bytes || (!taken && left == sound.sidecar));
 });

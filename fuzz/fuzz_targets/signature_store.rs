@@ -18,7 +18,7 @@ fn check(bytes: &[u8]) {
     let path = folder().join("fuzzed");
     fs::write(&path, bytes).expect("a folder that can be written to");
     if store::read(&path).is_ok() {
-        // What can be read can be searched; numbers that are no numbers make distances that are none.
+        // A store that can be read can be searched; NaN numbers give NaN distances.
         store::search(&path).expect("a store that can be read");
     }
 }

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: a folder to write in, sound stores, and ways to damage them.
+//! Shared by the fuzz targets: a folder for files, sound stores, and ways to damage them.
 
 pub mod damage;
 pub mod index;

@@ -2,7 +2,7 @@
 
 use arrow_ipc::Block;
 
-/// What stands before the tail's own checksum.
+/// The bytes before the tail's own checksum.
 const MARKER: &[u8] = b"boxwork-crc32=";
 /// Hexadecimal digits of a checksum.
 const DIGITS: usize = 8;
@@ -35,7 +35,7 @@ pub fn seal(file: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The same for the record of a store's changes: the last line.
+/// For the record of a store's changes: the last line.
 pub fn seal_record(file: &mut [u8]) -> Option<()> {
     let at = file.windows(7).rposition(|text| text == b"\ncrc32 ")? + 1;
     let sum = crc32fast::hash(&file[..at]);
@@ -43,7 +43,7 @@ pub fn seal_record(file: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The same for a list of removed objects: the last four bytes.
+/// For a list of removed objects: the last four bytes.
 pub fn seal_removed(file: &mut [u8]) -> Option<()> {
     let (content, checksum) = file.split_last_chunk_mut::<4>()?;
     *checksum = crc32fast::hash(content).to_le_bytes();

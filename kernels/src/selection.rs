@@ -50,7 +50,7 @@ pub fn groups(objects: usize) -> usize {
     objects.div_ceil(ITEMS * HELD)
 }
 
-/// How many of its least upper bounds each of `groups` work groups keeps, if `wanted` objects are wanted: a power of two, at
+/// The number of smallest upper bounds that each of `groups` work groups keeps for `wanted` objects: a power of two, at
 /// most [`ITEMS`].
 pub fn kept(groups: usize, wanted: usize) -> usize {
     let least = (KEPT_PER_WANTED * wanted).max(KEPT_MIN);

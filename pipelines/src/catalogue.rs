@@ -43,7 +43,7 @@ pub fn list_text(catalog: &Catalog) -> String {
     page + "boxwork boxes NAME shows one with its ports and parameters\n"
 }
 
-/// [`list`] as JSON, with all details of each.
+/// [`list_text`] as JSON, with all details of each.
 pub fn list_json(catalog: &Catalog) -> Json {
     let operators: Vec<Json> = catalog.operators().iter().map(|spec| operator_json(spec)).collect();
     let resources: Vec<Json> = catalog.resources().iter().map(|spec| resource_json(spec)).collect();

@@ -221,7 +221,7 @@ fn emd_by_hand_and_what_it_refuses() {
 
 #[test]
 fn emd_on_a_line_is_the_area_between_the_sums() {
-    // As many centroids as real signatures have, and more.
+    // With the numbers of centroids of real signatures, and more.
     for (seed, sizes) in [(1, [80, 75]), (2, [230, 1]), (3, [200, 230]), (4, [1, 1]), (5, [33, 120])] {
         let store = Store::random(seed, 1, &sizes, 2.0);
         store.with(|columns| {

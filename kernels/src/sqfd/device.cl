@@ -125,7 +125,7 @@ PRODUCT(product_of_halves, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 #define UNROLLED 1
 #define EACH_BAND 1
 #define EACH_SIDE 1
-// The same through local memory, so that code for matrix units runs on every device.
+// A version through local memory, so that code for matrix units runs on every device.
 inline uint halves(float first, float second) {
     uint word = 0;
     vstore_half_rte(first, 0, (half *)&word);

@@ -76,7 +76,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd_exact(
     // The centroids of all queries one after the other, ROW numbers each; the first centroid of each query, and the number
     // of all centroids.
     __global const float *queries, __global const uint *query_offsets,
-    // The same for the objects of the block.
+    // And for the objects of the block.
     __global const float *objects, __global const uint *object_offsets,
     // For each of `pairs_count` pairs: the index of its query, then the index of its object.
     __global const uint *pairs, uint pairs_count, double alpha,

@@ -71,7 +71,7 @@ pub fn constants(measure: &Measure, dimensions: usize) -> Vec<(&'static str, Str
     constants
 }
 
-/// How many numbers [`lay_out`] writes for a signature.
+/// The count of numbers that [`lay_out`] writes for a signature.
 pub fn numbers_count(signature: SignatureRef<'_>) -> usize {
     signature.len() * (signature.dimensions() + 1)
 }

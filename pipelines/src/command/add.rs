@@ -1,4 +1,4 @@
-//! `boxwork add`: more objects for a store, by `pipelines/add.yaml` or `add_from.yaml`.
+//! `boxwork add`: adds objects to a store, with `pipelines/add.yaml` or `add_from.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::terminal::{self, Exit, Options};
 /// Adds images, or the objects of another store, to a store without making it again
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Folders, searched with all that is below them, or images: their signatures are made as the store's were
+    /// Folders, searched with all subfolders, or images, extracted with the store's parameters
     #[arg(value_name = "PATH", required_unless_present = "from", conflicts_with = "from")]
     paths: Vec<PathBuf>,
     /// The store to add to
@@ -23,10 +23,10 @@ pub struct Arguments {
     /// A store whose objects are added, made with the same extraction
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// An index of the store, which is brought up to it; may be given many times
+    /// An index of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     pivots: Vec<PathBuf>,
-    /// Objects take the place of those of their names
+    /// Objects replace those of equal names
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let pipeline = match &arguments.from {
         Some(from) => {
             values.insert("from".to_owned(), path_value(from));
-            // A store that cannot be opened is a fault of the run, which says more.
+            // If the store cannot be opened, the run reports it in more detail.
             if let Ok(store) = any_kind::open(&arguments.store, None) {
                 let holds = Value::Text(store.kind().to_owned());
                 values.insert("from_holds".to_owned(), holds.clone());

@@ -12,15 +12,15 @@ use crate::given;
 use crate::terminal::Exit;
 use crate::topology_page;
 
-/// Rounds when nothing else is said.
+/// Rounds by default.
 const ROUNDS: usize = 11;
 const ROUNDS_QUICK: usize = 3;
 
-/// Measures what scheduling costs on this machine: hops, backpressure, blocking, waking, the smallest task
+/// Measures the cost of scheduling on this machine: hops, backpressure, blocking, waking, the smallest task
 #[derive(Debug, clap::Args)]
 #[command(after_help = workloads())]
 pub struct Arguments {
-    /// Which workloads, such as B1 or chain; `all` is all of them [default: all, as with --quick]
+    /// Workloads, such as B1 or chain; `all` is all of them [default: all, as with --quick]
     #[arg(value_name = "WORKLOAD", value_parser = choice)]
     workloads: Vec<Choice>,
     /// Numbers of workers, such as 1,2,4 [default: 1 and all logical cores that this process may use]
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Rounds of measuring; all numbers of workers take turns in each [default: 11, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: Option<u32>,
-    /// Rounds before these that do not count
+    /// Uncounted rounds before these
     #[arg(long, value_name = "N", default_value_t = 1)]
     warmup: u32,
     /// Small sizes and few rounds: seconds in all
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Give a setting of the workloads another value, such as boxes=256; `part` chooses one part of a workload
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
     settings: Vec<(String, String)>,
-    /// A machine made up from levels, such as "numa:2 core:2"
+    /// A synthetic machine with these levels, such as "numa:2 core:2"
     #[arg(long, value_name = "LEVELS")]
     topology: Option<String>,
     /// Pin each worker to its core
@@ -53,8 +53,8 @@ pub struct Arguments {
     /// Also write a page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Measure one case round by round: each line of the input is answered by a line of JSON (for scripts that make
-    /// it take turns with other programs)
+    /// Measure one case round by round: answer each line of the input with a line of JSON (for scripts that let it take
+    /// turns with other programs)
     #[arg(long, conflicts_with_all = ["format", "out", "html", "rounds", "warmup"], requires = "workloads")]
     serve: bool,
 }
@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Writes the files asked for, and returns the answer.
+/// Writes the requested files, and returns the answer.
 fn tell(arguments: &Arguments, results: &Results, topology: &Topology) -> Exit {
     let mut as_json = results.json();
     as_json["machine"]["topology"] = topology_page::json(topology);

@@ -1,4 +1,4 @@
-//! `boxwork check`: every fault of pipelines, without running them or opening what they name.
+//! `boxwork check`: every fault of pipelines, without running them or opening the files that they name.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::pipeline;
 use crate::terminal::Exit;
 
-/// Folders within folders that are searched.
+/// The greatest depth of nested folders that are searched.
 const DEPTH_MAX: usize = 32;
 
 /// Reports every fault of pipelines, with its line, its column and a remedy
@@ -48,7 +48,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut checked = 0;
     for (file, searched) in files {
         let found = check_file(&file, catalog);
-        // A folder may hold YAML of others; only what is named is expected to be ours.
+        // A folder may hold other YAML files; only files named by the user must be pipelines.
         if searched && found.iter().any(|diagnostic| diagnostic.code == "missing-version") {
             others += 1;
             continue;
@@ -81,7 +81,7 @@ fn check_file(file: &Path, catalog: &Catalog) -> Vec<Diagnostic> {
     }
 }
 
-/// The pipelines below a folder, by name; links to folders are not followed, hidden ones not entered.
+/// The pipelines below a folder, by name; links to folders and hidden folders are skipped.
 fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Box<Diagnostic>> {
     let unreadable = |error: io::Error| {
         let message = format!("the folder cannot be read: {error}");

@@ -1,4 +1,4 @@
-//! `boxwork compact`: a changed store in one file again, its indexes with it.
+//! `boxwork compact`: writes a changed store as one file again, with its indexes.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use boxwork_stores::upkeep;
 use super::talk;
 use crate::terminal::{Exit, Options, Stop};
 
-/// Writes a changed store as one file again, without what was removed; objects are numbered anew
+/// Writes a changed store as one file again, without removed objects; objects are numbered anew
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
-    /// An index of the store, which is kept in step; may be given many times
+    /// An index of the store to keep in step; may be given many times
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pivots: Vec<PathBuf>,
-    /// Another file to write, in which case the store stays as it is
+    /// Another file to write; then the store does not change
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

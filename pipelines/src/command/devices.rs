@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     if told == Exit::Ok && !all_work { Exit::Problems } else { told }
 }
 
-/// No device is an answer, not a failure.
+/// Having no device is an answer, not a failure.
 fn none(format: Format, reason: &NoDevices) -> Exit {
     match format {
         Format::Text => data(&format!("{reason}\n")),

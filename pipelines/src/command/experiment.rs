@@ -14,13 +14,11 @@ use crate::{given, pipeline};
 
 /// Runs a sweep: pipelines over every combination of values, into a table, plots and a page
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "A run that was stopped continues after the rows that it has; the sweep's steps must be unchanged."
-)]
+#[command(after_help = "A stopped run continues after its last row, if the sweep's steps are unchanged.")]
 pub struct Arguments {
     /// The sweep, a YAML file
     sweep: PathBuf,
-    /// The folder of results.csv, the plots and the page [default: the sweep's name, without its ending]
+    /// The folder for results.csv, the plots and the page [default: the sweep's name, without its ending]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Give an axis other values, such as k=10 or alpha=[0.1, 1]

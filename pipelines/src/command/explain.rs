@@ -1,4 +1,4 @@
-//! `boxwork explain`: the plan of a pipeline, without running it; without opening a file, unless an estimate is wanted.
+//! `boxwork explain`: the plan of a pipeline, without running it, and without opening a file except for an estimate.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub struct Arguments {
     /// Slots to compute on [default: all logical cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
-    /// A machine made up from levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
+    /// A synthetic machine with these levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
     #[arg(long, value_name = "LEVELS")]
     topology: Option<String>,
-    /// Also open the store and its index, and estimate what every strategy and bound would take
+    /// Also open the store and its index, and estimate the cost of every strategy and bound
     #[arg(long)]
     estimate: bool,
     /// The form of the answer

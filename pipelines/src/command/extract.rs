@@ -13,7 +13,7 @@ use crate::terminal::{self, Exit, Options};
 /// Extracts the signatures of images (jpeg, png, bmp, gif, tiff, webp) into a store
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Folders, searched with all that is below them, or images
+    /// Folders, searched with all subfolders, or images
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The store to write, such as photos.signatures.arrow
@@ -22,16 +22,16 @@ pub struct Arguments {
     /// Sampling points per image
     #[arg(long, default_value_t = 2500)]
     points: u32,
-    /// How the points lie: gaussian, uniform or grid
+    /// The distribution of the points: gaussian, uniform or grid
     #[arg(long, default_value = "gaussian")]
     distribution: String,
     /// Standard deviation of gaussian points, in image sides [default: 0.2]
     #[arg(long)]
     sigma: Option<f64>,
-    /// Seed of the points' generator
+    /// The seed for the points
     #[arg(long, default_value_t = 1)]
     seed: u32,
-    /// Width and height that images are scaled to, in pixels
+    /// Width and height of the scaled images, in pixels
     #[arg(long, default_value_t = 150)]
     size: u32,
     /// Grey levels that texture distinguishes
@@ -40,10 +40,10 @@ pub struct Arguments {
     /// Half a texture window, in pixels
     #[arg(long, default_value_t = 3)]
     radius: u32,
-    /// How much each feature counts: practical or best
+    /// The weights of the features: practical or best
     #[arg(long, default_value = "practical")]
     transform: String,
-    /// Factors of x, y, L, a, b, contrast and entropy, in place of those of the transform
+    /// Factors of x, y, L, a, b, contrast and entropy, instead of the transform's
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     multiplier: Vec<f64>,
     /// Samples that seed the clusters
@@ -61,7 +61,7 @@ pub struct Arguments {
     /// The distance of the clustering: l1, l2 or linf
     #[arg(long, default_value = "l2")]
     ground: String,
-    /// Centroids of a signature at most
+    /// The most centroids of a signature
     #[arg(long, default_value_t = 768)]
     cap: u32,
     /// Where to extract: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
@@ -103,7 +103,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         let numbers = arguments.multiplier.iter().copied().map(Value::Number).collect();
         values.insert("multiplier".to_owned(), Value::List(numbers));
     }
-    // One folder: the names are paths in it, so a page can show the pictures.
+    // One folder: the names are paths in it, so that a page can show the pictures.
     if let [folder] = &arguments.paths[..]
         && folder.is_dir()
     {

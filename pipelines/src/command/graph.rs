@@ -1,4 +1,4 @@
-//! `boxwork graph`: a drawing of a pipeline, broken ones too.
+//! `boxwork graph`: a drawing of a pipeline, even of a broken one.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Language::Mermaid)]
     format: Language,
-    /// Draw what a run measured: a file that `boxwork run --report` wrote
+    /// Add a run's figures: a file that `boxwork run --report` wrote
     #[arg(long = "with", value_name = "REPORT")]
     report: Option<PathBuf>,
     /// Give a parameter of the pipeline its value, such as one that is a box's kind

@@ -13,7 +13,7 @@ use super::{Space, device, objects, path_value, talk, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options, Stop};
 
-/// Makes the index of a store, by which searches leave out most distances, or brings it up to a store that has grown
+/// Makes the index of a store, with which searches skip most distances, or updates it after the store has grown
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store to index
@@ -22,16 +22,16 @@ pub struct Arguments {
     /// The index to write, such as photos.pivots.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Bring the index up to the store: only objects that were added since are measured
+    /// Update the index: compute distances only for objects added since
     #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device"])]
     append: bool,
-    /// How many objects all others are measured against
+    /// The number of pivots, the objects from which all others are measured
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
     pivots: u32,
-    /// How they are chosen
+    /// The method of choosing them
     #[arg(long, default_value = "random", value_parser = ["random", "maxmin", "incremental"])]
     select: String,
-    /// The seed of that choice
+    /// The seed for choosing them
     #[arg(long, default_value_t = 1)]
     seed: u32,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     arguments.space.give(&mut values);
     let exit = terminal::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
-    // A device that was found wrong is a problem, and the index is sound.
+    // A faulty device is a problem, but the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
         eprintln!("wrote {}", arguments.out.display());
     }

@@ -1,4 +1,4 @@
-//! `boxwork remove`: objects that leave a store.
+//! `boxwork remove`: removes objects from a store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use boxwork_stores::store_error::StoreError;
 use super::talk;
 use crate::terminal::{Exit, Stop};
 
-/// Names that a message lists before it only counts.
+/// The most names that a message lists.
 const NAMES_LISTED: usize = 5;
 
 /// Removes objects from a store without making it again
 ///
-/// Indexes stay in step. The bytes of what was removed stay on disk until `boxwork compact`.
+/// Indexes stay in step. The bytes of removed objects stay on disk until `boxwork compact`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Names of objects, as searches print them
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// The store
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
-    /// A file of more names, one a line
+    /// A file with more names, one per line
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// The number of objects removed, or the names that no object has. A cancelled removal leaves the store as it was.
+/// The number of objects removed, or the names that no object has. A cancelled removal leaves the store unchanged.
 fn remove(
     store: &Path,
     names: &[String],

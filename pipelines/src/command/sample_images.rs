@@ -11,16 +11,16 @@ use crate::terminal::Exit;
 /// Draws a folder of labelled pictures to try retrieval on; equal seeds give equal bytes
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The folder; made where it is not there, one folder within it a class
+    /// The folder, which is created if needed, with one folder per class in it
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// How many classes
+    /// The number of classes
     #[arg(long, value_name = "N", default_value_t = CLASSES_COUNT_MAX)]
     classes: usize,
-    /// How many pictures a class
+    /// The number of pictures per class
     #[arg(long, value_name = "M", default_value_t = PER_CLASS_DEFAULT)]
     per_class: usize,
-    /// Another seed gives other pictures of the same classes
+    /// Another seed gives other pictures of these classes
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! `boxwork search`: the objects most similar to each query, by `pipelines/search.yaml` (or `range.yaml`), or with an
+//! `boxwork search`: the objects most similar to each query, with `pipelines/search.yaml` (or `range.yaml`), or with an
 //! index by the pipeline of a strategy.
 
 use std::collections::BTreeMap;
@@ -33,22 +33,22 @@ pub struct Arguments {
     /// An image, or the name of an object in the store; may be given many times
     #[arg(long = "query", value_name = "IMAGE_OR_NAME", required = true)]
     queries: Vec<String>,
-    /// How many objects to find [default: 10, or all when a range is given]
+    /// The number of objects to find [default: 10, or all if a range is given]
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
     /// Only objects at most this far away
     #[arg(long, value_name = "R")]
     range: Option<f64>,
-    /// The store's index for this similarity and alpha, made by `boxwork index`: most distances are left out
+    /// The store's index for this similarity and alpha, made by `boxwork index`, with which most distances are skipped
     #[arg(long, value_name = "FILE")]
     pivots: Option<PathBuf>,
     /// The bound that excludes objects, with an index [default: auto, the cheapest by a sample; simplex with other strategies]
     #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
     bound: Option<String>,
-    /// How objects are looked through, with an index [default: auto, by a cost model: best first, or a scan]
+    /// The order of the search, with an index [default: auto, by a cost model: best first, or a scan]
     #[arg(long, requires = "pivots", value_parser = STRATEGIES.map(|(name, _)| name))]
     strategy: Option<String>,
-    /// Search nothing: show what every strategy and bound would take, by a sample of the store, and what auto takes
+    /// Do not search: show the cost of every strategy and bound, by a sample of the store, and the choice of auto
     #[arg(long, requires = "pivots")]
     explain: bool,
     #[command(flatten)]
@@ -118,7 +118,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     exit
 }
 
-/// Shows the estimate that a search would begin with.
+/// Shows the estimate with which a search would begin.
 fn explain(
     catalog: &Catalog,
     loaded: &Loaded,

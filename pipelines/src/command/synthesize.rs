@@ -1,4 +1,4 @@
-//! `boxwork synthesize`: a large store out of a small one, by `pipelines/synthesize.yaml`.
+//! `boxwork synthesize`: a large store from a small one, with `pipelines/synthesize.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ pub struct Arguments {
     /// The store to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// How many objects to make
+    /// The number of objects to make
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// The seed of all chance
+    /// The seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u32,
     /// The largest share of centroids that come from a second object

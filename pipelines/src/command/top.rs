@@ -9,16 +9,16 @@ use crate::metrics::{client, parse_address};
 use crate::terminal::Exit;
 use crate::top::{Reading, table};
 
-/// Shows what a run with --metrics does, second by second
+/// Shows the work of a run with --metrics, second by second
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The address that the run was given, such as 9184 or 127.0.0.1:9184
+    /// The address given to the run, such as 9184 or 127.0.0.1:9184
     #[arg(value_name = "ADDRESS", value_parser = parse_address)]
     address: SocketAddr,
     /// Show it once and end
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Seconds between two readings
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
 }
@@ -71,7 +71,7 @@ fn look(address: SocketAddr) -> Result<Reading, client::Error> {
 
 const CLEAR: &str = "\u{1b}[2J";
 
-/// The table in place of the last one: each line is cleared to its end, and what is below it too, without flicker.
+/// The table, replacing the last one: each line is cleared to its end, and the screen below too, without flicker.
 fn over(table: &str) -> String {
     format!("\u{1b}[H{}\u{1b}[J", table.replace('\n', "\u{1b}[K\n"))
 }

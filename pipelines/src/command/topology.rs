@@ -1,4 +1,4 @@
-//! `boxwork topology`: the machine as the scheduler sees it, or one made up.
+//! `boxwork topology`: the machine as the scheduler sees it, or a synthetic one.
 
 use boxwork_runtime::topology::Topology;
 
@@ -9,7 +9,7 @@ use crate::topology_page;
 /// Shows the machine as the scheduler sees it: nodes, caches, cores, slots and the order of stealing
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A machine made up from levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
+    /// A synthetic machine with these levels, such as "pack:2 numa:1 l3:2 core:4 pu:2"
     #[arg(long, value_name = "LEVELS")]
     synthetic: Option<String>,
     /// The form of the answer

@@ -1,4 +1,4 @@
-//! The tasks of a sweep: pipelines by their names, and a few that are no pipelines.
+//! The tasks of a sweep: pipelines by name, and a few tasks that are not pipelines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,39 +26,39 @@ use crate::given::parse_setting;
 use crate::pipeline::{self, Loaded};
 use crate::shipped;
 
-/// How often Ctrl-C is looked for.
+/// Interval at which Ctrl-C is checked.
 const POLL: Duration = Duration::from_millis(100);
-/// The ids of the queries lie this far apart: a prime, so that they are spread over any store.
+/// The distance between the queries' ids: a prime, so that they are spread over any store.
 const QUERY_STEP: u64 = 7919;
-/// JSON rounds distances, and no answer may lie beyond a range made of one.
+/// JSON rounds distances; the factor keeps every answer within a range read from JSON.
 const ROUNDING: f64 = 1.0 + 1e-8;
 /// Boxes whose rows are distances.
 const DISTANCE_BOXES: [&str; 2] = ["distance", "sqfd"];
-/// Parameters whose values come from here: where the answers go, and what is asked.
+/// Parameters set here: the output, its format, and the queries.
 const OURS: [&str; 3] = ["out", "format", "queries"];
-/// Settings of steps that are no parameters of their pipelines, with their largest values.
+/// Settings of steps that are not parameters of their pipelines, with their largest values.
 const SAMPLE: (&str, usize) = ("sample", 4096);
 const BATCH: (&str, usize) = ("batch", QUERIES_MAX);
 const CENTROIDS_MAX: usize = 1 << 20;
 const WORKERS: (&str, usize) = ("workers", 4096);
-/// Tasks that are no pipelines of their own.
+/// Tasks that are not pipelines.
 const SAMPLE_IMAGES: &str = "sample_images";
 const SEED: &str = "seed";
 const SIZES: &str = "sizes";
 const ORACLE: &str = "oracle";
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone)]
 enum Kind {
     /// Draws labelled pictures.
     Images,
     /// Counts the objects whose signatures have some number of centroids.
     Sizes,
-    /// Searches within the distance of the k-th answer, which a scan found before.
+    /// Searches within the distance of the k-th answer, which a scan has found.
     Oracle(Arc<Loaded>),
     /// Runs a pipeline that answers queries.
     Search(Arc<Loaded>),
-    /// Runs a pipeline that judges the order of the answers.
+    /// Runs a pipeline that evaluates the order of the answers.
     Evaluate(Arc<Loaded>),
     /// Runs a pipeline that makes a file.
     Make(Arc<Loaded>),
@@ -67,12 +67,12 @@ enum Kind {
 /// The tasks of sweeps, over a catalogue of operators.
 pub(super) struct Pipelines<'a> {
     catalog: &'a Catalog,
-    /// Where pipelines with relative paths lie.
+    /// The folder of pipelines with relative paths.
     folder: PathBuf,
     known: BTreeMap<String, Result<Kind, String>>,
-    /// By the number of slots; none means all of the machine's.
+    /// By the number of slots; `None` means all of the machine's.
     runtimes: BTreeMap<Option<usize>, Arc<Runtime>>,
-    /// All runtimes use these.
+    /// Shared by all runtimes.
     devices: Arc<LazyDevices>,
     /// Says when to stop.
     cancellation: Cancellation,
@@ -149,7 +149,7 @@ impl<'a> Pipelines<'a> {
         Ok(runtime)
     }
 
-    /// A pipeline with the values of a call and with those that come from here.
+    /// A pipeline with the values of a call and those set here.
     fn prepare(
         &self,
         runtime: &Runtime,
@@ -179,7 +179,7 @@ impl<'a> Pipelines<'a> {
         }
     }
 
-    /// The requests of a search: each of at most `batch` queries, which are objects of the store.
+    /// The requests of a search: each has at most `batch` queries, which are objects of the store.
     fn search(&mut self, loaded: &Loaded, call: &Call, is_oracle: bool) -> Result<Runs, Failure> {
         let store = SignatureStore::open(&call.settings["store"])?;
         let sample = number(call, SAMPLE.0, 0);
@@ -279,7 +279,7 @@ impl Work for Pipelines<'_> {
 }
 
 impl Kind {
-    /// The parameters of the task's pipeline, but those that the oracle finds itself.
+    /// The parameters of the task's pipeline, except those that the oracle finds itself.
     fn parameters(&self) -> impl Iterator<Item = &ParameterDeclaration> {
         let loaded = match self {
             Self::Images | Self::Sizes => None,
@@ -291,7 +291,7 @@ impl Kind {
         all.filter(|parameter| !matches!(self, Self::Oracle(_)) || parameter.name != "range")
     }
 
-    /// Settings that are numbers and no parameters of a pipeline, with their largest values.
+    /// Numeric settings that are not parameters of a pipeline, with their largest values.
     fn own(&self) -> &'static [(&'static str, usize)] {
         match self {
             Self::Images => {
@@ -316,23 +316,23 @@ struct Runs {
     cancellation: Cancellation,
 }
 
-/// Whose figures are told.
+/// The figures to report.
 enum Of {
-    /// The time of a query, and the distances computed for it.
+    /// The time of a query, and the number of distances computed for it.
     Search { objects: f64 },
     /// The quality of the order.
     Evaluate,
-    /// The time to make a file, and what is in it.
+    /// The time to make a file, and its contents.
     Make,
 }
 
-/// What the requests of one round took.
+/// The costs of one round's requests.
 #[derive(Default)]
 struct Taken {
     seconds: f64,
-    /// Of all threads but the one that waits, where the system counts it.
+    /// Processor time of all threads except the waiting one, if the system counts it.
     processor_ms: Option<f64>,
-    /// Rows that came from boxes, by their kinds.
+    /// Rows made by boxes, by operator.
     rows: BTreeMap<String, u64>,
 }
 
@@ -360,7 +360,7 @@ impl Measured<Failure> for Runs {
 impl Drop for Runs {
     fn drop(&mut self) {
         if !matches!(self.figures, Of::Make) {
-            // Nothing else depends on the answers, and a file that is left does no harm.
+            // No other step depends on the answers, and a leftover file is harmless.
             let _ = fs::remove_file(&self.answers);
         }
     }
@@ -387,7 +387,7 @@ impl Runs {
 
     fn of_make(&self, taken: &Taken) -> Result<Figures, Failure> {
         let mut figures = vec![named("seconds", taken.seconds)];
-        // An index is a file too, but it has no objects.
+        // An index is a file too, but without objects.
         if let Ok(store) = SignatureStore::open(&self.answers) {
             let objects = store.len() as f64;
             figures.extend([
@@ -413,7 +413,7 @@ impl Measured<Failure> for Images {
             number(call, "per_class", PER_CLASS_DEFAULT),
             number(call, SEED, 1) as u64,
         )?;
-        // The folder has its name only once all pictures are in it.
+        // The folder gets its name once all pictures are in it.
         let part = call.file.with_extension("part");
         set.write(&part, &mut |_, _| {})?;
         fs::rename(&part, &call.file)?;
@@ -441,7 +441,7 @@ fn centroids(store: &SignatureStore) -> Result<Vec<usize>, StoreError> {
     store.read(|objects| (0..store.len()).map(|id| Ok(objects.signature(id)?.len())).collect())
 }
 
-/// Runs one request to its end, or cancels it when somebody presses Ctrl-C.
+/// Runs one request to its end, or cancels it when the user presses Ctrl-C.
 fn run(
     runtime: &Runtime,
     prepared: &Arc<Prepared>,
