@@ -201,8 +201,8 @@ pub trait Prepared: Debug + Send + Sync {
         false
     }
 
-    /// The largest fast distance of an object whose exact distance is at most `range`. The difference to `range`, added
-    /// again, bounds the exact distance of an object whose fast distance is at most `range`.
+    /// The largest fast distance of an object whose exact distance is at most `range`; also the largest exact distance of
+    /// an object whose fast distance is at most `range`.
     fn widened(&self, range: f64) -> f64 {
         range
     }
