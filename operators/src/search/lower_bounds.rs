@@ -292,8 +292,7 @@ impl LowerBounds {
             // Without a bound there is nothing to do before sending.
             (None, _) => left = None,
             _ if prepared.is_empty() => left = None,
-            // If nothing can be excluded, a device would return everything; and devices do not know which objects were
-            // removed.
+            // If nothing can be excluded, devices would return everything; and they do not know removed objects.
             (Some(bound), Some(picked))
                 if (self.k.is_some() || self.limit.is_finite())
                     && store.objects_count() == store.ids_count() =>

@@ -177,7 +177,7 @@ impl OnDevice {
                 // After the chunks; the device itself waits for those on their way.
                 if let Some(part) = here.to_scan.pop_front() {
                     here.under_way += 1;
-                    // A part that moved brings its chunks in again.
+                    // The part is at this place now, and will not try it again.
                     self.parts[part].place = place;
                     self.parts[part].places.retain(|other| *other != place);
                     let room = (self.entries / queries.len().max(1)).clamp(1, ENTRIES_OF_QUERY);
