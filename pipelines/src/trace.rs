@@ -37,10 +37,10 @@ pub struct Recorded<'a> {
 /// One line of the trace, at its time.
 struct Mark {
     at_ns: u64,
-    what: What,
+    what: MarkKind,
 }
 
-enum What {
+enum MarkKind {
     /// An event of a slot's track.
     Slice(usize),
     /// A blocking closure, or a phase of it, begins or ends.
@@ -101,7 +101,7 @@ impl Mark {
     fn json(&self, recorded: &Recorded<'_>, counters: &Counters) -> Json {
         let ts = microseconds(self.at_ns);
         match &self.what {
-            What::Slice(idx) => {
+            MarkKind::Slice(idx) => {
                 let event = &recorded.events[*idx];
                 let (category, arguments) = match &event.kind {
                     TraceKind::Firing { request, thread, .. } => {
@@ -122,11 +122,11 @@ impl Mark {
                     "tid": event.slot, "ts": ts, "dur": microseconds(slices::duration_ns(event)), "args": arguments,
                 })
             }
-            What::Begin(idx, phase) => phase_json("b", ts, *idx, *phase, recorded),
-            What::End(idx, phase) => phase_json("e", ts, *idx, *phase, recorded),
-            What::Tail(arrow) => arrow_json("s", ts, arrow, recorded.topology),
-            What::Head(arrow) => arrow_json("f", ts, arrow, recorded.topology),
-            What::Count(track, values) => {
+            MarkKind::Begin(idx, phase) => phase_json("b", ts, *idx, *phase, recorded),
+            MarkKind::End(idx, phase) => phase_json("e", ts, *idx, *phase, recorded),
+            MarkKind::Tail(arrow) => arrow_json("s", ts, arrow, recorded.topology),
+            MarkKind::Head(arrow) => arrow_json("f", ts, arrow, recorded.topology),
+            MarkKind::Count(track, values) => {
                 let (pid, name) = counters.track(*track);
                 let values: serde_json::Map<_, _> =
                     values.iter().map(|(series, value)| ((*series).to_owned(), json!(value))).collect();

@@ -20,8 +20,13 @@ use super::store_error::StoreError;
 
 /// Every kind of object. A new one is a file under `kinds` and a line here. If several kinds have the form of some JSON
 /// or Arrow and none is named, the first is taken.
-pub static KINDS: &[&dyn AnyKind] =
-    &[&Of::<Signatures>::NEW, &Of::<Vectors>::NEW, &Of::<Texts>::NEW, &Of::<Sets>::NEW, &Of::<Codes>::NEW];
+pub static KINDS: &[&dyn AnyKind] = &[
+    &Listed::<Signatures>::NEW,
+    &Listed::<Vectors>::NEW,
+    &Listed::<Texts>::NEW,
+    &Listed::<Sets>::NEW,
+    &Listed::<Codes>::NEW,
+];
 
 /// Finds a kind by name.
 ///
@@ -268,19 +273,19 @@ pub trait AnyChange: Send {
 }
 
 /// A listed kind.
-struct Of<K>(PhantomData<fn() -> K>);
+struct Listed<K>(PhantomData<fn() -> K>);
 
-impl<K> Of<K> {
+impl<K> Listed<K> {
     const NEW: Self = Self(PhantomData);
 }
 
-impl<K: Kind> Debug for Of<K> {
+impl<K: Kind> Debug for Listed<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(K::NAME)
     }
 }
 
-impl<K: Kind> AnyKind for Of<K> {
+impl<K: Kind> AnyKind for Listed<K> {
     fn name(&self) -> &'static str {
         K::NAME
     }

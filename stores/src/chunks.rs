@@ -43,7 +43,7 @@ pub struct Chunks {
 }
 
 /// Consecutive queries, and a run of chunks: the work of one block.
-pub type Piece = (Range<usize>, Range<usize>);
+pub type ChunkRun = (Range<usize>, Range<usize>);
 
 /// The host's description of a chunk on a device, laid out as a whole.
 #[derive(Debug)]
@@ -118,8 +118,8 @@ impl Cut {
         store: &SignatureStore,
         devices: &Devices,
         allowed: &Arc<[usize]>,
-        (queries, chunks): Piece,
-    ) -> Vec<Piece> {
+        (queries, chunks): ChunkRun,
+    ) -> Vec<ChunkRun> {
         let residence = self.residence(store, devices, allowed);
         let is_held = |chunk: usize| {
             devices.list()[residence.home(chunk)].holds(Self::key(store, Form::Columns, chunk))

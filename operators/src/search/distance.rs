@@ -20,11 +20,11 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
-use boxwork_stores::chunks::Piece;
+use boxwork_stores::chunks::ChunkRun;
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
 pub(crate) use self::on_device::compute_sigmas;
-use self::on_device::{OnDevice, Sent};
+use self::on_device::{DistanceBlock, OnDevice};
 pub(crate) use self::range_block::DISTANCES_OF_ALL;
 use self::ranges::{Ids, ranges_of};
 use self::select::Keeps;
@@ -155,7 +155,7 @@ enum Item {
     /// Candidates, row by row.
     Rows(Envelope),
     /// Whole chunks.
-    Run(Piece),
+    Run(ChunkRun),
     /// Consecutive objects.
     Ids(Ids),
 }
@@ -198,7 +198,7 @@ impl Distance {
 
 impl DeviceTask for Distance {
     type Item = Item;
-    type Block = Sent;
+    type Block = DistanceBlock;
     type Made = Envelope;
 
     const IS_ORDERED: bool = false;
@@ -240,7 +240,7 @@ impl DeviceTask for Distance {
         !self.ranges.is_empty()
     }
 
-    fn block(&mut self, cx: &mut Context<'_>, items: Vec<Item>) -> Result<Sent, BoxError> {
+    fn block(&mut self, cx: &mut Context<'_>, items: Vec<Item>) -> Result<DistanceBlock, BoxError> {
         let (queries, mut envelopes) = (prepared(&self.queries), Vec::with_capacity(items.len()));
         let devices = self.devices.as_mut().expect("there are blocks only where there are devices");
         for item in items {
@@ -253,24 +253,24 @@ impl DeviceTask for Distance {
         devices.rows_block(cx, queries, envelopes)
     }
 
-    fn home(&self, block: &Sent) -> Option<usize> {
+    fn home(&self, block: &DistanceBlock) -> Option<usize> {
         block.home()
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, mut block: Sent) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>, mut block: DistanceBlock) -> Result<Came<Self>, BoxError> {
         if block.is_missing() {
             return Ok(Came::Again(block));
         }
         Ok(Came::Made(on_device(&self.devices).finish(cx, prepared(&self.queries), block)?))
     }
 
-    fn failed(&mut self, block: Sent, is_served: bool) -> Came<Self> {
+    fn failed(&mut self, block: DistanceBlock, is_served: bool) -> Came<Self> {
         match block {
-            Sent::Rows(block) => Came::Left(block.envelopes.into_iter().map(Item::Rows).collect()),
-            Sent::Run(mut block) => {
+            DistanceBlock::Rows(block) => Came::Left(block.envelopes.into_iter().map(Item::Rows).collect()),
+            DistanceBlock::Run(mut block) => {
                 // The device that keeps these chunks failed; any other may compute the block.
                 if block.home.take().is_some() && is_served {
-                    return Came::Again(Sent::Run(block));
+                    return Came::Again(DistanceBlock::Run(block));
                 }
                 let ids = Ids::new(prepared(&self.queries), block.queries.clone(), block.ids());
                 Came::Left(vec![Item::Ids(ids)])

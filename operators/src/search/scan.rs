@@ -19,7 +19,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use crate::columns;
 use crate::resources::{self, store_parameter};
 use crate::search::distance::DEVICE_OBJECTS_MIN;
-use boxwork_stores::chunks::{Cut, Piece};
+use boxwork_stores::chunks::{ChunkRun, Cut};
 use boxwork_stores::signature_store::SignatureStore;
 use boxwork_stores::store::Store;
 
@@ -100,7 +100,7 @@ pub(crate) struct OnDevices {
     store: Arc<SignatureStore>,
     cut: Cut,
     /// Places of queries, and chunks; set by the first call.
-    runs: Option<VecDeque<Piece>>,
+    runs: Option<VecDeque<ChunkRun>>,
 }
 
 impl OnDevices {

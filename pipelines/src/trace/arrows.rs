@@ -5,7 +5,7 @@
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
 use super::slices::{Slices, duration_ns, end_ns};
-use super::{Mark, What};
+use super::{Mark, MarkKind};
 
 /// From a slice of one slot to a slice of another slot, or to a later one of its own.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,8 @@ pub(super) fn marks(slices: &Slices<'_>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut arrow = |name, (from, tail_ns): (usize, u64), (to, head_ns): (usize, u64)| {
         let arrow = Arrow { id: marks.len() / 2, name, from, to };
-        marks.push(Mark { at_ns: tail_ns, what: What::Tail(arrow) });
-        marks.push(Mark { at_ns: head_ns, what: What::Head(arrow) });
+        marks.push(Mark { at_ns: tail_ns, what: MarkKind::Tail(arrow) });
+        marks.push(Mark { at_ns: head_ns, what: MarkKind::Head(arrow) });
     };
     for event in slices.events {
         match &event.kind {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use boxwork_runtime::statistics::TraceKind;
 
 use super::slices::end_ns;
-use super::{Mark, Recorded, What};
+use super::{Mark, MarkKind, Recorded};
 
 /// The tracks of all counters: the nodes' request queues, then the edges, then the blocking classes.
 pub(super) struct Counters {
@@ -76,7 +76,7 @@ impl Counters {
             last_ns = end_ns(event);
             let node = recorded.topology.node(event.slot);
             if queued[node].replace(event.queued) != Some(event.queued) {
-                let what = What::Count(node, vec![("tasks", event.queued)]);
+                let what = MarkKind::Count(node, vec![("tasks", event.queued)]);
                 marks.push(Mark { at_ns: last_ns, what });
             }
             let TraceKind::Firing { request, edges, .. } = &event.kind else { continue };
@@ -96,7 +96,7 @@ impl Counters {
     }
 
     fn depth(&self, edge: usize, at_ns: u64, envelopes: usize) -> Mark {
-        Mark { at_ns, what: What::Count(self.nodes + edge, vec![("envelopes", envelopes)]) }
+        Mark { at_ns, what: MarkKind::Count(self.nodes + edge, vec![("envelopes", envelopes)]) }
     }
 
     /// The blocking classes.
@@ -127,7 +127,7 @@ impl Counters {
                 counts[class].map(|count| usize::try_from(count).unwrap_or(0));
             let values =
                 vec![("wait for a permit", waiting), ("block", blocked), ("wait for a slot", attaching)];
-            Mark { at_ns, what: What::Count(self.nodes + self.edges.len() + class, values) }
+            Mark { at_ns, what: MarkKind::Count(self.nodes + self.edges.len() + class, values) }
         };
         changes.into_iter().map(mark).collect()
     }

@@ -2,7 +2,7 @@
 
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 
-use super::{Mark, Recorded, What};
+use super::{Mark, MarkKind, Recorded};
 
 /// A blocking closure (or a task that waits for its permit) as a whole, and its phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,33 +78,33 @@ impl<'a> Slices<'a> {
     pub(super) fn marks(&self) -> Vec<Mark> {
         let mut marks = Vec::new();
         for (idx, event) in self.events.iter().enumerate() {
-            let mut mark = |at_ns: u64, what: What| marks.push(Mark { at_ns, what });
+            let mut mark = |at_ns: u64, what: MarkKind| marks.push(Mark { at_ns, what });
             if let TraceKind::Permit { .. } = &event.kind {
                 for phase in [Phase::Whole, Phase::Permit] {
-                    mark(event.begin_ns, What::Begin(idx, phase));
+                    mark(event.begin_ns, MarkKind::Begin(idx, phase));
                 }
                 for phase in [Phase::Permit, Phase::Whole] {
-                    mark(end_ns(event), What::End(idx, phase));
+                    mark(end_ns(event), MarkKind::End(idx, phase));
                 }
                 continue;
             }
             let TraceKind::Detached { permit_ns, blocked_ns, .. } = &event.kind else {
-                mark(event.begin_ns, What::Slice(idx));
+                mark(event.begin_ns, MarkKind::Slice(idx));
                 continue;
             };
             let permitted = event.begin_ns + permit_ns;
             let end = end_ns(event).max(permitted + blocked_ns);
-            mark(event.begin_ns, What::Begin(idx, Phase::Whole));
+            mark(event.begin_ns, MarkKind::Begin(idx, Phase::Whole));
             let phases = [
                 (Phase::Permit, event.begin_ns, permitted),
                 (Phase::Blocked, permitted, permitted + blocked_ns),
                 (Phase::Attaching, permitted + blocked_ns, end),
             ];
             for (phase, from, to) in phases.into_iter().filter(|(_, from, to)| from < to) {
-                mark(from, What::Begin(idx, phase));
-                mark(to, What::End(idx, phase));
+                mark(from, MarkKind::Begin(idx, phase));
+                mark(to, MarkKind::End(idx, phase));
             }
-            mark(end, What::End(idx, Phase::Whole));
+            mark(end, MarkKind::End(idx, Phase::Whole));
         }
         marks
     }

@@ -16,7 +16,7 @@ use super::select::Keeps;
 use super::with_distances;
 use crate::columns::distances_envelope;
 use crate::search::queries::Queries;
-use boxwork_stores::chunks::{Cut, Form, Piece};
+use boxwork_stores::chunks::{ChunkRun, Cut, Form};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Objects whose similarities to themselves one slot computes at a time: a millisecond.
@@ -36,12 +36,12 @@ pub(super) struct OnDevice {
 }
 
 /// A block of either kind; a box has one type of block.
-pub(super) enum Sent {
+pub(super) enum DistanceBlock {
     Rows(SqfdBlock),
     Run(RangeBlock),
 }
 
-impl Sent {
+impl DistanceBlock {
     /// Whether more rows passed the selection than the buffer holds: then it must be computed again.
     pub(super) fn is_missing(&mut self) -> bool {
         match self {
@@ -66,7 +66,7 @@ impl Sent {
     }
 }
 
-impl Block for Sent {
+impl Block for DistanceBlock {
     fn size(&self) -> u64 {
         match self {
             Self::Rows(block) => block.size(),
@@ -116,7 +116,7 @@ impl OnDevice {
 
     /// The blocks for some ids and consecutive queries, if the ids are whole chunks. The producer of ranges need not
     /// know how much a device takes at once.
-    pub(super) fn runs(&self, places: &Range<usize>, ids: &Range<u64>) -> Option<Vec<Piece>> {
+    pub(super) fn runs(&self, places: &Range<usize>, ids: &Range<u64>) -> Option<Vec<ChunkRun>> {
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         let run = cut.run_of(store, ids)?;
         Some(cut.runs(store, &self.devices, &self.allowed, (places.clone(), run)).into_iter().collect())
@@ -152,8 +152,8 @@ impl OnDevice {
         &mut self,
         cx: &mut Context<'_>,
         queries: &Queries,
-        (places, chunks): Piece,
-    ) -> Result<Sent, BoxError> {
+        (places, chunks): ChunkRun,
+    ) -> Result<DistanceBlock, BoxError> {
         let common = self.common(queries);
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         let home = self.residence.home(chunks.start);
@@ -176,7 +176,7 @@ impl OnDevice {
         if self.keeps.any() && !device.holds(block.sigmas_key()) {
             compute_sigmas(cx, &self.space, store.among(block.ids()).collect())?;
         }
-        Ok(Sent::Run(block))
+        Ok(DistanceBlock::Run(block))
     }
 
     /// A block of the candidates of some envelopes; reads their objects into memory.
@@ -185,7 +185,7 @@ impl OnDevice {
         cx: &mut Context<'_>,
         queries: &Queries,
         envelopes: Vec<Envelope>,
-    ) -> Result<Sent, BoxError> {
+    ) -> Result<DistanceBlock, BoxError> {
         let common = self.common(queries);
         let mut wanted = Vec::with_capacity(envelopes.iter().map(Envelope::rows).sum());
         for candidates in &envelopes {
@@ -200,7 +200,7 @@ impl OnDevice {
         if self.keeps.any() {
             compute_sigmas(cx, &self.space, wanted.iter().map(|(_, id)| *id).collect())?;
         }
-        Ok(Sent::Rows(SqfdBlock::new(&common, envelopes, wanted)))
+        Ok(DistanceBlock::Rows(SqfdBlock::new(&common, envelopes, wanted)))
     }
 
     /// Reads what a block will need: its objects, and their whole chunks if devices keep chunks.
@@ -219,14 +219,14 @@ impl OnDevice {
         &self,
         cx: &mut Context<'_>,
         queries: &Queries,
-        block: Sent,
+        block: DistanceBlock,
     ) -> Result<Vec<Envelope>, BoxError> {
         if block.brings() {
             cx.progress(self.held(), self.space.store().len());
         }
         match block {
-            Sent::Rows(block) => distances(block, &self.space, queries),
-            Sent::Run(block) => distances_of_run(&block, &self.space, queries),
+            DistanceBlock::Rows(block) => distances(block, &self.space, queries),
+            DistanceBlock::Run(block) => distances_of_run(&block, &self.space, queries),
         }
     }
 }

@@ -208,7 +208,8 @@ impl<'a> Pipelines<'a> {
             let batches = queries.chunks(number(call, BATCH.0, 1));
             requests.extend(batches.map(|names| (Arc::clone(&prepared), names.to_vec())));
         }
-        let (figures, cancellation) = (Of::Search { objects: store.len() as f64 }, self.cancellation.clone());
+        let (figures, cancellation) =
+            (FiguresOf::Search { objects: store.len() as f64 }, self.cancellation.clone());
         Ok(Runs { runtime, requests, answers, figures, cancellation })
     }
 }
@@ -268,8 +269,8 @@ impl Work for Pipelines<'_> {
             Kind::Sizes => return Ok(Box::new(Sizes(call.clone()))),
             Kind::Search(loaded) => return Ok(Box::new(self.search(&loaded, call, false)?)),
             Kind::Oracle(loaded) => return Ok(Box::new(self.search(&loaded, call, true)?)),
-            Kind::Evaluate(loaded) => (loaded, call.file.with_extension("json"), Of::Evaluate),
-            Kind::Make(loaded) => (loaded, call.file.clone(), Of::Make),
+            Kind::Evaluate(loaded) => (loaded, call.file.with_extension("json"), FiguresOf::Evaluate),
+            Kind::Make(loaded) => (loaded, call.file.clone(), FiguresOf::Make),
         };
         let runtime = self.runtime(workers)?;
         let requests = vec![(self.prepare(&runtime, &loaded, call, &answers, &[])?, Vec::new())];
@@ -312,12 +313,12 @@ struct Runs {
     requests: Vec<(Arc<Prepared>, Vec<Value>)>,
     /// The file that the pipeline writes.
     answers: PathBuf,
-    figures: Of,
+    figures: FiguresOf,
     cancellation: Cancellation,
 }
 
 /// The figures to report.
-enum Of {
+enum FiguresOf {
     /// The time of a query, and the number of distances computed for it.
     Search { objects: f64 },
     /// The quality of the order.
@@ -350,16 +351,16 @@ impl Measured<Failure> for Runs {
             }
         }
         match self.figures {
-            Of::Search { objects } => Ok(self.of_search(&taken, objects)),
-            Of::Evaluate => self.of_evaluate(&taken),
-            Of::Make => self.of_make(&taken),
+            FiguresOf::Search { objects } => Ok(self.of_search(&taken, objects)),
+            FiguresOf::Evaluate => self.of_evaluate(&taken),
+            FiguresOf::Make => self.of_make(&taken),
         }
     }
 }
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        if !matches!(self.figures, Of::Make) {
+        if !matches!(self.figures, FiguresOf::Make) {
             // No other step depends on the answers, and a leftover file is harmless.
             let _ = fs::remove_file(&self.answers);
         }
