@@ -410,7 +410,7 @@ impl Setting {
     }
 }
 
-/// The f64 distances of all objects from one, on so many threads.
+/// The f64 distances of all objects from one, on this many threads.
 /// The space of a table, whose distance is SQFD.
 fn space_of(table: &PivotTable) -> Arc<SqfdSpace> {
     let Some(DeviceForm::Sqfd(space)) = Arc::clone(table.space()).device_form() else {

@@ -62,7 +62,7 @@ impl Operator for Touch {
     }
 }
 
-/// A pipeline of one box whose requests answer so many queries.
+/// A pipeline of one box whose requests answer this many queries.
 fn prepared(queries: usize, touches: usize) -> Arc<Prepared> {
     let text = format!(
         "boxwork: 1\nqueries: {queries}\nboxes:\n  touch: {{kind: touch, touches: {touches}, queries: {queries}}}\n\

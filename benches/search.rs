@@ -204,7 +204,7 @@ fn measure(runtime: &Runtime, search: &Search, workers: usize, rounds: usize) {
     verdict("whole search of bare kernel", share.median, SHARE_WANTED, share.median >= SHARE_WANTED);
 }
 
-/// All distances of a query, on so many threads, which take pieces in turn.
+/// All distances of a query, on this many threads, which take pieces in turn.
 fn bare_kernel(store: &SignatureStore, sigmas: &[Vec<f64>], query: &PreparedQuery, workers: usize) {
     const PIECE_ROWS: usize = 1024;
     let pieces: Vec<(usize, u32, u32)> = sigmas

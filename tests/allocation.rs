@@ -149,7 +149,7 @@ fn texts(words: &[&str]) -> Value {
     Value::List(words.iter().map(|word| text(word)).collect())
 }
 
-/// Vectors of so many numbers, all different, as lines of JSON.
+/// Vectors of this many numbers, all different, as lines of JSON.
 fn vectors(file: &Path, objects: usize, dimensions: usize) {
     let mut lines = String::new();
     for object in 0..objects {

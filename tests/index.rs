@@ -168,7 +168,7 @@ fn changed(path: &str, text: &str) -> pipeline::Loaded {
     pipeline::load_text(path, &text).unwrap_or_else(|flaws| panic!("{flaws:?}"))
 }
 
-/// A store, a measure, and an index with so many pivots.
+/// A store, a measure, and an index with this many pivots.
 struct Case {
     folder: tempfile::TempDir,
     measure: Measure,

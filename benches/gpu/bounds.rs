@@ -24,7 +24,7 @@ use super::support::{Arguments, Spread};
 const CHUNK_BYTES: usize = 128 << 20;
 /// Dimensions of a point beyond the number of pivots, so that the pivots do not span the whole space.
 const MORE_DIMENSIONS: usize = 8;
-/// Points lie in so many clusters, so that bounds can exclude some.
+/// Points lie in this many clusters, so that bounds can exclude some.
 const CLUSTERS: usize = 1000;
 const CLUSTER_SPREAD: f32 = 0.2;
 /// Entries for each query.

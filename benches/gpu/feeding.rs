@@ -202,7 +202,7 @@ fn alone(devices: &Arc<Devices>, device: usize, scenes: &[Arc<Scene>]) -> f64 {
     (devices.statistics()[device].kernel_ns - before.kernel_ns) as f64 / 1e9 / (rounds * scenes.len()) as f64
 }
 
-/// Computes so many blocks by feeding threads: the seconds, and the results.
+/// Computes this many blocks by feeding threads: the seconds, and the results.
 fn ours(
     devices: &Arc<Devices>,
     allowed: &[usize],
@@ -291,7 +291,7 @@ impl Naive {
         Self { lanes }
     }
 
-    /// Computes so many blocks: the seconds, and the results.
+    /// Computes this many blocks: the seconds, and the results.
     fn run(&mut self, scenes: &[Arc<Scene>], all: usize, k: usize) -> (f64, Best) {
         let mut best = Best::new(scenes[0].queries(), k);
         let begun = Instant::now();

@@ -10,7 +10,7 @@ use super::signatures::{Random, Signatures};
 /// Centroids of a synthetic signature: 75 on average.
 const CENTROIDS: std::ops::RangeInclusive<usize> = 50..=100;
 
-/// Writes a store of so many signatures and returns its size in bytes.
+/// Writes a store of this many signatures and returns its size in bytes.
 pub fn write_store(path: &Path, objects: usize) -> u64 {
     let info = StoreInfo::default();
     let mut writer =

@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
     };
     assert_eq!(parameters_from_json(&parameters_json(&parameters)), Ok(parameters.clone()));
 
-    // Time grows with these; what they say is allowed is not more than this fuzzer waits for.
+    // Time grows with these parameters: allowed values may take longer than this fuzzer waits.
     if parameters.points_count > 300 || parameters.iterations_count > 20 {
         return;
     }

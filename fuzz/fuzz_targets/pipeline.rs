@@ -58,7 +58,7 @@ fn show(loaded: &Loaded, text: &str, values: &BTreeMap<String, Value>) {
     for drawing in [&mermaid, &dot, &svg] {
         assert!(!drawing.contains(|c: char| c.is_control() && c != '\n'));
     }
-    // No name opens a line, an element or a statement of its own.
+    // No name starts a new line, element or statement.
     let (boxes, arrows) = (drawn.boxes.len(), drawn.arrows.len());
     assert_eq!(dot.lines().count(), 5 + boxes + arrows);
     assert!((1 + boxes + arrows..=3 + boxes + 2 * arrows).contains(&mermaid.lines().count()));

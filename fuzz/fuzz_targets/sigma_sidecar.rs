@@ -1,4 +1,4 @@
-//! A sound sidecar of self-similarities, damaged or replaced: passed over, or read as it was.
+//! A sound sidecar of self-similarities, damaged or replaced: it is refused, or read as it was.
 #![no_main]
 
 use std::fs;

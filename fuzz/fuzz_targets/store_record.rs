@@ -12,7 +12,7 @@ use boxwork_fuzz::store::{self, Content};
 use boxwork_fuzz::{folder, seal};
 use libfuzzer_sys::fuzz_target;
 
-/// The record, the base, what was removed, what was added.
+/// The record, the base, the removals, the additions.
 const FILES: [&str; 4] = ["changed", "changed.part-0", "changed.part-1", "changed.part-2"];
 
 struct Sound {
@@ -60,7 +60,7 @@ fuzz_target!(|input: Input<'_>| {
     write(&sound.files[which]);
 });
 
-/// Whether the fuzzer, which sees comparisons, has written a checksum that fits what it changed.
+/// Whether the fuzzer, which sees comparisons, has written a checksum that fits its change.
 fn is_sealed(which: usize, file: &[u8]) -> bool {
     which == 0 && {
         let mut again = file.to_vec();

@@ -13,7 +13,7 @@ pub enum Damage<'a> {
     Insert { at: u32, bytes: &'a [u8] },
     /// Bytes are left out.
     Remove { at: u32, length: u16 },
-    /// A piece of the file stands in another's place too.
+    /// A piece of the file is copied over another.
     Copy { from: u32, to: u32, length: u16 },
     /// The file ends here.
     Truncate { length: u32 },

@@ -11,7 +11,7 @@ const TRAILER_BYTES: usize = 10;
 /// A continuation marker and a zero, before the footer.
 const END_OF_STREAM_BYTES: usize = 8;
 
-/// The tail's own checksum as it stands in the file, where one does.
+/// The tail's own checksum in the file, if there is one.
 pub fn tail_digits(file: &[u8]) -> Option<&[u8]> {
     let at = file.windows(MARKER.len()).rposition(|text| text == MARKER)? + MARKER.len();
     file.get(at..at + DIGITS)

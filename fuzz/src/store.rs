@@ -14,7 +14,7 @@ use boxwork_stores::signature_store::{
 };
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// A store of so many objects of 1 to 3 centroids, in the folder of temporary files.
+/// A store of this many objects of 1 to 3 centroids, in the folder of temporary files.
 pub fn write(path: &Path, objects: usize) -> SignatureStore {
     let info = StoreInfo { parameters: Some("{\"seed\":1}".to_owned()), source: Some("/pictures".into()) };
     let mut writer = StoreWriter::create(path, &["x", "y"], &info).expect("a folder that can be written to");

@@ -56,7 +56,7 @@ pub struct Options {
     /// Bytes that the edges of a request keep at most [default: the edges' own bounds]
     #[arg(long, value_name = "MIB")]
     pub memory_mib: Option<usize>,
-    /// Cancel the run after so many seconds
+    /// Cancel the run after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<u64>,
     /// The devices that it may use; by default those of the environment

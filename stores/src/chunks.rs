@@ -16,7 +16,7 @@ const CHUNK_BYTES: u64 = 128 << 20;
 /// The size of a chunk in tests.
 const CHUNK_BYTES_SMALL: u64 = 64 << 10;
 
-/// Columns on a device begin at multiples of so many numbers.
+/// Columns on a device begin at multiples of this many numbers.
 const COLUMN_ALIGNMENT: usize = 32;
 
 /// The most rows (objects for queries) that a device computes at once: each similarity takes four bytes.

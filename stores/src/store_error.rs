@@ -8,7 +8,7 @@ use boxwork_kernels::memory::MemoryRefused;
 
 /// The version of the layout of store files; other versions are refused.
 pub(crate) const LAYOUT_VERSION: &str = "1";
-/// The most changes of a record. A store with so many must be compacted before the next.
+/// The most changes of a record. A store with this many must be compacted before the next.
 pub(crate) const CHANGES_MAX: usize = 1000;
 
 /// A store cannot be opened, read or written.

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use tokens::{Token, end_of, end_of_item, tokens};
 
-/// A module: its file, its children in order, what its names stand for, and what it uses with the line of that.
+/// A module: its file, its children in order, the targets of its names, and its uses with their lines.
 #[derive(Default)]
 struct Module {
     file: PathBuf,
@@ -43,7 +43,7 @@ pub struct Upward {
     line: usize,
     /// The path that the import writes.
     used: String,
-    /// The module that the path leads into, and the module above it that the import stands in.
+    /// The module into which the path leads, and the module above it that contains the import.
     other: String,
     own: String,
     /// The file that declares both.

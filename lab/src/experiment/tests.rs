@@ -1,4 +1,4 @@
-//! The language of sweeps: what is refused, with its place; and that a run continues where it stopped.
+//! The language of sweeps: faults with their places; and a run continues where it stopped.
 
 use std::cell::RefCell;
 use std::fs;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::{Call, Experiment, ExperimentError, Failure, Task, Work, load};
 use crate::turns::{Figures, Measured};
 
-/// Tasks that write what they were called with. `store` makes a file; `scan` and `jump` read one and have figures.
+/// Tasks that record their calls. `store` makes a file; `scan` and `jump` read one and have figures.
 #[derive(Default)]
 struct Noting {
     rounds: Rc<RefCell<Vec<Call>>>,

@@ -25,7 +25,7 @@ use crate::images::extract::scaled_size;
 
 use header::{Header, IMAGE_BYTES_MAX, is_animated_webp, jpeg_markers};
 
-/// An envelope with so many bytes of pixels takes no further image.
+/// An envelope with this many bytes of pixels takes no further image.
 const ENVELOPE_BYTES: usize = 1 << 20;
 
 const BYTES: In = In::stream(0, "bytes", columns::bytes, "the content of image files");

@@ -15,7 +15,7 @@ use boxwork_runtime::operator::{
 
 use crate::columns;
 
-/// An envelope with so many bytes takes no further file.
+/// An envelope with this many bytes takes no further file.
 const ENVELOPE_BYTES: usize = 1 << 20;
 
 /// The largest file that is read: no image that [`decode`](crate::images::decode::DECODE) accepts is longer.

@@ -21,7 +21,7 @@ use crate::columns;
 const SORTED: usize = 4096;
 /// Candidates sampled to determine how far a part reaches; of more, as many spread over all.
 const LOOKED_AT: usize = 1 << 14;
-/// Each further part is so many times as large; it leaves in the order of storage.
+/// Each further part is this many times as large; it leaves in the order of storage.
 const PART_GROWTH: usize = 16;
 /// Rows of an envelope of candidates without bounds, as from `scan`.
 const UNKNOWN_ROWS: usize = 1024;
@@ -131,7 +131,7 @@ struct Prefilter {
     /// Candidates kept, of all queries.
     held: usize,
     queries: BTreeMap<u32, Waiting>,
-    /// Candidates with bounds of 0, which go out before all others.
+    /// Candidates with bounds of 0, which leave before all others.
     unknown: VecDeque<Envelope>,
     /// The query number from which the next turn is searched.
     turn: u32,

@@ -20,7 +20,7 @@ use crate::images::extract::{parameters_from_json, push, scaled_size};
 use crate::images::read_files::read_whole;
 use crate::resources::{self, store_parameter};
 
-/// At most so many names are compared with a misspelt query.
+/// At most this many names are compared with a misspelt query.
 const SUGGESTIONS_FROM: usize = 100_000;
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");

@@ -23,7 +23,7 @@ use boxwork_stores::space::Space;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
 
-/// The list is cut when so many candidates beyond k have come: a cut costs as much as the list is long.
+/// The list is cut when this many candidates beyond k have come: a cut costs as much as the list is long.
 const SLACK: usize = 1024;
 
 /// Names the list and gives advice in an error about memory.

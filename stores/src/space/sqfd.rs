@@ -126,7 +126,7 @@ impl Prepared for SqfdQuery {
     }
 }
 
-/// The largest error of the space's distances, with a query of so many centroids.
+/// The largest error of the space's distances, with a query of this many centroids.
 fn slack(space: &SqfdSpace, centroids: usize) -> Slack {
     let measure = space.measure();
     // Weights sum to 1 within rounding, so a signature is at most as similar to itself as a centroid is to itself, and

@@ -28,7 +28,7 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
     /// The inequalities that it obeys.
     fn properties(&self) -> Properties;
 
-    /// The largest error of a computed distance, among objects of so many numbers.
+    /// The largest error of a computed distance, among objects of this many numbers.
     fn slack(&self, dimensions: usize) -> Slack;
 
     /// Prepares an object.

@@ -21,7 +21,7 @@ pub fn fib(with: impl Join, n: u64, cutoff: u64) -> u64 {
 /// Children of a node of the tree.
 const CHILDREN: u64 = 10;
 
-/// The sum of so many leaves, numbered from the first.
+/// The sum of this many leaves, numbered from the first.
 pub fn skynet(with: impl Join, first: u64, leaves: u64) -> u64 {
     if leaves < CHILDREN { first } else { children(with, first, leaves / CHILDREN, CHILDREN) }
 }

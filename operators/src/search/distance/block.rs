@@ -22,7 +22,7 @@ use boxwork_stores::chunks::{Cut, Form, Gathered};
 use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
-/// A chunk is brought to the device if a block wants at least one in so many of its objects; else its rows are
+/// A chunk is brought to the device if a block wants at least one in this many of its objects; else its rows are
 /// gathered.
 const DENSE_SHARE: usize = 16;
 
@@ -53,7 +53,7 @@ pub(super) struct Common {
 
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
-/// The first generation of NVIDIA devices whose matrix units take what the kernel gives them.
+/// The first generation of NVIDIA devices whose matrix units accept the kernel's operands.
 const MATRICES_FROM: (u32, u32) = (8, 0);
 
 /// Computes the exponents of pairs on this device.

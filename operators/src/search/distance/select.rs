@@ -89,7 +89,7 @@ impl Select {
         })
     }
 
-    /// Whether a selection among so many objects is worthwhile.
+    /// Whether a selection among this many objects is worthwhile.
     pub(super) fn is_worth(&self, objects: usize) -> bool {
         let is_worth = objects >= self.objects_min && objects >= OBJECTS_PER_WANTED * self.k;
         is_worth && !self.is_given_up.load(Ordering::Relaxed)
