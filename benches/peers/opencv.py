@@ -80,7 +80,7 @@ def extraction(path, points, iterations):
     images = [np.ascontiguousarray(image[:, :, ::-1]) for image in pixels]
 
     def create():
-        # Each draws its own points, from the time of day.
+        # Each extractor draws its own points, seeded by the time.
         extractor = cv2.xfeatures2d.PCTSignatures_create(points, 400, cv2.xfeatures2d.PCTSignatures_NORMAL)
         extractor.setWeights(WEIGHTS)
         extractor.setIterationCount(iterations)

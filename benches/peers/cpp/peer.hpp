@@ -1,6 +1,6 @@
-// What the C++ programs share: the work of a task, settings, figures, and the loop that answers line by line.
+// Shared by the C++ programs: the work of a task, settings, figures, and the loop that answers line by line.
 //
-// Same definitions as lab/src/bench; each program calibrates the work for itself, as compilers unroll it
+// The definitions follow lab/src/bench; each program calibrates the work separately, as compilers unroll it
 // differently.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace peer {
 
 using Clock = std::chrono::steady_clock;
 using Figures = std::vector<std::pair<std::string, double>>;
-// Measures once, and throws when what came out is wrong.
+// Measures once, and throws if the result is wrong.
 using Round = std::function<Figures()>;
 
 inline double seconds_since(Clock::time_point start) {
@@ -36,8 +36,8 @@ inline double seconds_since(Clock::time_point start) {
 
 __attribute__((noinline)) inline std::uint32_t spin(std::uint64_t iterations, std::uint32_t x = 1) {
     for (std::uint64_t i = 0; i < iterations; ++i) x = (x ^ x >> 15) * 1664525u + 1013904223u;
-    // Without this the compiler takes calls for sums without effect, and moves them to where they are used: out of what is
-    // counted as computing, and behind locks.
+    // Without this the compiler treats calls as pure, and moves them to the use of their results: out of the section that
+    // counts as computing, and behind locks.
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -107,7 +107,7 @@ template <class Fib, class Skynet> Round nested(const Settings &settings, Fib fi
     };
 }
 
-// B6: a device that serves so many at once, and how many tasks compute at once.
+// B6: a device with limited capacity, and the number of tasks that compute at once.
 class Job {
   public:
     Job(const Settings &settings)
@@ -164,12 +164,12 @@ class Job {
     std::atomic<std::uint64_t> sum_{0};
 };
 
-// B8: runs all tasks of each grain, from the greatest to the smallest.
+// B8: runs all tasks of each grain, from the largest to the smallest.
 inline Figures grains(const Settings &settings, const std::function<void(std::uint64_t, long)> &run) {
     const double workers = settings.number("workers");
     const long tasks = settings.count("tasks_each") * settings.count("workers");
     std::vector<std::pair<double, double>> measured;
-    // Smaller than a microsecond too, by three halvings.
+    // Three halvings below a microsecond.
     for (int power = static_cast<int>(std::log2(settings.number("most_us"))); power >= -3; --power) {
         const double grain_us = std::exp2(power);
         const auto start = Clock::now();
@@ -178,7 +178,7 @@ inline Figures grains(const Settings &settings, const std::function<void(std::ui
     }
     Figures figures;
     for (const auto &[name, wanted] : {std::pair{"metg50_us", 0.5}, {"metg90_us", 0.9}}) {
-        // The smallest grain that has this efficiency, between two grains where the line through them says.
+        // The smallest grain that has this efficiency, interpolated between two measured grains.
         std::size_t place = measured.size();
         while (place > 0 && measured[place - 1].second < wanted) --place;
         if (place == 0) continue;
@@ -198,7 +198,7 @@ inline Figures grains(const Settings &settings, const std::function<void(std::ui
     return figures;
 }
 
-// Prints who this is, then answers each line of the input with a line of figures.
+// Prints the program's name, then answers each line of the input with a line of figures.
 inline int serve(const std::string &name, int count, char **arguments,
                  const std::map<std::string, std::function<Round(const Settings &)>> &workloads) {
     const auto found = workloads.find(count > 1 ? arguments[1] : "");

@@ -34,7 +34,7 @@ static void submit(starpu_codelet &of, starpu_data_handle_t handle, void *argume
     if (starpu_task_submit(task) != 0) throw std::runtime_error("no worker takes the task");
 }
 
-// The making of the tasks is inside the time: dependencies follow from the order in which they are submitted.
+// The time includes making the tasks: their dependencies follow from the order of submission.
 static Round chain(const Settings &settings) {
     const long hops = (settings.count("boxes") + 1) * settings.count("messages");
     auto hop = std::make_shared<starpu_codelet>(codelet(add_one, 1));

@@ -1,4 +1,4 @@
-// oneTBB: a flow graph for the chain and the fan, parallel_pipeline for the stages, parallel_for for tasks that block,
+// oneTBB: a flow graph for the chain and the fan, parallel_pipeline for the stages, parallel_for for blocking tasks,
 // a task_group for the grain and the recursion.
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
@@ -117,7 +117,7 @@ static Round fan(const Settings &settings) {
     };
 }
 
-// Serial filters, and as many tokens as the edges of our pipeline hold.
+// Serial filters, with as many tokens as the edges of our pipeline hold.
 static Round stages(const Settings &settings) {
     const long count = settings.count("stages"), messages = settings.count("messages");
     const double spin_us = settings.number("spin_us"), slow = settings.number("slow");
@@ -194,7 +194,7 @@ int main(int count, char **arguments) {
     oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, workers);
     const std::string name =
         "oneTBB " + std::to_string(TBB_VERSION_MAJOR) + "." + std::to_string(TBB_VERSION_MINOR);
-    // An arena of its own may have more threads than the machine has cores; the default one may not.
+    // A separate arena may have more threads than the machine has cores; the default arena may not.
     oneapi::tbb::task_arena arena(static_cast<int>(workers));
     return arena.execute([&] {
         return serve(name, count, arguments,

@@ -1,6 +1,6 @@
-// Go: a goroutine for each box and channels between them; the runtime detaches goroutines that block by itself.
+// Go: a goroutine for each box and channels between them; the runtime itself detaches goroutines that block.
 //
-// Answers each line of its input with a line of figures, as benches/peers/cpp/peer.hpp does.
+// Answers each line of its input with a line of figures, like benches/peers/cpp/peer.hpp.
 package main
 
 import (
@@ -165,7 +165,7 @@ func must(err error) {
 
 var piece [1 << 16]byte
 
-// write writes a file until it lies on the disk.
+// write writes a file and syncs it to disk.
 func write(path string, bytes int) {
 	file, err := os.Create(path)
 	must(err)
