@@ -22,6 +22,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use boxwork_stores::object_store::Access;
 use boxwork_stores::pivot_table::{PivotTable, in_threads};
 use boxwork_stores::signature_store::{SignatureStore, StoreChange};
 use boxwork_stores::sqfd_space::SqfdSpace;
@@ -270,7 +271,8 @@ fn a_changed_store_answers_as_one_made_anew() {
             match case.random.idx(5) {
                 0 => {
                     let indexes = [index_of(&case.store())];
-                    let compacted = upkeep::compact(&case.store(), &indexes, &mut in_threads(2), &|| false);
+                    let compacted =
+                        upkeep::compact(&case.store(), &indexes, Access::Map, &mut in_threads(2), &|| false);
                     let compacted = compacted.expect("the store can be compacted");
                     let store = SignatureStore::open(case.store()).expect("a store");
                     assert!(!store.is_changed() && store.len() == compacted.objects);
@@ -278,8 +280,13 @@ fn a_changed_store_answers_as_one_made_anew() {
                 1 => {
                     case.change(false);
                     case.change(false);
-                    upkeep::bring_up(&case.store(), &index_of(&case.store()), &mut in_threads(2))
-                        .expect("the index can be brought up");
+                    upkeep::bring_up(
+                        &case.store(),
+                        &index_of(&case.store()),
+                        Access::Map,
+                        &mut in_threads(2),
+                    )
+                    .expect("the index can be brought up");
                 }
                 _ => case.change(true),
             }
@@ -309,7 +316,8 @@ fn ids_stay_and_a_reader_keeps_its_snapshot() {
     // An index written for later states also serves the earlier one.
     let space = Arc::new(SqfdSpace::new(Arc::clone(&before), gaussian()));
     assert_eq!(PivotTable::open(index_of(&case.store()), space).expect("an index").len(), 40);
-    upkeep::compact(&case.store(), &[], &mut in_threads(2), &|| false).expect("the store can be compacted");
+    upkeep::compact(&case.store(), &[], Access::Read, &mut in_threads(2), &|| false)
+        .expect("the store can be compacted");
     before.verify().expect("what was opened stays, whatever becomes of the files");
     assert_eq!(before.objects(), 40);
     assert_eq!(after.verify().map(|()| after.objects()).expect("a snapshot"), case.objects.len() as u64);

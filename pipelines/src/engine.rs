@@ -78,6 +78,7 @@ use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
+use boxwork_stores::object_store::Access;
 
 pub(crate) use self::signals::Interrupts;
 use crate::pipeline::Loaded;
@@ -235,6 +236,12 @@ impl Engine {
     /// maps and no signal handling.
     pub fn builder() -> Builder {
         Builder { config: Config::new(Topology::detect()), has_signals: false }
+    }
+
+    /// How the engine brings files of stores into memory, for work on a store that is no pipeline, such as
+    /// [`upkeep::compact`](boxwork_stores::upkeep::compact).
+    pub fn access(&self) -> Access {
+        if self.runtime.environment().maps { Access::Map } else { Access::Read }
     }
 
     /// Binds a pipeline's values and loads its resources, once for many requests, until a deadline.

@@ -16,12 +16,16 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::PrepareError;
 use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
+use boxwork_stores::object_store::Access;
 
 use self::progress::Bar;
 use crate::diagnostic::{self, Diagnostic};
 use crate::engine::{Builder, Ended, Engine, Event, Failure, Interrupts, Limits};
 use crate::pipeline::Loaded;
 use crate::{given, metrics, report};
+
+/// How the command brings files of stores into memory.
+pub(crate) const ACCESS: Access = Access::Map;
 
 /// The most problems listed one by one.
 const PROBLEMS_LISTED_MAX: usize = 20;
@@ -74,7 +78,11 @@ impl Options {
     /// The engine of a command: it listens to Ctrl-C and maps files.
     fn engine(&self) -> Builder {
         let builder = Engine::builder().topology(self.topology()).pin(self.pin).trace(self.trace.is_some());
-        let builder = builder.sampler(true).devices(Arc::clone(&self.devices)).maps(true).signals(true);
+        let builder = builder
+            .sampler(true)
+            .devices(Arc::clone(&self.devices))
+            .maps(ACCESS == Access::Map)
+            .signals(true);
         self.blocking.iter().fold(builder, |builder, (class, limit)| builder.blocking(class, *limit))
     }
 }

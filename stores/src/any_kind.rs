@@ -73,13 +73,17 @@ pub fn change_by(path: &Path, access: Access) -> Result<Box<dyn AnyChange>, Stor
     of_files(path, &Files::open(path, access)?)?.change(path, access)
 }
 
-/// Writes the remaining objects of a store file of any kind, to replace it. It checks `cancelled` for each object and
-/// stops if that returns true.
+/// Writes what is left of a store file of any kind, to take its place. The files are mapped or read as `access` says.
+/// `cancelled` says when to stop, and is asked for each object.
 ///
 /// # Errors
 /// When another process changes the store, it cannot be read, the file cannot be written, or the caller cancels it.
-pub fn compaction(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compaction, StoreError> {
-    of_file(path)?.compaction(path, cancelled)
+pub fn compaction(
+    path: &Path,
+    access: Access,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Compaction, StoreError> {
+    of_files(path, &Files::open(path, access)?)?.compaction(path, access, cancelled)
 }
 
 /// Writes the remaining objects of a store to another file, and returns their number. It checks `cancelled` for each
@@ -90,10 +94,6 @@ pub fn compaction(path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compactio
 pub fn copy(store: &Arc<dyn Store>, out: &Path, cancelled: &dyn Fn() -> bool) -> Result<u64, StoreError> {
     let kind = KINDS.iter().find(|kind| kind.name() == store.kind());
     kind.ok_or_else(|| unknown(store.path(), store.kind()))?.copy(store, out, cancelled)
-}
-
-fn of_file(path: &Path) -> Result<&'static dyn AnyKind, StoreError> {
-    of_files(path, &Files::open(path, Access::Map)?)
 }
 
 fn of_files(path: &Path, files: &Files) -> Result<&'static dyn AnyKind, StoreError> {
@@ -153,7 +153,12 @@ pub trait AnyKind: Debug + Sync {
     ///
     /// # Errors
     /// As [`compaction`].
-    fn compaction(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compaction, StoreError>;
+    fn compaction(
+        &self,
+        path: &Path,
+        access: Access,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Compaction, StoreError>;
 
     /// Writes the remaining objects of a store of this kind to another file.
     ///
@@ -332,8 +337,13 @@ impl<K: Kind> AnyKind for Listed<K> {
         Ok(Box::new(StoreChange::<K>::begin_by(path, access)?))
     }
 
-    fn compaction(&self, path: &Path, cancelled: &dyn Fn() -> bool) -> Result<Compaction, StoreError> {
-        Compaction::write::<K>(path, cancelled)
+    fn compaction(
+        &self,
+        path: &Path,
+        access: Access,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Compaction, StoreError> {
+        Compaction::write::<K>(path, access, cancelled)
     }
 
     fn copy(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::any_kind;
-use super::object_store::{Compaction, PendingChange, StoreLock};
+use super::object_store::{Access, Compaction, PendingChange, StoreLock};
 use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
 use super::space::Space;
 use super::spaces;
@@ -44,15 +44,21 @@ pub fn commit(
     Ok(change.commit()?)
 }
 
-/// Brings an index up to its store, and returns the number of objects that it did not cover before.
+/// Brings an index up to its store, which is mapped or read as `access` says, and returns the number of objects that the
+/// index lacked.
 ///
 /// # Errors
 /// When another process changes the store, and as [`commit`].
-pub fn bring_up(store: &Path, index: &Path, side_by_side: &mut SideBySide<'_>) -> Result<u64, IndexError> {
+pub fn bring_up(
+    store: &Path,
+    index: &Path,
+    access: Access,
+    side_by_side: &mut SideBySide<'_>,
+) -> Result<u64, IndexError> {
     let path = std::fs::canonicalize(store);
     let io = |source| StoreError::Io { path: store.to_owned(), action: "open", source };
     let _lock = StoreLock::take(&path.map_err(io)?, store)?;
-    let store = any_kind::open(store, None)?;
+    let store = any_kind::open_by(store, access, None)?;
     settle(index, &*store)?;
     append(&store, index, side_by_side)
 }
@@ -70,8 +76,8 @@ fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, Inde
     Ok(spaces::open(&PivotTable::measure_of(index)?, Arc::clone(store))?)
 }
 
-/// Writes a changed store as one file again, and its indexes accordingly. It checks `cancelled` often until the store
-/// is replaced, and stops if that returns true.
+/// Makes one file of a changed store again, and its indexes' rows those of its objects. Files of stores are mapped or read
+/// as `access` says. `cancelled` says when to stop, and is asked often until the store is replaced.
 ///
 /// # Errors
 /// When another process changes the store, an index is not in step with it, a file cannot be written, or the caller
@@ -79,10 +85,11 @@ fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, Inde
 pub fn compact(
     store: &Path,
     indexes: &[PathBuf],
+    access: Access,
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Compacted, IndexError> {
-    let compaction = any_kind::compaction(store, cancelled)?;
+    let compaction = any_kind::compaction(store, access, cancelled)?;
     let before = Arc::clone(compaction.store());
     let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
     let remade = remade.inspect_err(|_| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, StringArray};
 use boxwork_stores::any_kind::{self, AnyRows};
 use boxwork_stores::object_column;
-use boxwork_stores::object_store::StoreInfo;
+use boxwork_stores::object_store::{Access, StoreInfo};
 use boxwork_stores::pivot_table::{PivotTable, PivotTableWriter, in_threads};
 use boxwork_stores::space::Scratch;
 use boxwork_stores::spaces::{self, DistanceOptions};
@@ -143,7 +143,8 @@ fn stores_of_every_kind_change_and_their_indexes_with_them() {
         let changed = content(&after).expect("a sound store");
         let copy = folder.path().join("copy.arrow");
         assert_eq!(any_kind::copy(&after, &copy, &|| false).expect("a disk"), 69);
-        let compacted = upkeep::compact(&path, &indexes, &mut in_threads(1), &|| false).expect("a disk");
+        let compacted = upkeep::compact(&path, &indexes, Access::Read, &mut in_threads(1), &|| false);
+        let compacted = compacted.expect("a disk");
         assert_eq!((compacted.objects, compacted.forgotten), (69, 2));
         let compacted = opened(&path);
         assert_eq!(content(&compacted).expect("a sound store"), changed);

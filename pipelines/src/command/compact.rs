@@ -8,7 +8,7 @@ use boxwork_stores::pivot_table::{IndexError, in_threads_until};
 use boxwork_stores::upkeep;
 
 use super::talk;
-use crate::terminal::{Exit, Options, Stop};
+use crate::terminal::{ACCESS, Exit, Options, Stop};
 
 /// Writes a changed store as one file again, without removed objects; objects are numbered anew
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     let stop = Stop::listen(Some(&arguments.options));
     let cancellation = stop.cancellation();
     let done = match &arguments.out {
-        Some(out) => any_kind::open(&arguments.store, None)
+        Some(out) => any_kind::open_by(&arguments.store, ACCESS, None)
             .and_then(|store| any_kind::copy(&store, out, &|| cancellation.is_cancelled()))
             .map(|objects| {
                 let objects = super::objects(objects);
@@ -54,7 +54,7 @@ fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, 
     let cancelled = || cancellation.is_cancelled();
     let slots = arguments.options.topology().slots_count();
     let side_by_side = &mut in_threads_until(slots, &cancelled);
-    let compacted = upkeep::compact(&arguments.store, &arguments.pivots, side_by_side, &cancelled)?;
+    let compacted = upkeep::compact(&arguments.store, &arguments.pivots, ACCESS, side_by_side, &cancelled)?;
     talk(&format!(
         "{}; {} forgotten\n",
         super::state_of(&arguments.store),

@@ -70,7 +70,7 @@ fn append(arguments: &Arguments) -> Exit {
     let stop = Stop::listen(Some(&arguments.options));
     let cancellation = stop.cancellation();
     let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
-    match upkeep::bring_up(store, index, &mut in_threads_until(slots, &cancelled)) {
+    match upkeep::bring_up(store, index, terminal::ACCESS, &mut in_threads_until(slots, &cancelled)) {
         Ok(0) => talk(&format!("{} covers all objects of {}\n", index.display(), store.display())),
         Ok(count) => talk(&format!("{} covers {} more\n", index.display(), objects(count))),
         Err(error) if error.is_cancelled() => return stop.report(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::lock::StoreLock;
+use super::map::Access;
 use super::temporary::TemporaryFile;
 use super::{ObjectStore, StoreError, StoreInfo, StoreWriter};
 use crate::kinds::Kind;
@@ -22,20 +23,24 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Takes the lock of a store, and writes its remaining objects, in order. It checks `cancelled` for each object and
-    /// stops if that returns true.
+    /// Takes the lock of a store, and writes what is left of it, in its order. Both stores are mapped or read as `access`
+    /// says. `cancelled` says when to stop, and is asked for each object.
     ///
     /// # Errors
     /// When another process changes the store, the caller cancels it, and as [`ObjectStore::open`] and
     /// [`StoreWriter::push_item`].
-    pub(crate) fn write<K: Kind>(given: &Path, cancelled: &dyn Fn() -> bool) -> Result<Self, StoreError> {
+    pub(crate) fn write<K: Kind>(
+        given: &Path,
+        access: Access,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, StoreError> {
         let path = fs::canonicalize(given);
         let path =
             path.map_err(|source| StoreError::Io { path: given.to_owned(), action: "open", source })?;
         let lock = StoreLock::take(&path, given)?;
-        let store = Arc::new(ObjectStore::<K>::open(given)?);
+        let store = Arc::new(ObjectStore::<K>::open_by(given, access)?);
         let (file, ..) = copied(&store, given, &path, cancelled)?.finish_file()?;
-        let mut compacted = ObjectStore::<K>::open(file.temporary_path())?;
+        let mut compacted = ObjectStore::<K>::open_by(file.temporary_path(), access)?;
         given.clone_into(&mut compacted.files.path);
         Ok(Self { given: given.to_owned(), file, path, store, compacted: Arc::new(compacted), lock })
     }

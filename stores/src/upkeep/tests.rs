@@ -71,7 +71,7 @@ fn act_on(store: &Path, index: &Path, what: &str) {
         "compact" => {
             let before = SignatureStore::open(store).unwrap();
             let lost_a_pivot = PIVOTS.iter().any(|pivot| !before.has(*pivot));
-            let remade = compact(store, &indexes, in_threads, &|| false).unwrap().remade;
+            let remade = compact(store, &indexes, Access::Map, in_threads, &|| false).unwrap().remade;
             assert_eq!(remade, if lost_a_pivot { indexes.to_vec() } else { Vec::new() });
         }
         "build" => {
@@ -226,7 +226,8 @@ fn files_of_others_are_not_deleted() {
     // The temporary name of the index is taken.
     let before = state_in(folder.path());
     let indexes = [folder.path().join(INDEX)];
-    let error = compact(&store, &indexes, &mut in_threads(1), &|| false).unwrap_err().to_string();
+    let error =
+        compact(&store, &indexes, Access::Map, &mut in_threads(1), &|| false).unwrap_err().to_string();
     assert!(error.contains("test.pivots.arrow.next` is in the way"), "{error}");
     check("a compaction that is refused");
     assert_eq!(state_in(folder.path()), before);
@@ -258,7 +259,7 @@ fn a_renamed_store_keeps_its_parts() {
     push("two", 2, &mut change);
     change.write().unwrap().commit().unwrap();
     assert_eq!((names(&store), names(&renamed)), (vec!["one".to_owned(), "two".to_owned()], before.clone()));
-    compact(&store, &[], &mut in_threads(1), &|| false).unwrap();
+    compact(&store, &[], Access::Read, &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&renamed), before);
     // A record that is away for a while finds its parts when it returns.
     fs::rename(&renamed, folder.path().join("away")).unwrap();
@@ -279,7 +280,7 @@ fn a_copied_record_keeps_the_parts_that_it_names() {
     act(folder.path(), "build");
     assert_eq!(names(&copy), before);
     // The last store that names them removes them.
-    compact(&copy, &[], &mut in_threads(1), &|| false).unwrap();
+    compact(&copy, &[], Access::Read, &mut in_threads(1), &|| false).unwrap();
     assert_eq!(names(&copy), before);
     assert!(files(folder.path()).iter().all(|name| !name.contains(".part-") || name.starts_with(INDEX)));
 }
@@ -312,7 +313,7 @@ fn compact_until(folder: &Path, asks: usize) -> (Result<Compacted, IndexError>, 
     let (store, indexes) = (folder.join(STORE), [folder.join(INDEX)]);
     let asked = AtomicUsize::new(0);
     let cancelled = || asked.fetch_add(1, Ordering::Relaxed) + 1 >= asks;
-    let done = compact(&store, &indexes, &mut in_threads_until(1, &cancelled), &cancelled);
+    let done = compact(&store, &indexes, Access::Map, &mut in_threads_until(1, &cancelled), &cancelled);
     (done, asked.into_inner())
 }
 
@@ -335,6 +336,38 @@ fn a_compaction_that_is_interrupted_leaves_the_old_store_and_a_clean_folder() {
         // One check for each object, and some for the index.
         assert!(asks > was.len() + 1, "{asks} questions");
         assert_eq!(state_in(folder.path()), was);
+    }
+}
+
+/// Whether this process maps a file of a folder.
+#[cfg(target_os = "linux")]
+fn is_mapped(folder: &Path) -> bool {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    maps.contains(folder.to_str().unwrap())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn upkeep_of_a_store_that_is_read_maps_nothing() {
+    for (access, maps) in [(Access::Read, false), (Access::Map, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        // An index that a removed pivot makes `compact` measure again, and that `bring_up` finds behind its store.
+        prepare(folder.path(), &["remove a pivot"]);
+        let (store, index) = (folder.path().join(STORE), folder.path().join(INDEX));
+        let mut asked = 0;
+        let mut compute = in_threads(1);
+        let mut side_by_side = |numbers: &mut [f64], piece: usize, f: &crate::pivot_table::Piece<'_>| {
+            asked += 1;
+            assert_eq!(is_mapped(folder.path()), maps, "{access:?}");
+            compute(numbers, piece, f)
+        };
+        let done = compact(&store, std::slice::from_ref(&index), access, &mut side_by_side, &|| false);
+        assert_eq!(done.unwrap().remade, std::slice::from_ref(&index));
+        let mut change = StoreChange::begin_by(&store, Access::Read).unwrap();
+        push("new", 7, &mut change);
+        change.write().unwrap().commit().unwrap();
+        assert_eq!(bring_up(&store, &index, access, &mut side_by_side).unwrap(), 1);
+        assert!(asked >= 2 && !is_mapped(folder.path()), "{asked}");
     }
 }
 
