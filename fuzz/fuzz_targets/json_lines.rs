@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut source =
         Harness::with_resources(&READ_STORE, parameters, [("s", opened as Resource)]).expect("a box");
     source.run().expect("a sound store");
-    let stored = source.taken("signatures");
+    let stored = source.taken("objects");
     assert_eq!(content(&stored), (names.clone(), objects));
 
     give(&WRITE_JSONL, &again, &stored).expect("what was imported can be exported");
@@ -76,13 +76,13 @@ fn path(path: &Path) -> Value {
 fn read(from: &Path) -> Result<Vec<Envelope>, String> {
     let mut harness = Harness::new(&READ_JSONL, [("path", path(from))]).map_err(|error| error.to_string())?;
     harness.run().map_err(|error| error.to_string())?;
-    Ok(harness.taken("signatures"))
+    Ok(harness.taken("objects"))
 }
 
 fn give(sink: &'static OperatorSpec, out: &Path, envelopes: &[Envelope]) -> Result<(), String> {
     let mut harness = Harness::new(sink, [("out", path(out))]).map_err(|error| error.to_string())?;
-    envelopes.iter().for_each(|envelope| harness.give("signatures", envelope.clone()));
-    harness.end("signatures");
+    envelopes.iter().for_each(|envelope| harness.give("objects", envelope.clone()));
+    harness.end("objects");
     harness.run().map_err(|error| error.to_string())
 }
 

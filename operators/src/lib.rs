@@ -43,4 +43,9 @@ const RENAMED: &[(&str, &str)] = &[
     ("object_column", "store"),
     ("metric_space", "space"),
     ("metric_pivots", "pivot_table without `path:`"),
+    ("read_jsonl.signatures", "objects"),
+    ("write_store.signatures", "objects"),
+    ("append_store.signatures", "objects"),
+    ("read_store.signatures", "objects"),
+    ("write_jsonl.signatures", "objects"),
 ];

@@ -18,7 +18,7 @@ use boxwork_stores::object_store::Access;
 use boxwork_stores::store::Store;
 use boxwork_stores::upkeep;
 
-const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the objects, made as the store's were");
+const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, made as the store's were");
 
 /// Adds objects to a store.
 ///
@@ -27,7 +27,7 @@ const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the object
 /// what is added, whatever the size of the store, but for a look at all names.
 ///
 /// # Inputs
-/// `signatures`: the objects, made as the store's were; no two of one name, and none that the store has.
+/// `objects`: the objects, made as the store's were; no two of one name, and none that the store has.
 ///
 /// # Outputs
 /// None.
@@ -52,7 +52,7 @@ pub static APPEND_STORE: OperatorSpec = OperatorSpec {
         ),
         HOLDS,
     ],
-    inputs: &[SIGNATURES],
+    inputs: &[OBJECTS],
     example: "store: {kind: append_store, store: signatures, pivots: [photos.pivots.arrow]}",
     ..OperatorSpec::new("append_store", "Adds objects to a store file.", Kind::Stateful, make)
 };
@@ -85,12 +85,12 @@ impl Operator for AppendStore {
                 self.change.insert(cx.detached("disk", || any_kind::change_by(path, access))??)
             }
         };
-        while let Some(envelope) = cx.take(SIGNATURES) {
+        while let Some(envelope) = cx.take(OBJECTS) {
             let (kind, replaces) = (self.kind, self.replaces);
             cx.detached("disk", || append(&mut **change, kind, &envelope, replaces))??;
             cx.progress(change.added(), 0);
         }
-        if !cx.is_ended(SIGNATURES) {
+        if !cx.is_ended(OBJECTS) {
             return Ok(Flow::Wait);
         }
         let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };

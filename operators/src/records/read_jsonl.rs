@@ -31,7 +31,7 @@ const CENTROIDS: usize = 1 << 15;
 /// The name of the standard input.
 const STDIN: &str = "-";
 
-const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects in the order of the lines");
+const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects in the order of the lines");
 
 /// Reads objects from lines of JSON: signatures, or another kind that `holds` names.
 ///
@@ -45,7 +45,7 @@ const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects
 /// None.
 ///
 /// # Outputs
-/// `signatures`: the objects in the order of the lines.
+/// `objects`: the objects in the order of the lines.
 ///
 /// # Parameters
 /// `path`: the file, or `-` for the standard input. `coordinates`: names of a centroid's numbers; without them those
@@ -78,7 +78,7 @@ pub static READ_JSONL: OperatorSpec = OperatorSpec {
             "the key of the object's name, of all kinds but signatures; without one objects are called by their place",
         ),
     ],
-    outputs: &[SIGNATURES],
+    outputs: &[OBJECTS],
     example: "objects: {kind: read_jsonl, path: signatures.jsonl}",
     ..OperatorSpec::new("read_jsonl", "Reads objects from JSON lines.", Kind::Stateful, make)
 };
@@ -114,11 +114,11 @@ struct ReadJsonl {
 
 impl Operator for ReadJsonl {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room(SIGNATURES) {
+        while cx.has_room(OBJECTS) {
             let Some(envelope) = cx.detached("disk", || self.read())?? else { return Ok(Flow::Done) };
             self.sent += envelope.rows() as u64;
             cx.progress(self.sent, 0);
-            if cx.push(SIGNATURES, envelope)? == Pushed::Closed {
+            if cx.push(OBJECTS, envelope)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }
@@ -353,7 +353,7 @@ mod tests {
         let mut harness = Harness::new(&READ_JSONL, parameters).unwrap();
         harness.run().map_err(|error| error.to_string())?;
         assert!(harness.is_done());
-        Ok(harness.taken("signatures"))
+        Ok(harness.taken("objects"))
     }
 
     const A: &str = "{\"name\":\"a\",\"centroids\":[[1,2]],\"weights\":[5]}\n";
@@ -434,10 +434,8 @@ mod tests {
         }
         let import = |from: &Envelope, out: &Path, rest: &[Envelope]| {
             let mut harness = Harness::new(&WRITE_STORE, [("out", text(out))]).unwrap();
-            std::iter::once(from)
-                .chain(rest)
-                .for_each(|envelope| harness.give("signatures", envelope.clone()));
-            harness.end("signatures");
+            std::iter::once(from).chain(rest).for_each(|envelope| harness.give("objects", envelope.clone()));
+            harness.end("objects");
             harness.run().unwrap();
         };
         let envelopes = read(content.as_bytes(), &["l", "m", "n"]).unwrap();
@@ -450,8 +448,8 @@ mod tests {
         let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).unwrap();
         source.run().unwrap();
         let mut sink = Harness::new(&WRITE_JSONL, [("out", text(&lines))]).unwrap();
-        source.taken("signatures").into_iter().for_each(|envelope| sink.give("signatures", envelope));
-        sink.end("signatures");
+        source.taken("objects").into_iter().for_each(|envelope| sink.give("objects", envelope));
+        sink.end("objects");
         sink.run().unwrap();
         assert_eq!(sink.progress(), (3000, 3000));
 

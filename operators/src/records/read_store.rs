@@ -17,7 +17,7 @@ use boxwork_stores::store::Store;
 /// Rows of an envelope: a few megabytes at the usual number of centroids, so that some fit an edge.
 const ROWS: usize = 1024;
 
-const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects, by id");
+const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects, by id");
 
 /// Gives all objects of a store, in their order, with a note of how they were extracted.
 ///
@@ -27,7 +27,7 @@ const SIGNATURES: Out = Out::new(0, "signatures", columns::objects, "the objects
 /// None.
 ///
 /// # Outputs
-/// `signatures`: the objects.
+/// `objects`: the objects.
 ///
 /// # Parameters
 /// `store`: the store. `holds`: the kind of its objects.
@@ -41,7 +41,7 @@ pub static READ_STORE: OperatorSpec = OperatorSpec {
         ),
         HOLDS,
     ],
-    outputs: &[SIGNATURES],
+    outputs: &[OBJECTS],
     example: "objects: {kind: read_store, store: signatures}",
     ..OperatorSpec::new("read_store", "Gives all objects of a store.", Kind::Stateful, make)
 };
@@ -68,7 +68,7 @@ struct ReadStore {
 impl Operator for ReadStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while self.sent < self.store.ids_count() {
-            if !cx.has_room(SIGNATURES) {
+            if !cx.has_room(OBJECTS) {
                 return Ok(Flow::Wait);
             }
             cx.announce();
@@ -83,7 +83,7 @@ impl Operator for ReadStore {
             if ids.is_empty() {
                 continue;
             }
-            let pushed = cx.push(SIGNATURES, self.envelope(batch, &ids)?)?;
+            let pushed = cx.push(OBJECTS, self.envelope(batch, &ids)?)?;
             cx.progress(self.store.count(0..self.sent), self.store.objects_count());
             if pushed == Pushed::Closed {
                 break;
@@ -145,7 +145,7 @@ mod tests {
         let mut next = 0;
         while !harness.is_done() {
             harness.run().unwrap();
-            for envelope in harness.taken("signatures") {
+            for envelope in harness.taken("objects") {
                 assert!(envelope.bytes() > 0);
                 let columns = SignatureColumns::new(envelope.lists("signature").unwrap()).unwrap();
                 for row in 0..envelope.rows() {

@@ -16,7 +16,7 @@ use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
 /// The name of the standard output.
 const STDOUT: &str = "-";
 
-const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the objects");
+const OBJECTS: In = In::stream(0, "objects", columns::signatures, "the objects");
 
 /// Writes signatures as lines of JSON.
 ///
@@ -25,7 +25,7 @@ const SIGNATURES: In = In::stream(0, "signatures", columns::signatures, "the obj
 /// imports again is the same. A file appears under its name when all of it is on disk.
 ///
 /// # Inputs
-/// `signatures`: the objects.
+/// `objects`: the objects.
 ///
 /// # Outputs
 /// None.
@@ -39,7 +39,7 @@ pub static WRITE_JSONL: OperatorSpec = OperatorSpec {
         Default::Text(STDOUT),
         "the file to write, or `-` for the standard output",
     )],
-    inputs: &[SIGNATURES],
+    inputs: &[OBJECTS],
     example: "lines: {kind: write_jsonl, out: photos.jsonl}",
     ..OperatorSpec::new("write_jsonl", "Writes signatures as JSON lines.", Kind::Stateful, make)
 };
@@ -61,13 +61,13 @@ enum Sink {
 
 impl Operator for WriteJsonl {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take(SIGNATURES) {
+        while let Some(envelope) = cx.take(OBJECTS) {
             let text = self.lines(&envelope)?;
             let outcome = cx.detached("disk", || self.append(text.as_bytes()))?;
             if let Err(error) = outcome {
                 // The reader of the lines has closed them, which is no error.
                 if error.kind() == io::ErrorKind::BrokenPipe && self.is_stdout() {
-                    cx.close(SIGNATURES);
+                    cx.close(OBJECTS);
                     return Ok(Flow::Done);
                 }
                 return Err(self.error(error));
@@ -75,7 +75,7 @@ impl Operator for WriteJsonl {
             self.written += envelope.rows() as u64;
             cx.progress(self.written, 0);
         }
-        if !cx.is_ended(SIGNATURES) {
+        if !cx.is_ended(OBJECTS) {
             return Ok(Flow::Wait);
         }
         match cx.detached("disk", || self.finish())? {
@@ -182,11 +182,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("lines");
         let mut harness = harness(&out);
-        harness.give("signatures", envelope("a"));
-        harness.give("signatures", envelope("b"));
+        harness.give("objects", envelope("a"));
+        harness.give("objects", envelope("b"));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end("signatures");
+        harness.end("objects");
         harness.run().unwrap();
         assert_eq!(
             fs::read_to_string(&out).unwrap(),
@@ -199,12 +199,12 @@ mod tests {
     fn names_the_file_that_it_cannot_write_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut dropped = harness(&folder.path().join("lines"));
-        dropped.give("signatures", envelope("a"));
+        dropped.give("objects", envelope("a"));
         dropped.run().unwrap();
         drop(dropped);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let mut harness = harness(&folder.path().join("none/lines"));
-        harness.give("signatures", envelope("a"));
+        harness.give("objects", envelope("a"));
         let message = harness.run().unwrap_err().to_string();
         assert!(message.contains("cannot write") && message.contains("none/lines"), "{message}");
     }

@@ -14,7 +14,7 @@ use crate::images::extract::PARAMETERS_NOTE;
 use boxwork_stores::any_kind::{AnyKind, AnyWriter};
 use boxwork_stores::signature_store::{StoreError, StoreInfo};
 
-const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the objects, no two of one name");
+const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, no two of one name");
 
 /// Writes objects of one kind to a store.
 ///
@@ -23,7 +23,7 @@ const SIGNATURES: In = In::stream(0, "signatures", columns::objects, "the object
 /// they come.
 ///
 /// # Inputs
-/// `signatures`: the objects; no two of one name.
+/// `objects`: the objects; no two of one name.
 ///
 /// # Outputs
 /// None.
@@ -54,7 +54,7 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
         ),
         HOLDS,
     ],
-    inputs: &[SIGNATURES],
+    inputs: &[OBJECTS],
     example: "store: {kind: write_store, out: photos.signatures.arrow}",
     ..OperatorSpec::new("write_store", "Writes objects to a store file.", Kind::Stateful, make)
 };
@@ -80,11 +80,11 @@ struct WriteStore {
 
 impl Operator for WriteStore {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while let Some(envelope) = cx.take(SIGNATURES) {
+        while let Some(envelope) = cx.take(OBJECTS) {
             cx.detached("disk", || self.append(&envelope))??;
             cx.progress(self.writer.as_ref().map_or(0, |writer| writer.len()), 0);
         }
-        if !cx.is_ended(SIGNATURES) {
+        if !cx.is_ended(OBJECTS) {
             return Ok(Flow::Wait);
         }
         let writer = self.writer.take().ok_or_else(|| StoreError::Empty { path: self.out.clone() })?;
@@ -160,11 +160,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("s.signatures.arrow");
         let mut harness = harness(&out);
-        harness.give("signatures", envelope("x", &["a", "b"]));
-        harness.give("signatures", envelope("x", &["c"]));
+        harness.give("objects", envelope("x", &["a", "b"]));
+        harness.give("objects", envelope("x", &["c"]));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end("signatures");
+        harness.end("objects");
         harness.run().unwrap();
         assert!(harness.is_done() && harness.progress() == (3, 3));
         assert_eq!(harness.detached(), ["disk"; 3]);
@@ -183,11 +183,11 @@ mod tests {
         let out = folder.path().join("s");
         let left = || fs::read_dir(folder.path()).unwrap().count();
         let mut cancelled = harness(&out);
-        cancelled.give("signatures", envelope("x", &["a"]));
+        cancelled.give("objects", envelope("x", &["a"]));
         cancelled.run().unwrap();
         assert_eq!(left(), 1);
         cancelled.cancel();
-        cancelled.end("signatures");
+        cancelled.end("objects");
         assert!(cancelled.run().is_err());
         drop(cancelled);
         assert_eq!(left(), 0);
@@ -197,8 +197,8 @@ mod tests {
             (vec![envelope("x", &["a"]), envelope("y", &["b"])], "where [\"x\"] is wanted"),
         ] {
             let mut harness = harness(&out);
-            envelopes.into_iter().for_each(|envelope| harness.give("signatures", envelope));
-            harness.end("signatures");
+            envelopes.into_iter().for_each(|envelope| harness.give("objects", envelope));
+            harness.end("objects");
             let message = harness.run().unwrap_err().to_string();
             assert!(message.contains(reason), "{message}");
             drop(harness);

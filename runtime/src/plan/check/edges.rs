@@ -40,7 +40,11 @@ impl Checker<'_> {
         };
         let idx = names.iter().position(|name| name == port);
         if idx.is_none() {
-            let help = suggestion(port, &names, side.word_many());
+            let renamed = self.catalog.new_name(&format!("{}.{port}", planned.spec.name));
+            let help = match renamed {
+                Some(new) => format!("it is `{new}` now"),
+                None => suggestion(port, &names, side.word_many()),
+            };
             let message =
                 format!("box `{}` ({}) has no {} `{port}`", end.name, planned.spec.name, side.word());
             self.fault(
