@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use boxwork::pipeline;
 use boxwork::shipped::{self, Shipped};
 use boxwork_kernels::distance::{Distance, Lp};
 use boxwork_operators::catalog;
@@ -13,7 +14,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
-use boxwork_stores::any_kind;
+use boxwork_stores::any_kind::{self, KINDS};
 use serde_json::Value as Json;
 
 const OBJECTS: usize = 300;
@@ -95,4 +96,72 @@ fn vectors_and_signatures_of_store_files_go_through_one_search_pipeline() {
     run(&runtime, shipped::ADD_FROM, &[("store", &store), ("from", &at("more.jsonl")), ("holds", "vectors")]);
     let found = search(&runtime, &store, "v11", &out);
     assert_eq!(found[..2], [("v11".to_owned(), 0.0), ("new".to_owned(), 0.0)]);
+}
+
+/// The `nth` object of a kind, as the members of a line of JSON. Each kind has its odd ones among the first.
+fn members(kind: &str, nth: usize) -> String {
+    let number = nth * 7919 % 1009;
+    match kind {
+        "signatures" => {
+            let size = if nth.is_multiple_of(2) {
+                format!(", \"width\": {nth}, \"height\": 7")
+            } else {
+                String::new()
+            };
+            format!("\"centroids\": [[{number}.1, -0.0], [1e-45, 3]], \"weights\": [1, {}]{size}", nth + 1)
+        }
+        "vectors" => {
+            format!("\"object\": [{number}.3, -0.0, 1e-45, -3.4028235e38, {}]", 1.0 / (nth + 1) as f64)
+        }
+        "texts" => format!("\"object\": {}", Json::from("\"é\n\\".repeat(nth % 4))),
+        "sets" if nth == 0 => "\"object\": []".to_owned(),
+        "sets" => format!("\"object\": [4294967295, {number}, 0]"),
+        "codes" => format!("\"object\": \"{number:x}00000000000000{nth:02x}\""),
+        other => panic!("give this test objects of the kind {other}"),
+    }
+}
+
+#[test]
+fn objects_of_every_kind_are_exported_and_imported_as_they_were() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a path in UTF-8").to_owned();
+    let read = |name: &str| fs::read(at(name)).expect("a file");
+    let runtime = Runtime::start(Config::flat(2)).expect("a runtime");
+    for kind in KINDS.iter().map(|kind| kind.name()) {
+        let line = |nth: usize| {
+            let name = Json::from(format!("{nth} \"{kind}\" \\ é"));
+            format!("{{\"name\": {name}, {}}}\n", members(kind, nth))
+        };
+        fs::write(at("in.jsonl"), (0..1500).map(line).collect::<String>()).expect("a disk");
+        let holds = ("holds", kind);
+        run(&runtime, shipped::IMPORT, &[("path", &at("in.jsonl")), ("out", &at("first")), holds]);
+        run(&runtime, shipped::EXPORT, &[("store", &at("first")), ("out", &at("lines")), holds]);
+        run(&runtime, shipped::IMPORT, &[("path", &at("lines")), ("out", &at("second")), holds]);
+        assert!(read("first") == read("second"), "{kind}: the stores differ");
+        run(&runtime, shipped::EXPORT, &[("store", &at("second")), ("out", &at("again")), holds]);
+        assert!(read("lines") == read("again"), "{kind}: the lines differ");
+        // A store is an Arrow file too, as another program might have written it.
+        let arrow = [("path", &*at("first")), ("reader", "read_column"), ("out", &at("third")), holds];
+        run(&runtime, shipped::IMPORT, &arrow);
+        assert!(read("first") == read("third"), "{kind}: the store of the column differs");
+        let store = any_kind::open(Path::new(&at("second")), None).expect("a store");
+        assert_eq!((store.kind(), store.objects_count()), (kind, 1500));
+        assert_eq!(store.name(7).expect("a name"), format!("7 \"{kind}\" \\ é"));
+    }
+}
+
+#[test]
+fn an_edge_that_names_a_port_by_its_former_name_learns_the_new_one() {
+    let text = "boxwork: 1
+boxes:
+  lines: {kind: read_jsonl, path: a.jsonl}
+  store: {kind: write_store, out: a.arrow}
+edges:
+  - lines.signatures -> store.signatures
+";
+    let loaded = pipeline::read_text("old.yaml", text);
+    let (plan, faults) = loaded.check(&catalog(), &loaded.declaration.defaults());
+    let helps: Vec<&str> = faults.iter().filter_map(|fault| fault.help.as_deref()).collect();
+    assert!(plan.is_none());
+    assert_eq!(helps, ["it is `objects` now"; 2]);
 }

@@ -1,26 +1,31 @@
 //! Objects into stores and out of them.
 
 pub mod read_jsonl;
+mod read_arrow;
+mod read_column;
 pub mod write_store;
 pub(crate) mod append_store;
 pub(crate) mod mix_signatures;
 pub mod read_store;
 pub mod write_jsonl;
-pub mod write_arrow;
-pub mod read_arrow;
+mod write_arrow;
+
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::any_kind::{self, AnyKind};
+use boxwork_stores::any_kind::{self, AnyKind, AnyRows, KIND_NAMES};
+
+pub(crate) use crate::resources::store::{COLUMN, NAME};
 
 /// The parameter that names the kind of objects which come or go.
 pub(crate) const HOLDS: Parameter = Parameter::new(
     "holds",
-    ParameterType::Text,
+    ParameterType::Choice(KIND_NAMES),
     Default::Text("signatures"),
-    "the kind of the objects, such as signatures, vectors, texts or sets",
+    "the kind of the objects",
 );
 
 /// The kind that [`HOLDS`] names.
@@ -37,9 +42,22 @@ pub(crate) fn objects<'a>(
     Ok((envelope.texts("name")?, kind.column_names().iter().map(column).collect::<Result<_, BoxError>>()?))
 }
 
+/// The objects that have come and were not taken, as an envelope; nothing if there is none.
+pub(crate) fn envelope(
+    rows: Option<&mut dyn AnyRows>,
+    kind: &dyn AnyKind,
+) -> Result<Option<Envelope>, BoxError> {
+    let Some(rows) = rows.filter(|rows| !rows.is_empty()) else { return Ok(None) };
+    let (names, objects) = rows.take();
+    let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names))];
+    columns.extend(kind.column_names().iter().copied().zip(objects));
+    Ok(Some(Envelope::from_columns(columns)?))
+}
+
 /// The operators of this folder, in the order in which data meets them.
 pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_jsonl::READ_JSONL,
+    &read_column::READ_COLUMN,
     &write_store::WRITE_STORE,
     &append_store::APPEND_STORE,
     &mix_signatures::MIX_SIGNATURES,

@@ -40,7 +40,7 @@ pub fn estimate(
         return Ok(None);
     };
     let (Some(path), Some(pivots)) = (text(store, "path"), text(pivots, "path")) else { return Ok(None) };
-    let (column, name) = (text(store, "column").unwrap_or("object"), text(store, "name").unwrap_or("name"));
+    let (column, name) = (text(store, "column"), text(store, "name").unwrap_or("name"));
     let store = open_store(Path::new(path), column, name, None, Access::Map, None).map_err(error_text)?;
     let space = spaces::open(&distance_options(space, None), store).map_err(error_text)?;
     let table = PivotTable::open(pivots, space).map_err(error_text)?;

@@ -1,7 +1,8 @@
 //! The kinds of objects as values, for files whose kind is unknown until they are opened.
 
+mod of;
+
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,22 +12,32 @@ use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::topology::Topology;
 use serde_json::Value;
 
+use self::of::Of;
 use super::kinds::{Codes, Kind, Sets, Signatures, Texts, Vectors};
-use super::object_store::{
-    Access, Compaction, Files, ObjectStore, PendingChange, Rows, StoreChange, StoreInfo, StoreWriter, copied,
-};
+use super::object_store::{Access, Compaction, Files, PendingChange, StoreInfo};
 use super::store::Store;
 use super::store_error::StoreError;
 
-/// Every kind of object. A new one is a file under `kinds` and a line here. If several kinds have the form of some JSON
-/// or Arrow and none is named, the first is taken.
-pub static KINDS: &[&dyn AnyKind] = &[
-    &Listed::<Signatures>::NEW,
-    &Listed::<Vectors>::NEW,
-    &Listed::<Texts>::NEW,
-    &Listed::<Sets>::NEW,
-    &Listed::<Codes>::NEW,
-];
+/// Lists the kinds: as values, and by name for the choices of parameters.
+macro_rules! kinds {
+    ($($kind:ident),+ $(,)?) => {
+        /// Every kind of object. Among kinds of one form in JSON or in Arrow, the first is taken if none is named.
+        pub static KINDS: &[&dyn AnyKind] = &[$(&Of::<$kind>::NEW),+];
+        /// The names of [`KINDS`].
+        pub const KIND_NAMES: &[&str] = &[$($kind::NAME),+];
+        /// The names of [`KINDS`], and `auto`.
+        pub const KIND_NAMES_OR_AUTO: &[&str] = &["auto", $($kind::NAME),+];
+    };
+}
+
+// A new kind is a file under `kinds` and a line here.
+kinds! {
+    Signatures,
+    Vectors,
+    Texts,
+    Sets,
+    Codes,
+}
 
 /// Finds a kind by name.
 ///
@@ -34,10 +45,9 @@ pub static KINDS: &[&dyn AnyKind] = &[
 /// Names all kinds.
 pub fn named(name: &str) -> Result<&'static dyn AnyKind, String> {
     let found = KINDS.iter().find(|kind| kind.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
-        format!("there are no objects called `{name}`; there are {}", names.join(", "))
-    })
+    found
+        .copied()
+        .ok_or_else(|| format!("there are no objects called `{name}`; there are {}", KIND_NAMES.join(", ")))
 }
 
 /// Opens a store file of any kind. With a machine, batches are copied to its nodes, see [`ObjectStore::copied_to`].
@@ -60,7 +70,7 @@ pub fn open_by(path: &Path, access: Access, machine: Option<Topology>) -> Result
 /// Starts a change of a store file of any kind.
 ///
 /// # Errors
-/// As [`StoreChange::begin`].
+/// As [`StoreChange::begin`](crate::object_store::StoreChange::begin).
 pub fn change(path: &Path) -> Result<Box<dyn AnyChange>, StoreError> {
     change_by(path, Access::Map)
 }
@@ -68,7 +78,7 @@ pub fn change(path: &Path) -> Result<Box<dyn AnyChange>, StoreError> {
 /// As [`change`], but `access` decides whether the files are mapped or read.
 ///
 /// # Errors
-/// As [`StoreChange::begin`].
+/// As [`StoreChange::begin`](crate::object_store::StoreChange::begin).
 pub fn change_by(path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError> {
     of_files(path, &Files::open(path, access)?)?.change(path, access)
 }
@@ -108,10 +118,13 @@ fn unknown(path: &Path, found: &str) -> StoreError {
 
 /// A kind of object as a value.
 pub trait AnyKind: Debug + Sync {
-    /// The objects' name in the plural.
+    /// The name of the objects, in the plural.
     fn name(&self) -> &'static str;
 
-    /// The Arrow types accepted in columns of other programs; empty if there are none.
+    /// Whether the members of an object in JSON stand in its line, beside its name, and not under a key.
+    fn fills_line(&self) -> bool;
+
+    /// The Arrow types that columns of other programs may have.
     fn arrow_types(&self) -> &'static str;
 
     /// Whether objects in a store's files and in envelopes have this Arrow type.
@@ -121,10 +134,24 @@ pub trait AnyKind: Debug + Sync {
     fn column_names(&self) -> &'static [&'static str];
 
     /// An empty list of objects like a JSON value; `None` if the value has the form of another kind.
-    fn rows_of_json(&self, value: &Value) -> Option<Box<dyn AnyRows>>;
+    fn rows_of_json(&self, value: &Value) -> Option<Result<Box<dyn AnyRows>, String>>;
 
     /// An empty list of objects like the first in a column; `None` if the column is of another kind.
     fn rows_of_array(&self, objects: &ArrayRef) -> Option<Box<dyn AnyRows>>;
+
+    /// Appends the objects in columns of this kind to a text, a line of JSON each, from which
+    /// [`Incoming`](crate::object_column::Incoming) makes equal ones. `is_first` says whether the file begins with
+    /// them.
+    ///
+    /// # Errors
+    /// When the columns are of another kind, or hold no sound objects.
+    fn write_lines(
+        &self,
+        names: &StringArray,
+        columns: &[ArrayRef],
+        is_first: bool,
+        text: &mut String,
+    ) -> Result<(), String>;
 
     /// The store in these files.
     ///
@@ -146,7 +173,7 @@ pub trait AnyKind: Debug + Sync {
     /// Starts a change of a store file.
     ///
     /// # Errors
-    /// As [`StoreChange::begin`].
+    /// As [`StoreChange::begin`](crate::object_store::StoreChange::begin).
     fn change(&self, path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError>;
 
     /// Writes the remaining objects of a store file, to replace it.
@@ -235,7 +262,7 @@ pub trait AnyWriter: Send {
     /// Puts the store on disk under its name, and returns the number of its objects.
     ///
     /// # Errors
-    /// As [`StoreWriter::finish`].
+    /// As [`StoreWriter::finish`](crate::object_store::StoreWriter::finish).
     fn finish(self: Box<Self>) -> Result<u64, StoreError>;
 }
 
@@ -264,7 +291,7 @@ pub trait AnyChange: Send {
     /// Number of objects added so far.
     fn added(&self) -> u64;
 
-    /// Removes an object; otherwise as [`StoreChange::remove`].
+    /// Removes an object; otherwise as [`StoreChange::remove`](crate::object_store::StoreChange::remove).
     ///
     /// # Errors
     /// When there is no such object.
@@ -273,194 +300,16 @@ pub trait AnyChange: Send {
     /// Puts the parts on disk; the store is still unchanged.
     ///
     /// # Errors
-    /// As [`StoreChange::write`].
+    /// As [`StoreChange::write`](crate::object_store::StoreChange::write).
     fn write(self: Box<Self>) -> Result<PendingChange, StoreError>;
 }
 
 /// A listed kind.
-struct Listed<K>(PhantomData<fn() -> K>);
-
-impl<K> Listed<K> {
-    const NEW: Self = Self(PhantomData);
-}
-
-impl<K: Kind> Debug for Listed<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(K::NAME)
-    }
-}
-
-impl<K: Kind> AnyKind for Listed<K> {
-    fn name(&self) -> &'static str {
-        K::NAME
-    }
-
-    fn arrow_types(&self) -> &'static str {
-        K::ARROW_TYPES
-    }
-
-    fn is_type(&self, kind: &DataType) -> bool {
-        K::is_type(kind)
-    }
-
-    fn column_names(&self) -> &'static [&'static str] {
-        K::COLUMN_NAMES
-    }
-
-    fn rows_of_json(&self, value: &Value) -> Option<Box<dyn AnyRows>> {
-        Some(Box::new(Rows::new(K::of_json(value)?)))
-    }
-
-    fn rows_of_array(&self, objects: &ArrayRef) -> Option<Box<dyn AnyRows>> {
-        Some(Box::new(Rows::new(K::of_array(objects)?)))
-    }
-
-    fn open(&self, files: Files, machine: Option<Topology>) -> Result<Arc<dyn Store>, StoreError> {
-        let store = ObjectStore::<K>::of_files(files)?;
-        Ok(Arc::new(match machine {
-            Some(machine) => store.copied_to(machine),
-            None => store,
-        }))
-    }
-
-    fn create(
-        &self,
-        path: &Path,
-        columns: &[ArrayRef],
-        info: &StoreInfo,
-    ) -> Option<Result<Box<dyn AnyWriter>, StoreError>> {
-        let kind = K::of_array(columns.first()?)?;
-        Some(StoreWriter::of(path, &kind, info).map(|writer| Box::new(writer) as Box<dyn AnyWriter>))
-    }
-
-    fn change(&self, path: &Path, access: Access) -> Result<Box<dyn AnyChange>, StoreError> {
-        Ok(Box::new(StoreChange::<K>::begin_by(path, access)?))
-    }
-
-    fn compaction(
-        &self,
-        path: &Path,
-        access: Access,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Compaction, StoreError> {
-        Compaction::write::<K>(path, access, cancelled)
-    }
-
-    fn copy(
-        &self,
-        store: &Arc<dyn Store>,
-        out: &Path,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<u64, StoreError> {
-        let found = ObjectStore::<K>::of(store).ok_or_else(|| unknown(store.path(), store.kind()))?;
-        copied(&found, out, out, cancelled)?.finish()
-    }
-}
-
-impl<K: Kind> AnyRows for Rows<K> {
-    fn kind(&self) -> &'static str {
-        K::NAME
-    }
-
-    fn len(&self) -> u64 {
-        self.len()
-    }
-
-    fn push_json(&mut self, name: &str, value: &Value) -> Result<(), String> {
-        if K::of_json(value).is_none() {
-            let found = KINDS.iter().find(|kind| kind.rows_of_json(value).is_some());
-            return Err(match found {
-                Some(found) => format!("it is one of {}, and the column holds {}", found.name(), K::NAME),
-                None => format!("{value} is neither text nor a list of numbers"),
-            });
+pub(crate) fn of_another_form(value: &Value, wanted: Option<&str>) -> String {
+    match (KINDS.iter().find(|kind| kind.rows_of_json(value).is_some()), wanted) {
+        (Some(found), Some(wanted)) => {
+            format!("it is one of {}, and the column holds {wanted}", found.name())
         }
-        self.push(name, |builder| K::push_json(builder, value))
+        _ => format!("{value} is neither text nor a list of numbers"),
     }
-
-    fn push_row(&mut self, name: &str, columns: &[ArrayRef], row: usize) -> Result<(), String> {
-        self.push(name, |builder| K::push_row(builder, columns, row))
-    }
-
-    fn is_full(&self, rows: usize) -> bool {
-        self.is_full(rows)
-    }
-
-    fn take(&mut self) -> (StringArray, Vec<ArrayRef>) {
-        self.take()
-    }
-
-    fn keep(&mut self) -> Result<(), String> {
-        self.keep()
-    }
-
-    fn finish(self: Box<Self>, path: &Path) -> Result<Arc<dyn Store>, BoxError> {
-        Ok(Arc::new((*self).finish(path)?))
-    }
-}
-
-impl<K: Kind> AnyWriter for StoreWriter<K> {
-    fn len(&self) -> u64 {
-        self.len()
-    }
-
-    fn push_rows(&mut self, names: &StringArray, columns: &[ArrayRef]) -> Result<(), StoreError> {
-        self.check_kind(&kind_of(self.path(), columns)?)?;
-        (0..columns[0].len()).try_for_each(|row| self.push_row(names.value(row), columns, row))
-    }
-
-    fn finish(self: Box<Self>) -> Result<u64, StoreError> {
-        (*self).finish()
-    }
-}
-
-impl<K: Kind> AnyChange for StoreChange<K> {
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::<ObjectStore<K>>::clone(self.store())
-    }
-
-    fn check_kind(&self, columns: &[ArrayRef]) -> Result<(), StoreError> {
-        let store = self.store();
-        store.check_kind(&kind_of(store.path(), columns)?)
-    }
-
-    fn push_rows(
-        &mut self,
-        names: &StringArray,
-        columns: &[ArrayRef],
-        replaces: bool,
-    ) -> Result<(), StoreError> {
-        AnyChange::check_kind(self, columns)?;
-        (0..columns[0].len()).try_for_each(|row| {
-            let name = names.value(row);
-            if replaces {
-                self.remove_named(name)?;
-            }
-            self.push_row(name, columns, row)
-        })
-    }
-
-    fn added(&self) -> u64 {
-        self.added()
-    }
-
-    fn remove(&mut self, id: u64) -> Result<bool, StoreError> {
-        self.remove(id)
-    }
-
-    fn write(self: Box<Self>) -> Result<PendingChange, StoreError> {
-        (*self).write()
-    }
-}
-
-/// The kind of new objects, which must be that of the store.
-fn kind_of<K: Kind>(store: &Path, columns: &[ArrayRef]) -> Result<K, StoreError> {
-    let objects = columns.first().filter(|objects| !objects.is_empty());
-    objects.and_then(K::of_array).ok_or_else(|| StoreError::Metadata {
-        path: store.to_owned(),
-        reason: format!(
-            "it holds {}, and the objects that came are {}",
-            K::NAME,
-            objects.map_or_else(|| "none".to_owned(), |objects| objects.data_type().to_string())
-        ),
-    })
 }

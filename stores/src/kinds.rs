@@ -29,14 +29,18 @@ pub const OBJECT: &str = "object";
 
 /// A kind of object. A value says what all objects of one store have in common, such as the dimension of vectors.
 pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
-    /// What the objects are called, in the plural. Files say so in their metadata.
+    /// The name of the objects, in the plural. Files say it in their metadata.
     const NAME: &'static str;
     /// The distance by which the objects are compared if none is named.
     const USUAL_DISTANCE: &'static str;
-    /// The Arrow types that columns of other programs may have; empty if the kind is not read from such columns.
+    /// The Arrow types that columns of other programs may have.
     const ARROW_TYPES: &'static str;
     /// The form that the text of a query must have, such as `a list such as [1, 2]`.
     const TEXT: &'static str;
+
+    /// Whether an object in JSON is a list of members that stand in its line, beside its name, and not under a key. The
+    /// text of a query spells no such object.
+    const FILLS_LINE: bool = false;
 
     /// The names of the [columns](Kind::columns).
     const COLUMN_NAMES: &'static [&'static str] = &[OBJECT];
@@ -58,7 +62,10 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn of_array(objects: &ArrayRef) -> Option<Self>;
 
     /// The kind of an object in JSON; nothing if the value has the form of another kind.
-    fn of_json(value: &Value) -> Option<Self>;
+    ///
+    /// # Errors
+    /// What is wrong with an object of this form, if it says no kind.
+    fn of_json(value: &Value) -> Option<Result<Self, String>>;
 
     /// The JSON value that the text of a query spells; nothing if it spells none.
     fn json_of_text(text: &str) -> Option<Value> {
@@ -73,7 +80,7 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What all objects have in common, in words such as `3 numbers`.
+    /// The common shape of all objects in words, such as `3 numbers`.
     fn shape(&self) -> String;
 
     /// Numbers of a vector; 0 for kinds whose objects differ in length.
@@ -107,8 +114,8 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// What is wrong with the object, or that the system gives no memory for it. The builder stays as it was.
     fn push(builder: &mut Self::Builder, item: Self::Item<'_>) -> Result<(), String>;
 
-    /// Appends the object in a row of [columns](Kind::columns), of which all but the first may be missing, or in a row of
-    /// a column of [another program](Kind::ARROW_TYPES).
+    /// Appends the object in a row of [columns](Kind::columns), of which all but the first may be missing, or in a row
+    /// of a column of [another program](Kind::ARROW_TYPES).
     ///
     /// # Errors
     /// As [`Kind::push`]; and when the columns are of another type.
@@ -119,6 +126,10 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// # Errors
     /// As [`Kind::push`]; and when the value has another form.
     fn push_json(builder: &mut Self::Builder, value: &Value) -> Result<(), String>;
+
+    /// Writes an object as JSON, from which [`Kind::push_json`] makes an equal one. The first object of a file also tells
+    /// [`Kind::of_json`] everything that the kind's value holds.
+    fn write_json(&self, item: Self::Item<'_>, is_first: bool, text: &mut String);
 
     /// Whether the builder holds so many numbers that they should become a batch, whatever the number of objects.
     fn is_full(builder: &Self::Builder) -> bool;

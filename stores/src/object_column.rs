@@ -12,12 +12,13 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::{FileReader, read_footer_length};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use boxwork_runtime::operator::BoxError;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::any_kind::{AnyKind, AnyRows, KINDS};
-use super::json_lines::next_line;
+use super::any_kind::{self, AnyKind, AnyRows, KINDS, of_another_form};
+use super::json_lines;
+use super::kinds::OBJECT;
 use super::store::Store;
 
 /// Reads a column of a file: JSON lines if the name ends in `.jsonl`, `.ndjson` or `.json`, else Arrow IPC. The column
@@ -28,18 +29,18 @@ use super::store::Store;
 /// When the file cannot be read, has no such column, or holds an invalid object.
 pub fn open(
     path: &Path,
-    column: &str,
+    column: Option<&str>,
     name: &str,
     kind: Option<&'static dyn AnyKind>,
 ) -> Result<Arc<dyn Store>, BoxError> {
-    let mut reading = Reading { kind, rows: None };
+    let mut objects = Incoming::new(column, name, kind);
     let read = match is_json(path) {
-        true => reading.lines(path, column, name),
-        false => reading.arrow(path, column, name),
+        true => lines(path, &mut objects),
+        false => arrow(path, &mut objects),
     };
     read.map_err(|reason| BoxError::new(format!("`{}`: {reason}", path.display())))?;
     let none = || BoxError::new(format!("`{}` holds no objects", path.display()));
-    reading.rows.ok_or_else(none)?.finish(path)
+    objects.rows.ok_or_else(none)?.finish(path)
 }
 
 /// Whether a file's ending is that of JSON lines.
@@ -47,125 +48,185 @@ pub fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["jsonl", "ndjson", "json"].iter().any(|known| ending == *known))
 }
 
-/// Reads an object from a line of JSON: its name, if it has one, and the object.
-///
-/// # Errors
-/// When the line is not a JSON object, or has no such column.
-pub fn object_of_line(line: &str, column: &str, name: &str) -> Result<(Option<String>, Value), String> {
-    let mut object: Value =
-        serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    let value = object.get_mut(column).map(Value::take);
-    let value =
-        value.ok_or_else(|| format!("`{column}` is missing: it must be text or a list of numbers"))?;
-    let named = if name == column { None } else { object.get(name).and_then(Value::as_str) };
-    let named = named.or(value.as_str()).map(str::to_owned);
-    Ok((named, value))
-}
-
-/// An empty list for objects like this one, of the given kind or of the first that accepts it.
-///
-/// # Errors
-/// When no kind accepts it.
-pub fn rows_like(value: &Value, kind: Option<&'static dyn AnyKind>) -> Result<Box<dyn AnyRows>, String> {
-    let rows = match kind {
-        Some(kind) => kind.rows_of_json(value),
-        None => KINDS.iter().find_map(|kind| kind.rows_of_json(value)),
-    };
-    let is_one_of = |kind: &&&dyn AnyKind| kind.rows_of_json(value).is_some();
-    rows.ok_or_else(|| match (KINDS.iter().find(is_one_of), kind) {
-        (Some(found), Some(kind)) => {
-            format!("it is one of {}, and the column holds {}", found.name(), kind.name())
-        }
-        _ => format!("{value} is neither text nor a list of numbers"),
-    })
-}
-
-/// A column being read.
-struct Reading {
+/// Objects that come from another program one after the other. All are of one kind, which the first one says if none is
+/// named.
+pub struct Incoming {
+    column: Option<String>,
+    name: String,
     kind: Option<&'static dyn AnyKind>,
+    /// Members that each object in JSON gets, in place of its own.
+    members: Map<String, Value>,
     rows: Option<Box<dyn AnyRows>>,
+    count: u64,
 }
 
-impl Reading {
-    fn arrow(&mut self, path: &Path, column: &str, name: &str) -> Result<(), String> {
-        let mut file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-        let none = |error: &dyn Display| {
-            format!("is no Arrow IPC file ({error}); files of JSON lines end in .jsonl, .ndjson or .json")
-        };
-        footer_fits(&mut file).map_err(|error| none(&error))?;
-        let reader = FileReader::try_new(BufReader::new(file), None).map_err(|error| none(&error))?;
-        for batch in reader {
-            let batch = batch.map_err(|error| match error {
-                ArrowError::MemoryError(error) => format!(
-                    "a batch claims more memory than the system gives ({error}): write it anew in smaller \
-                     batches, or free memory"
-                ),
-                error => format!("cannot be read: {error}"),
-            })?;
-            self.batch(&batch, column, name)?;
-        }
-        Ok(())
+/// The columns of a batch that hold objects and their names.
+pub struct Columns {
+    objects: Vec<ArrayRef>,
+    column: String,
+    names: Option<ArrayRef>,
+}
+
+impl Incoming {
+    /// No object yet. They stand under the key or in the column `column`, their names in `name`; otherwise as [`open`]
+    /// says.
+    pub fn new(column: Option<&str>, name: &str, kind: Option<&'static dyn AnyKind>) -> Self {
+        let (column, name) = (column.map(str::to_owned), name.to_owned());
+        Self { column, name, kind, members: Map::new(), rows: None, count: 0 }
     }
 
-    fn batch(&mut self, batch: &RecordBatch, column: &str, name: &str) -> Result<(), String> {
-        let schema = batch.schema();
-        let columns =
-            || schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
-        let objects = batch
-            .column_by_name(column)
-            .ok_or_else(|| format!("has no column `{column}`; it has {}", columns()))?;
-        let first = self.rows.as_ref().map_or(0, |rows| rows.len());
-        if let Some(row) = (0..objects.len()).find(|row| objects.is_null(*row)) {
-            return Err(format!("row {} of `{column}` is null: fill it or leave it out", first + row as u64));
-        }
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let rows = match &mut self.rows {
-            Some(rows) => rows,
-            None => self.rows.insert(rows_of(objects, column, self.kind)?),
-        };
-        let names = batch.column_by_name(name).and_then(|names| names.as_string_opt::<i32>());
-        let texts = objects.as_string_opt::<i32>();
-        for row in 0..objects.len() {
-            let named = names.filter(|names| !names.is_null(row)).or(texts);
-            let place = first + row as u64;
-            let number = place.to_string();
-            let named = named.map_or(number.as_str(), |names| names.value(row));
-            let pushed = rows.push_row(named, std::slice::from_ref(objects), row);
-            pushed
-                .and_then(|()| rows.keep())
-                .map_err(|reason| format!("row {place} of `{column}`: {reason}"))?;
-        }
-        Ok(())
+    /// The same, with a member that each object in JSON gets, in place of its own.
+    #[must_use]
+    pub fn with_member(mut self, key: &str, value: Value) -> Self {
+        self.members.insert(key.to_owned(), value);
+        self
     }
 
-    fn lines(&mut self, path: &Path, column: &str, name: &str) -> Result<(), String> {
-        let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
-        let (mut reader, mut text) = (BufReader::new(file), String::new());
-        for line in 1.. {
-            let at = |reason: String| format!("line {line}: {reason}");
-            text.clear();
-            if next_line(&mut reader, &mut text).map_err(|error| at(error.to_string()))? == 0 {
-                break;
-            }
-            if !text.trim().is_empty() {
-                self.line(&text, column, name).map_err(at)?;
-            }
-        }
-        Ok(())
+    /// The objects that have come and were not taken; nothing before the first one.
+    pub fn rows(&mut self) -> Option<&mut dyn AnyRows> {
+        self.rows.as_mut().map(|rows| &mut **rows as &mut dyn AnyRows)
     }
 
-    fn line(&mut self, text: &str, column: &str, name: &str) -> Result<(), String> {
-        let (named, value) = object_of_line(text, column, name)?;
+    /// Takes the object in a line of JSON, and returns its name.
+    ///
+    /// # Errors
+    /// When the line is no JSON object, has no object, or one that is not sound or of another kind.
+    pub fn push_line(&mut self, line: &str) -> Result<String, String> {
+        let (named, mut value) = self.named_value(json_lines::members(line)?)?;
+        if let Value::Object(members) = &mut value {
+            members.extend(self.members.clone());
+        }
         let rows = match &mut self.rows {
             Some(rows) => rows,
             None => self.rows.insert(rows_like(&value, self.kind)?),
         };
-        let named = named.unwrap_or_else(|| rows.len().to_string());
-        rows.push_json(&named, &value)?;
-        rows.keep()
+        self.kind = self.kind.or_else(|| any_kind::named(rows.kind()).ok());
+        let name = named.unwrap_or_else(|| self.count.to_string());
+        rows.push_json(&name, &value)?;
+        self.count += 1;
+        Ok(name)
     }
+
+    /// The name of the object in a line, if it has one, and the object.
+    fn named_value(&self, mut members: Map<String, Value>) -> Result<(Option<String>, Value), String> {
+        if self.column.is_none() && self.is_filled(&members) {
+            let missing = || format!("`{}` is missing: it must be text", self.name);
+            let name = members.remove(&self.name).ok_or_else(missing)?;
+            return Ok((Some(self.text_of(&name)?.to_owned()), Value::Object(members)));
+        }
+        let key = self.column.as_deref().unwrap_or(OBJECT);
+        let missing = || format!("`{key}` is missing: it must be text or a list of numbers");
+        let value = members.remove(key).ok_or_else(missing)?;
+        let named = match members.get(&self.name) {
+            None | Some(Value::Null) => value.as_str(),
+            Some(name) => Some(self.text_of(name)?),
+        };
+        Ok((named.map(str::to_owned), value))
+    }
+
+    /// Whether a line is the object itself.
+    fn is_filled(&self, members: &Map<String, Value>) -> bool {
+        match self.kind {
+            Some(kind) => kind.fills_line(),
+            None if members.contains_key(OBJECT) => false,
+            None => {
+                let mut members = members.clone();
+                members.remove(&self.name);
+                let value = Value::Object(members);
+                let is_one = |kind: &&dyn AnyKind| matches!(kind.rows_of_json(&value), Some(Ok(_)));
+                KINDS.iter().any(|kind| kind.fills_line() && is_one(kind))
+            }
+        }
+    }
+
+    fn text_of<'v>(&self, name: &'v Value) -> Result<&'v str, String> {
+        name.as_str()
+            .ok_or_else(|| format!("`{}` must be text, and it is {name}: put it in quotes", self.name))
+    }
+
+    /// The columns of a batch that hold objects and their names.
+    ///
+    /// # Errors
+    /// When there is no such column, or it is of another type.
+    pub fn columns(&mut self, batch: &RecordBatch) -> Result<Columns, String> {
+        let of_kind = |kind: &'static dyn AnyKind| kind.column_names()[0];
+        let column = self.column.clone();
+        let column = column.unwrap_or_else(|| self.kind.map_or(OBJECT, of_kind).to_owned());
+        let objects = batch.column_by_name(&column).ok_or_else(|| {
+            let schema = batch.schema();
+            let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            format!("has no column `{column}`; it has {}: name one of them as the column", columns.join(", "))
+        })?;
+        if self.rows.is_none() && !objects.is_empty() {
+            let rows = self.rows.insert(rows_of(objects, &column, self.kind)?);
+            self.kind = any_kind::named(rows.kind()).ok();
+        }
+        // The columns beside the objects, such as sizes of images, as far as the file has them.
+        let beside = self.kind.map_or(&[][..], |kind| &kind.column_names()[1..]);
+        let beside = beside.iter().map_while(|name| batch.column_by_name(name));
+        let objects = std::iter::once(objects).chain(beside).map(Arc::clone).collect();
+        let names = batch.column_by_name(&self.name).filter(|_| self.name != column).map(Arc::clone);
+        match names.as_ref().map(|names| names.data_type()) {
+            None | Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
+                Ok(Columns { objects, column, names })
+            }
+            Some(other) => {
+                let name = &self.name;
+                Err(format!(
+                    "the column `{name}` is {other}, and names are texts (Utf8): cast it, or name another"
+                ))
+            }
+        }
+    }
+
+    /// Takes the object in a row.
+    ///
+    /// # Errors
+    /// When it is null, not sound, or of another kind.
+    pub fn push_row(&mut self, columns: &Columns, row: usize) -> Result<(), String> {
+        let Columns { objects, column, names } = columns;
+        let place = self.count;
+        let at = |reason: String| format!("row {place} of `{column}`: {reason}");
+        if objects[0].is_null(row) {
+            return Err(format!("row {place} of `{column}` is null: fill it, or leave it out"));
+        }
+        let rows = self.rows.as_mut().ok_or_else(|| at("it has no kind".to_owned()))?;
+        let number = place.to_string();
+        let named = names.as_ref().and_then(|names| text_at(names, row));
+        let named = named.or_else(|| text_at(&objects[0], row)).unwrap_or(&number);
+        rows.push_row(named, objects, row).map_err(at)?;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.objects[0].len()
+    }
+}
+
+/// The text in a row of a column of texts, if there is one.
+fn text_at(column: &ArrayRef, row: usize) -> Option<&str> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
+        DataType::Utf8View => Some(column.as_string_view().value(row)),
+        _ => None,
+    }
+}
+
+/// An empty list of objects like a value in JSON, of a kind or of the first that takes it.
+fn rows_like(value: &Value, kind: Option<&'static dyn AnyKind>) -> Result<Box<dyn AnyRows>, String> {
+    let rows = match kind {
+        Some(kind) => kind.rows_of_json(value),
+        None => KINDS.iter().find_map(|kind| kind.rows_of_json(value)),
+    };
+    rows.unwrap_or_else(|| Err(of_another_form(value, kind.map(AnyKind::name))))
 }
 
 /// An empty list for objects like those of an Arrow column.
@@ -174,32 +235,77 @@ fn rows_of(
     column: &str,
     kind: Option<&'static dyn AnyKind>,
 ) -> Result<Box<dyn AnyRows>, String> {
-    let read = || KINDS.iter().filter(|kind| !kind.arrow_types().is_empty());
+    let of_kind = |kind: &&'static dyn AnyKind| kind.rows_of_array(objects);
     let found = match kind {
-        Some(kind) => kind.rows_of_array(objects),
-        None => read().find_map(|kind| kind.rows_of_array(objects)),
+        Some(kind) => of_kind(&kind),
+        None => KINDS.iter().find_map(of_kind),
     };
-    found.ok_or_else(|| match (read().find(|found| found.rows_of_array(objects).is_some()), kind) {
-        (Some(found), Some(kind)) => {
-            format!(
-                "row 0 of `{column}`: it is one of {}, and the column holds {}",
-                found.name(),
-                kind.name()
-            )
-        }
-        _ => {
-            let types = read().map(|kind| format!("{} ({})", kind.arrow_types(), kind.name()));
-            format!(
-                "the column `{column}` is {}: objects are {}",
-                objects.data_type(),
-                types.collect::<Vec<_>>().join(", ")
-            )
+    found.ok_or_else(|| {
+        let is = format!("the column `{column}` is {}", objects.data_type());
+        match (KINDS.iter().find(|kind| of_kind(kind).is_some()), kind) {
+            (Some(found), Some(kind)) => {
+                let (found, wanted) = (found.name(), kind.name());
+                format!("{is}: it holds {found}, where {wanted} are wanted; say that the file holds {found}")
+            }
+            (_, Some(kind)) => {
+                format!("{is}: {} are {}; cast it, or name another column", kind.name(), kind.arrow_types())
+            }
+            _ => {
+                let types = KINDS.iter().map(|kind| format!("{} ({})", kind.arrow_types(), kind.name()));
+                let types = types.collect::<Vec<_>>().join(", ");
+                format!("{is}: objects are {types}; cast it, or name another column")
+            }
         }
     })
 }
 
-/// Checks that the file is long enough for the footer whose length its end claims: a reader allocates memory for it
-/// first.
+fn arrow(path: &Path, objects: &mut Incoming) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    let none = |error: &dyn Display| {
+        format!("is no Arrow IPC file ({error}); files of JSON lines end in .jsonl, .ndjson or .json")
+    };
+    footer_fits(&mut file).map_err(|error| none(&error))?;
+    let reader = FileReader::try_new(BufReader::new(file), None).map_err(|error| none(&error))?;
+    for batch in reader {
+        let columns = objects.columns(&batch.map_err(|error| unreadable(&error))?)?;
+        for row in 0..columns.rows() {
+            objects.push_row(&columns, row)?;
+            objects.rows().map_or(Ok(()), |rows| rows.keep())?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a batch of an Arrow file cannot be read, and the fix.
+fn unreadable(error: &ArrowError) -> String {
+    match error {
+        ArrowError::MemoryError(error) => format!(
+            "a batch says that it takes more memory than the system gives ({error}): write it anew in smaller \
+             batches, or free memory"
+        ),
+        error => format!("cannot be read: {error}"),
+    }
+}
+
+fn lines(path: &Path, objects: &mut Incoming) -> Result<(), String> {
+    let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    let (mut reader, mut text) = (BufReader::new(file), String::new());
+    for line in 1.. {
+        let at = |reason: String| format!("line {line}: {reason}");
+        text.clear();
+        if json_lines::next_line(&mut reader, &mut text).map_err(|error| at(error.to_string()))? == 0 {
+            break;
+        }
+        if !text.trim().is_empty() {
+            objects.push_line(&text).map_err(at)?;
+            objects.rows().map_or(Ok(()), |rows| rows.keep()).map_err(at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is as long as the footer that its end describes: readers make room for the footer before they read
+/// it.
 pub fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
     const TRAILER_BYTES: usize = 10;
     let mut trailer = [0; TRAILER_BYTES];
@@ -278,7 +384,7 @@ mod tests {
                 ("holes", Arc::new(StringArray::from(vec![Some("a"), None, Some("b")]))),
             ],
         );
-        let open = |column: &str| open(&path, column, "label", None);
+        let open = |column: &str| open(&path, Some(column), "label", None);
         let vectors = open("vector").unwrap();
         assert_eq!((vectors.ids_count(), vectors.kind()), (6, "vectors"));
         assert_eq!(ObjectStore::<Vectors>::of(&vectors).unwrap().kind().dimensions(), 2);
@@ -286,7 +392,7 @@ mod tests {
         assert_eq!((vectors.name(4).unwrap(), vectors.find("y").unwrap()), ("y".to_owned(), Some(1)));
         check::<Sets>(&open("set").unwrap(), 1, |set| assert_eq!(set, [1, 9]));
         check::<Texts>(&open("word").unwrap(), 0, |text| assert_eq!(text, ['n', 'a', 'ï', 'v', 'e']));
-        let words = super::open(&path, "word", "name", None).unwrap();
+        let words = super::open(&path, Some("word"), "name", None).unwrap();
         assert_eq!((words.name(0).unwrap(), words.find("c").unwrap()), ("naïve".to_owned(), Some(2)));
         for (column, reason) in
             [("number", "objects are"), ("holes", "row 1"), ("nothing", "it has vector, set")]
@@ -304,7 +410,7 @@ mod tests {
         let end = sound.len() - 10;
         let open = |content: &[u8]| {
             fs::write(&path, content).unwrap();
-            open(&path, "object", "name", None).unwrap_err().to_string()
+            open(&path, None, "name", None).unwrap_err().to_string()
         };
         let mut footer = sound.clone();
         footer[end..end + 4].copy_from_slice(&i32::MAX.to_le_bytes());
@@ -326,7 +432,7 @@ mod tests {
         let path = folder.path().join("objects.jsonl");
         let open = |text: &str, kind: Option<&str>| {
             fs::write(&path, text).unwrap();
-            open(&path, "object", "name", kind.map(|kind| named(kind).unwrap()))
+            open(&path, None, "name", kind.map(|kind| named(kind).unwrap()))
         };
         let sound = "{\"name\": \"a\", \"object\": [1, 2.5]}\n\n{\"object\": [3, 4]}\n";
         let column = open(sound, None).unwrap();

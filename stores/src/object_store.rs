@@ -76,6 +76,8 @@ struct Batch<K: Kind> {
     idx: usize,
     first: u64,
     rows: u64,
+    /// Its bytes in the file, or in memory if it is in no file.
+    bytes: usize,
     names: OnceLock<StringArray>,
     whole: OnceLock<K::Batch>,
 }
@@ -127,7 +129,8 @@ impl<K: Kind> ObjectStore<K> {
             for (idx, batch) in opened.batches.iter().enumerate() {
                 let rows = batch.entry.rows as u64;
                 let (names, whole) = (OnceLock::new(), OnceLock::new());
-                batches.push(Batch { part, idx, first, rows, names, whole });
+                let bytes = part::block_bytes(&batch.block);
+                batches.push(Batch { part, idx, first, rows, bytes, names, whole });
                 first += rows;
             }
         }
@@ -288,9 +291,7 @@ impl<K: Kind> ObjectStore<K> {
     /// # Panics
     /// When there is no such batch.
     pub fn batch_bytes(&self, batch: usize) -> usize {
-        let batch = &self.batches[batch];
-        let part = self.files.parts.get(batch.part);
-        part.map_or(0, |part| part::block_bytes(&part.batches[batch.idx].block))
+        self.batches[batch].bytes
     }
 
     /// Unique in this process, also over time.

@@ -30,7 +30,7 @@ fn objects(case: Case, range: std::ops::Range<u64>) -> (StringArray, Vec<ArrayRe
     let (kind, json) = case;
     let value = |nth: u64| serde_json::from_str(&json(nth)).expect("JSON");
     let kind = any_kind::named(kind).expect("a listed kind");
-    let mut rows: Box<dyn AnyRows> = kind.rows_of_json(&value(0)).expect("its form");
+    let mut rows: Box<dyn AnyRows> = kind.rows_of_json(&value(0)).expect("its form").expect("a kind");
     range.for_each(|nth| rows.push_json(&format!("object {nth}"), &value(nth)).expect("a sound object"));
     rows.take()
 }
@@ -78,7 +78,7 @@ fn stores_of_every_kind_are_read_back_as_the_column_that_they_came_from() {
         let line = |nth| format!("{{\"name\": \"object {nth}\", \"object\": {}}}\n", case.1(nth));
         fs::write(&lines, (0..5000).map(line).collect::<String>()).expect("a disk");
         let kind = any_kind::named(case.0).expect("a listed kind");
-        let column = object_column::open(&lines, "object", "name", Some(kind)).expect("sound lines");
+        let column = object_column::open(&lines, None, "name", Some(kind)).expect("sound lines");
         let store = opened(&path);
         assert_eq!((store.kind(), store.ids_count(), store.batches()), (case.0, 5000, 2));
         assert_eq!(store.object_type(), column.object_type());

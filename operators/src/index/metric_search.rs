@@ -230,7 +230,7 @@ pub(crate) mod tests {
             (texts, &["levenshtein"], "texts"),
             (sets, &["jaccard"], "sets"),
         ] {
-            let column = object_column::open(&path, "object", "name", Some(named(kind).unwrap())).unwrap();
+            let column = object_column::open(&path, None, "name", Some(named(kind).unwrap())).unwrap();
             for distance in distances {
                 for root in [false, true] {
                     let p = (*distance == "lp").then_some(3.0);

@@ -146,7 +146,7 @@ fn project(batch: &RecordBatch, descriptor: &Descriptor) -> Result<RecordBatch, 
 }
 
 /// Opens an Arrow IPC file or stream.
-fn open(path: &Path) -> Result<InputReader, BoxError> {
+pub(super) fn open(path: &Path) -> Result<InputReader, BoxError> {
     if path.as_os_str() == STDIN {
         let batches = StreamReader::try_new(BufReader::new(io::stdin()), None);
         return Ok(of_reader(batches.map_err(|error| refused(path, &error))?));

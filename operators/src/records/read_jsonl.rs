@@ -1,4 +1,4 @@
-//! `read_jsonl`: signatures that another program made, as lines of JSON.
+//! `read_jsonl`: objects that another program made, as lines of JSON.
 //!
 //! Invariant: an unsound line ends the request with the file and the line; no line is lost silently.
 
@@ -8,26 +8,20 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use super::HOLDS;
+use super::{COLUMN, HOLDS, NAME};
 use crate::columns;
-use boxwork_stores::any_kind::{AnyKind, AnyRows};
-use boxwork_stores::json_lines::{Line, next_line, read_line};
-use boxwork_stores::kinds::{Kind as _, Signatures};
-use boxwork_stores::object_column;
-use boxwork_stores::signature::SignatureBuilder;
+use boxwork_stores::any_kind::AnyKind;
+use boxwork_stores::json_lines::next_line;
+use boxwork_stores::object_column::Incoming;
 use boxwork_stores::signature_store::StoreError;
 
 /// Rows after which an envelope goes out.
 const ROWS: usize = 1024;
-/// Centroids after which it does, whatever its rows: about a megabyte at seven coordinates.
-const CENTROIDS: usize = 1 << 15;
 /// The name of the standard input.
 const STDIN: &str = "-";
 
@@ -35,11 +29,11 @@ const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects in th
 
 /// Reads objects from lines of JSON: signatures, or another kind that `holds` names.
 ///
-/// A line is `{"name": "a", "centroids": [[1, 2], [3, 4]], "weights": [1, 3]}`: all centroids of the file have the
-/// same number of coordinates, weights are above 0 and are divided by their sum, and no two objects have one name.
-/// Other objects stand under the key `column`: `{"name": "a", "object": [0.5, 1]}`.
-/// `width`, `height` (pixels) and `coordinates` (names) may be there. Empty lines are passed over; the first line
-/// that is not sound ends the request.
+/// An object stands under the key `column`: `{"name": "a", "object": [0.5, 1]}`. A signature fills its line: `{"name":
+/// "a", "centroids": [[1, 2], [3, 4]], "weights": [1, 3]}`. All centroids of the file have the same number of
+/// coordinates; weights are above 0 and are divided by their sum. `width`, `height` (pixels) and `coordinates` (names)
+/// are optional. No two objects have one name. Empty lines are passed over; the first line that is not sound ends the
+/// request.
 ///
 /// # Inputs
 /// None.
@@ -49,7 +43,8 @@ const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects in th
 ///
 /// # Parameters
 /// `path`: the file, or `-` for the standard input. `coordinates`: names of a centroid's numbers; without them those
-/// that the first line says, or else `c0`, `c1` and so on.
+/// that the first line says, or else `c0`, `c1` and so on. `holds`: the kind of the objects. `column`, `name`: the keys
+/// of the object and of its name.
 pub static READ_JSONL: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -65,18 +60,8 @@ pub static READ_JSONL: OperatorSpec = OperatorSpec {
             "names of a centroid's numbers; none given: those of the first line, or c0, c1 and so on",
         ),
         HOLDS,
-        Parameter::new(
-            "column",
-            ParameterType::Text,
-            Default::Text("object"),
-            "the key of the object in a line, of all kinds but signatures",
-        ),
-        Parameter::new(
-            "name",
-            ParameterType::Text,
-            Default::Text("name"),
-            "the key of the object's name, of all kinds but signatures; without one objects are called by their place",
-        ),
+        COLUMN,
+        NAME,
     ],
     outputs: &[OBJECTS],
     example: "objects: {kind: read_jsonl, path: signatures.jsonl}",
@@ -84,11 +69,17 @@ pub static READ_JSONL: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let kind = super::kind(bind)?;
+    let mut objects = Incoming::new(bind.get_text("column"), bind.text("name"), Some(kind));
+    let coordinates = bind.texts("coordinates");
+    if !coordinates.is_empty() {
+        // The names of the parameter count, and not those in the lines.
+        objects = objects.with_member("coordinates", coordinates.into());
+    }
     Ok(Box::new(ReadJsonl {
         path: bind.path("path"),
-        objects: ObjectLines::of(bind)?,
-        renamed: !bind.texts("coordinates").is_empty(),
-        coordinates: Some(bind.texts("coordinates")).filter(|names| !names.is_empty()),
+        kind,
+        objects,
         reader: None,
         line: 0,
         sent: 0,
@@ -99,11 +90,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 
 struct ReadJsonl {
     path: PathBuf,
-    // How other objects than signatures stand in a line.
-    objects: Option<ObjectLines>,
-    // The parameter's names hold whatever the lines say.
-    renamed: bool,
-    coordinates: Option<Vec<String>>,
+    kind: &'static dyn AnyKind,
+    objects: Incoming,
     reader: Option<Box<dyn BufRead + Send>>,
     line: u64,
     sent: u64,
@@ -129,34 +117,12 @@ impl Operator for ReadJsonl {
 impl ReadJsonl {
     /// The next envelope, or nothing at the end of the file.
     fn read(&mut self) -> Result<Option<Envelope>, BoxError> {
-        if let Some(mut lines) = self.objects.take() {
-            let envelope = self.read_objects(&mut lines);
-            self.objects = Some(lines);
-            return envelope;
-        }
-        let mut objects: Option<Objects> = None;
         let mut text = String::new();
-        while objects.as_ref().is_none_or(|objects| !objects.is_full()) && self.next_text(&mut text)? {
-            let line = read_line(&text).map_err(|reason| self.error(reason))?;
-            self.accept(&line).map_err(|reason| self.error(reason))?;
-            let coordinates = self.coordinates.as_deref().unwrap_or_default();
-            let objects = match &mut objects {
-                Some(objects) => objects,
-                None => objects.insert(Objects::new(coordinates).map_err(|reason| self.error(reason))?),
-            };
-            objects.push(line).map_err(|reason| self.error(reason))?;
-        }
-        objects.map(Objects::finish).transpose()
-    }
-
-    /// The next envelope of other objects than signatures.
-    fn read_objects(&mut self, lines: &mut ObjectLines) -> Result<Option<Envelope>, BoxError> {
-        let mut text = String::new();
-        while !lines.is_full() && self.next_text(&mut text)? {
-            let name = lines.push(&text).map_err(|reason| self.error(reason))?;
+        while !self.objects.rows().is_some_and(|rows| rows.is_full(ROWS)) && self.next_text(&mut text)? {
+            let name = self.objects.push_line(&text).map_err(|reason| self.error(reason))?;
             self.accept_name(&name).map_err(|reason| self.error(reason))?;
         }
-        lines.take()
+        super::envelope(self.objects.rows(), self.kind)
     }
 
     /// Reads the next line that is not empty; says whether there is one.
@@ -195,32 +161,6 @@ impl ReadJsonl {
         next_line(reader, text)
     }
 
-    /// Checks a line against those before it.
-    fn accept(&mut self, line: &Line) -> Result<(), String> {
-        let dimensions = line.columns.len();
-        if line.weights.is_empty() {
-            return Err(
-                "the signature has no centroid: leave the object out, or give it one of weight 1".to_owned()
-            );
-        }
-        let names = match (&self.coordinates, &line.coordinates) {
-            (None, Some(said)) => self.coordinates.insert(said.clone()),
-            (None, None) => self.coordinates.insert((0..dimensions).map(|idx| format!("c{idx}")).collect()),
-            (Some(names), Some(said)) if !self.renamed && names != said => {
-                return Err(format!("its coordinates are {said:?} where the lines before have {names:?}"));
-            }
-            (Some(_), _) => self.coordinates.as_mut().expect("just seen"),
-        };
-        if names.len() != dimensions {
-            return Err(format!(
-                "its centroids have {dimensions} coordinates where {} are wanted ({}): all lines have the same",
-                names.len(),
-                names.join(", ")
-            ));
-        }
-        self.accept_name(&line.name)
-    }
-
     /// Refuses a name that a line before has.
     fn accept_name(&mut self, name: &str) -> Result<(), String> {
         let key = [0, 1].map(|idx: usize| self.hashers[idx].hash_one(name));
@@ -241,89 +181,6 @@ impl ReadJsonl {
     }
 }
 
-/// Objects of any kind but signatures, a line each.
-struct ObjectLines {
-    kind: &'static dyn AnyKind,
-    column: String,
-    name: String,
-    /// Made at the first object, which says what all have in common.
-    rows: Option<Box<dyn AnyRows>>,
-    count: u64,
-}
-
-impl ObjectLines {
-    /// Nothing where signatures are to be read.
-    fn of(bind: &Bind<'_>) -> Result<Option<Self>, BoxError> {
-        let kind = super::kind(bind)?;
-        let (column, name) = (bind.text("column").to_owned(), bind.text("name").to_owned());
-        let lines = Self { kind, column, name, rows: None, count: 0 };
-        Ok(Some(lines).filter(|_| kind.name() != Signatures::NAME))
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.is_full(ROWS))
-    }
-
-    /// Takes a line, and returns the name of its object.
-    fn push(&mut self, line: &str) -> Result<String, String> {
-        let (named, value) = object_column::object_of_line(line, &self.column, &self.name)?;
-        let rows = match &mut self.rows {
-            Some(rows) => rows,
-            None => self.rows.insert(object_column::rows_like(&value, Some(self.kind))?),
-        };
-        let name = named.unwrap_or_else(|| self.count.to_string());
-        rows.push_json(&name, &value)?;
-        self.count += 1;
-        Ok(name)
-    }
-
-    /// The objects since the last envelope; nothing where there are none.
-    fn take(&mut self) -> Result<Option<Envelope>, BoxError> {
-        let Some(rows) = self.rows.as_mut().filter(|rows| !rows.is_empty()) else { return Ok(None) };
-        let (names, objects) = rows.take();
-        let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names))];
-        columns.extend(self.kind.column_names().iter().copied().zip(objects));
-        Ok(Some(Envelope::from_columns(columns)?))
-    }
-}
-
-/// The rows of an envelope under way.
-struct Objects {
-    names: Vec<String>,
-    signatures: SignatureBuilder,
-    widths: Vec<u32>,
-    heights: Vec<u32>,
-}
-
-impl Objects {
-    fn new(coordinates: &[String]) -> Result<Self, String> {
-        let signatures = SignatureBuilder::new(coordinates).map_err(|error| error.to_string())?;
-        Ok(Self { names: Vec::new(), signatures, widths: Vec::new(), heights: Vec::new() })
-    }
-
-    fn is_full(&self) -> bool {
-        self.names.len() >= ROWS || self.signatures.centroids() >= CENTROIDS
-    }
-
-    fn push(&mut self, line: Line) -> Result<(), String> {
-        let columns: Vec<&[f32]> = line.columns.iter().map(Vec::as_slice).collect();
-        self.signatures.push(&columns, &line.weights).map_err(|error| error.to_string())?;
-        self.names.push(line.name);
-        self.widths.push(line.width);
-        self.heights.push(line.height);
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Envelope, BoxError> {
-        Ok(Envelope::from_columns([
-            ("name", Arc::new(StringArray::from(self.names)) as ArrayRef),
-            ("signature", Arc::new(self.signatures.finish())),
-            ("width", Arc::new(UInt32Array::from(self.widths))),
-            ("height", Arc::new(UInt32Array::from(self.heights))),
-        ])?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -332,6 +189,8 @@ mod tests {
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::operator::Resource;
     use boxwork_runtime::parameter::Value;
+
+    use std::sync::Arc;
 
     use super::*;
     use crate::records::read_store::READ_STORE;

@@ -1,28 +1,28 @@
-//! `write_jsonl`: signatures as JSON lines, for programs that read no Arrow.
+//! `write_jsonl`: objects of any kind as JSON lines, for programs that read no Arrow.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::PathBuf;
 
-use arrow_array::Array;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use super::HOLDS;
 use crate::columns;
-use boxwork_stores::json_lines::write_line;
-use boxwork_stores::signature::{SignatureColumns, coordinate_names};
+use boxwork_stores::any_kind::AnyKind;
 use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
 
 /// The name of the standard output.
 const STDOUT: &str = "-";
 
-const OBJECTS: In = In::stream(0, "objects", columns::signatures, "the objects");
+const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects");
 
-/// Writes signatures as lines of JSON.
+/// Writes objects as lines of JSON.
 ///
-/// A line is `{"name": ..., "centroids": [[...], ...], "weights": [...]}` with `width` and `height` where the object
-/// has them; the first line also says the coordinates' names. Numbers read back to the bit, so that what `read_jsonl`
-/// imports again is the same. A file appears under its name when all of it is on disk.
+/// A line is `{"name": ..., "object": ...}`. That of a signature is `{"name": ..., "centroids": [[...], ...],
+/// "weights": [...]}`, with `width` and `height` if the object has them; the first line also says the coordinates'
+/// names. Numbers read back to the bit, so that `read_jsonl` makes equal objects of the lines. A file appears under its
+/// name when all of it is on disk.
 ///
 /// # Inputs
 /// `objects`: the objects.
@@ -31,25 +31,30 @@ const OBJECTS: In = In::stream(0, "objects", columns::signatures, "the objects")
 /// None.
 ///
 /// # Parameters
-/// `out`: the file to write, or `-` for the standard output.
+/// `out`: the file to write, or `-` for the standard output. `holds`: the kind of the objects.
 pub static WRITE_JSONL: OperatorSpec = OperatorSpec {
-    parameters: &[Parameter::new(
-        "out",
-        ParameterType::Path,
-        Default::Text(STDOUT),
-        "the file to write, or `-` for the standard output",
-    )],
+    parameters: &[
+        Parameter::new(
+            "out",
+            ParameterType::Path,
+            Default::Text(STDOUT),
+            "the file to write, or `-` for the standard output",
+        ),
+        HOLDS,
+    ],
     inputs: &[OBJECTS],
     example: "lines: {kind: write_jsonl, out: photos.jsonl}",
-    ..OperatorSpec::new("write_jsonl", "Writes signatures as JSON lines.", Kind::Stateful, make)
+    ..OperatorSpec::new("write_jsonl", "Writes objects as JSON lines.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(WriteJsonl { out: bind.path("out"), sink: None, written: 0 }))
+    let kind = super::kind(bind)?;
+    Ok(Box::new(WriteJsonl { out: bind.path("out"), kind, sink: None, written: 0 }))
 }
 
 struct WriteJsonl {
     out: PathBuf,
+    kind: &'static dyn AnyKind,
     sink: Option<Sink>,
     written: u64,
 }
@@ -103,23 +108,10 @@ impl WriteJsonl {
     }
 
     fn lines(&self, envelope: &Envelope) -> Result<String, BoxError> {
-        let signatures = envelope.lists("signature")?;
-        let coordinates = coordinate_names(signatures.data_type()).unwrap_or_default();
-        let columns = SignatureColumns::new(signatures)?;
-        let (names, widths, heights) =
-            (envelope.texts("name")?, envelope.u32s("width")?, envelope.u32s("height")?);
+        let (names, columns) = super::objects(envelope, self.kind)?;
         let mut text = String::new();
-        for row in 0..envelope.rows() {
-            let first = (self.written == 0 && row == 0).then_some(coordinates.as_slice());
-            write_line(
-                &mut text,
-                names.value(row),
-                columns.signature(row),
-                (widths[row], heights[row]),
-                first,
-            );
-        }
-        Ok(text)
+        let written = self.kind.write_lines(names, &columns, self.written == 0, &mut text);
+        written.map(|()| text).map_err(BoxError::new)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_runtime::topology::Topology;
-use boxwork_stores::any_kind::{self, AnyKind};
+use boxwork_stores::any_kind::{self, AnyKind, KIND_NAMES_OR_AUTO};
 use boxwork_stores::object_column;
 use boxwork_stores::object_store::Access;
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
@@ -26,35 +26,41 @@ const PLACEMENT: Parameter = Parameter::new(
     "map: leave it in the page cache; copy: distribute it over the NUMA nodes' memory at first use",
 );
 
+/// The parameter that names the key or the column of objects in a file of another program.
+pub(crate) const COLUMN: Parameter = Parameter::new(
+    "column",
+    ParameterType::Text,
+    Default::Absent,
+    "the key or the column of the objects; not given: `object`, and for signatures `signature` or the line itself",
+);
+
+/// The parameter that names the key or the column of objects' names in a file of another program.
+pub(crate) const NAME: Parameter = Parameter::new(
+    "name",
+    ParameterType::Text,
+    Default::Text("name"),
+    "the key or the column of the names; if the file has none, texts name themselves, and others are numbered",
+);
+
 /// Objects of any kind, opened once and shared by requests as [`SharedStore`].
 pub(crate) static STORE: ResourceSpec = ResourceSpec {
     name: "store",
-    about: "Objects of any kind: signatures from `boxwork extract`, or a store or column of vectors, texts or sets.",
+    about: "Objects of any kind: a store that Boxwork made, or a column of another program's file.",
     parameters: &[
         PATH,
-        Parameter::new(
-            "column",
-            ParameterType::Text,
-            Default::Text("object"),
-            "the column of the objects, in a file not made by Boxwork",
-        ),
-        Parameter::new(
-            "name",
-            ParameterType::Text,
-            Default::Text("name"),
-            "the column of their names, if there is one",
-        ),
+        COLUMN,
+        NAME,
         Parameter::new(
             "holds",
-            ParameterType::Text,
+            ParameterType::Choice(KIND_NAMES_OR_AUTO),
             Default::Text("auto"),
-            "the kind of the objects, such as vectors, texts or sets; auto takes lists of numbers in JSON for vectors",
+            "the kind of the objects; auto takes lists of numbers in JSON for vectors, and digits for texts",
         ),
         PLACEMENT,
     ],
     example: "objects: {kind: store, path: words.jsonl, column: word}",
     provides: Some("store"),
-    check: Some(check),
+    check: None,
     load,
 };
 
@@ -76,10 +82,13 @@ pub(crate) static SIGNATURE_STORE: ResourceSpec = ResourceSpec {
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    let kind = kind_of(bind.text("holds")).map_err(BoxError::new)?;
+    let kind = match bind.text("holds") {
+        "auto" => None,
+        holds => Some(any_kind::named(holds).map_err(BoxError::new)?),
+    };
     Ok(shared(open(
         &bind.path("path"),
-        bind.text("column"),
+        bind.get_text("column"),
         bind.text("name"),
         kind,
         access(bind),
@@ -87,27 +96,15 @@ fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
     )?))
 }
 
-/// The kind of objects that `holds` names; `None` for `auto`.
-fn kind_of(holds: &str) -> Result<Option<&'static dyn AnyKind>, String> {
-    if holds == "auto" { Ok(None) } else { any_kind::named(holds).map(Some) }
-}
-
-fn check(arguments: &Arguments) -> Result<(), String> {
-    match arguments.get("holds") {
-        Some(Value::Text(holds)) => kind_of(holds).map(drop),
-        _ => Ok(()),
-    }
-}
-
 /// Opens the objects of a file: a store that Boxwork made, or a column of an Arrow IPC file or of JSON lines. `column`,
-/// `name` and `kind` apply to files not made by Boxwork. `access`: how a store comes into memory. `machine`: if given,
-/// its nodes take a copy of a store. Blocks on the disk.
+/// `name` and `kind` are of a file that Boxwork did not make. `access` says how a store comes into memory. If there is
+/// a machine, its nodes take a copy of a store. Blocks on the disk.
 ///
 /// # Errors
 /// If the file cannot be read, or an object in it is invalid.
 pub fn open(
     path: &Path,
-    column: &str,
+    column: Option<&str>,
     name: &str,
     kind: Option<&'static dyn AnyKind>,
     access: Access,

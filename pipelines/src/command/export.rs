@@ -1,15 +1,17 @@
-//! `boxwork export`: a signature store to JSON lines, by `pipelines/export.yaml`.
+//! `boxwork export`: a store to JSON lines, by `pipelines/export.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+use boxwork_stores::any_kind;
 
 use super::path_value;
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{self, ACCESS, Exit, Options};
 
-/// Exports a store's signatures as JSON lines
+/// Exports the objects of a store as JSON lines, which `boxwork import` reads back
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store
@@ -23,9 +25,13 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let values = BTreeMap::from([
+    let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
+    // If the store cannot be opened, the run fails, and its message says more.
+    if let Ok(store) = any_kind::open_by(&arguments.store, ACCESS, None) {
+        values.insert("holds".to_owned(), Value::Text(store.kind().to_owned()));
+    }
     terminal::run(&shipped::EXPORT.load(), catalog, &values, &arguments.options)
 }

@@ -1,31 +1,35 @@
-//! `boxwork import`: JSON lines to a store, by `pipelines/import.yaml`.
+//! `boxwork import`: JSON lines, or a column of an Arrow file, to a store, by `pipelines/import.yaml`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::any_kind::KIND_NAMES;
+use clap::builder::PossibleValuesParser;
 
 use super::path_value;
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
-/// Imports signatures of any dimension from JSON lines {"name": "...", "centroids": [[...], ...], "weights": [...]}, or
-/// objects of another kind from lines {"name": "...", "object": ...}
+/// Imports objects from JSON lines {"name": "...", "object": ...} or from a column of an Arrow IPC file; a line of a
+/// signature is {"name": "...", "centroids": [[...], ...], "weights": [...]}
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The JSON lines
+    /// The JSON lines, where - is standard input, or the Arrow IPC file
     file: PathBuf,
     /// The store to write, such as objects.signatures.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// The kind of the objects, such as signatures, vectors, texts or sets
-    #[arg(long, value_name = "KIND", default_value = "signatures")]
+    /// The kind of the objects
+    #[arg(long, value_name = "KIND", default_value = "signatures", value_parser = PossibleValuesParser::new(KIND_NAMES))]
     holds: String,
-    /// The key of the object in a line, of all kinds but signatures
-    #[arg(long, value_name = "KEY", default_value = "object")]
-    column: String,
-    /// The key of its name, of all kinds but signatures
+    /// The key or the column of the objects [default: object; for signatures the line itself, or the column signature]
+    #[arg(long, value_name = "KEY")]
+    column: Option<String>,
+    /// The key or the column of their names
     #[arg(long, value_name = "KEY", default_value = "name")]
     name: String,
     #[command(flatten)]
@@ -34,16 +38,32 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let values = BTreeMap::from([
+    let reader = if is_arrow(&arguments.file) { "read_column" } else { "read_jsonl" };
+    let mut values = BTreeMap::from([
         ("path".to_owned(), path_value(&arguments.file)),
         ("out".to_owned(), path_value(&arguments.out)),
         ("holds".to_owned(), Value::Text(arguments.holds.clone())),
-        ("column".to_owned(), Value::Text(arguments.column.clone())),
+        ("reader".to_owned(), Value::Text(reader.to_owned())),
         ("name".to_owned(), Value::Text(arguments.name.clone())),
     ]);
+    values.extend(arguments.column.as_ref().map(|key| ("column".to_owned(), Value::Text(key.clone()))));
     let exit = terminal::run(&shipped::IMPORT.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok {
         eprintln!("wrote {}", arguments.out.display());
     }
     exit
+}
+
+/// Whether a file is an Arrow file: by its ending, or by its first bytes.
+fn is_arrow(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"ARROW1";
+    const ENDINGS: [&str; 4] = ["arrow", "arrows", "feather", "ipc"];
+    if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
+        return true;
+    }
+    // Not from a pipe, whose bytes would be lost.
+    let mut first = Vec::new();
+    let file = if path.is_file() { File::open(path).ok() } else { None };
+    let read = file.map(|file| file.take(MAGIC.len() as u64).read_to_end(&mut first));
+    matches!(read, Some(Ok(_))) && first == MAGIC
 }

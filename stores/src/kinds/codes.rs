@@ -1,5 +1,7 @@
 //! Bit codes, such as hashes of images: as many words of 64 bits for each object, written in hexadecimal digits.
 
+use std::fmt::Write;
+
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
@@ -53,10 +55,10 @@ impl Kind for Codes {
         is_code.then(|| Self { words: objects.as_list::<i32>().value_length(0) as usize })
     }
 
-    fn of_json(value: &Value) -> Option<Self> {
+    fn of_json(value: &Value) -> Option<Result<Self, String>> {
         let digits = value.as_str()?;
         let is_code = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        is_code.then(|| Self { words: digits.len().div_ceil(WORD_DIGITS) })
+        is_code.then(|| Ok(Self { words: digits.len().div_ceil(WORD_DIGITS) }))
     }
 
     fn json_of_text(text: &str) -> Option<Value> {
@@ -106,7 +108,7 @@ impl Kind for Codes {
 
     fn push_json(builder: &mut CodesBuilder, value: &Value) -> Result<(), String> {
         let refused = || format!("{value} is no code: write it in hexadecimal digits");
-        let kind = Self::of_json(value).ok_or_else(refused)?;
+        let kind = Self::of_json(value).ok_or_else(refused)??;
         // Zeros before the first digit change nothing: a code is one long number.
         let digits =
             format!("{:0>width$}", value.as_str().unwrap_or_default(), width = kind.words * WORD_DIGITS);
@@ -115,6 +117,14 @@ impl Kind for Codes {
             u64::from_str_radix(word, 16).map_err(|_| refused())
         });
         Self::push(builder, &words.collect::<Result<Vec<u64>, String>>()?)
+    }
+
+    fn write_json(&self, item: &[u64], _is_first: bool, text: &mut String) {
+        text.push('"');
+        for word in item {
+            write!(text, "{word:0WORD_DIGITS$x}").expect("a string takes any text");
+        }
+        text.push('"');
     }
 
     fn is_full(builder: &CodesBuilder) -> bool {

@@ -1,5 +1,6 @@
 //! Lists of numbers as Arrow columns: what vectors, sets and every other kind of so many numbers share.
 
+use std::fmt::{Debug, Write};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -144,6 +145,16 @@ pub(crate) fn numbers_of<T: ArrowPrimitiveType>(
     let numbers = list.as_primitive_opt::<T>()?;
     Some(match numbers.null_count() {
         0 => Ok(numbers.values().clone()),
-        _ => Err("it holds a null".to_owned()),
+        _ => Err("it holds a null: fill it, or leave the object out".to_owned()),
     })
+}
+
+/// Writes a list of numbers in JSON, each with the fewest digits that read back as the same number.
+pub(crate) fn write_numbers<N: Debug>(numbers: impl IntoIterator<Item = N>, text: &mut String) {
+    text.push('[');
+    for (idx, number) in numbers.into_iter().enumerate() {
+        let comma = if idx == 0 { "" } else { "," };
+        write!(text, "{comma}{number:?}").expect("a string takes any text");
+    }
+    text.push(']');
 }

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema};
 use boxwork_kernels::distance::{Distance, Jaccard};
 use serde_json::Value;
 
-use super::lists::{Lists, ListsBuilder, is_list_of, list_type, numbers_of};
+use super::lists::{Lists, ListsBuilder, is_list_of, list_type, numbers_of, write_numbers};
 use super::{Kind, OBJECT};
 
 /// Sets of `u32`.
@@ -43,8 +43,8 @@ impl Kind for Sets {
         Self::is_type(objects.data_type()).then_some(Self)
     }
 
-    fn of_json(value: &Value) -> Option<Self> {
-        value.is_array().then_some(Self)
+    fn of_json(value: &Value) -> Option<Result<Self, String>> {
+        value.is_array().then_some(Ok(Self))
     }
 
     fn columns(&self) -> Vec<Field> {
@@ -88,6 +88,10 @@ impl Kind for Sets {
                 .ok_or_else(|| format!("element {place} is {value}: elements are whole numbers below 2^32"))
         };
         push_elements(builder, list.iter().enumerate().map(element).collect::<Result<_, _>>()?)
+    }
+
+    fn write_json(&self, item: &[u32], _is_first: bool, text: &mut String) {
+        write_numbers(item, text);
     }
 
     fn is_full(builder: &SetsBuilder) -> bool {

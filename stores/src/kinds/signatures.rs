@@ -1,6 +1,8 @@
 //! Signatures: weighted centroids of an image or of anything else, with the size of the image.
 #![expect(unsafe_code, reason = "slices of columns are kept beside the arrays that own them")]
 
+mod json;
+
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
@@ -52,15 +54,16 @@ impl Signatures {
 pub struct SizedSignature<'a> {
     /// The centroids.
     pub signature: SignatureRef<'a>,
-    /// Of the image in pixels, 0 where there is none.
+    /// Width of the image in pixels, 0 if there is none.
     pub width: u32,
-    /// Of the image in pixels, 0 where there is none.
+    /// Height of the image in pixels, 0 if there is none.
     pub height: u32,
 }
 
 /// Signatures that become a batch.
 #[derive(Debug)]
 pub struct SignaturesBuilder {
+    coordinates: Vec<String>,
     signatures: SignatureBuilder,
     sizes: Vec<(u32, u32)>,
 }
@@ -132,7 +135,8 @@ impl SignaturesBatch {
 impl Kind for Signatures {
     const NAME: &'static str = "signatures";
     const USUAL_DISTANCE: &'static str = "sqfd";
-    const ARROW_TYPES: &'static str = "";
+    const ARROW_TYPES: &'static str = "List of Struct of Float32 fields, the last named weight";
+    const FILLS_LINE: bool = true;
     const COLUMN_NAMES: &'static [&'static str] = &[SIGNATURE, "width", "height"];
     const TEXT: &'static str = "the name of an object, or an image";
 
@@ -153,8 +157,15 @@ impl Kind for Signatures {
         Some(Self { coordinates: coordinate_names(objects.data_type())? })
     }
 
-    fn of_json(_: &Value) -> Option<Self> {
-        None
+    fn of_json(value: &Value) -> Option<Result<Self, String>> {
+        let of_members = |parsed: json::Parsed| {
+            if parsed.weights.is_empty() {
+                return Err(SignatureError::Empty.to_string());
+            }
+            let numbered = || (0..parsed.columns.len()).map(|idx| format!("c{idx}")).collect();
+            Self::new(&parsed.coordinates.unwrap_or_else(numbered)).map_err(|error| error.to_string())
+        };
+        Some(json::read(value.as_object()?).and_then(of_members))
     }
 
     fn json_of_text(_: &str) -> Option<Value> {
@@ -192,7 +203,11 @@ impl Kind for Signatures {
 
     fn builder(&self) -> SignaturesBuilder {
         let signatures = SignatureBuilder::new(&self.coordinates);
-        SignaturesBuilder { signatures: signatures.expect("the coordinates were checked"), sizes: Vec::new() }
+        SignaturesBuilder {
+            coordinates: self.coordinates.clone(),
+            signatures: signatures.expect("the coordinates were checked"),
+            sizes: Vec::new(),
+        }
     }
 
     fn push(builder: &mut SignaturesBuilder, item: SizedSignature<'_>) -> Result<(), String> {
@@ -211,8 +226,32 @@ impl Kind for Signatures {
         Self::push(builder, SizedSignature { signature: signatures.signature(row), width, height })
     }
 
-    fn push_json(_: &mut SignaturesBuilder, value: &Value) -> Result<(), String> {
-        Err(format!("{value} is no signature"))
+    fn push_json(builder: &mut SignaturesBuilder, value: &Value) -> Result<(), String> {
+        let members = value.as_object().ok_or_else(|| format!("{value} is no signature"))?;
+        let json::Parsed { columns, weights, size, coordinates } = json::read(members)?;
+        let wanted = &builder.coordinates;
+        if weights.is_empty() {
+            return Err(SignatureError::Empty.to_string());
+        }
+        if let Some(said) = coordinates.filter(|said| said != wanted) {
+            return Err(format!("its coordinates are {said:?} where the objects before have {wanted:?}"));
+        }
+        if columns.len() != wanted.len() {
+            return Err(format!(
+                "its centroids have {} coordinates where {} are wanted ({}): all objects have the same",
+                columns.len(),
+                wanted.len(),
+                wanted.join(", ")
+            ));
+        }
+        let columns: Vec<&[f32]> = columns.iter().map(Vec::as_slice).collect();
+        builder.signatures.push(&columns, &weights).map_err(|error| error.to_string())?;
+        builder.sizes.push(size);
+        Ok(())
+    }
+
+    fn write_json(&self, item: SizedSignature<'_>, is_first: bool, text: &mut String) {
+        json::write(item, is_first.then_some(self.coordinates.as_slice()), text);
     }
 
     fn is_full(builder: &SignaturesBuilder) -> bool {

@@ -52,8 +52,8 @@ impl Kind for Texts {
         Self::is_type(objects.data_type()).then_some(Self)
     }
 
-    fn of_json(value: &Value) -> Option<Self> {
-        value.is_string().then_some(Self)
+    fn of_json(value: &Value) -> Option<Result<Self, String>> {
+        value.is_string().then_some(Ok(Self))
     }
 
     fn json_of_text(text: &str) -> Option<Value> {
@@ -118,6 +118,10 @@ impl Kind for Texts {
     fn push_json(builder: &mut TextsBuilder, value: &Value) -> Result<(), String> {
         let text = value.as_str().ok_or_else(|| format!("{value} is no text"))?;
         push_letters(builder, &text.chars().collect::<Vec<_>>(), text)
+    }
+
+    fn write_json(&self, item: &[char], _is_first: bool, text: &mut String) {
+        text.push_str(&Value::from(item.iter().collect::<String>()).to_string());
     }
 
     fn is_full(builder: &TextsBuilder) -> bool {

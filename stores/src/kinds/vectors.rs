@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use boxwork_kernels::distance::{Distance, Lp};
 use serde_json::Value;
 
-use super::lists::{Lists, ListsBuilder, is_list_of, list_type, numbers_of};
+use super::lists::{Lists, ListsBuilder, is_list_of, list_type, numbers_of, write_numbers};
 use super::{DIMENSIONS_KEY, Kind, OBJECT};
 
 /// Vectors of `f32` of one dimension.
@@ -64,8 +64,8 @@ impl Kind for Vectors {
         Some(Self { dimensions })
     }
 
-    fn of_json(value: &Value) -> Option<Self> {
-        value.as_array().map(|numbers| Self { dimensions: numbers.len() })
+    fn of_json(value: &Value) -> Option<Result<Self, String>> {
+        value.as_array().map(|numbers| Ok(Self { dimensions: numbers.len() }))
     }
 
     fn columns(&self) -> Vec<Field> {
@@ -117,6 +117,10 @@ impl Kind for Vectors {
         };
         let numbers: Vec<f32> = list.iter().enumerate().map(number).collect::<Result<_, _>>()?;
         Self::push(builder, &numbers)
+    }
+
+    fn write_json(&self, item: &[f32], _is_first: bool, text: &mut String) {
+        write_numbers(item, text);
     }
 
     fn is_full(builder: &VectorsBuilder) -> bool {

@@ -118,13 +118,13 @@ impl<K: Kind> Store for ObjectStore<K> {
     }
 
     fn parse(&self, text: &str) -> Result<Option<ArrayRef>, String> {
-        if K::ARROW_TYPES.is_empty() {
+        if K::FILLS_LINE {
             return Ok(None);
         }
         let form = || K::TEXT.to_owned();
         let value = K::json_of_text(text).ok_or_else(form)?;
         // With the text's own dimension: a query of another dimension is refused when distances are computed.
-        let mut builder = K::of_json(&value).ok_or_else(form)?.builder();
+        let mut builder = K::of_json(&value).ok_or_else(form)??.builder();
         K::push_json(&mut builder, &value)?;
         Ok(Some(K::finish(&mut builder).swap_remove(0)))
     }

@@ -99,11 +99,12 @@ impl<K: Kind> Rows<K> {
         }
         let (names, columns) = self.take();
         let whole = self.kind.batch(&columns)?;
+        let bytes = columns.iter().map(|column| column.get_buffer_memory_size()).sum();
         let rows = names.len();
         self.checksum.add::<K>(&names, &whole, rows);
         let (idx, first) = (self.batches.len(), self.len);
         let (names, whole) = (OnceLock::from(names), OnceLock::from(whole));
-        self.batches.push(Batch { part: 0, idx, first, rows: rows as u64, names, whole });
+        self.batches.push(Batch { part: 0, idx, first, rows: rows as u64, bytes, names, whole });
         self.len += rows as u64;
         Ok(())
     }

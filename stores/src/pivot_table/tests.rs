@@ -190,7 +190,7 @@ fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn St
     let path = folder.join(format!("{kind}.jsonl"));
     let lines = (0..700).map(|id| format!("{{\"object\": {}}}\n", line(id)));
     fs::write(&path, lines.collect::<String>()).unwrap();
-    object_column::open(&path, "object", "name", Some(named(kind).unwrap())).unwrap()
+    object_column::open(&path, None, "name", Some(named(kind).unwrap())).unwrap()
 }
 
 /// Vectors whose numbers are `scale` times those from 0 to 10.

@@ -21,7 +21,7 @@ fn column(folder: &Path, kind: &str, line: &dyn Fn(u64) -> String) -> Arc<dyn St
     let path = folder.join(format!("{}.jsonl", kind));
     let lines = (0..5000).map(|id| format!("{{\"object\": {}}}\n", line(id)));
     fs::write(&path, lines.collect::<String>()).unwrap();
-    object_column::open(&path, "object", "name", Some(kind_named(kind).unwrap())).unwrap()
+    object_column::open(&path, None, "name", Some(kind_named(kind).unwrap())).unwrap()
 }
 
 fn number(i: u64, j: u64) -> f64 {
@@ -243,7 +243,7 @@ fn columns_are_stores_of_batches() {
     for (from, to) in [("[0, ", "[0.5, "), ("{\"object\": [0", "{\"name\": \"x\", \"object\": [0")] {
         assert!(text.contains(from), "{}", &text[..80]);
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
-        let other = object_column::open(&path, "object", "name", None).unwrap();
+        let other = object_column::open(&path, None, "name", None).unwrap();
         assert_ne!(other.fingerprint(), store.fingerprint());
     }
 }
