@@ -15,6 +15,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::any_kind::{self, KINDS};
+use boxwork_stores::spaces::{DISTANCE_NAMES_OR_AUTO, DISTANCES};
 use serde_json::Value as Json;
 
 const OBJECTS: usize = 300;
@@ -164,4 +165,31 @@ edges:
     let helps: Vec<&str> = faults.iter().filter_map(|fault| fault.help.as_deref()).collect();
     assert!(plan.is_none());
     assert_eq!(helps, ["it is `objects` now"; 2]);
+}
+
+#[test]
+fn the_guide_and_the_shipped_pipelines_know_every_kind_and_distance() {
+    let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
+    assert_eq!(DISTANCE_NAMES_OR_AUTO, [&["auto"], &names[..]].concat());
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/src/distances.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    for name in KINDS.iter().map(|kind| kind.name()).chain(names) {
+        assert!(guide.contains(&format!("`{name}`")), "the page on distances does not name `{name}`");
+    }
+    let distances = |wanted: fn(&str) -> bool| -> Vec<&str> {
+        DISTANCES.iter().filter(|distance| wanted(distance.of())).map(|distance| distance.name()).collect()
+    };
+    let kinds = KINDS.iter().map(|kind| kind.name()).filter(|kind| *kind != "signatures");
+    let kinds: Vec<&str> = std::iter::once("auto").chain(kinds).collect();
+    for (pipeline, parameter, wanted) in [
+        (shipped::METRIC_SEARCH, "distance", distances(|of| of != "signatures")),
+        (shipped::METRIC_INDEX, "distance", distances(|of| of != "signatures")),
+        (shipped::METRIC_SIGNATURES, "distance", distances(|of| of == "signatures")),
+        (shipped::METRIC_SEARCH, "holds", kinds.clone()),
+        (shipped::METRIC_INDEX, "holds", kinds.clone()),
+    ] {
+        let declaration = pipeline.load().declaration;
+        let declared = declaration.parameters.iter().find(|declared| declared.name == parameter);
+        assert_eq!(declared.expect("a parameter").one_of, wanted, "{parameter} of {}", pipeline.path);
+    }
 }

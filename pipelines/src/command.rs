@@ -34,6 +34,8 @@ use std::process::ExitCode;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::any_kind;
+use boxwork_stores::spaces::DISTANCE_NAMES_OR_AUTO;
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::given;
@@ -127,8 +129,8 @@ enum Format {
 /// The distance and its constants: the options of all subcommands that compute distances.
 #[derive(Clone, Debug, clap::Args)]
 struct Space {
-    /// The distance: l1, l2, linf, lp, levenshtein, jaccard, sqfd, hausdorff or emd [default: the usual one for the objects]
-    #[arg(long, value_name = "NAME")]
+    /// The distance [default: the usual one for the objects]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(DISTANCE_NAMES_OR_AUTO))]
     distance: Option<String>,
     /// The exponent of lp
     #[arg(long, value_name = "P")]

@@ -25,20 +25,30 @@ use boxwork_kernels::distance::Properties;
 use crate::space::{Space, SpaceError};
 use crate::store::Store;
 
-/// Every distance, by its name in pipelines. A new one is a file and a line here.
-pub static DISTANCES: &[&dyn Distance] = &[
-    &distances::lp::L1,
-    &distances::lp::L2,
-    &distances::lp::LINF,
-    &distances::lp::LP,
-    &distances::canberra::CANBERRA,
-    &distances::levenshtein::LEVENSHTEIN,
-    &distances::jaccard::JACCARD,
-    &distances::hamming::HAMMING,
-    &distances::hausdorff::HAUSDORFF,
-    &distances::emd::EMD,
-    &distances::sqfd::SQFD,
-];
+/// Lists the distances: as values, and by name for the choices of parameters.
+macro_rules! distances {
+    ($($distance:path),+ $(,)?) => {
+        /// Every distance, by the name that pipelines call it.
+        pub static DISTANCES: &[&dyn Distance] = &[$(&$distance),+];
+        /// The names of [`DISTANCES`], and `auto`: the usual distance of the objects.
+        pub const DISTANCE_NAMES_OR_AUTO: &[&str] = &[options::AUTO, $($distance.name),+];
+    };
+}
+
+// A new distance is a file and a line here.
+distances! {
+    distances::lp::L1,
+    distances::lp::L2,
+    distances::lp::LINF,
+    distances::lp::LP,
+    distances::canberra::CANBERRA,
+    distances::levenshtein::LEVENSHTEIN,
+    distances::jaccard::JACCARD,
+    distances::hamming::HAMMING,
+    distances::hausdorff::HAUSDORFF,
+    distances::emd::EMD,
+    distances::sqfd::SQFD,
+}
 
 /// A named distance.
 pub trait Distance: Debug + Sync {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::space::SharedSpace;
-use boxwork_stores::spaces::{self, DistanceOptions};
+use boxwork_stores::spaces::{self, DISTANCE_NAMES_OR_AUTO, DistanceOptions};
 
 const OBJECTS: Parameter = super::store_parameter("the objects");
 
@@ -38,10 +38,9 @@ pub(crate) static SPACE: ResourceSpec = ResourceSpec {
         OBJECTS,
         Parameter::new(
             "distance",
-            ParameterType::Text,
+            ParameterType::Choice(DISTANCE_NAMES_OR_AUTO),
             Default::Text("auto"),
-            "for vectors l1, l2, linf, lp; for texts levenshtein; for sets jaccard; for signatures sqfd, hausdorff, emd; auto: \
-             the usual one for the objects",
+            "the distance; auto: the usual one for the objects",
         ),
         Parameter::new(
             "p",

@@ -39,9 +39,9 @@ impl Default for DistanceOptions {
     }
 }
 
-/// The store determines the distance.
-const AUTO: &str = "auto";
-/// The first words of a rooted distance's text.
+/// Leaves the distance to the store.
+pub(super) const AUTO: &str = "auto";
+/// What the text of a rooted distance begins with.
 const ROOT: &str = "root of ";
 
 impl DistanceOptions {

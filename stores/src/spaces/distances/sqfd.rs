@@ -12,14 +12,17 @@ use crate::store::Store;
 
 /// The distance of an [`SqfdSpace`].
 #[derive(Debug)]
-pub(in crate::spaces) struct Sqfd;
+pub(in crate::spaces) struct Sqfd {
+    /// The name.
+    pub(in crate::spaces) name: &'static str,
+}
 
 /// Its only value.
-pub(in crate::spaces) static SQFD: Sqfd = Sqfd;
+pub(in crate::spaces) static SQFD: Sqfd = Sqfd { name: "sqfd" };
 
 impl Distance for Sqfd {
     fn name(&self) -> &'static str {
-        "sqfd"
+        self.name
     }
 
     fn of(&self) -> &'static str {
