@@ -9,6 +9,7 @@ pub(crate) mod mix_signatures;
 pub mod read_store;
 pub mod write_jsonl;
 mod write_arrow;
+mod sample;
 
 use std::sync::Arc;
 
@@ -62,6 +63,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &append_store::APPEND_STORE,
     &mix_signatures::MIX_SIGNATURES,
     &read_store::READ_STORE,
+    &sample::SAMPLE,
     &write_jsonl::WRITE_JSONL,
     &read_arrow::READ_ARROW,
     &write_arrow::WRITE_ARROW,
