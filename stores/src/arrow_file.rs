@@ -1,14 +1,14 @@
-//! What all of Boxwork's Arrow IPC files share: their ends, and one text of checksums that covers every byte.
+//! The common parts of Boxwork's Arrow IPC files: their ends, and one text of checksums that covers every byte.
 //!
-//! The checksums stand in the footer's metadata, the tail's own among them: it is taken with its eight digits as
-//! zeros. Other readers of Arrow see metadata and nothing else.
+//! The checksums stand in the footer's metadata. The tail's own checksum is among them; it is computed with zeros in place of
+//! its eight digits. Other readers of Arrow see metadata and nothing else.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use arrow_ipc::reader::read_footer_length;
 
-/// What an Arrow file begins and ends with.
+/// The bytes with which an Arrow file begins and ends.
 pub(super) const MAGIC: &[u8] = b"ARROW1";
 /// The end of the stream of messages: a continuation marker and a zero.
 pub(super) const END_OF_STREAM_BYTES: usize = 8;
@@ -17,12 +17,12 @@ pub(super) const TRAILER_BYTES: usize = 10;
 /// Every buffer begins at a multiple of this, so that numbers are read where they lie.
 pub(super) const ALIGNMENT_MIN_BYTES: usize = 8;
 
-/// What stands before the tail's own checksum, once in the whole tail.
+/// The text before the tail's own checksum; it occurs once in the whole tail.
 pub(super) const MARKER: &str = "boxwork-crc32=";
 /// Digits of a checksum.
 pub(super) const DIGITS: usize = 8;
 
-/// Where the tail's own checksum stands, when the tail has one and no more.
+/// The place of the tail's own checksum, if the tail has exactly one.
 pub(super) fn tail_digits(tail: &[u8]) -> Option<Range<usize>> {
     let mut places = tail.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER.as_bytes());
     let start = places.next()?.0 + MARKER.len();
@@ -38,8 +38,8 @@ pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
     format!("{:0DIGITS$x}", hasher.finalize())
 }
 
-/// A text that another content does not have: the length of a file of Boxwork's and its tail's checksum. Nothing when
-/// the file is something else, or damaged at its ends.
+/// A text that differs for any other content: the length of a file of Boxwork's, and its tail's checksum. Nothing if the
+/// file is another one, or damaged at its ends.
 pub(super) fn fingerprint<F: Read + Seek>(file: &mut F) -> io::Result<Option<String>> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut bytes = |start: u64, count: u64| {

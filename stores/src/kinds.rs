@@ -127,8 +127,8 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// As [`Kind::push`]; and when the value has another form.
     fn push_json(builder: &mut Self::Builder, value: &Value) -> Result<(), String>;
 
-    /// Writes an object as JSON, from which [`Kind::push_json`] makes an equal one. The first object of a file also tells
-    /// [`Kind::of_json`] everything that the kind's value holds.
+    /// Writes an object as JSON, from which [`Kind::push_json`] makes an equal one. The first object of a file also
+    /// has the members from which [`Kind::of_json`] makes this value of the kind.
     fn write_json(&self, item: Self::Item<'_>, is_first: bool, text: &mut String);
 
     /// Whether the builder holds so many numbers that they should become a batch, whatever the number of objects.

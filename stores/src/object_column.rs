@@ -75,7 +75,7 @@ impl Incoming {
         Self { column, name, kind, members: Map::new(), rows: None, count: 0 }
     }
 
-    /// The same, with a member that each object in JSON gets, in place of its own.
+    /// Gives each object in JSON this member, in place of its own.
     #[must_use]
     pub fn with_member(mut self, key: &str, value: Value) -> Self {
         self.members.insert(key.to_owned(), value);

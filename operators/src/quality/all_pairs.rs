@@ -1,7 +1,7 @@
 //! `all_pairs`: every two objects of a store, once.
 //!
-//! Invariant: in an envelope follow runs of pairs that share one object, so that whoever computes on them prepares it
-//! once a run.
+//! Invariant: the pairs of an envelope stand in runs that share one object, so that a box which computes on them prepares
+//! that object once a run.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::resources::{self, store_parameter};
 use crate::results::sink::{OUT, OrderedWriter, class_of, printable, share_writer};
 use boxwork_stores::store::Store;
 
-/// How many of the nearest objects the precision looks at.
+/// The precision counts the objects of the query's class among so many of the nearest.
 const NEAREST: usize = 10;
 
 /// Distances that are sorted in one firing, about: some milliseconds' worth.
@@ -47,7 +47,7 @@ const DISTANCES: In =
 /// # Parameters
 /// `store`: the store, for the names. `out`: the file to write, or `-` for standard output. `format`: `table` for
 /// people or `json`: `{"map", "precision_at_10", "idim", "classes": {"NAME": {"map", "precision_at_10", "objects"}}}`;
-/// what has no value is `null`.
+/// a figure without a value is `null`.
 pub static EVALUATE: OperatorSpec = OperatorSpec {
     parameters: &[
         store_parameter("the store whose objects the distances are of"),

@@ -229,7 +229,7 @@ mod tests {
             let exact = space.store().read(|objects| space.between(objects, a, b)).unwrap();
             assert!((found - exact).abs() < 1e-3, "{a} and {b}: {found}, not {exact}");
         }
-        // What a device that says nothing any more may yet write to is given up.
+        // The box gives up the buffers of a silent device, which may still write to them.
         drop(harness);
         if is_sound {
             let computed: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();

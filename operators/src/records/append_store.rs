@@ -22,9 +22,9 @@ const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, mad
 
 /// Adds objects to a store.
 ///
-/// The store's other objects keep their ids, and the new ones follow in the order in which they come. Who reads the
-/// store meanwhile keeps what it opened. A run that fails, is cancelled or killed leaves the store as it was. It costs
-/// what is added, whatever the size of the store, but for a look at all names.
+/// The store's other objects keep their ids, and the new ones follow in the order in which they come. A reader that
+/// opened the store before keeps the content of that moment. A run that fails, is cancelled or killed leaves the store
+/// as it was. It costs what is added, whatever the size of the store, but for a look at all names.
 ///
 /// # Inputs
 /// `objects`: the objects, made as the store's were; no two of one name, and none that the store has.
@@ -80,7 +80,8 @@ impl Operator for AppendStore {
         let change = match &mut self.change {
             Some(change) => change,
             None => {
-                // At once, so that nobody's work is in vain when another process changes the store.
+                // Before any object comes: if another process changes the store, the run fails before it has computed
+                // anything.
                 let (path, access) = (self.store.path(), self.access);
                 self.change.insert(cx.detached("disk", || any_kind::change_by(path, access))??)
             }

@@ -84,7 +84,7 @@ struct MixSignatures {
     seed: u64,
     mix: f32,
     moved: f32,
-    /// Of each coordinate over the store.
+    /// The standard deviation of each coordinate over the store.
     deviations: Vec<f32>,
     sent: u64,
 }

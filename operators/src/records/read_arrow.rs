@@ -200,7 +200,7 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
     }
 
-    /// What a box reads of a file that holds some batches.
+    /// The envelopes that a box makes of a file, which `write` writes.
     fn read(name: &str, write: impl FnOnce(&Path)) -> Result<Vec<Envelope>, BoxError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);

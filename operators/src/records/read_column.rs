@@ -144,7 +144,7 @@ mod tests {
         writer.finish().unwrap();
     }
 
-    /// What a box makes of a column of a file, by its settings.
+    /// The envelopes that a box with some settings makes of a file.
     fn read(path: &Path, settings: &[(&str, &str)]) -> Result<Vec<Envelope>, String> {
         let mut all = vec![("path", Value::Text(path.to_str().unwrap().to_owned()))];
         all.extend(settings.iter().map(|(name, value)| (*name, Value::Text((*value).to_owned()))));

@@ -21,7 +21,7 @@ const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects, by i
 
 /// Gives all objects of a store, in their order, with a note of how they were extracted.
 ///
-/// The columns are copied from the file: who reads them later cannot ask whether the file is still whole.
+/// The columns are copied from the file, since a box that reads them later cannot ask whether the file is still whole.
 ///
 /// # Inputs
 /// None.

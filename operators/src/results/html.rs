@@ -127,7 +127,7 @@ impl Operator for Html {
     }
 }
 
-/// Where an object's image may lie.
+/// The paths at which an object's image may lie.
 fn paths_of(source: Option<&Path>, name: &str) -> Vec<PathBuf> {
     // A name from another's store must not lead out of the folder.
     let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));

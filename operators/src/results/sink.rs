@@ -166,7 +166,7 @@ struct State {
     /// Texts of later parts.
     waiting: BTreeMap<usize, Vec<u8>>,
     file: Option<Unfinished>,
-    /// Standard output was closed by who read it, which is no error.
+    /// The reader of standard output has closed it, which is no error.
     closed: bool,
 }
 
@@ -194,7 +194,7 @@ impl OrderedWriter {
             let Some(text) = state.waiting.remove(&next) else { return Ok(()) };
             let last = next + 1 == part.count;
             if let Err(error) = self.append(&mut state, &text, last) {
-                // What was written of it is no use to anybody.
+                // Half a file is of no use: dropping it removes it.
                 state.file = None;
                 let what = match &self.path {
                     Some(path) => format!("`{}`", path.display()),
