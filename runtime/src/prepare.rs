@@ -72,6 +72,8 @@ pub struct Prepared {
     likes: Vec<usize>,
     /// The parameters that cannot differ between requests.
     once: Vec<String>,
+    /// As [`Prepared::batched`] says; found once, because each request asks.
+    batched: Option<String>,
     /// The shape of its models on the machine of the last request.
     shape: Mutex<Option<Arc<Shape>>>,
     declaration: Declaration,
@@ -120,6 +122,7 @@ impl Prepared {
             arguments: Vec::new(),
             likes: Vec::new(),
             once: Vec::new(),
+            batched: None,
             shape: Mutex::new(None),
             declaration: declaration.clone(),
         };
@@ -128,6 +131,7 @@ impl Prepared {
         prepared.arguments = bound.collect();
         prepared.likes = likes(&prepared.plan.boxes);
         prepared.once = prepared.plan.bound_once().into_iter().map(str::to_owned).collect();
+        prepared.batched = batched(&prepared.plan.boxes).map(str::to_owned);
         debug_assert_eq!(
             [prepared.shared.len(), prepared.arguments.len(), prepared.likes.len()],
             [prepared.plan.boxes.len(); 3],
@@ -199,15 +203,7 @@ impl Prepared {
 
     /// The pipeline's parameter whose list is split over requests, if a box has one.
     pub fn batched(&self) -> Option<&str> {
-        self.plan.boxes.iter().find_map(|planned| {
-            let (_, setting) = planned.settings.iter().find(|(key, _)| {
-                planned.spec.parameters.iter().any(|parameter| parameter.batched && parameter.name == key)
-            })?;
-            match setting {
-                plan::Setting::Parameter(name) => Some(name.as_str()),
-                _ => None,
-            }
-        })
+        self.batched.as_deref()
     }
 
     /// The arguments of every box for one request, with the request's values. Most are those of all requests.
@@ -339,6 +335,19 @@ fn likes(boxes: &[PlanBox]) -> Vec<usize> {
         "a box refers to a box that refers to a third: its arguments would not be found"
     );
     likes
+}
+
+/// The pipeline's parameter that gives a batched parameter of a box its value; the first one.
+fn batched(boxes: &[PlanBox]) -> Option<&str> {
+    boxes.iter().find_map(|planned| {
+        let (_, setting) = planned.settings.iter().find(|(key, _)| {
+            planned.spec.parameters.iter().any(|parameter| parameter.batched && parameter.name == key)
+        })?;
+        match setting {
+            plan::Setting::Parameter(name) => Some(name.as_str()),
+            _ => None,
+        }
+    })
 }
 
 /// The arguments of a box.
