@@ -14,7 +14,7 @@ use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
     Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, Join, Mode, Operator,
-    OperatorEntry, Outside, PortState, Ports, Problem, Resource, Services,
+    OperatorEntry, Outside, PortShape, PortState, Ports, Problem, Resource, Services,
 };
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -145,12 +145,13 @@ impl Harness {
         let inputs = spec.inputs.iter().enumerate().map(input).collect();
         let outputs = output_edges(&spec, usize::MAX, 1, &filler);
         let (inputs_count, outputs_count) = (spec.inputs.len(), spec.outputs.len());
+        let descriptors = spec.outputs.iter().map(|port| (port.descriptor)(&arguments)).collect();
+        let shape = Arc::new(PortShape { spec: Arc::clone(&spec), descriptors });
         let at = Connections {
             place: BOX,
-            descriptors: spec.outputs.iter().map(|port| (port.descriptor)(&arguments)).collect(),
             hints_read: spec.hints_read.iter().map(|hint| vec![hint_cell(hint.join)]).collect(),
             hints_written: spec.hints_written.iter().map(|hint| hint_cell(hint.join)).collect(),
-            ..Connections::new(Arc::clone(&spec), inputs, outputs)
+            ..Connections::new(shape, inputs, outputs)
         };
         let stopping = Arc::new(AtomicBool::new(false));
         Self {
@@ -178,21 +179,21 @@ impl Harness {
     /// Sets the number of envelopes that each output holds. Call it before the box runs.
     pub fn room(&mut self, envelopes: usize) {
         self.room = envelopes;
-        self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
+        self.at.outputs = output_edges(&self.at.shape.spec, self.room, self.nodes, &self.filler);
     }
 
     /// Lets the box see a machine with this many nodes; it runs on the first. Call it before the box runs.
     pub fn nodes(&mut self, nodes: usize) {
         self.nodes = nodes;
-        self.at.outputs = output_edges(&self.at.spec, self.room, self.nodes, &self.filler);
+        self.at.outputs = output_edges(&self.at.shape.spec, self.room, self.nodes, &self.filler);
     }
 
     fn input(&self, name: &str) -> usize {
-        self.at.spec.input_idx(name).unwrap_or_else(|| panic!("no input `{name}`"))
+        self.at.shape.spec.input_idx(name).unwrap_or_else(|| panic!("no input `{name}`"))
     }
 
     fn output(&self, name: &str) -> usize {
-        self.at.spec.output_idx(name).unwrap_or_else(|| panic!("no output `{name}`"))
+        self.at.shape.spec.output_idx(name).unwrap_or_else(|| panic!("no output `{name}`"))
     }
 
     /// Puts an envelope on an input.
@@ -201,7 +202,7 @@ impl Harness {
     /// When there is no such input, or the envelope does not fit its descriptor.
     pub fn give(&mut self, input: &str, envelope: Envelope) {
         let idx = self.input(input);
-        let descriptor = (self.at.spec.inputs[idx].descriptor)(&self.arguments);
+        let descriptor = (self.at.shape.spec.inputs[idx].descriptor)(&self.arguments);
         if let Err(reason) = descriptor.admits(envelope.schema()) {
             panic!("the envelope does not fit the input `{input}`: {reason}");
         }
@@ -242,7 +243,7 @@ impl Harness {
     /// # Panics
     /// When the operator reads no such hint.
     pub fn set_hint(&mut self, hint: &str, query: u32, value: f64) {
-        let idx = self.at.spec.hints_read.iter().position(|spec| spec.name == hint);
+        let idx = self.at.shape.spec.hints_read.iter().position(|spec| spec.name == hint);
         let cell = &self.at.hints_read[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))][0];
         assert!(cell.join(query, value).is_some(), "no query {query}");
     }
@@ -252,7 +253,7 @@ impl Harness {
     /// # Panics
     /// When the operator writes no such hint.
     pub fn hint(&self, hint: &str, query: u32) -> f64 {
-        let idx = self.at.spec.hints_written.iter().position(|spec| spec.name == hint);
+        let idx = self.at.shape.spec.hints_written.iter().position(|spec| spec.name == hint);
         let cell = &self.at.hints_written[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))];
         cell.get(query).unwrap_or_else(|| panic!("no query {query}"))
     }
@@ -272,7 +273,7 @@ impl Harness {
         while self.make_ready() {
             let before = self.counts();
             self.firings += 1;
-            assert!(self.firings < FIRINGS_MAX, "the box `{}` never waits", self.at.spec.name);
+            assert!(self.firings < FIRINGS_MAX, "the box `{}` never waits", self.at.shape.spec.name);
             match self.fire()? {
                 Flow::Done => self.done = true,
                 Flow::More => {}
@@ -293,7 +294,7 @@ impl Harness {
             self.state.staged.retain(|staged| !outputs[staged.edge - inputs.len()].all(Edge::is_closed));
         }
         for (idx, edges) in inputs.iter().enumerate() {
-            for edge in edges.iter().filter(|_| self.at.spec.inputs[idx].mode == Mode::Side) {
+            for edge in edges.iter().filter(|_| self.at.shape.spec.inputs[idx].mode == Mode::Side) {
                 // SAFETY: the harness is borrowed exclusively, so no other thread fires the box.
                 while let Some(popped) = unsafe { edge.pop(0, &self.ledger) } {
                     self.state.add_side(idx, popped.envelope);

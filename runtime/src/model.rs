@@ -31,7 +31,7 @@ use self::reorder::Reorder;
 pub(crate) use self::services::Detacher;
 use self::statistics::busy_ns;
 use crate::edge::{Edge, Ledger, PortEdges};
-use crate::operator::{Bind, Cancellation, Connections, Environment, HintCell, Mode, OperatorEntry, Problem};
+use crate::operator::{Bind, Connections, Environment, HintCell, Mode, OperatorEntry, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
 use crate::request::{EdgeState, Outcome, PROBLEMS_KEPT_MAX, RequestError, RequestId, Submission};
@@ -92,7 +92,7 @@ impl BoxCell {
 
     /// The input ports: how each receives, and its edges.
     fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
-        self.at.spec.inputs.iter().map(|port| port.mode).zip(&self.at.inputs)
+        self.at.shape.spec.inputs.iter().map(|port| port.mode).zip(&self.at.inputs)
     }
 }
 
@@ -153,8 +153,7 @@ impl Model {
         let machine = &*runtime.machine;
         let (started, nodes) = (now(), machine.nodes().len());
         let plan = prepared.plan();
-        let cancellation = Cancellation::never().until(submission.deadline);
-        let environment = Environment { cancellation, ..runtime.clone() };
+        let environment = runtime.until(submission.deadline);
         let arguments = prepared.arguments(&submission.values)?;
         let shape = prepared.shape((machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =
@@ -188,11 +187,10 @@ impl Model {
                 timed: AtomicBool::new(true),
                 at: Connections {
                     place: boxes.len(),
-                    descriptors: Arc::clone(&cell.descriptors),
                     hints_read: cell.hints_read.iter().map(|fed| fed.iter().map(hint).collect()).collect(),
                     hints_written: cell.hints_written.iter().map(hint).collect(),
                     is_ordered: cell.reorder.is_some(),
-                    ..Connections::new(Arc::clone(&planned.spec), inputs, outputs)
+                    ..Connections::new(Arc::clone(&cell.ports), inputs, outputs)
                 },
                 reorder: cell.reorder,
                 permit: AtomicBool::new(false),

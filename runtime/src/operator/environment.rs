@@ -1,5 +1,6 @@
 //! The environment of a preparation: the runtime that will run the pipeline, and a caller that may cancel.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -37,6 +38,15 @@ impl Environment {
             memory: Memory::default(),
             maps: false,
         }
+    }
+
+    /// This environment, whose cancellation also stops the work at a deadline. Without a deadline nothing is copied: every
+    /// request asks, and a copy counts three references.
+    pub(crate) fn until(&self, deadline: Option<Instant>) -> Cow<'_, Self> {
+        if deadline.is_none() {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self { cancellation: self.cancellation.clone().until(deadline), ..self.clone() })
     }
 }
 

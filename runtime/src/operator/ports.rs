@@ -30,17 +30,22 @@ use crate::sync::{AtomicBool, Counter, Ordering, add};
 /// Stands for no box in [`Moved::consumer`].
 const NO_BOX: usize = usize::MAX;
 
+/// The ports of a box, as all its copies and requests have them. Each of these counts one reference to it.
+pub(crate) struct PortShape {
+    pub(crate) spec: Arc<OperatorEntry>,
+    /// By output port: its columns.
+    pub(crate) descriptors: Box<[Descriptor]>,
+}
+
 /// The edges and hints that a box is connected to, and the counts of what passes.
 pub(crate) struct Connections {
-    pub(crate) spec: Arc<OperatorEntry>,
+    pub(crate) shape: Arc<PortShape>,
     /// The box's place in its model.
     pub(crate) place: usize,
     /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
     pub(crate) inputs: Box<[PortEdges]>,
     /// By output port: the edges that it feeds.
     pub(crate) outputs: Box<[PortEdges]>,
-    /// By output port: its columns.
-    pub(crate) descriptors: Arc<[Descriptor]>,
     /// By the hints that the box reads: the cells that feed it.
     pub(crate) hints_read: Box<[Vec<Arc<HintCell>>]>,
     /// By the hints that the box writes.
@@ -103,13 +108,12 @@ pub(crate) enum Notice {
 
 impl Connections {
     /// A box with these edges, at place 0 of its model, without hints.
-    pub(crate) fn new(spec: Arc<OperatorEntry>, inputs: Box<[PortEdges]>, outputs: Box<[PortEdges]>) -> Self {
+    pub(crate) fn new(shape: Arc<PortShape>, inputs: Box<[PortEdges]>, outputs: Box<[PortEdges]>) -> Self {
         Self {
-            spec,
+            shape,
             place: 0,
             inputs,
             outputs,
-            descriptors: Arc::new([]),
             hints_read: Box::new([]),
             hints_written: Box::new([]),
             is_ordered: false,
@@ -312,7 +316,7 @@ impl<'a> Ports<'a> {
 
     /// As [`super::Context::hint`].
     pub(crate) fn hint(&self, hint: usize, query: u32) -> f64 {
-        let join = self.at.spec.hints_read[hint].join;
+        let join = self.at.shape.spec.hints_read[hint].join;
         self.at.hints_read[hint].iter().fold(join.bottom(), |joined, cell| match cell.get(query) {
             Some(value) => join.join(joined, value),
             None => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::descriptor::Descriptor;
 use crate::edge::EdgeShape;
-use crate::operator::{Join, Kind, Mode};
+use crate::operator::{Join, Kind, Mode, PortShape};
 use crate::plan::{Plan, PlanBox, PlanEdge};
 
 /// See the module.
@@ -32,8 +32,8 @@ pub(crate) struct BoxShape {
     pub(crate) inputs: Vec<Vec<usize>>,
     /// By output port: the edges that it feeds.
     pub(crate) outputs: Vec<Vec<usize>>,
-    /// By output port: the columns of the edges that it feeds.
-    pub(crate) descriptors: Arc<[Descriptor]>,
+    /// Shared by all copies.
+    pub(crate) ports: Arc<PortShape>,
     /// By the hints that it reads: the cells that feed it.
     pub(crate) hints_read: Vec<Vec<usize>>,
     /// By the hints that it writes: their cells.
@@ -57,14 +57,17 @@ fn ends(plan: &Plan, edge: &PlanEdge) -> (String, String) {
     )
 }
 
-/// By box and output port: its columns, from its first edge.
-fn descriptors(plan: &Plan) -> Vec<Arc<[Descriptor]>> {
+/// By box: its ports. The columns of an output are those of its first edge.
+fn ports(plan: &Plan) -> Vec<Arc<PortShape>> {
     let outputs = |planned: &PlanBox| vec![Descriptor::default(); planned.spec.outputs.len()];
     let mut of_boxes: Vec<Vec<Descriptor>> = plan.boxes.iter().map(outputs).collect();
     for edge in plan.edges.iter().rev() {
         of_boxes[edge.from][edge.output] = edge.descriptor.clone();
     }
-    of_boxes.into_iter().map(Arc::from).collect()
+    let shape = |(planned, descriptors): (&PlanBox, Vec<Descriptor>)| {
+        Arc::new(PortShape { spec: Arc::clone(&planned.spec), descriptors: descriptors.into() })
+    };
+    plan.boxes.iter().zip(of_boxes).map(shape).collect()
 }
 
 impl Shape {
@@ -80,7 +83,7 @@ impl Shape {
             hints: Vec::new(),
             reorders: Vec::new(),
         };
-        let descriptors = descriptors(plan);
+        let ports = ports(plan);
         for (plan_box, planned) in plan.boxes.iter().enumerate() {
             let (first, count) = (shape.boxes.len(), planned.copies.on(slots));
             shape.copies.push((first..first + count).collect());
@@ -88,12 +91,11 @@ impl Shape {
                 shape.reorders.push(count);
                 shape.reorders.len() - 1
             });
-            let descriptors = &descriptors[plan_box];
             shape.boxes.extend((0..count).map(|_| BoxShape {
                 plan_box,
                 inputs: vec![Vec::new(); planned.spec.inputs.len()],
                 outputs: vec![Vec::new(); planned.spec.outputs.len()],
-                descriptors: Arc::clone(descriptors),
+                ports: Arc::clone(&ports[plan_box]),
                 hints_read: Vec::new(),
                 hints_written: Vec::new(),
                 reorder,

@@ -71,8 +71,8 @@ impl Ports<'_> {
     /// Checks the columns of an envelope against an output, and remembers them.
     #[cold]
     fn learn_schema(&mut self, output: usize, envelope: &Envelope) -> Result<(), BoxError> {
-        self.at.descriptors[output].admits(envelope.schema()).map_err(|reason| {
-            let name = &self.at.spec.outputs[output].name;
+        self.at.shape.descriptors[output].admits(envelope.schema()).map_err(|reason| {
+            let name = &self.at.shape.spec.outputs[output].name;
             BoxError::new(format!("an envelope does not fit the output `{name}`: {reason}"))
         })?;
         self.state.schemas[output] = Some(Arc::clone(envelope.schema()));
@@ -102,7 +102,7 @@ impl Ports<'_> {
 
     #[cold]
     fn no_room(&self, output: usize) -> BoxError {
-        let name = &self.at.spec.outputs[output].name;
+        let name = &self.at.shape.spec.outputs[output].name;
         BoxError::new(format!("the output `{name}` has no room: ask `has_room` before a second push"))
     }
 

@@ -45,8 +45,8 @@ fn connections(consumers: &[usize]) -> Connections {
         [PortEdges::new([edge(1, PLACE, consumers)]), PortEdges::new([edge(2, PLACE, &[3])])].into();
     let inputs = [PortEdges::new([edge(0, 0, &[PLACE])])].into();
     let given = Arguments::new(BTreeMap::new());
-    let descriptors = Arc::new([numbers(&given), numbers(&given)]);
-    Connections { place: PLACE, descriptors, ..Connections::new((&BOX).into(), inputs, outputs) }
+    let shape = PortShape { spec: (&BOX).into(), descriptors: [numbers(&given), numbers(&given)].into() };
+    Connections { place: PLACE, ..Connections::new(Arc::new(shape), inputs, outputs) }
 }
 
 #[expect(unsafe_code, reason = "each test is the only thread")]
