@@ -55,7 +55,7 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
         }
         "envelopes" => {
             graph.add("source", "source", &[("messages", whole(tasks))]);
-            graph.add("stage", "stage", &[("iterations", iterations)]);
+            graph.stage("stage", iterations, setup.spin);
             graph.copies(setup.workers());
             graph.add("end", "sink", &[]);
             let edge = 4.max(2 * setup.workers());

@@ -6,6 +6,7 @@ use boxwork_runtime::plan::{
     ResourceDeclaration, Setting,
 };
 
+use super::spin::Spin;
 use super::tally::TALLY;
 
 /// A pipeline under construction; all its boxes share one tally.
@@ -52,6 +53,11 @@ impl Graph {
             blocking: None,
             settings: settings.map(|(key, setting)| ((*key).to_owned(), setting.clone())).collect(),
         });
+    }
+
+    /// Adds a box that does this many steps of work for each envelope, and announces long ones.
+    pub fn stage(&mut self, name: &str, iterations: Setting, spin: Spin) {
+        self.add(name, "stage", &[("iterations", iterations), ("long", whole(spin.long()))]);
     }
 
     /// Sets the number of copies of the last box.

@@ -63,7 +63,7 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
     let mut before = "source".to_owned();
     for idx in 0..STAGES {
         let name = format!("stage{idx}");
-        graph.add(&name, "stage", &[("iterations", whole(iterations))]);
+        graph.stage(&name, whole(iterations), setup.spin);
         graph.edge(&before, &name, edge);
         before = name;
     }

@@ -21,6 +21,9 @@ pub fn spin(iterations: u64, seed: u32) -> u32 {
     x
 }
 
+/// A box with this much work or more for an envelope announces it, as `Context::announce` asks of every operator.
+const LONG_US: f64 = 5.0;
+
 /// The duration of a step on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
@@ -58,6 +61,11 @@ impl Spin {
     /// The number of steps that take this long.
     pub fn iterations(self, microseconds: f64) -> u64 {
         (microseconds * 1e3 / self.ns_per_iteration).round() as u64
+    }
+
+    /// The steps for an envelope from which a box announces it.
+    pub fn long(self) -> u64 {
+        self.iterations(LONG_US)
     }
 }
 

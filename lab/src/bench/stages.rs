@@ -64,7 +64,7 @@ fn open(setup: &Setup, case: &Case) -> Result<Box<dyn Measured<Error>>, Error> {
         let stage_us = if idx == stages / 2 { spin_us * slow } else { spin_us };
         let iterations = setup.spin.iterations(stage_us);
         let name = format!("stage{idx}");
-        graph.add(&name, "stage", &[("iterations", whole(iterations))]);
+        graph.stage(&name, whole(iterations), setup.spin);
         graph.edge(&before, &name, edge);
         before = name;
         work_us += stage_us;

@@ -29,7 +29,11 @@ pub static SOURCE: OperatorSpec = OperatorSpec {
 const IN: In = In::stream(0, "in", numbers, "envelopes");
 
 pub static STAGE: OperatorSpec = OperatorSpec {
-    parameters: &[TALLY_PARAMETER, count("iterations", "steps of work for each envelope")],
+    parameters: &[
+        TALLY_PARAMETER,
+        count("iterations", "steps of work for each envelope"),
+        count("long", "steps from which it announces each envelope before the work; 0 for never"),
+    ],
     inputs: &[IN],
     outputs: &[Out { about: "the same", ..OUT }],
     ..OperatorSpec::new(
@@ -37,8 +41,9 @@ pub static STAGE: OperatorSpec = OperatorSpec {
         "Works on each envelope for a while, and passes it on.",
         Kind::Stateless,
         |bind| {
-            let iterations = bind.count("iterations") as u64;
-            Ok(Box::new(Stage { tally: Tally::bound(bind)?, iterations, sum: 0 }))
+            let (iterations, long) = (bind.count("iterations") as u64, bind.count("long") as u64);
+            let announces = long > 0 && iterations >= long;
+            Ok(Box::new(Stage { tally: Tally::bound(bind)?, iterations, announces, sum: 0 }))
         },
     )
 };
@@ -114,6 +119,7 @@ impl Operator for Source {
 struct Stage {
     tally: Arc<Tally>,
     iterations: u64,
+    announces: bool,
     sum: u64,
 }
 
@@ -127,6 +133,9 @@ impl Operator for Stage {
                 self.tally.add(self.sum);
                 return Ok(Flow::Done);
             };
+            if self.announces {
+                cx.announce();
+            }
             self.sum = self.sum.wrapping_add(u64::from(spin(self.iterations, SEED)));
             cx.push(OUT, message)?;
         }
