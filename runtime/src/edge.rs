@@ -9,10 +9,12 @@ pub(crate) mod queue;
 mod state;
 mod shared;
 mod single;
+mod port_list;
 
 use std::sync::Arc;
 
 pub(crate) use self::ledger::Ledger;
+pub(crate) use self::port_list::PortList;
 use self::shared::Shared;
 pub(crate) use self::single::Single;
 pub(crate) use self::state::EdgeShape;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray};
 
-use crate::edge::{Edge, EdgeShape, Ledger, PortEdges};
+use crate::edge::{Edge, EdgeShape, Ledger, PortEdges, PortList};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
@@ -70,7 +70,7 @@ fn input_edge(input: usize) -> PortEdges {
 /// The edges out of the box of an operator on a machine with this many nodes. Each holds one envelope less than the
 /// room of the output, so that the last envelope is staged and the firing sees no room. An empty edge takes any
 /// envelope: for a room of one it holds the filler.
-fn output_edges(spec: &OperatorEntry, room: usize, nodes: usize, filler: &Envelope) -> Box<[PortEdges]> {
+fn output_edges(spec: &OperatorEntry, room: usize, nodes: usize, filler: &Envelope) -> PortList {
     let output = |idx| {
         // An edge to copies has a lane for each node.
         let (consumers, lanes): (&[usize], usize) =
@@ -323,7 +323,7 @@ impl Harness {
 
     /// The counts that change if a firing did anything.
     fn counts(&self) -> (usize, usize, usize) {
-        let waiting = |ports: &[PortEdges]| -> usize {
+        let waiting = |ports: &PortList| -> usize {
             ports.iter().flat_map(PortEdges::iter).map(|edge| edge.state().envelopes).sum()
         };
         let closed = self.state.closed_inputs.iter().filter(|closed| **closed).count();

@@ -30,7 +30,7 @@ pub(crate) use self::notify::{NewTasks, TaskKind};
 use self::reorder::Reorder;
 pub(crate) use self::services::Detacher;
 use self::statistics::busy_ns;
-use crate::edge::{Edge, Ledger, PortEdges};
+use crate::edge::{Edge, Ledger, PortEdges, PortList};
 use crate::operator::{Bind, Connections, Environment, HintCell, Mode, OperatorEntry, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
@@ -92,7 +92,7 @@ impl BoxCell {
 
     /// The input ports: how each receives, and its edges.
     fn ports(&self) -> impl Iterator<Item = (Mode, &PortEdges)> {
-        self.at.shape.spec.inputs.iter().map(|port| port.mode).zip(&self.at.inputs)
+        self.at.shape.spec.inputs.iter().map(|port| port.mode).zip(self.at.inputs.iter())
     }
 }
 
@@ -159,7 +159,7 @@ impl Model {
         let edges: Vec<Arc<Edge>> =
             shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
         let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));
-        let ports = |fed: &[Vec<usize>]| fed.iter().map(port).collect::<Box<[PortEdges]>>();
+        let ports = |fed: &[Vec<usize>]| fed.iter().map(port).collect::<PortList>();
         let hint_cell =
             |hint: &HintShape| Arc::new(HintCell::new(hint.join, Arc::clone(&hint.readers), plan.queries));
         let hints: Vec<Arc<HintCell>> = shape.hints.iter().map(hint_cell).collect();
@@ -176,12 +176,13 @@ impl Model {
             };
             let operator = prepared.make(cell.plan_box, &bind)?;
             let (inputs, outputs) = (ports(&cell.inputs), ports(&cell.outputs));
+            let is_source = inputs.iter().all(PortEdges::is_empty);
             // Neither an order nor a budget is kept.
             let is_plain = cell.reorder.is_none() && submission.memory_bytes.is_none();
             boxes.push(BoxCell {
                 state: BoxState::new(Some(Running::new(operator, inputs.len(), outputs.len(), is_plain))),
                 plan_box: cell.plan_box,
-                is_source: inputs.iter().all(PortEdges::is_empty),
+                is_source,
                 only_stream: only_stream(&planned.spec, &inputs),
                 blocks: planned.blocking.is_some(),
                 timed: AtomicBool::new(true),
@@ -478,8 +479,8 @@ impl Model {
 }
 
 /// The only edge that a box takes from, side inputs left out.
-fn only_stream(spec: &OperatorEntry, inputs: &[PortEdges]) -> Option<Arc<Edge>> {
-    let streams = spec.inputs.iter().zip(inputs).filter(|(port, _)| port.mode != Mode::Side);
+fn only_stream(spec: &OperatorEntry, inputs: &PortList) -> Option<Arc<Edge>> {
+    let streams = spec.inputs.iter().zip(inputs.iter()).filter(|(port, _)| port.mode != Mode::Side);
     let mut edges = streams.flat_map(|(_, edges)| edges.shared());
     let only = edges.next()?;
     edges.next().is_none().then(|| Arc::clone(only))

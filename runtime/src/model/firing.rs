@@ -429,7 +429,7 @@ impl Model {
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
     fn close_inputs(&self, cell_idx: usize, running: &mut Running, new_tasks: &mut NewTasks) {
         let cell = &self.boxes[cell_idx];
-        for (closed, edges) in running.ports.closed_inputs.iter_mut().zip(&cell.at.inputs) {
+        for (closed, edges) in running.ports.closed_inputs.iter_mut().zip(cell.at.inputs.iter()) {
             if std::mem::replace(closed, true) {
                 continue;
             }

@@ -23,7 +23,7 @@ pub(crate) use self::general::close_edge;
 use super::hint_cell::HintCell;
 use super::{BoxError, OperatorEntry, Pushed};
 use crate::descriptor::Descriptor;
-use crate::edge::{Edge, Ledger, PortEdges, Single};
+use crate::edge::{Edge, Ledger, PortList, Single};
 use crate::envelope::Envelope;
 use crate::sync::{AtomicBool, Counter, Ordering, add};
 
@@ -43,9 +43,9 @@ pub(crate) struct Connections {
     /// The box's place in its model.
     pub(crate) place: usize,
     /// By input port: the edges that feed it; several for a merge, none for an optional input that nothing feeds.
-    pub(crate) inputs: Box<[PortEdges]>,
+    pub(crate) inputs: PortList,
     /// By output port: the edges that it feeds.
-    pub(crate) outputs: Box<[PortEdges]>,
+    pub(crate) outputs: PortList,
     /// By the hints that the box reads: the cells that feed it.
     pub(crate) hints_read: Box<[Vec<Arc<HintCell>>]>,
     /// By the hints that the box writes.
@@ -108,7 +108,7 @@ pub(crate) enum Notice {
 
 impl Connections {
     /// A box with these edges, at place 0 of its model, without hints.
-    pub(crate) fn new(shape: Arc<PortShape>, inputs: Box<[PortEdges]>, outputs: Box<[PortEdges]>) -> Self {
+    pub(crate) fn new(shape: Arc<PortShape>, inputs: PortList, outputs: PortList) -> Self {
         Self {
             shape,
             place: 0,

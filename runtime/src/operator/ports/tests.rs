@@ -41,9 +41,11 @@ fn edge(idx: usize, producer: usize, consumers: &[usize]) -> Arc<Edge> {
 
 /// A box whose first output has these consumers; the second one leads to box 3.
 fn connections(consumers: &[usize]) -> Connections {
-    let outputs =
-        [PortEdges::new([edge(1, PLACE, consumers)]), PortEdges::new([edge(2, PLACE, &[3])])].into();
-    let inputs = [PortEdges::new([edge(0, 0, &[PLACE])])].into();
+    let outputs = [edge(1, PLACE, consumers), edge(2, PLACE, &[3])]
+        .map(|edge| PortEdges::new([edge]))
+        .into_iter()
+        .collect();
+    let inputs = [PortEdges::new([edge(0, 0, &[PLACE])])].into_iter().collect();
     let given = Arguments::new(BTreeMap::new());
     let shape = PortShape { spec: (&BOX).into(), descriptors: [numbers(&given), numbers(&given)].into() };
     Connections { place: PLACE, ..Connections::new(Arc::new(shape), inputs, outputs) }
