@@ -3,6 +3,9 @@
 //! `INSTA_UPDATE=always cargo test --test pipelines` rewrites the snapshots. The test has its own operators, so that a
 //! change of a shipped one changes no snapshot.
 
+#[path = "support/json_schema.rs"]
+mod json_schema;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 use boxwork_runtime::topology::Topology;
+use json_schema::matches;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 

@@ -17,13 +17,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 80;
 
 /// Longer files.
-const LONG_FILES: &[&str] = &[
-    "benches/gpu/bounds.rs",
-    "operators/src/search/distance/tests.rs",
-    "runtime/tests/feeding.rs",
-    "tests/index.rs",
-    "tests/pipelines.rs",
-];
+const LONG_FILES: &[&str] = &[];
 
 /// Longer functions, by file and name.
 const LONG_FUNCTIONS: &[&str] = &[

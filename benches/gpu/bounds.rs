@@ -1,5 +1,8 @@
 //! `what=bounds`: bounds of all objects by a pivot table on the device, and the objects that remain.
 
+#[path = "memory.rs"]
+mod memory;
+
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -12,11 +15,12 @@ use boxwork_kernels::lower_bound::{
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_operators::device_kernels::{bounds_program, selection_program};
 use boxwork_runtime::feeding::{
-    Argument, Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Grid, KernelSpec, Plain,
-    ProgramSource, SharedKey, Value,
+    Back, Block, Blocks, DeviceClass, DeviceError, Devices, Feed, Grid, Plain, ProgramSource, SharedKey,
+    Value,
 };
 use boxwork_runtime::operator::Outside;
 
+use self::memory::rate_of_memory;
 use super::support::signatures::Random;
 use super::support::{Arguments, Spread};
 
@@ -431,85 +435,4 @@ fn check(scan: &Scan, query: &BoundQuery, k: usize) -> usize {
     }
     assert_eq!(within, scan.count, "objects within {}", scan.range);
     within
-}
-
-const MEMORY_TEXT: &str = "\
-__kernel void copy(__global const float4 *given, __global float4 *copied) {
-    copied[get_global_id(0)] = given[get_global_id(0)];
-}
-__kernel void scan(__global const float4 *given, uint count, __global float4 *copied) {
-    float4 sum = 0.0f;
-    for (uint i = get_global_id(0); i < count; i += get_global_size(0)) {
-        sum += given[i];
-    }
-    copied[get_global_id(0)] = sum;
-}
-";
-
-static MEMORY: [KernelSpec; 2] = [
-    KernelSpec { name: "copy", arguments: &[("given", Argument::Buffer), ("copied", Argument::Buffer)] },
-    KernelSpec {
-        name: "scan",
-        arguments: &[
-            ("given", Argument::Buffer),
-            ("count", Argument::Value(4)),
-            ("copied", Argument::Buffer),
-        ],
-    },
-];
-
-/// Copies, or reads, groups of four numbers within the device.
-struct Memory {
-    fours: usize,
-    reads: bool,
-}
-
-impl Block for Memory {
-    fn size(&self) -> u64 {
-        self.fours as u64
-    }
-
-    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
-        let program = ProgramSource {
-            name: "memory",
-            text: MEMORY_TEXT,
-            constants: Vec::new(),
-            kernels: &MEMORY,
-            exact: false,
-        };
-        feed.output::<[u32; 4]>("given", self.fours)?;
-        feed.output::<[u32; 4]>("copied", self.fours)?;
-        match self.reads {
-            false => feed.launch(&program, "copy", Grid::of([self.fours / 256], [256]), &[])?,
-            true => {
-                // Sixteen groups per work item.
-                let values = [("count", Value::of(self.fours as u32))];
-                feed.launch(&program, "scan", Grid::of([self.fours / 256 / 16], [256]), &values)?;
-            }
-        }
-        feed.read::<[u32; 4]>("copied", 1)
-    }
-
-    fn collect(&mut self, _: &Back<'_>) {}
-}
-
-/// Prints the rates of the device's memory, and returns the bytes copied (read and written) per nanosecond.
-fn rate_of_memory(devices: &Arc<Devices>, device: usize, table_bytes: usize, rounds: usize) -> f64 {
-    // As large as the table, but at most a buffer; whole work groups of both kernels.
-    let most = devices.list()[device].info().buffer_bytes_max.min(2 << 30) as usize;
-    let fours = (table_bytes.min(most) / 16 / 4096).max(1) * 4096;
-    let rate = |reads: bool| {
-        let bytes = (16 * fours * if reads { 1 } else { 2 }) as f64;
-        run_block(devices, device, Memory { fours, reads });
-        Spread::of(
-            (0..rounds)
-                .map(|_| bytes / run_block(devices, device, Memory { fours, reads }).1.max(1e-9) / 1e9),
-        )
-    };
-    let (copied, read) = (rate(false), rate(true));
-    println!(
-        "memory      {copied:.0} GB/s copied (read and written), {read:.0} GB/s read, {} MB",
-        (16 * fours) >> 20
-    );
-    copied.median
 }
