@@ -215,16 +215,12 @@ impl Setting {
         }
     }
 
-    fn search(&self) {
-        let table = self.table();
-        let store = table.space().store();
-        let runtime = self.runtime();
-        let names: Vec<String> =
-            self.query_ids(table.len()).iter().map(|id| store.name(*id).expect("a sound store")).collect();
+    /// The strategies that are compared; the first one is the scan.
+    fn strategies(&self) -> Vec<(&'static str, Arc<Prepared>)> {
         let simplex = [("bound", Value::Text("simplex".to_owned()))];
         let combined = [("bound", Value::Text("combined".to_owned()))];
         let triangular = [("bound", Value::Text("triangular".to_owned()))];
-        let strategies: Vec<(&str, Arc<Prepared>)> = vec![
+        vec![
             ("scan", self.prepare(shipped::SEARCH, &[])),
             ("auto", self.prepare(shipped::AUTO, &[])),
             ("best first, simplex", self.prepare(shipped::BEST_FIRST, &simplex)),
@@ -234,25 +230,40 @@ impl Setting {
             ("two phase, simplex", self.prepare(shipped::TWO_PHASE, &simplex)),
             ("best first, combined", self.prepare(shipped::BEST_FIRST, &combined)),
             ("best first, triangular", self.prepare(shipped::BEST_FIRST, &triangular)),
-        ];
-        // Checked before anything is timed; the scan brings the store and its own similarities into memory.
+        ]
+    }
+
+    /// Checks that all strategies find what the scan finds. Gives the distance of the farthest result of each query.
+    fn checked(&self, runtime: &Runtime, strategies: &[(&str, Arc<Prepared>)], names: &[String]) -> Vec<f64> {
         let mut kth = Vec::new();
-        for name in &names {
+        for name in names {
             let answers: Vec<String> = strategies
                 .iter()
                 .map(|(_, prepared)| {
-                    run(&runtime, prepared, std::slice::from_ref(name));
+                    run(runtime, prepared, std::slice::from_ref(name));
                     std::fs::read_to_string(&self.out).expect("the results were written")
                 })
                 .collect();
-            for (answer, (strategy, _)) in answers.iter().zip(&strategies) {
-                assert!(*answer == answers[0], "{strategy} and the scan differ for {name}");
+            for (answer, (strategy, _)) in answers.iter().zip(strategies) {
+                assert!(*answer == answers[0], "{strategy} finds something else than the scan for {name}");
             }
             let json: serde_json::Value = serde_json::from_str(&answers[0]).expect("the results are JSON");
             let results = json["queries"][0]["results"].as_array().expect("a list of results");
             let farthest = results.last().and_then(|last| last["distance"].as_f64()).expect("an answer");
             kth.push(farthest);
         }
+        kth
+    }
+
+    fn search(&self) {
+        let table = self.table();
+        let store = table.space().store();
+        let runtime = self.runtime();
+        let names: Vec<String> =
+            self.query_ids(table.len()).iter().map(|id| store.name(*id).expect("a sound store")).collect();
+        let strategies = self.strategies();
+        // Checked before anything is timed; the scan brings the store and its own similarities into memory.
+        let kth = self.checked(&runtime, &strategies, &names);
         println!("checked     {} queries: all strategies find what the scan finds", names.len());
         let divine: Vec<Arc<Prepared>> = kth
             .iter()

@@ -135,11 +135,17 @@ fn measure(alpha: f64, store: &StoreColumns<'_>, rounds: usize, mut peer: Option
         sides.push(Side::new(name, move || peer.seconds("time")));
     }
     run_rounds(rounds, &mut sides);
+    report(&sides, best, has_peer, centroids);
+}
 
+/// Prints the rates of all sides, and whether the best of ours is as fast as it is to be. The second side is the scalar twin,
+/// the last one the peer if there is one.
+fn report(sides: &[Side<'_>], best: usize, has_peer: bool, centroids: usize) {
     let opencv = sides.last().filter(|_| has_peer);
     let scalar = &sides[1];
+    let path = CodePath::detect();
     println!("{:22} {:>30} {:>10} {:>24} {:>20}", "", "distances/s", "ns/pair", "x OpenCV", "x scalar f32");
-    for side in &sides {
+    for side in sides {
         let seconds = side.spread().median;
         println!(
             "{:22} {:>30} {:>10.3} {:>24} {:>20}",

@@ -20,12 +20,7 @@ const FUNCTION_LINES_MAX: usize = 80;
 const LONG_FILES: &[&str] = &[];
 
 /// Longer functions, by file and name.
-const LONG_FUNCTIONS: &[&str] = &[
-    "benches/gpu/feeding.rs::run",
-    "benches/index.rs::search",
-    "benches/sqfd.rs::measure",
-    "operators/src/search/distance/block.rs::enqueue",
-];
+const LONG_FUNCTIONS: &[&str] = &[];
 
 /// The least assertions per thousand lines of the runtime, without tests.
 const ASSERTIONS_MIN: usize = 15;

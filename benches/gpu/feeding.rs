@@ -88,8 +88,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
     let objects = arguments.get("objects", if is_gpu { 50_000 } else { 200 });
     let parts = arguments.get("parts", if is_gpu { 8u64 } else { 2 });
     let blocks = arguments.get("blocks", if is_gpu { 64usize } else { 4 });
-    let (k, rounds) = (arguments.get("k", 100usize), arguments.get("rounds", 5));
-    println!("question    how much do feeding threads gain over one thread that does everything?");
+    println!("question    what do feeding threads gain over one thread that does everything?");
     println!(
         "unit        share of the devices' time that kernels take; {blocks} blocks of {objects} objects per device"
     );
@@ -126,65 +125,95 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>) {
             .collect();
         let alone = alone(devices, allowed[0], &scenes);
         println!("{way:?}, {queries} queries: a block's kernel takes {:.3} ms alone", alone * 1e3);
-        let mut of_one = [0.0f64; 2];
+        let mut of_one = None;
         for count in arguments.text("counts").unwrap_or("1,2,4").split(',') {
             let count: usize = count.parse().expect("a number of devices");
             if count > allowed.len() {
                 println!("{count} devices: there are {}", allowed.len());
                 continue;
             }
-            let (allowed, all) = (&allowed[..count], blocks * count);
-            let mut naive = Naive::new(devices, allowed, &scenes[0]);
-            let (mut ours_took, mut naive_took, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-            let (_, expected) = naive.run(&scenes, scenes.len(), k);
-            for round in 0..=rounds {
-                let (ours, found) = ours(devices, allowed, &scenes, all, k);
-                let (naive, of_naive) = naive.run(&scenes, all, k);
-                assert_eq!(found, of_naive, "both find the same");
-                assert_eq!(found, expected, "and the same as before");
-                // The first round brings everything in.
-                if round > 0 {
-                    ours_took.push(ours);
-                    naive_took.push(naive);
-                    ratios.push(naive / ours);
-                }
-            }
-            let busy = |took: &Spread| alone * blocks as f64 / took.median;
-            let (ours, naive) = (Spread::of(ours_took), Spread::of(naive_took));
-            let [ours_one, naive_one] = &mut of_one;
+            let took = compare(arguments, devices, &allowed[..count], &scenes, blocks * count);
             if count == 1 {
-                (*ours_one, *naive_one) = (ours.median, naive.median);
+                of_one = Some([took.ours.median, took.naive.median]);
             }
-            // Equal work for each device: ideally the time stays constant.
-            let speedup = |one: f64, took: &Spread| count as f64 * one / took.median;
-            println!(
-                "{count} devices   ours {:.1} ms, {:.1} % busy, {:.2} x one   naive {:.1} ms, {:.1} % busy, {:.2} x one   naive over ours {:.2}",
-                ours.median * 1e3,
-                100.0 * busy(&ours),
-                speedup(*ours_one, &ours),
-                naive.median * 1e3,
-                100.0 * busy(&naive),
-                speedup(*naive_one, &naive),
-                Spread::of(ratios),
-            );
-            for (side, took) in [("feeding threads", &ours), ("one thread for all", &naive)] {
-                let series = format!("{side}, {way:?}").to_lowercase();
-                let row = |figure, value: f64| {
-                    arguments.append_csv(&[figure, &series, &count.to_string(), &format!("{value:.4}")]);
-                };
-                row("3.11 time", took.median * 1e3 / count as f64);
-                row("3.11 busy", 100.0 * busy(took));
-            }
-            if count == 4 {
-                verdict("devices busy", busy(&ours), 0.9, busy(&ours) >= 0.9);
-                let of_one = speedup(*ours_one, &ours);
-                verdict("4 devices over 1", of_one, 3.6, of_one >= 3.6);
-            }
+            report(arguments, way, count, alone * blocks as f64, of_one.unwrap_or_default(), &took);
         }
     }
 }
 
-/// The time of a block's kernel alone, in seconds.
+/// The seconds of both sides.
+struct Took {
+    ours: Spread,
+    naive: Spread,
+    /// The naive side's over ours, round by round.
+    ratio: Spread,
+}
+
+/// Times so many blocks on some devices, and checks that both sides find the same.
+fn compare(
+    arguments: &Arguments,
+    devices: &Arc<Devices>,
+    allowed: &[usize],
+    scenes: &[Arc<Scene>],
+    blocks: usize,
+) -> Took {
+    let (k, rounds) = (arguments.get("k", 100usize), arguments.get("rounds", 5));
+    let mut naive = Naive::new(devices, allowed, &scenes[0]);
+    let (mut ours_took, mut naive_took, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (_, expected) = naive.run(scenes, scenes.len(), k);
+    for round in 0..=rounds {
+        let (ours, found) = ours(devices, allowed, scenes, blocks, k);
+        let (naive, of_naive) = naive.run(scenes, blocks, k);
+        assert_eq!(found, of_naive, "both find the same");
+        assert_eq!(found, expected, "and the same as before");
+        // The first brings everything in.
+        if round > 0 {
+            ours_took.push(ours);
+            naive_took.push(naive);
+            ratios.push(naive / ours);
+        }
+    }
+    Took { ours: Spread::of(ours_took), naive: Spread::of(naive_took), ratio: Spread::of(ratios) }
+}
+
+/// Prints a line of some devices. The kernels of one device take `busy_seconds`, the two sides on it `of_one`.
+fn report(
+    arguments: &Arguments,
+    way: Way,
+    count: usize,
+    busy_seconds: f64,
+    [ours_one, naive_one]: [f64; 2],
+    Took { ours, naive, ratio }: &Took,
+) {
+    let busy = |took: &Spread| busy_seconds / took.median;
+    // As much work for each device: the time would stay the same.
+    let speedup = |one: f64, took: &Spread| count as f64 * one / took.median;
+    println!(
+        "{count} devices   ours {:.1} ms, {:.1} % busy, {:.2} x one   naive {:.1} ms, {:.1} % busy, {:.2} x one   naive over ours {:.2}",
+        ours.median * 1e3,
+        100.0 * busy(ours),
+        speedup(ours_one, ours),
+        naive.median * 1e3,
+        100.0 * busy(naive),
+        speedup(naive_one, naive),
+        ratio,
+    );
+    for (side, took) in [("feeding threads", ours), ("one thread for all", naive)] {
+        let series = format!("{side}, {way:?}").to_lowercase();
+        let row = |figure, value: f64| {
+            arguments.append_csv(&[figure, &series, &count.to_string(), &format!("{value:.4}")]);
+        };
+        row("3.11 time", took.median * 1e3 / count as f64);
+        row("3.11 busy", 100.0 * busy(took));
+    }
+    if count == 4 {
+        verdict("devices busy", busy(ours), 0.9, busy(ours) >= 0.9);
+        let of_one = speedup(ours_one, ours);
+        verdict("4 devices over 1", of_one, 3.6, of_one >= 3.6);
+    }
+}
+
+/// What a block's kernel takes with nothing beside it, in seconds.
 fn alone(devices: &Arc<Devices>, device: usize, scenes: &[Arc<Scene>]) -> f64 {
     let (tell, told) = channel();
     let mut blocks = Blocks::new(Arc::clone(devices), vec![device]);

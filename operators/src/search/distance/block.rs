@@ -273,6 +273,20 @@ impl SqfdBlock {
     fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
         common.send_queries(feed)?;
+        let sums = self.write_layouts(feed)?;
+        for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
+            launch.enqueue(&common, objects, feed)?;
+        }
+        let selects = self.write_select(objects, feed, sums)?;
+        if !selects && sums > 0 {
+            feed.read::<f32>("sums", sums)?;
+        }
+        self.selects = selects;
+        Ok(())
+    }
+
+    /// Writes where the kernel finds the numbers of all launches, and makes room for their sums: how many there are.
+    fn write_layouts(&self, feed: &mut Feed<'_>) -> Result<usize, DeviceError> {
         let count = self.launches.iter().map(|launch| launch.layout.tiles.len()).sum();
         feed.write("tiles", count, |to: &mut [[u32; 4]]| {
             let tiles = self.launches.iter().flat_map(|launch| {
@@ -298,66 +312,72 @@ impl SqfdBlock {
         let sums: usize =
             self.launches.iter().map(|launch| launch.layout.pieces.len() * launch.queries_count).sum();
         feed.output::<f32>("sums", sums)?;
-        let columns = common.shape.dimensions() + 1;
-        for launch in self.launches.iter().filter(|launch| !launch.layout.pieces.is_empty()) {
-            let (stride, is_near) = match &launch.source {
-                Source::Chunk { chunk, stride, is_near } => {
-                    let key = Cut::key(objects.store(), Form::Columns, *chunk);
-                    feed.shared_in_parts("columns", key, columns * stride, *stride, |column, to| {
-                        let lies = common.space.chunks().chunk(objects, *chunk).map_err(block_error)?;
-                        lies.copy_column(objects, column, to).map_err(block_error)
-                    })?;
-                    (*stride, *is_near)
-                }
-                Source::Gathered { gathered, ids } => {
-                    feed.write("columns", columns * gathered.stride, |to| {
-                        gathered.copy(objects, ids, to).map_err(block_error)
-                    })?;
-                    (gathered.stride, false)
-                }
-            };
-            let number = |value: usize| Value::of(value as u32);
-            let values = [
-                ("stride", number(stride)),
-                ("tiles_first", number(launch.tiles_first)),
-                ("pieces_first", number(launch.pieces_first)),
-                ("pieces_count", number(launch.layout.pieces.len())),
-                ("queries_first", number(launch.queries_first)),
-                ("queries_count", number(launch.queries_count)),
-                ("factor", Value::of(common.factor)),
-                ("alpha", Value::of(common.space.measure().alpha() as f32)),
-                ("sums_first", number(launch.sums_first)),
-            ];
-            let groups = launch.layout.tiles.len() * launch.queries_count;
-            let (program, items) = common.kernel(feed.device(), is_near);
-            feed.launch(program, "sqfd", Grid::of([groups], [items]), &values)?;
-        }
-        let select = self.select();
-        let selects = select.is_some();
-        if let Some(select) = select {
-            let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
-            let sigmas = |to: &mut [f32]| {
-                let ids = self.launches.iter().flat_map(|launch| {
-                    let rows = &launch.rows[..launch.layout.signatures()];
-                    rows.iter().map(|row| self.wanted[*row as usize].1)
-                });
-                for (to, id) in to.iter_mut().zip(ids) {
-                    *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
-                }
-                Ok(())
-            };
-            let count = parts.iter().map(|part| part.objects).sum();
-            feed.write("sigmas", count, sigmas)?;
-            select.enqueue(feed, &parts, sums)?;
-        } else if sums > 0 {
-            feed.read::<f32>("sums", sums)?;
-        }
-        self.selects = selects;
-        Ok(())
+        Ok(sums)
+    }
+
+    /// Has rows left out where they may be, and says whether any are.
+    fn write_select(
+        &self,
+        objects: Objects<'_>,
+        feed: &mut Feed<'_>,
+        sums: usize,
+    ) -> Result<bool, DeviceError> {
+        let Some(select) = self.select() else { return Ok(false) };
+        let parts: Vec<Part> = self.launches.iter().map(Launch::part).collect();
+        let sigmas = |to: &mut [f32]| {
+            let ids = self.launches.iter().flat_map(|launch| {
+                let rows = &launch.rows[..launch.layout.signatures()];
+                rows.iter().map(|row| self.wanted[*row as usize].1)
+            });
+            for (to, id) in to.iter_mut().zip(ids) {
+                *to = self.common.space.sigma_self(objects, id).map_err(block_error)? as f32;
+            }
+            Ok(())
+        };
+        let count = parts.iter().map(|part| part.objects).sum();
+        feed.write("sigmas", count, sigmas)?;
+        select.enqueue(feed, &parts, sums)?;
+        Ok(true)
     }
 }
 
 impl Launch {
+    /// Brings the columns that it reads, and starts the kernel.
+    fn enqueue(&self, common: &Common, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let columns = common.shape.dimensions() + 1;
+        let (stride, is_near) = match &self.source {
+            Source::Chunk { chunk, stride, is_near } => {
+                let key = Cut::key(objects.store(), Form::Columns, *chunk);
+                feed.shared_in_parts("columns", key, columns * stride, *stride, |column, to| {
+                    let lies = common.space.chunks().chunk(objects, *chunk).map_err(block_error)?;
+                    lies.copy_column(objects, column, to).map_err(block_error)
+                })?;
+                (*stride, *is_near)
+            }
+            Source::Gathered { gathered, ids } => {
+                feed.write("columns", columns * gathered.stride, |to| {
+                    gathered.copy(objects, ids, to).map_err(block_error)
+                })?;
+                (gathered.stride, false)
+            }
+        };
+        let number = |value: usize| Value::of(value as u32);
+        let values = [
+            ("stride", number(stride)),
+            ("tiles_first", number(self.tiles_first)),
+            ("pieces_first", number(self.pieces_first)),
+            ("pieces_count", number(self.layout.pieces.len())),
+            ("queries_first", number(self.queries_first)),
+            ("queries_count", number(self.queries_count)),
+            ("factor", Value::of(common.factor)),
+            ("alpha", Value::of(common.space.measure().alpha() as f32)),
+            ("sums_first", number(self.sums_first)),
+        ];
+        let groups = self.layout.tiles.len() * self.queries_count;
+        let (program, items) = common.kernel(feed.device(), is_near);
+        feed.launch(program, "sqfd", Grid::of([groups], [items]), &values)
+    }
+
     fn part(&self) -> Part {
         Part {
             objects: self.layout.signatures(),
