@@ -7,6 +7,7 @@
 //! One distance may take minutes, so each computation has a form ending in `_until`, which asks its caller every few
 //! milliseconds whether to stop. Boxes pass the state of their request there.
 
+pub(crate) mod one_by_one;
 mod sqfd;
 
 use std::any::Any;

@@ -10,6 +10,7 @@ use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::similarity::Similarity;
 use boxwork_kernels::sqfd::{Evaluator, distance_error, reference};
 
+use super::one_by_one::{Failure, fill};
 use super::{
     DeviceForm, Extent, ObjectDistance, PairDistance, Prepared, QueryForm, Scratch, Space, SpaceError,
 };
@@ -57,10 +58,7 @@ impl Prepared for SqfdQuery {
         let sigma = self.prepared.sigma_self();
         self.with_signature(|signature| {
             self.space.store().read::<_, StoreError>(|objects| {
-                ids.iter().zip(out).try_for_each(|(id, out)| {
-                    *out = self.space.exact_until(objects, (signature, sigma), *id, interrupt)?;
-                    Ok(())
-                })
+                fill(ids, out, |id| self.space.exact_until(objects, (signature, sigma), id, interrupt))
             })
         })??;
         Ok(())
@@ -94,15 +92,10 @@ impl Prepared for SqfdQuery {
         let sigma = self.prepared.sigma_self();
         self.with_signature(|signature| {
             self.space.store().read::<_, StoreError>(|objects| {
-                let mut failed = None;
-                f(&mut |id| match self.space.exact_until(objects, (signature, sigma), id, interrupt) {
-                    Ok(distance) => distance,
-                    Err(error) => {
-                        failed = Some(error);
-                        f64::NAN
-                    }
-                });
-                failed.map_or(Ok(()), Err)
+                let query = (signature, sigma);
+                Failure::lend(|failure| {
+                    f(&mut |id| failure.number(self.space.exact_until(objects, query, id, interrupt)));
+                })
             })
         })??;
         Ok(())
@@ -182,24 +175,15 @@ impl Space for SqfdSpace {
     ) -> Result<(), SpaceError> {
         assert_eq!(pairs.len(), out.len(), "a distance for each pair");
         SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
-            pairs.iter().zip(out).try_for_each(|(pair, out)| {
-                *out = SqfdSpace::between_until(self, objects, *pair, interrupt)?;
-                Ok(())
-            })
+            Ok(fill(pairs, out, |pair| SqfdSpace::between_until(self, objects, pair, interrupt))?)
         })
     }
 
     fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
         SqfdSpace::store(self).read::<_, SpaceError>(|objects| {
-            let failed = std::cell::RefCell::new(None);
-            f(&|a, b| match SqfdSpace::between_until(self, objects, [a, b], interrupt) {
-                Ok(distance) => distance,
-                Err(error) => {
-                    *failed.borrow_mut() = Some(error);
-                    f64::NAN
-                }
-            });
-            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+            Ok(Failure::lend(|failure| {
+                f(&|a, b| failure.number(SqfdSpace::between_until(self, objects, [a, b], interrupt)));
+            })?)
         })
     }
 

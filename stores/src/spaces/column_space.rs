@@ -1,7 +1,6 @@
 //! A distance over a store of vectors, texts, sets or another kind, computed in f64 pair by pair. Its fast distances
 //! are its exact distances.
 
-use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use crate::any_kind::KINDS;
 use crate::kinds::Kind;
 use crate::new_number;
 use crate::object_store::{ObjectStore, Objects};
+use crate::space::one_by_one::{Failure, fill};
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
 use crate::store_error::StoreError;
@@ -111,7 +111,13 @@ impl<D: ColumnDistance> ColumnSpace<D> {
         Ok(Self { distance, measure, objects, store, number: new_number() })
     }
 
-    fn between(&self, objects: Objects<'_, D::Kind>, a: u64, b: u64) -> Result<f64, StoreError> {
+    fn between(
+        &self,
+        objects: Objects<'_, D::Kind>,
+        [a, b]: [u64; 2],
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
+        ask(interrupt)?;
         Ok(self.distance.between(objects.item(a)?, objects.item(b)?))
     }
 
@@ -174,26 +180,14 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance for each pair");
-        self.objects.read(|objects| {
-            pairs.iter().zip(out).try_for_each(|([a, b], out)| {
-                ask(interrupt)?;
-                *out = self.between(objects, *a, *b)?;
-                Ok(())
-            })
-        })
+        self.objects.read(|objects| Ok(fill(pairs, out, |pair| self.between(objects, pair, interrupt))?))
     }
 
     fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
         self.objects.read(|objects| {
-            let failed = RefCell::new(None);
-            f(&|a, b| {
-                ask(interrupt).and_then(|()| self.between(objects, a, b)).unwrap_or_else(|error| {
-                    *failed.borrow_mut() = Some(error);
-                    f64::NAN
-                })
-            });
-            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+            Ok(Failure::lend(|failure| {
+                f(&|a, b| failure.number(self.between(objects, [a, b], interrupt)));
+            })?)
         })
     }
 }
@@ -211,7 +205,13 @@ struct ColumnQuery<D: ColumnDistance> {
 }
 
 impl<D: ColumnDistance> ColumnQuery<D> {
-    fn to(&self, objects: Objects<'_, D::Kind>, id: u64) -> Result<f64, StoreError> {
+    fn to(
+        &self,
+        objects: Objects<'_, D::Kind>,
+        id: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
+        ask(interrupt)?;
         Ok(self.space.distance.to(&self.query, objects.item(id)?))
     }
 }
@@ -224,14 +224,9 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance for each object");
-        // Without a check of the file: the distances count once the store has confirmed that it is unchanged.
+        // Without a look at the file: distances count once the store has confirmed that it is whole.
         let objects = Objects::new(&self.space.objects);
-        for (id, out) in ids.iter().zip(out) {
-            ask(interrupt)?;
-            *out = self.to(objects, *id)?;
-        }
-        Ok(())
+        Ok(fill(ids, out, |id| self.to(objects, id, interrupt))?)
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
@@ -248,14 +243,7 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         f: &mut dyn FnMut(&mut ObjectDistance<'_>),
     ) -> Result<(), SpaceError> {
         self.space.objects.read(|objects| {
-            let mut failed = None;
-            f(&mut |id| {
-                ask(interrupt).and_then(|()| self.to(objects, id)).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    f64::NAN
-                })
-            });
-            failed.map_or(Ok(()), |error| Err(error.into()))
+            Ok(Failure::lend(|failure| f(&mut |id| failure.number(self.to(objects, id, interrupt))))?)
         })
     }
 

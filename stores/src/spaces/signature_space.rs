@@ -1,6 +1,5 @@
 //! A distance over a store of signatures computed pair by pair, in f64.
 
-use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::{Constants, Distance, DistanceOptions};
 use crate::new_number;
 use crate::signature::{SignatureColumns, coordinate_names};
 use crate::signature_store::{Objects, SignatureStore, StoreError};
+use crate::space::one_by_one::{Failure, fill};
 use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
 use crate::store::Store;
 
@@ -145,6 +145,15 @@ impl<D: SignatureDistance> SignatureSpace<D> {
         }
         Ok(self.distance.distance(query, objects.signature(id)?))
     }
+
+    fn between(
+        &self,
+        objects: Objects<'_>,
+        [a, b]: [u64; 2],
+        interrupt: Interrupt<'_>,
+    ) -> Result<f64, StoreError> {
+        self.to(objects, objects.signature(a)?, b, interrupt)
+    }
 }
 
 impl<D: SignatureDistance> Space for SignatureSpace<D> {
@@ -197,27 +206,14 @@ impl<D: SignatureDistance> Space for SignatureSpace<D> {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError> {
-        assert_eq!(pairs.len(), out.len(), "a distance for each pair");
-        self.signatures.read::<_, SpaceError>(|objects| {
-            pairs.iter().zip(out).try_for_each(|([a, b], out)| {
-                *out = self.to(objects, objects.signature(*a)?, *b, interrupt)?;
-                Ok(())
-            })
-        })
+        self.signatures.read(|objects| Ok(fill(pairs, out, |pair| self.between(objects, pair, interrupt))?))
     }
 
     fn lend(&self, interrupt: Interrupt<'_>, f: &mut dyn FnMut(&PairDistance<'_>)) -> Result<(), SpaceError> {
-        self.signatures.read::<_, SpaceError>(|objects| {
-            let failed = RefCell::new(None);
-            f(&|a, b| {
-                let found =
-                    objects.signature(a).and_then(|signature| self.to(objects, signature, b, interrupt));
-                found.unwrap_or_else(|error| {
-                    *failed.borrow_mut() = Some(error);
-                    f64::NAN
-                })
-            });
-            failed.into_inner().map_or(Ok(()), |error| Err(error.into()))
+        self.signatures.read(|objects| {
+            Ok(Failure::lend(|failure| {
+                f(&|a, b| failure.number(self.between(objects, [a, b], interrupt)));
+            })?)
         })
     }
 }
@@ -256,13 +252,7 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
-        assert_eq!(ids.len(), out.len(), "a distance for each object");
-        self.read(|objects, signature| {
-            ids.iter().zip(out).try_for_each(|(id, out)| {
-                *out = self.space.to(objects, signature, *id, interrupt)?;
-                Ok(())
-            })
-        })
+        self.read(|objects, signature| fill(ids, out, |id| self.space.to(objects, signature, id, interrupt)))
     }
 
     fn is_exact(&self) -> bool {
@@ -275,14 +265,9 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
         f: &mut dyn FnMut(&mut ObjectDistance<'_>),
     ) -> Result<(), SpaceError> {
         self.read(|objects, signature| {
-            let mut failed = None;
-            f(&mut |id| {
-                self.space.to(objects, signature, id, interrupt).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    f64::NAN
-                })
-            });
-            failed.map_or(Ok(()), Err)
+            Failure::lend(|failure| {
+                f(&mut |id| failure.number(self.space.to(objects, signature, id, interrupt)));
+            })
         })
     }
 
