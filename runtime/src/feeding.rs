@@ -42,6 +42,7 @@ mod resident;
 mod end_point;
 mod share;
 mod survey;
+mod block;
 mod pool;
 mod residence;
 mod blocks;
@@ -51,7 +52,8 @@ mod self_check;
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
 
-pub use self::blocks::{Block, Blocks};
+pub use self::block::Block;
+pub use self::blocks::Blocks;
 pub use self::device::Device;
 pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
 pub use self::end_point::{Back, Feed};

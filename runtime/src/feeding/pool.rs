@@ -14,31 +14,25 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 
 use self::feeder::Feeder;
+use super::block::Block;
 use super::device::Device;
 use super::driver::{DeviceClass, Driver};
-use super::end_point::{Back, Feed};
 use super::error::{DeviceError, NoDevices};
 use super::fill_once::HoldsBack;
 use super::opencl::OpenCl;
 use super::options::Options;
 use super::pinned::PinBudget;
-use super::resident::{Access, Turn};
+use super::resident::Turn;
 use super::share::Rates;
 use super::survey::find;
 use crate::outside::Lend;
 
 /// A block of any type.
 pub(super) trait Work: Send {
-    fn size(&self) -> u64;
-    fn kind(&self) -> &'static str;
-    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
-    fn collect(&mut self, back: &Back<'_>);
+    fn block(&self) -> &dyn Block;
+    fn block_mut(&mut self) -> &mut dyn Block;
     fn end(self: Box<Self>, result: Result<(), DeviceError>);
-    /// The residents that it uses.
-    fn residents(&self) -> Vec<Access> {
-        Vec::new()
-    }
-    /// The scheduler that lends slots to the threads that work for the block, if there is one.
+    /// The scheduler that leaves cores to the threads that work for the block, if there is one.
     fn lender(&self) -> Option<Arc<dyn Lend>> {
         None
     }
@@ -199,7 +193,7 @@ impl Devices {
             "a block may go to a device that is not there"
         );
         self.threads.lock().get_or_insert_with(|| self.pool.start(&self.options));
-        let accesses = work.residents();
+        let accesses = work.block().residents();
         if let Some(first) = accesses.first() {
             let home = first.device();
             let is_home = |access: &Access| Arc::ptr_eq(access.device(), home);
@@ -409,6 +403,7 @@ impl Pool {
 mod tests {
     use std::sync::mpsc;
 
+    use super::super::end_point::{Back, Feed};
     use super::super::faults::has_device;
     use super::super::fill_once::FillOnce;
     use super::*;
@@ -416,13 +411,9 @@ mod tests {
     /// A block that sends its result.
     struct Ends(mpsc::Sender<Result<(), DeviceError>>);
 
-    impl Work for Ends {
+    impl Block for Ends {
         fn size(&self) -> u64 {
             1
-        }
-
-        fn kind(&self) -> &'static str {
-            ""
         }
 
         fn feed(&mut self, _: &mut Feed<'_>) -> Result<(), DeviceError> {
@@ -430,6 +421,16 @@ mod tests {
         }
 
         fn collect(&mut self, _: &Back<'_>) {}
+    }
+
+    impl Work for Ends {
+        fn block(&self) -> &dyn Block {
+            self
+        }
+
+        fn block_mut(&mut self) -> &mut dyn Block {
+            self
+        }
 
         fn end(self: Box<Self>, result: Result<(), DeviceError>) {
             self.0.send(result).unwrap();

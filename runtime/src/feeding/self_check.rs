@@ -1,6 +1,6 @@
 //! A self-check of a device: a small program is compiled and run, and its results are compared.
 
-use super::blocks::Block;
+use super::block::Block;
 use super::driver::DeviceInfo;
 use super::end_point::{Back, Feed};
 use super::error::DeviceError;
@@ -61,6 +61,10 @@ impl Block for Check {
         NUMBERS as u64
     }
 
+    fn kind(&self) -> &'static str {
+        "check"
+    }
+
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         feed.write("values", NUMBERS, |values: &mut [f32]| {
             values.iter_mut().enumerate().for_each(|(idx, to)| *to = value(idx));
@@ -114,21 +118,13 @@ struct CheckWork {
     sender: std::sync::mpsc::Sender<Result<(), String>>,
 }
 
-impl Work for CheckWork {
-    fn size(&self) -> u64 {
-        self.check.size()
+impl Work for Asked {
+    fn block(&self) -> &dyn Block {
+        &self.check
     }
 
-    fn kind(&self) -> &'static str {
-        "check"
-    }
-
-    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
-        self.check.feed(feed)
-    }
-
-    fn collect(&mut self, back: &Back<'_>) {
-        self.check.collect(back);
+    fn block_mut(&mut self) -> &mut dyn Block {
+        &mut self.check
     }
 
     fn end(self: Box<Self>, result: Result<(), DeviceError>) {

@@ -209,7 +209,7 @@ impl Feeder {
     fn choose(&self, state: &State) -> Option<usize> {
         let at = state.waiting.iter().position(|queued| queued.is_ready_for(&self.device))?;
         let queued = &state.waiting[at];
-        let kind = queued.work.kind();
+        let kind = queued.work.block().kind();
         let others: Vec<Rate> = self
             .pool
             .devices
@@ -217,9 +217,10 @@ impl Feeder {
             .filter(|device| device.idx() != self.device.idx() && queued.may_go_to(device))
             .map(|device| state.rates[device.idx()].of(kind))
             .collect();
-        let alike = state.waiting.iter().filter(|queued| queued.work.kind() == kind);
-        let waiting = alike.map(|queued| queued.work.size()).sum();
-        takes(queued.work.size(), state.rates[self.device.idx()].of(kind), waiting, &others).then_some(at)
+        let alike = state.waiting.iter().filter(|queued| queued.work.block().kind() == kind);
+        let waiting = alike.map(|queued| queued.work.block().size()).sum();
+        takes(queued.work.block().size(), state.rates[self.device.idx()].of(kind), waiting, &others)
+            .then_some(at)
     }
 
     fn feed(&mut self, mut queued: Queued, place: Place) {
@@ -239,9 +240,9 @@ impl Feeder {
         let lender = queued.work.lender();
         self.hold_slot(lender.as_ref());
         let gatherers = Gatherers { most: self.pool.gatherers, lender };
-        let (work, turns) = (&mut queued.work, &queued.turns);
+        let (block, turns) = (queued.work.block_mut(), &queued.turns);
         let guarded = |feed: &mut Feed<'_>| {
-            catch_unwind(AssertUnwindSafe(|| work.feed(feed)))
+            catch_unwind(AssertUnwindSafe(|| block.feed(feed)))
                 .unwrap_or_else(|cause| Err(DeviceError::Panicked(panic_message(cause.as_ref()))))
         };
         let pool = Arc::clone(&self.pool);
@@ -296,9 +297,9 @@ impl Feeder {
             "a block came back from a device that may not compute it"
         );
         self.hold_slot(queued.work.lender().as_ref());
-        let work = &mut queued.work;
+        let block = queued.work.block_mut();
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
-            catch_unwind(AssertUnwindSafe(|| work.collect(back)))
+            catch_unwind(AssertUnwindSafe(|| block.collect(back)))
                 .map(|()| back.kernel_ns())
                 .map_err(|cause| DeviceError::Panicked(panic_message(cause.as_ref())))
         });
@@ -309,7 +310,7 @@ impl Feeder {
                 let from = self.last_back.map_or(begun, |last| last.max(begun));
                 let now = Instant::now();
                 self.last_back = Some(now);
-                let (size, kind) = (queued.work.size(), queued.work.kind());
+                let (size, kind) = (queued.work.block().size(), queued.work.block().kind());
                 {
                     let state = &mut *self.pool.shared.state.lock();
                     let of_device = &mut state.statistics[self.device.idx()];
