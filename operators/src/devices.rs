@@ -2,4 +2,5 @@
 
 pub(crate) mod code_path;
 pub mod device_kernels;
+pub(crate) mod reading;
 pub(crate) mod stage;

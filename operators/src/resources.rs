@@ -24,6 +24,16 @@ pub(crate) const SPACE: Parameter = Parameter::new(
     "the objects and their distance",
 );
 
+/// The parameter of boxes that devices may compute for.
+pub(crate) const fn device_parameter(default: &'static str) -> Parameter {
+    Parameter::new(
+        "device",
+        ParameterType::Device,
+        Default::Text(default),
+        "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
+    )
+}
+
 /// The parameter of boxes that read objects.
 pub(crate) const fn store_parameter(about: &'static str) -> Parameter {
     Parameter::new("store", ParameterType::Resource("store"), Default::Required, about)

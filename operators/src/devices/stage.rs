@@ -15,8 +15,9 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Block, Blocks, Devices};
-use boxwork_runtime::operator::{BoxError, Context, Flow, Operator, Pushed};
+use boxwork_runtime::operator::{BoxError, Context, Flow, In, Operator, Pushed};
 
 use self::order::{Arrived, Numbered, Order};
 
@@ -131,6 +132,19 @@ pub(crate) enum Taken<I> {
     Whole(I),
     /// The slots are to compute it, as no device does.
     ForSlots(I),
+}
+
+impl Taken<Envelope> {
+    /// The next envelope of an input, as a piece of this weight.
+    pub(crate) fn next(
+        cx: &mut Context<'_>,
+        input: In,
+        weight: impl FnOnce(&Envelope) -> Weight,
+    ) -> Option<Self> {
+        let envelope = cx.take(input)?;
+        let weight = weight(&envelope);
+        Some(Self::Piece(envelope, weight))
+    }
 }
 
 /// The outcome of a block.

@@ -220,11 +220,7 @@ impl DeviceTask for Extract {
     const IS_ORDERED: bool = true;
 
     fn take(&mut self, cx: &mut Context<'_>, _: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
-        let piece = |pixels: Envelope| {
-            let weight = [pixels.rows() as u64, pixels.bytes() as u64];
-            Taken::Piece(pixels, weight)
-        };
-        Ok(cx.take(PIXELS).map(piece))
+        Ok(Taken::next(cx, PIXELS, |pixels| [pixels.rows() as u64, pixels.bytes() as u64]))
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {

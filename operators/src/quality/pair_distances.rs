@@ -9,13 +9,12 @@ use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::quality::all_pairs::pairs_count;
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
@@ -34,15 +33,7 @@ const DISTANCES: Out = Out::new(0, "distances", columns::pair_distances, "a dist
 /// `space`: the objects and their distance. `device`: where to compute; the last bits differ from device to device, as nothing
 /// behind this box computes again in 64 bits. On devices envelopes may overtake each other.
 pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
-    parameters: &[
-        SPACE,
-        Parameter::new(
-            "device",
-            ParameterType::Device,
-            Default::Text("cpu"),
-            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
-        ),
-    ],
+    parameters: &[SPACE, device_parameter("cpu")],
     inputs: &[PAIRS],
     outputs: &[DISTANCES],
     example: "distances: {kind: pair_distances, space: space, copies: auto}",
@@ -96,11 +87,7 @@ impl DeviceTask for PairDistances {
     const IS_ORDERED: bool = false;
 
     fn take(&mut self, cx: &mut Context<'_>, _: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
-        let piece = |pairs: Envelope| {
-            let weight = [pairs.rows() as u64, 0];
-            Taken::Piece(pairs, weight)
-        };
-        Ok(cx.take(PAIRS).map(piece))
+        Ok(Taken::next(cx, PAIRS, |pairs| [pairs.rows() as u64, 0]))
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {

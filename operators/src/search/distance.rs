@@ -31,7 +31,7 @@ use self::select::Keeps;
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, device_parameter};
 use crate::search::queries::Queries;
 
 /// From this many objects of a store on, devices are worthwhile; fewer take one core a few milliseconds.
@@ -83,12 +83,7 @@ const DISTANCES: Out = Out::new(0, "distances", columns::distances, "one distanc
 const TABLE: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
-        Parameter::new(
-            "device",
-            ParameterType::Device,
-            Default::Text("auto"),
-            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
-        ),
+        device_parameter("auto"),
         Parameter::new(
             "k",
             ParameterType::integer_from(1),

@@ -16,13 +16,12 @@ use std::sync::Arc;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use self::block::{Common, ExactBlock};
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::{compute_sigmas, with_distances};
 use crate::search::queries::Queries;
 use boxwork_stores::space::{DeviceForm, Space};
@@ -46,15 +45,7 @@ const DISTANCES: Out = Out::new(0, "distances", columns::distances, "one distanc
 /// `space`: the objects and their distance. `device`: where to compute; the bits are equal everywhere. The slots
 /// compute distances that have no kernel.
 pub static EXACT_DISTANCE: OperatorSpec = OperatorSpec {
-    parameters: &[
-        SPACE,
-        Parameter::new(
-            "device",
-            ParameterType::Device,
-            Default::Text("cpu"),
-            "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
-        ),
-    ],
+    parameters: &[SPACE, device_parameter("cpu")],
     inputs: &[CANDIDATES, QUERY],
     outputs: &[DISTANCES],
     example: "distance: {kind: exact_distance, space: space}",

@@ -13,6 +13,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
+use crate::search::queries::K;
 
 /// Candidates beyond twice the number wanted.
 const ROWS_MORE: usize = 16;
@@ -44,13 +45,7 @@ pub static HEAD: OperatorSpec = OperatorSpec {
             "candidates that pass for each query; 2 k + 16 by default",
         )
         .unit("rows"),
-        Parameter::new(
-            "k",
-            ParameterType::integer_from(1),
-            Default::Integer(10),
-            "the number of objects that a query returns",
-        )
-        .unit("objects"),
+        K,
     ],
     inputs: &[CANDIDATES_IN, QUERY],
     outputs: &[CANDIDATES_OUT],

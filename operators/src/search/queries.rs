@@ -7,8 +7,18 @@ use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::interrupt::never;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{BoxError, Context, In};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::space::{Prepared, QueryForm, Scratch, Space};
 use boxwork_stores::sqfd_space::SqfdQuery;
+
+/// The parameter of boxes that must know how many objects the answer has.
+pub(crate) const K: Parameter = Parameter::new(
+    "k",
+    ParameterType::integer_from(1),
+    Default::Integer(10),
+    "how many objects a query gets",
+)
+.unit("objects");
 
 /// The queries of a request, by number.
 pub(crate) struct Queries {

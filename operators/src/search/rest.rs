@@ -11,6 +11,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::search::head::{filtered, rows};
+use crate::search::queries::K;
 
 const CANDIDATES_IN: In = In::stream(0, "candidates", columns::candidates, "objects with their lower bounds");
 const ESTIMATE: In = In::side(1, "estimate", columns::distances, "the nearest of the head's objects");
@@ -40,13 +41,7 @@ pub static REST: OperatorSpec = OperatorSpec {
             "candidates to skip for each query, as `rows` of `head`; 2 k + 16 by default",
         )
         .unit("rows"),
-        Parameter::new(
-            "k",
-            ParameterType::integer_from(1),
-            Default::Integer(10),
-            "the number of objects that a query returns",
-        )
-        .unit("objects"),
+        K,
     ],
     inputs: &[CANDIDATES_IN, ESTIMATE],
     outputs: &[CANDIDATES_OUT],

@@ -17,7 +17,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns::{self, distances_envelope};
 use crate::resources::{self, SPACE};
-use crate::search::queries::{Queries, Query};
+use crate::search::queries::{K, Queries, Query};
 use boxwork_stores::space::Space;
 
 /// Rows of an envelope at most.
@@ -59,13 +59,7 @@ const RANGE: HintOut = HintOut::new(0, "range", Join::Minimum, "a distance that 
 /// far.
 pub static TOP_K: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new(
-            "k",
-            ParameterType::integer_from(1),
-            Default::Integer(10),
-            "the number of objects that a query returns",
-        )
-        .unit("objects"),
+        K,
         SPACE,
         Parameter::new(
             "range",

@@ -8,7 +8,9 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::signature_store::SignatureStore;
 use serde_json::{Value as Json, json};
 
-/// The standard deviation of Gaussian points by default.
+use crate::resources::device_parameter;
+
+/// The standard deviation of Gaussian points when none is given.
 const SIGMA: f64 = 0.2;
 
 const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
@@ -87,12 +89,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         Default::Absent,
         "a store whose parameters replace all others",
     ),
-    Parameter::new(
-        "device",
-        ParameterType::Device,
-        Default::Text("auto"),
-        "where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`",
-    ),
+    device_parameter("auto"),
 ];
 
 /// The parameters with which a store's signatures were extracted.

@@ -17,6 +17,7 @@ use boxwork_runtime::feeding::{
 
 use super::select::{Keeps, Kept, Part, Select};
 use crate::devices::device_kernels::distances_program;
+use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Gathered};
 use boxwork_stores::signature_store::{Objects, StoreError};
@@ -154,10 +155,6 @@ struct Launch {
 enum Source {
     Chunk { chunk: usize, stride: usize, is_near: bool },
     Gathered { gathered: Gathered, ids: Vec<u64> },
-}
-
-pub(super) fn block_error(error: StoreError) -> DeviceError {
-    DeviceError::Block(error.to_string())
 }
 
 impl SqfdBlock {
@@ -449,16 +446,10 @@ impl Block for SqfdBlock {
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
-        let store = common.space.store();
-        let mut fed = Ok(());
-        store
-            .read::<_, StoreError>(|objects| {
-                self.plan(objects, feed)?;
-                fed = self.enqueue(objects, feed);
-                Ok(())
-            })
-            .map_err(block_error)?;
-        fed
+        feed_of(common.space.store(), |objects| {
+            self.plan(objects, feed).map_err(block_error)?;
+            self.enqueue(objects, feed)
+        })
     }
 
     fn collect(&mut self, back: &Back<'_>) {

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, SharedKey, Value};
 
-use super::block::{Common, block_error};
+use super::block::Common;
 use super::select::{Part, Select};
+use crate::devices::reading::{block_error, feed_of};
 use boxwork_stores::chunks::{Cut, Form, Laid};
 use boxwork_stores::signature_store::{Objects, StoreError};
 
@@ -171,16 +172,7 @@ impl Block for RangeBlock {
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
-        let mut fed = Ok(());
-        common
-            .space
-            .store()
-            .read::<_, StoreError>(|objects| {
-                fed = self.enqueue(objects, feed);
-                Ok(())
-            })
-            .map_err(block_error)?;
-        fed
+        feed_of(common.space.store(), |objects| self.enqueue(objects, feed))
     }
 
     fn collect(&mut self, back: &Back<'_>) {

@@ -12,8 +12,9 @@ use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, ProgramSour
 use boxwork_runtime::operator::BoxError;
 
 use crate::devices::device_kernels::exact_program;
+use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
-use boxwork_stores::signature_store::{Objects, StoreError};
+use boxwork_stores::signature_store::Objects;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// Shared by all blocks of a box.
@@ -162,10 +163,6 @@ impl ExactBlock {
     }
 }
 
-fn block_error(error: StoreError) -> DeviceError {
-    DeviceError::Block(error.to_string())
-}
-
 impl Block for ExactBlock {
     fn size(&self) -> u64 {
         self.terms
@@ -180,17 +177,8 @@ impl Block for ExactBlock {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let mut fed = Ok(());
         let common = Arc::clone(&self.common);
-        common
-            .space
-            .store()
-            .read::<_, StoreError>(|objects| {
-                fed = self.enqueue(objects, feed);
-                Ok(())
-            })
-            .map_err(block_error)?;
-        fed
+        feed_of(common.space.store(), |objects| self.enqueue(objects, feed))
     }
 
     fn collect(&mut self, back: &Back<'_>) {
