@@ -9,6 +9,7 @@ use boxwork_stores::signature::{SignatureColumns, check};
 use boxwork_operators::extract::EXTRACT;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;
+use boxwork_runtime::operator::{In, Out};
 use boxwork_runtime::parameter::Value;
 use libfuzzer_sys::fuzz_target;
 
@@ -30,10 +31,10 @@ fuzz_target!(
         let exact = bytes.len().is_multiple_of(2);
         let parameters = [("size", Value::Integer(i64::from(SIZE))), ("exact", Value::Boolean(exact))];
         let mut decode = Harness::new(&DECODE, parameters).expect("a box");
-        decode.give("bytes", files);
-        decode.end("bytes");
+        decode.give(In::nth(0), files);
+        decode.end(In::nth(0));
         decode.run().expect("no image ends the request");
-        let pictures = decode.taken("pixels");
+        let pictures = decode.taken(Out::nth(0));
         let [picture] = pictures.as_slice() else {
             let [problem] = decode.problems() else { panic!("a picture, or the reason") };
             assert!(!problem.message.is_empty() && problem.subject == "/a");
@@ -47,11 +48,11 @@ fuzz_target!(
 
         let parameters = [("points", Value::Integer(100)), ("seeds", Value::Integer(20))];
         let mut extract = Harness::new(&EXTRACT, parameters).expect("a box");
-        extract.give("pixels", picture.clone());
-        extract.end("pixels");
+        extract.give(In::nth(0), picture.clone());
+        extract.end(In::nth(0));
         extract.run().expect("no picture ends the request");
         assert!(extract.problems().is_empty());
-        let signatures = extract.taken("signatures");
+        let signatures = extract.taken(Out::nth(0));
         let lists = signatures[0].lists("signature").expect("a column");
         check(SignatureColumns::new(lists).expect("signatures").signature(0)).expect("a sound signature");
     }

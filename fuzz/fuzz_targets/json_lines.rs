@@ -16,7 +16,7 @@ use boxwork_operators::write_jsonl::WRITE_JSONL;
 use boxwork_operators::write_store::WRITE_STORE;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;
-use boxwork_runtime::operator::{OperatorSpec, Resource};
+use boxwork_runtime::operator::{In, OperatorSpec, Out, Resource};
 use boxwork_runtime::parameter::Value;
 use libfuzzer_sys::fuzz_target;
 
@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut source =
         Harness::with_resources(&READ_STORE, parameters, [("s", opened as Resource)]).expect("a box");
     source.run().expect("a sound store");
-    let stored = source.taken("objects");
+    let stored = source.taken(Out::nth(0));
     assert_eq!(content(&stored), (names.clone(), objects));
 
     give(&WRITE_JSONL, &again, &stored).expect("what was imported can be exported");
@@ -76,13 +76,13 @@ fn path(path: &Path) -> Value {
 fn read(from: &Path) -> Result<Vec<Envelope>, String> {
     let mut harness = Harness::new(&READ_JSONL, [("path", path(from))]).map_err(|error| error.to_string())?;
     harness.run().map_err(|error| error.to_string())?;
-    Ok(harness.taken("objects"))
+    Ok(harness.taken(Out::nth(0)))
 }
 
 fn give(sink: &'static OperatorSpec, out: &Path, envelopes: &[Envelope]) -> Result<(), String> {
     let mut harness = Harness::new(sink, [("out", path(out))]).map_err(|error| error.to_string())?;
-    envelopes.iter().for_each(|envelope| harness.give("objects", envelope.clone()));
-    harness.end("objects");
+    envelopes.iter().for_each(|envelope| harness.give(In::nth(0), envelope.clone()));
+    harness.end(In::nth(0));
     harness.run().map_err(|error| error.to_string())
 }
 

@@ -259,21 +259,21 @@ mod tests {
         harness.run().unwrap();
         assert!(harness.is_done());
         assert_eq!(harness.progress(), (20 * (rows * envelopes) as u64, 0));
-        harness.taken("distances")
+        harness.taken(ZEROS)
     }
 
     #[test]
     fn each_fails_as_it_says() {
         let mut harness = Harness::new(&PANICS, [("after", Value::Integer(4))]).unwrap();
         for envelope in flood(2, 3) {
-            harness.give("distances", envelope);
+            harness.give(DISTANCES, envelope);
         }
         assert!(catch_unwind(AssertUnwindSafe(|| harness.run())).is_err());
-        assert_eq!(harness.taken("passed").len(), 2);
+        assert_eq!(harness.taken(PASSED).len(), 2);
 
         let mut harness = Harness::new(&STALLS, []).unwrap();
-        harness.give("distances", flood(2, 1).remove(0));
-        harness.end("distances");
+        harness.give(DISTANCES, flood(2, 1).remove(0));
+        harness.end(DISTANCES);
         harness.run().unwrap();
         assert!(!harness.is_done());
 
@@ -281,8 +281,8 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(|| drop(harness))).is_err());
 
         let mut harness = Harness::new(&SLOW, [("milliseconds", Value::Integer(0))]).unwrap();
-        harness.give("distances", flood(5, 1).remove(0));
-        harness.end("distances");
+        harness.give(DISTANCES, flood(5, 1).remove(0));
+        harness.end(DISTANCES);
         harness.run().unwrap();
         assert!(harness.is_done());
         assert_eq!(harness.progress(), (5, 0));

@@ -13,8 +13,8 @@ use crate::edge::{Edge, EdgeShape, Ledger, PortEdges, PortList};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
-    Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, Join, Mode, Operator,
-    OperatorEntry, Outside, PortShape, PortState, Ports, Problem, Resource, Services,
+    Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, HintIn, HintOut, In, Join,
+    Mode, Operator, OperatorEntry, Out, Outside, PortState, Ports, Problem, Resource, Services,
 };
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -188,23 +188,37 @@ impl Harness {
         self.at.outputs = output_edges(&self.at.shape.spec, self.room, self.nodes, &self.filler);
     }
 
-    fn input(&self, name: &str) -> usize {
-        self.at.shape.spec.input_idx(name).unwrap_or_else(|| panic!("no input `{name}`"))
+    /// The place of an input.
+    fn input(&self, input: In) -> usize {
+        let spec = &self.at.spec;
+        let name = spec.inputs.get(input.place).map(|port| &*port.name);
+        self.check("input", name, input.name);
+        input.place
     }
 
-    fn output(&self, name: &str) -> usize {
-        self.at.shape.spec.output_idx(name).unwrap_or_else(|| panic!("no output `{name}`"))
+    /// The place of an output.
+    fn output(&self, output: Out) -> usize {
+        let spec = &self.at.spec;
+        let name = spec.outputs.get(output.place).map(|port| &*port.name);
+        self.check("output", name, output.name);
+        output.place
+    }
+
+    /// Checks that a handle is one of this operator, as far as it names its port or hint ([`In::nth`] does not).
+    fn check(&self, what: &str, found: Option<&str>, named: &str) {
+        let is_own = found.is_some_and(|found| named.is_empty() || found == named);
+        assert!(is_own, "the operator `{}` has no {what} `{named}` at its place", self.at.spec.name);
     }
 
     /// Puts an envelope on an input.
     ///
     /// # Panics
-    /// When there is no such input, or the envelope does not fit its descriptor.
-    pub fn give(&mut self, input: &str, envelope: Envelope) {
+    /// When the operator has no such input, or the envelope does not fit its descriptor.
+    pub fn give(&mut self, input: In, envelope: Envelope) {
         let idx = self.input(input);
         let descriptor = (self.at.shape.spec.inputs[idx].descriptor)(&self.arguments);
         if let Err(reason) = descriptor.admits(envelope.schema()) {
-            panic!("the envelope does not fit the input `{input}`: {reason}");
+            panic!("the envelope does not fit the input `{}`: {reason}", self.at.spec.inputs[idx].name);
         }
         if self.at.inputs[idx].is_empty() {
             self.at.inputs[idx] = input_edge(idx);
@@ -217,7 +231,7 @@ impl Harness {
     ///
     /// # Panics
     /// When there is no such input.
-    pub fn end(&mut self, input: &str) {
+    pub fn end(&mut self, input: In) {
         let edges = self.at.inputs[self.input(input)].iter();
         // A test may end an input at each of its steps; a producer ends once.
         edges.filter(|edge| !edge.has_end()).for_each(|edge| _ = edge.end());
@@ -228,7 +242,7 @@ impl Harness {
     /// # Panics
     /// When there is no such output.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
-    pub fn close(&mut self, output: &str) {
+    pub fn close(&mut self, output: Out) {
         for edge in self.at.outputs[self.output(output)].iter() {
             for consumer in &*edge.consumers {
                 // SAFETY: the test is this consumer, and no firing runs meanwhile: the harness is borrowed exclusively.
@@ -242,9 +256,10 @@ impl Harness {
     ///
     /// # Panics
     /// When the operator reads no such hint.
-    pub fn set_hint(&mut self, hint: &str, query: u32, value: f64) {
-        let idx = self.at.shape.spec.hints_read.iter().position(|spec| spec.name == hint);
-        let cell = &self.at.hints_read[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))][0];
+    pub fn set_hint(&mut self, hint: HintIn, query: u32, value: f64) {
+        let name = self.at.spec.hints_read.get(hint.place).map(|spec| &*spec.name);
+        self.check("hint that it reads", name, hint.name);
+        let cell = &self.at.hints_read[hint.place][0];
         assert!(cell.join(query, value).is_some(), "no query {query}");
     }
 
@@ -252,9 +267,10 @@ impl Harness {
     ///
     /// # Panics
     /// When the operator writes no such hint.
-    pub fn hint(&self, hint: &str, query: u32) -> f64 {
-        let idx = self.at.shape.spec.hints_written.iter().position(|spec| spec.name == hint);
-        let cell = &self.at.hints_written[idx.unwrap_or_else(|| panic!("no hint `{hint}`"))];
+    pub fn hint(&self, hint: HintOut, query: u32) -> f64 {
+        let name = self.at.spec.hints_written.get(hint.place).map(|spec| &*spec.name);
+        self.check("hint that it writes", name, hint.name);
+        let cell = &self.at.hints_written[hint.place];
         cell.get(query).unwrap_or_else(|| panic!("no query {query}"))
     }
 
@@ -339,7 +355,7 @@ impl Harness {
     ///
     /// # Panics
     /// When there is no such input.
-    pub fn has_closed(&self, input: &str) -> bool {
+    pub fn has_closed(&self, input: In) -> bool {
         self.state.closed_inputs[self.input(input)]
     }
 
@@ -347,7 +363,7 @@ impl Harness {
     ///
     /// # Panics
     /// When there is no such output.
-    pub fn taken(&mut self, output: &str) -> Vec<Envelope> {
+    pub fn taken(&mut self, output: Out) -> Vec<Envelope> {
         self.taken_near(output).into_iter().map(|(envelope, _)| envelope).collect()
     }
 
@@ -356,7 +372,7 @@ impl Harness {
     /// # Panics
     /// When there is no such output.
     #[expect(unsafe_code, reason = "an edge without locks trusts its two boxes")]
-    pub fn taken_near(&mut self, output: &str) -> Vec<(Envelope, Option<usize>)> {
+    pub fn taken_near(&mut self, output: Out) -> Vec<(Envelope, Option<usize>)> {
         let output = self.output(output);
         let mut taken = Vec::new();
         for edge in self.at.outputs[output].iter() {

@@ -94,10 +94,10 @@ fn the_harness_takes_an_operator_made_at_run_time_and_its_check_is_a_closure() {
     let least = 2;
     made.check = Some(Arc::new(move |_, _| if least > 1 { Ok(()) } else { Err("too little".to_owned()) }));
     let mut harness = Harness::new(made, []).unwrap();
-    harness.give("given", envelope([8, 9]));
-    harness.end("given");
+    harness.give(IN, envelope([8, 9]));
+    harness.end(IN);
     harness.run().unwrap();
-    let taken = harness.taken("given_mapped");
+    let taken = harness.taken(OUT);
     assert!(harness.is_done() && *calls.lock().unwrap() == 1);
     assert_eq!(taken[0].u64s("n").unwrap(), [4, 4]);
 }

@@ -383,14 +383,12 @@ mod tests {
     fn a_bad_file_is_reported_and_the_rest_goes_on() {
         let good = encoded(&DynamicImage::from(picture(40, 30)), ImageFormat::Png);
         let mut harness = Harness::new(&DECODE, [("size", Value::Integer(8))]).unwrap();
-        harness.give(
-            "bytes",
-            files(&[("a.jpg", good.clone()), ("b.png", good[..40].to_vec()), ("c.png", good)]),
-        );
-        harness.end("bytes");
+        harness
+            .give(BYTES, files(&[("a.jpg", good.clone()), ("b.png", good[..40].to_vec()), ("c.png", good)]));
+        harness.end(BYTES);
         harness.run().unwrap();
         assert!(harness.is_done());
-        let envelopes = harness.taken("pixels");
+        let envelopes = harness.taken(PIXELS);
         let pixels = &envelopes[0];
         assert_eq!(pixels.texts("name").unwrap().iter().flatten().collect::<Vec<_>>(), ["a.jpg", "c.png"]);
         assert_eq!(pixels.u32s("width").unwrap(), [40, 40]);
@@ -405,12 +403,12 @@ mod tests {
         let content = encoded(&DynamicImage::from(picture(4, 4)), ImageFormat::Png);
         let mut harness = Harness::new(&DECODE, [("size", Value::Integer(1024))]).unwrap();
         harness.room(1);
-        harness.give("bytes", files(&[("a", content.clone()), ("b", content)]));
-        harness.end("bytes");
+        harness.give(BYTES, files(&[("a", content.clone()), ("b", content)]));
+        harness.end(BYTES);
         let mut rows = Vec::new();
         while !harness.is_done() {
             harness.run().unwrap();
-            rows.extend(harness.taken("pixels").iter().map(Envelope::rows));
+            rows.extend(harness.taken(PIXELS).iter().map(Envelope::rows));
         }
         assert_eq!(rows, [1, 1]);
     }

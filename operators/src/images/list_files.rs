@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn names(harness: &mut Harness) -> Vec<String> {
-        let envelopes = harness.taken("files");
+        let envelopes = harness.taken(FILES);
         envelopes
             .iter()
             .flat_map(|envelope| envelope.texts("name").unwrap().iter().map(|name| name.unwrap().to_owned()))

@@ -169,12 +169,12 @@ mod tests {
         }
         let mut harness = Harness::new(&READ_FILES, []).unwrap();
         harness.room(1);
-        harness.give("files", files(folder.path(), &names));
-        harness.end("files");
+        harness.give(FILES, files(folder.path(), &names));
+        harness.end(FILES);
         let mut found = Vec::new();
         while !harness.is_done() {
             harness.run().unwrap();
-            let envelopes = harness.taken("bytes");
+            let envelopes = harness.taken(BYTES);
             assert!(envelopes.len() <= 1);
             for envelope in envelopes {
                 assert!(envelope.bytes() < 2 << 20);
@@ -191,11 +191,11 @@ mod tests {
         fs::write(folder.path().join("b"), b"b").unwrap();
         fs::create_dir(folder.path().join("c")).unwrap();
         let mut harness = Harness::new(&READ_FILES, []).unwrap();
-        harness.give("files", files(folder.path(), &["a", "b", "c"]));
-        harness.end("files");
+        harness.give(FILES, files(folder.path(), &["a", "b", "c"]));
+        harness.end(FILES);
         harness.run().unwrap();
         assert!(harness.is_done());
-        let envelopes = harness.taken("bytes");
+        let envelopes = harness.taken(BYTES);
         assert_eq!(envelopes.iter().map(Envelope::rows).sum::<usize>(), 1);
         let problems = harness.problems();
         assert_eq!(problems.len(), 2);

@@ -319,11 +319,11 @@ pub(crate) mod tests {
                 given.extend(range.map(|range| ("range", Value::Number(range))));
                 let resource: Resource = Arc::new(SharedSpace(Arc::clone(&space)));
                 let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
-                harness.give("queries", envelope.clone());
+                harness.give(QUERIES, envelope.clone());
                 let mut found = Vec::new();
                 while !harness.is_done() {
                     harness.run().unwrap();
-                    found.extend(testing::distance_rows(&harness.taken("nearest")));
+                    found.extend(testing::distance_rows(&harness.taken(NEAREST)));
                 }
                 let within = |found: &&(f64, u64)| found.0 <= range.unwrap_or(f64::INFINITY);
                 let wanted = ranked.iter().enumerate().flat_map(|(number, ranked)| {

@@ -326,7 +326,7 @@ mod tests {
         let mut harness = Harness::with_resources(&SELECT_PIVOTS, given, [("s", resource)]).unwrap();
         harness.run().unwrap();
         assert!(harness.is_done());
-        let (queries, pivots) = (harness.taken("queries"), harness.taken("pivots"));
+        let (queries, pivots) = (harness.taken(QUERIES), harness.taken(PIVOTS));
         let ids = pivots[0].u64s("id").unwrap().to_vec();
         assert_eq!(queries[0].u32s("query").unwrap(), pivots[0].u32s("query").unwrap());
         for (name, id) in queries[0].texts("name").unwrap().iter().zip(&ids) {

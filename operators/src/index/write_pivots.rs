@@ -198,7 +198,7 @@ mod tests {
             ("query", Arc::new(UInt32Array::from_iter_values(0..pivots.len() as u32))),
             ("id", Arc::new(UInt64Array::from(pivots.to_vec()))),
         ];
-        harness.give("pivots", Envelope::from_columns(columns).unwrap());
+        harness.give(PIVOTS, Envelope::from_columns(columns).unwrap());
         harness
     }
 
@@ -218,11 +218,11 @@ mod tests {
                     rows.push((number as u32, id, distance));
                 }
             }
-            harness.give("distances", testing::distances(&rows));
+            harness.give(DISTANCES, testing::distances(&rows));
         }
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end("distances");
+        harness.end(DISTANCES);
         harness.run().unwrap();
         assert!(harness.is_done() && harness.progress() == (300, 300));
         assert!(fs::read(&out).unwrap() == fs::read(&expected).unwrap(), "the indexes differ");
@@ -243,8 +243,8 @@ mod tests {
             (vec![(0, 0, f64::NAN), (0, 1, 0.0), (0, 2, 0.0), (0, 3, 0.0)], "NaN is no distance"),
         ] {
             let mut harness = harness(&space, &[2], &out);
-            harness.give("distances", testing::distances(&rows));
-            harness.end("distances");
+            harness.give(DISTANCES, testing::distances(&rows));
+            harness.end(DISTANCES);
             let error = harness.run().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
             drop(harness);

@@ -142,7 +142,7 @@ mod tests {
             let mut harness = harness(objects, 100).unwrap();
             harness.run().unwrap();
             assert!(harness.is_done());
-            let found = harness.taken("pairs");
+            let found = harness.taken(PAIRS);
             assert_eq!(found.len(), envelopes);
             let rows: usize = found.iter().map(Envelope::rows).sum();
             assert_eq!(rows as u64, pairs_count(objects as u64));

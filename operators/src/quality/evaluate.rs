@@ -326,9 +326,9 @@ mod tests {
                 ("b", Arc::new(UInt64Array::from_iter_values(pairs.iter().map(|pair| pair.1)))),
                 ("distance", Arc::new(Float64Array::from_iter_values(distances))),
             ];
-            harness.give("distances", Envelope::from_columns(columns).unwrap());
+            harness.give(DISTANCES, Envelope::from_columns(columns).unwrap());
         }
-        harness.end("distances");
+        harness.end(DISTANCES);
         harness.run()?;
         assert!(harness.is_done());
         assert_eq!(harness.progress().0, harness.progress().1);

@@ -198,13 +198,13 @@ mod tests {
                 Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
             };
             let columns = [("a", column(|pair| pair.0)), ("b", column(|pair| pair.1))];
-            harness.give("pairs", Envelope::from_columns(columns).unwrap());
+            harness.give(PAIRS, Envelope::from_columns(columns).unwrap());
         }
-        harness.end("pairs");
+        harness.end(PAIRS);
         let mut found = std::collections::BTreeMap::new();
         while !harness.is_done() {
             harness.run().unwrap();
-            for envelope in harness.taken("distances") {
+            for envelope in harness.taken(DISTANCES) {
                 let ids = envelope.u64s("a").unwrap().iter().zip(envelope.u64s("b").unwrap());
                 for ((a, b), distance) in ids.zip(envelope.f64s("distance").unwrap()) {
                     assert_eq!(found.insert((*a, *b), *distance), None, "{a} and {b} came twice");
@@ -254,11 +254,11 @@ mod tests {
         let resource: Resource = testing::shared_space(&space);
         let given = [("space", Value::Text("s".into()))];
         let mut harness = Harness::with_resources(&PAIR_DISTANCES, given, [("s", resource)]).unwrap();
-        harness.give("pairs", Envelope::from_columns(columns).unwrap());
-        harness.end("pairs");
+        harness.give(PAIRS, Envelope::from_columns(columns).unwrap());
+        harness.end(PAIRS);
         harness.run().unwrap();
         assert!(harness.is_done());
-        let envelopes = harness.taken("distances");
+        let envelopes = harness.taken(DISTANCES);
         assert_eq!(envelopes[0].u64s("a").unwrap(), a);
         for (row, found) in envelopes[0].f64s("distance").unwrap().iter().enumerate() {
             let exact = space.store().read(|objects| space.between(objects, a[row], b[row])).unwrap();

@@ -208,7 +208,7 @@ mod tests {
                 .map(|row| (names.value(row).to_owned(), columns.signature(row).coordinate(0).to_vec()))
                 .collect()
         };
-        harness.taken("signatures").iter().flat_map(rows).collect()
+        harness.taken(SIGNATURES).iter().flat_map(rows).collect()
     }
 
     #[test]

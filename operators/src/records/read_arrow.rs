@@ -209,7 +209,7 @@ mod tests {
         let mut harness = Harness::new(&READ_ARROW, settings)?;
         harness.run()?;
         assert!(harness.is_done());
-        Ok(harness.taken("rows"))
+        Ok(harness.taken(ROWS))
     }
 
     fn write_stream(path: &Path, batches: &[RecordBatch]) {
@@ -275,14 +275,14 @@ mod tests {
         let settings = || [("columns", text("distances")), ("out", text(out.to_str().unwrap()))];
         let found = read("in.arrow", |path| write_file(path, &[foreign(5)])).unwrap();
         let mut dropped = Harness::new(&WRITE_ARROW, settings()).unwrap();
-        dropped.give("rows", found[0].clone());
+        dropped.give(In::nth(0), found[0].clone());
         dropped.run().unwrap();
         drop(dropped);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "half a file is left");
         for envelopes in [&found[..], &[]] {
             let mut harness = Harness::new(&WRITE_ARROW, settings()).unwrap();
-            envelopes.iter().for_each(|envelope| harness.give("rows", envelope.clone()));
-            harness.end("rows");
+            envelopes.iter().for_each(|envelope| harness.give(In::nth(0), envelope.clone()));
+            harness.end(In::nth(0));
             harness.run().unwrap();
             assert!(harness.is_done());
             let copy = |path: &Path| assert!(std::fs::copy(&out, path).unwrap() > 0);

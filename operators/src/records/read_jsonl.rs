@@ -212,7 +212,7 @@ mod tests {
         let mut harness = Harness::new(&READ_JSONL, parameters).unwrap();
         harness.run().map_err(|error| error.to_string())?;
         assert!(harness.is_done());
-        Ok(harness.taken("objects"))
+        Ok(harness.taken(SIGNATURES))
     }
 
     const A: &str = "{\"name\":\"a\",\"centroids\":[[1,2]],\"weights\":[5]}\n";
@@ -293,8 +293,8 @@ mod tests {
         }
         let import = |from: &Envelope, out: &Path, rest: &[Envelope]| {
             let mut harness = Harness::new(&WRITE_STORE, [("out", text(out))]).unwrap();
-            std::iter::once(from).chain(rest).for_each(|envelope| harness.give("objects", envelope.clone()));
-            harness.end("objects");
+            std::iter::once(from).chain(rest).for_each(|envelope| harness.give(In::nth(0), envelope.clone()));
+            harness.end(In::nth(0));
             harness.run().unwrap();
         };
         let envelopes = read(content.as_bytes(), &["l", "m", "n"]).unwrap();
@@ -307,8 +307,8 @@ mod tests {
         let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).unwrap();
         source.run().unwrap();
         let mut sink = Harness::new(&WRITE_JSONL, [("out", text(&lines))]).unwrap();
-        source.taken("objects").into_iter().for_each(|envelope| sink.give("objects", envelope));
-        sink.end("objects");
+        source.taken(SIGNATURES).into_iter().for_each(|envelope| sink.give(In::nth(0), envelope));
+        sink.end(In::nth(0));
         sink.run().unwrap();
         assert_eq!(sink.progress(), (3000, 3000));
 

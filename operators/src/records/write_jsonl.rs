@@ -174,11 +174,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("lines");
         let mut harness = harness(&out);
-        harness.give("objects", envelope("a"));
-        harness.give("objects", envelope("b"));
+        harness.give(SIGNATURES, envelope("a"));
+        harness.give(SIGNATURES, envelope("b"));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end("objects");
+        harness.end(SIGNATURES);
         harness.run().unwrap();
         assert_eq!(
             fs::read_to_string(&out).unwrap(),
@@ -191,12 +191,12 @@ mod tests {
     fn names_the_file_that_it_cannot_write_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut dropped = harness(&folder.path().join("lines"));
-        dropped.give("objects", envelope("a"));
+        dropped.give(SIGNATURES, envelope("a"));
         dropped.run().unwrap();
         drop(dropped);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let mut harness = harness(&folder.path().join("none/lines"));
-        harness.give("objects", envelope("a"));
+        harness.give(SIGNATURES, envelope("a"));
         let message = harness.run().unwrap_err().to_string();
         assert!(message.contains("cannot write") && message.contains("none/lines"), "{message}");
     }

@@ -160,11 +160,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("s.signatures.arrow");
         let mut harness = harness(&out);
-        harness.give("objects", envelope("x", &["a", "b"]));
-        harness.give("objects", envelope("x", &["c"]));
+        harness.give(SIGNATURES, envelope("x", &["a", "b"]));
+        harness.give(SIGNATURES, envelope("x", &["c"]));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end("objects");
+        harness.end(SIGNATURES);
         harness.run().unwrap();
         assert!(harness.is_done() && harness.progress() == (3, 3));
         assert_eq!(harness.detached(), ["disk"; 3]);
@@ -183,11 +183,11 @@ mod tests {
         let out = folder.path().join("s");
         let left = || fs::read_dir(folder.path()).unwrap().count();
         let mut cancelled = harness(&out);
-        cancelled.give("objects", envelope("x", &["a"]));
+        cancelled.give(SIGNATURES, envelope("x", &["a"]));
         cancelled.run().unwrap();
         assert_eq!(left(), 1);
         cancelled.cancel();
-        cancelled.end("objects");
+        cancelled.end(SIGNATURES);
         assert!(cancelled.run().is_err());
         drop(cancelled);
         assert_eq!(left(), 0);
@@ -197,8 +197,8 @@ mod tests {
             (vec![envelope("x", &["a"]), envelope("y", &["b"])], "where [\"x\"] is wanted"),
         ] {
             let mut harness = harness(&out);
-            envelopes.into_iter().for_each(|envelope| harness.give("objects", envelope));
-            harness.end("objects");
+            envelopes.into_iter().for_each(|envelope| harness.give(SIGNATURES, envelope));
+            harness.end(SIGNATURES);
             let message = harness.run().unwrap_err().to_string();
             assert!(message.contains(reason), "{message}");
             drop(harness);

@@ -337,12 +337,12 @@ mod tests {
             .map(|(name, value)| (name, Value::Text(value.to_owned())));
         let mut harness = Harness::with_resources(&HTML, given, [("s", store)]).unwrap();
         let file = folder.path().join("other/cat.png");
-        harness.give("query", testing::queries(&[("cats/1.png", 1), (file.to_str().unwrap(), 2), ("x", 3)]));
+        harness.give(QUERY, testing::queries(&[("cats/1.png", 1), (file.to_str().unwrap(), 2), ("x", 3)]));
         harness.give(
-            "results",
+            RESULTS,
             testing::distances(&[(0, 0, 0.0), (0, 1, 0.25), (0, 2, 0.5), (0, 3, 0.75), (1, 2, 0.5)]),
         );
-        harness.end("results");
+        harness.end(RESULTS);
         harness.run().unwrap();
         assert!(harness.is_done());
         assert_eq!(harness.progress(), (8, 8));

@@ -386,12 +386,12 @@ mod tests {
                 [("store", Value::Text("s".into())), ("out", Value::Text(path.to_str().unwrap().to_owned()))];
             let resource: Resource = testing::shared_store(&store);
             let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
-            harness.give("query", testing::queries(&[("q0", 1), ("q1", 2)]));
-            harness.give("results", testing::distances(&[(1, 3, 0.5), (1, 1, 0.5)]));
-            harness.give("results", testing::distances(&[(1, 4, 0.25)]));
+            harness.give(QUERY, testing::queries(&[("q0", 1), ("q1", 2)]));
+            harness.give(RESULTS, testing::distances(&[(1, 3, 0.5), (1, 1, 0.5)]));
+            harness.give(RESULTS, testing::distances(&[(1, 4, 0.25)]));
             harness.run().unwrap();
             assert!(!harness.is_done() && !path.exists());
-            harness.end("results");
+            harness.end(RESULTS);
             harness.run().unwrap();
             assert!(harness.is_done());
             let written = fs::read_to_string(path).unwrap();

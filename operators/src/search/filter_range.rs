@@ -133,7 +133,7 @@ mod tests {
             let resource: Resource = testing::shared_space(&space);
             let given = [("range", Value::Number(range)), ("space", Value::Text("s".into()))];
             let mut harness = Harness::with_resources(&FILTER_RANGE, given, [("s", resource)]).unwrap();
-            harness.give("query", side.clone());
+            harness.give(QUERY, side.clone());
             let mut expected = Vec::new();
             for number in 0..2u32 {
                 let mut rows = Vec::new();
@@ -147,12 +147,12 @@ mod tests {
                         expected.push((number, id, distance));
                     }
                 }
-                harness.give("distances", testing::distances(&rows));
+                harness.give(DISTANCES_IN, testing::distances(&rows));
             }
-            harness.end("distances");
+            harness.end(DISTANCES_IN);
             harness.run().unwrap();
             assert!(harness.is_done());
-            assert_eq!(testing::distance_rows(&harness.taken("distances")), expected);
+            assert_eq!(testing::distance_rows(&harness.taken(DISTANCES_OUT)), expected);
         }
     }
 }

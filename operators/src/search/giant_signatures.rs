@@ -6,7 +6,7 @@ use std::sync::Arc;
 use boxwork_kernels::sqfd::Columns;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;
-use boxwork_runtime::operator::{OperatorSpec, Resource};
+use boxwork_runtime::operator::{Mode, OperatorSpec, Resource};
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::signature_store::{SignatureStore, StoreInfo, StoreWriter};
 use boxwork_stores::space::{Scratch, Space};
@@ -34,8 +34,8 @@ fn space(folder: &Path) -> Arc<SqfdSpace> {
 }
 
 /// Fires a box of a cancelled request once.
-fn fire(space: &Arc<SqfdSpace>, spec: &'static OperatorSpec, input: &str, rows: Envelope) -> String {
-    // In memory, so that the box need not detach: a cancelled request refuses that.
+fn fire(space: &Arc<SqfdSpace>, spec: &'static OperatorSpec, rows: Envelope) -> String {
+    // In memory, so that the box needs not detach, which a cancelled request refuses.
     Space::store(&**space).bring_in(&[0, 1, 2]).unwrap();
     let resource: Resource = testing::shared_space(space);
     let mut given = vec![("space", Value::Text("s".into()))];
@@ -43,9 +43,10 @@ fn fire(space: &Arc<SqfdSpace>, spec: &'static OperatorSpec, input: &str, rows: 
     given.extend((spec.name == "filter_range").then_some(("range", Value::Number(9.0))));
     let mut harness = Harness::with_resources(spec, given, [("s", resource)]).unwrap();
     // A small query, which is prepared at once.
-    harness.give("query", testing::queries(&[("a", 7)]));
-    harness.give(input, rows);
-    harness.end(input);
+    let input = |mode| *spec.inputs.iter().find(|port| port.mode == mode).unwrap();
+    harness.give(input(Mode::Side), testing::queries(&[("a", 7)]));
+    harness.give(input(Mode::Stream), rows);
+    harness.end(input(Mode::Stream));
     harness.cancel();
     harness.run().err().map_or_else(|| "the firing passed".to_owned(), |error| error.to_string())
 }
@@ -55,12 +56,12 @@ fn a_box_that_computes_distances_of_giant_signatures_ends_with_its_request() {
     let folder = tempfile::tempdir().unwrap();
     let candidates = || testing::candidates(&[(0, 0), (0, 1), (0, 2)]);
     let distances = || testing::distances(&[(0, 0, 0.0), (0, 1, 0.0), (0, 2, 0.0)]);
-    for (spec, input, rows) in [
-        (&super::distance::DISTANCE, "candidates", candidates()),
-        (&super::exact_distance::EXACT_DISTANCE, "candidates", candidates()),
-        (&super::top_k::TOP_K, "distances", distances()),
+    for (spec, rows) in [
+        (&super::distance::DISTANCE, candidates()),
+        (&super::exact_distance::EXACT_DISTANCE, candidates()),
+        (&super::top_k::TOP_K, distances()),
     ] {
-        let error = fire(&space(folder.path()), spec, input, rows);
+        let error = fire(&space(folder.path()), spec, rows);
         assert!(error.contains("interrupted"), "{}: {error}", spec.name);
     }
 }

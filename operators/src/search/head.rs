@@ -136,15 +136,15 @@ mod tests {
     #[test]
     fn passes_as_many_as_wanted_of_each_and_ends() {
         let mut harness = Harness::new(&HEAD, [("rows", Value::Integer(3))]).unwrap();
-        harness.give("query", testing::queries(&[("a", 1), ("b", 2)]));
-        harness.give("candidates", testing::candidates(&[(0, 5), (0, 6), (1, 7), (0, 8), (0, 9)]));
+        harness.give(QUERY, testing::queries(&[("a", 1), ("b", 2)]));
+        harness.give(CANDIDATES_IN, testing::candidates(&[(0, 5), (0, 6), (1, 7), (0, 8), (0, 9)]));
         harness.run().unwrap();
         assert!(!harness.is_done());
-        harness.give("candidates", testing::candidates(&[(1, 1), (0, 2), (1, 3), (1, 4)]));
+        harness.give(CANDIDATES_IN, testing::candidates(&[(1, 1), (0, 2), (1, 3), (1, 4)]));
         harness.run().unwrap();
         assert!(harness.is_done(), "the box does not wait for later candidates");
         let rows: Vec<(u32, u64)> = harness
-            .taken("candidates")
+            .taken(CANDIDATES_OUT)
             .iter()
             .flat_map(|envelope| {
                 let numbers = envelope.u32s("query").unwrap().to_vec();
@@ -157,22 +157,22 @@ mod tests {
     #[test]
     fn without_a_number_twice_as_many_as_are_looked_for_pass_and_a_few_more() {
         let mut harness = Harness::new(&HEAD, [("k", Value::Integer(3))]).unwrap();
-        harness.give("query", testing::queries(&[("a", 1)]));
+        harness.give(QUERY, testing::queries(&[("a", 1)]));
         let rows: Vec<(u32, u64)> = (0..40).map(|id| (0, id)).collect();
-        harness.give("candidates", testing::candidates(&rows));
+        harness.give(CANDIDATES_IN, testing::candidates(&rows));
         harness.run().unwrap();
         assert!(harness.is_done());
-        assert_eq!(harness.taken("candidates")[0].rows(), 2 * 3 + 16);
+        assert_eq!(harness.taken(CANDIDATES_OUT)[0].rows(), 2 * 3 + 16);
     }
 
     #[test]
     fn fewer_than_wanted_are_all() {
         let mut harness = Harness::new(&HEAD, [("rows", Value::Integer(3))]).unwrap();
-        harness.give("query", testing::queries(&[("a", 1)]));
-        harness.give("candidates", testing::candidates(&[(0, 5), (0, 6)]));
-        harness.end("candidates");
+        harness.give(QUERY, testing::queries(&[("a", 1)]));
+        harness.give(CANDIDATES_IN, testing::candidates(&[(0, 5), (0, 6)]));
+        harness.end(CANDIDATES_IN);
         harness.run().unwrap();
         assert!(harness.is_done());
-        assert_eq!(harness.taken("candidates")[0].rows(), 2);
+        assert_eq!(harness.taken(CANDIDATES_OUT)[0].rows(), 2);
     }
 }

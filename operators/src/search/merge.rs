@@ -73,16 +73,16 @@ mod tests {
         harness.room(2);
         let mut found = Vec::new();
         for id in 0..5 {
-            harness.give("inputs", distances(id));
+            harness.give(INPUTS, distances(id));
         }
         harness.run().unwrap();
         assert!(!harness.is_done());
-        harness.end("inputs");
+        harness.end(INPUTS);
         while !harness.is_done() {
-            found.extend(harness.taken("distances").iter().map(|envelope| envelope.u64s("id").unwrap()[0]));
+            found.extend(harness.taken(DISTANCES).iter().map(|envelope| envelope.u64s("id").unwrap()[0]));
             harness.run().unwrap();
         }
-        found.extend(harness.taken("distances").iter().map(|envelope| envelope.u64s("id").unwrap()[0]));
+        found.extend(harness.taken(DISTANCES).iter().map(|envelope| envelope.u64s("id").unwrap()[0]));
         assert_eq!(found, [0, 1, 2, 3, 4]);
     }
 }

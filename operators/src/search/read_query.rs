@@ -275,7 +275,7 @@ mod tests {
         harness.run().unwrap();
         assert!(harness.is_done());
         assert_eq!(harness.progress(), (queries.len() as u64, queries.len() as u64));
-        harness.taken("queries").remove(0)
+        harness.taken(QUERIES).remove(0)
     }
 
     fn check_error(store: &Arc<SignatureStore>, query: &str, words: &[&str]) {

@@ -121,7 +121,7 @@ mod tests {
         let mut harness =
             Harness::new(&REST, [("skip", Value::Integer(2)), ("k", Value::Integer(2))]).unwrap();
         // Query 0 has two distances and so a range; query 1 has one, query 2 none.
-        harness.give("estimate", testing::distances(&[(0, 1, 0.5), (0, 2, 0.25), (1, 3, 0.1)]));
+        harness.give(ESTIMATE, testing::distances(&[(0, 1, 0.5), (0, 2, 0.25), (1, 3, 0.1)]));
         let all = [
             (0, 1, 0.1),
             (0, 2, 0.2),
@@ -139,11 +139,11 @@ mod tests {
             ("id", Arc::new(UInt64Array::from_iter_values(all.map(|row| row.1)))),
             ("lower", Arc::new(Float64Array::from_iter_values(all.map(|row| row.2)))),
         ];
-        harness.give("candidates", Envelope::from_columns(columns).unwrap());
-        harness.end("candidates");
+        harness.give(CANDIDATES_IN, Envelope::from_columns(columns).unwrap());
+        harness.end(CANDIDATES_IN);
         harness.run().unwrap();
         assert!(harness.is_done());
-        let taken = harness.taken("candidates");
+        let taken = harness.taken(CANDIDATES_OUT);
         assert_eq!(taken[0].u64s("id").unwrap(), [4, 7, 10]);
     }
 }

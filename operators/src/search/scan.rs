@@ -280,12 +280,12 @@ mod tests {
             Harness::with_resources(&SCAN, [("store", Value::Text("s".into()))], [("s", store)]).unwrap();
         harness.room(1);
         harness.nodes(nodes);
-        harness.give("queries", testing::queries(queries));
+        harness.give(QUERIES, testing::queries(queries));
         let mut found = Vec::new();
         let mut nears = Vec::new();
         while !harness.is_done() {
             harness.run().unwrap();
-            for (envelope, near) in harness.taken_near("candidates") {
+            for (envelope, near) in harness.taken_near(CANDIDATES) {
                 nears.push(near);
                 if let Some(node) = near {
                     let first = envelope.u64s("id").unwrap()[0];

@@ -341,24 +341,24 @@ mod tests {
         let mut given = vec![("k", Value::Integer(k as i64)), ("space", Value::Text("s".into()))];
         given.extend(range.map(|range| ("range", Value::Number(range))));
         let mut harness = Harness::with_resources(&TOP_K, given, [("s", resource)]).unwrap();
-        harness.give("query", side);
+        harness.give(QUERY, side);
         rows.sort_by_key(|row| (row.1 * 7919 + u64::from(row.0)) % 101);
         for rows in rows.chunks(rows_per_envelope) {
-            harness.give("distances", testing::distances(rows));
+            harness.give(DISTANCES, testing::distances(rows));
             harness.run().unwrap();
         }
         for number in 0..2u32 {
             let farthest = expected.iter().filter(|row| row.0 == number).map(|row| row.2).fold(0.0, f64::max);
-            assert!(harness.hint("range", number) >= farthest, "the hint excludes an answer");
+            assert!(harness.hint(RANGE, number) >= farthest, "the hint leaves an answer out");
             if seeds.len() >= k {
-                assert!(harness.hint("range", number) < farthest + 0.01 || range.is_some());
+                assert!(harness.hint(RANGE, number) < farthest + 0.01 || range.is_some());
             }
         }
-        assert!(!harness.is_done() && harness.taken("nearest").is_empty());
-        harness.end("distances");
+        assert!(!harness.is_done() && harness.taken(NEAREST).is_empty());
+        harness.end(DISTANCES);
         harness.run().unwrap();
         assert!(harness.is_done());
-        let found = testing::distance_rows(&harness.taken("nearest"));
+        let found = testing::distance_rows(&harness.taken(NEAREST));
         assert_eq!(found, expected);
     }
 

@@ -227,13 +227,13 @@ fn run<const IS_ORDERED: bool>(devices: Option<&Arc<Devices>>, behaviour: Behavi
     let mut harness = Harness::of(&SQUARE, Box::new(Seen(stage, Arc::clone(&seen))));
     harness.room(2);
     for first in (0..100).step_by(4) {
-        harness.give("numbers", envelope(first..first + 4));
+        harness.give(NUMBERS, envelope(first..first + 4));
     }
-    harness.end("numbers");
+    harness.end(NUMBERS);
     let mut squares: Vec<Vec<u32>> = Vec::new();
     while !harness.is_done() {
         harness.run().unwrap();
-        let left = harness.taken("squares");
+        let left = harness.taken(SQUARES);
         assert!(left.len() <= 2 || squares.is_empty(), "no more leave than there is room for");
         squares.extend(left.iter().map(|envelope| envelope.u32s("n").unwrap().to_vec()));
     }
@@ -376,11 +376,11 @@ fn a_cancelled_stage_ends_with_what_it_has_begun() {
     };
     let on_slots = task.on_slots;
     let mut harness = Harness::of(&SQUARE, Box::new(DeviceStage::new(task, SIZES, None)));
-    harness.give("numbers", envelope(0..4));
+    harness.give(NUMBERS, envelope(0..4));
     harness.run().unwrap();
-    assert_eq!(harness.taken("squares").len(), 1);
-    harness.give("numbers", envelope(4..8));
-    harness.give("numbers", envelope(8..12));
+    assert_eq!(harness.taken(SQUARES).len(), 1);
+    harness.give(NUMBERS, envelope(4..8));
+    harness.give(NUMBERS, envelope(8..12));
     harness.cancel();
     harness.run().unwrap();
     assert!(harness.is_done() && on_slots.lock().unwrap().len() == 8, "it ends with what it has begun");

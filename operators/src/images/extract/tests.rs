@@ -32,14 +32,14 @@ fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
     let noise: Vec<u8> =
         (0..30 * 30 * 3u32).map(|idx| (idx.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut harness = Harness::new(&EXTRACT, [("points", Value::Integer(300))]).unwrap();
-    harness.give("pixels", pixels(&[vec![200; 2700], vec![1; 5], noise.clone()], 30));
-    harness.end("pixels");
+    harness.give(PIXELS, pixels(&[vec![200; 2700], vec![1; 5], noise.clone()], 30));
+    harness.end(PIXELS);
     harness.run().unwrap();
     assert!(harness.is_done());
     assert_eq!(harness.announced(), 1, "the producer continues while an envelope is computed");
     assert_eq!(harness.problems().len(), 1);
     assert_eq!(harness.problems()[0].subject, "a/1");
-    let envelopes = harness.taken("signatures");
+    let envelopes = harness.taken(SIGNATURES);
     assert_eq!(envelopes[0].texts("name").unwrap().iter().flatten().collect::<Vec<_>>(), ["a/0", "a/2"]);
     assert_eq!(envelopes[0].u32s("height").unwrap(), [480, 480]);
     let note = envelopes[0].note(PARAMETERS_NOTE).unwrap();
@@ -146,13 +146,13 @@ fn check(
     let stage = stage(parameters.clone(), picked, 0, 2).unwrap();
     let mut harness = Harness::of(&EXTRACT, Box::new(stage));
     for rgbs in envelopes {
-        harness.give("pixels", pixels(rgbs, side));
+        harness.give(PIXELS, pixels(rgbs, side));
     }
-    harness.end("pixels");
+    harness.end(PIXELS);
     harness.run().unwrap();
     assert!(harness.is_done());
     let mut extractor = Extractor::new(parameters).unwrap();
-    let mut found = harness.taken("signatures").into_iter();
+    let mut found = harness.taken(SIGNATURES).into_iter();
     for rgbs in envelopes {
         let is_picture = |rgb: &&Vec<u8>| rgb.len() == (3 * side * side) as usize;
         let expected: Vec<Signature> = rgbs

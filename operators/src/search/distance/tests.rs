@@ -31,16 +31,16 @@ fn distances_are_near_the_exact_ones_whatever_the_order_of_rows() {
     let resource: Resource = testing::shared_space(&space);
     let mut harness =
         Harness::with_resources(&SQFD, [("space", Value::Text("s".into()))], [("s", resource)]).unwrap();
-    harness.give("query", queries);
+    harness.give(QUERY, queries);
     let rows: Vec<(u32, u64)> = (0..500).map(|idx| ((idx % 2) as u32, (idx * 1733) % 4200)).collect();
-    harness.give("candidates", testing::candidates(&rows));
-    harness.give("candidates", testing::candidates(&[(1, 0), (1, 4199)]));
-    harness.end("candidates");
+    harness.give(CANDIDATES, testing::candidates(&rows));
+    harness.give(CANDIDATES, testing::candidates(&[(1, 0), (1, 4199)]));
+    harness.end(CANDIDATES);
     harness.run().unwrap();
     assert!(harness.is_done());
     assert_eq!(harness.detached(), ["disk"]);
-    assert_eq!(harness.announced(), 2, "the producer continues while an envelope is computed");
-    let found = testing::distance_rows(&harness.taken("distances"));
+    assert_eq!(harness.announced(), 2, "whoever sends goes on while an envelope is computed");
+    let found = testing::distance_rows(&harness.taken(DISTANCES));
     assert_eq!(found.len(), 502);
     for (row, (number, id, distance)) in found.into_iter().enumerate() {
         if row < 500 {
@@ -60,8 +60,8 @@ fn rows_of_no_query_and_no_object_are_refused() {
         let resource: Resource = testing::shared_space(&space);
         let mut harness =
             Harness::with_resources(&SQFD, [("space", Value::Text("s".into()))], [("s", resource)]).unwrap();
-        harness.give("query", testing::queries(&[("a", 1)]));
-        harness.give("candidates", testing::candidates(&[row]));
+        harness.give(QUERY, testing::queries(&[("a", 1)]));
+        harness.give(CANDIDATES, testing::candidates(&[row]));
         let error = harness.run().unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
@@ -141,18 +141,18 @@ fn check(
     };
     let mut harness =
         Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, Keeps::default())));
-    harness.give("query", queries.clone());
+    harness.give(QUERY, queries.clone());
     for rows in envelopes {
-        harness.give("candidates", testing::candidates(rows));
+        harness.give(CANDIDATES, testing::candidates(rows));
     }
-    harness.end("candidates");
+    harness.end(CANDIDATES);
     harness.run().unwrap();
     assert!(harness.is_done());
     let (held, all) = harness.progress();
     assert!(held <= all && (all == 0 || all == space.store().len()));
     let mut given: Vec<&Vec<(u32, u64)>> = envelopes.iter().collect();
     let mut worst: f64 = 0.0;
-    for envelope in harness.taken("distances") {
+    for envelope in harness.taken(DISTANCES) {
         let found = testing::distance_rows(&[envelope]);
         let rows: Vec<(u32, u64)> = found.iter().map(|row| (row.0, row.1)).collect();
         let place = given.iter().position(|given| **given == rows).expect("an envelope that was given");
@@ -204,15 +204,15 @@ fn check_ranges(
         reason: "the test has picked".to_owned(),
     };
     let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, keeps)));
-    harness.give("query", queries.clone());
+    harness.give(QUERY, queries.clone());
     for rows in given {
-        harness.give("ranges", ranges(rows));
+        harness.give(RANGES, ranges(rows));
     }
-    harness.end("candidates");
-    harness.end("ranges");
+    harness.end(CANDIDATES);
+    harness.end(RANGES);
     harness.run().unwrap();
     assert!(harness.is_done());
-    let rows = testing::distance_rows(&harness.taken("distances"));
+    let rows = testing::distance_rows(&harness.taken(DISTANCES));
     let mut found = std::collections::BTreeMap::new();
     for (number, id, distance) in &rows {
         assert_eq!(found.insert((*number, *id), *distance), None, "object {id} came twice");
@@ -363,16 +363,16 @@ fn what_a_device_leaves_out_is_no_answer() {
         let keeps = Keeps { k, range, objects_min: Some(100) };
         let picked = Picked { devices: Some((Arc::clone(&devices), [0].into())), reason: String::new() };
         let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(&space), picked, keeps)));
-        harness.give("query", side.clone());
+        harness.give(QUERY, side.clone());
         for number in 0..2 {
             let rows: Vec<(u32, u64)> = all.iter().map(|id| (number, *id)).collect();
-            harness.give("candidates", testing::candidates(&rows));
+            harness.give(CANDIDATES, testing::candidates(&rows));
         }
-        harness.end("candidates");
+        harness.end(CANDIDATES);
         harness.run().unwrap();
         assert!(harness.is_done());
         let mut found = vec![vec![None; all.len()]; 2];
-        let rows = testing::distance_rows(&harness.taken("distances"));
+        let rows = testing::distance_rows(&harness.taken(DISTANCES));
         assert_eq!(rows.len() < 6000, is_less, "{k:?} {range:?}: {} rows", rows.len());
         for (number, id, distance) in rows {
             let at = &mut found[number as usize][id as usize];

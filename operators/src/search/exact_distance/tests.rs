@@ -25,14 +25,14 @@ fn distances_on_slots_are_those_that_results_report() {
     let resource: Resource = testing::shared_space(&space);
     let given = [("space", Value::Text("s".into())), ("device", Value::Text("cpu".into()))];
     let mut harness = Harness::with_resources(&EXACT_DISTANCE, given, [("s", resource)]).unwrap();
-    harness.give("query", queries);
+    harness.give(QUERY, queries);
     let rows: Vec<(u32, u64)> = (0..90).map(|idx| (idx / 7 % 2, u64::from(idx) * 17 % 50)).collect();
-    harness.give("candidates", testing::candidates(&rows));
-    harness.end("candidates");
+    harness.give(CANDIDATES, testing::candidates(&rows));
+    harness.end(CANDIDATES);
     harness.run().unwrap();
     assert!(harness.is_done());
-    assert_eq!(harness.announced(), 1, "the producer continues while an envelope is computed");
-    let found = testing::distance_rows(&harness.taken("distances"));
+    assert_eq!(harness.announced(), 1, "whoever sends goes on while an envelope is computed");
+    let found = testing::distance_rows(&harness.taken(DISTANCES));
     assert_eq!(found, expected(&prepared, &rows));
 }
 
@@ -63,20 +63,20 @@ fn check(space: &Arc<SqfdSpace>, queries: &Envelope, devices: &Arc<Devices>, row
     let prepared = Queries::new(std::slice::from_ref(queries), &testing::any_space(space)).unwrap();
     let mut harness = Harness::of(&EXACT_DISTANCE, Box::new(on(space, devices)));
     harness.room(2);
-    harness.give("query", queries.clone());
+    harness.give(QUERY, queries.clone());
     let ids: Vec<u64> = space.store().among(0..space.store().len()).collect();
     let mut rows = Vec::new();
     for ids in ids.chunks((rows_max / queries.rows()).max(1)) {
         let of_envelope: Vec<(u32, u64)> =
             prepared.iter().flat_map(|query| ids.iter().map(|id| (query.number, *id))).collect();
-        harness.give("candidates", testing::candidates(&of_envelope));
+        harness.give(CANDIDATES, testing::candidates(&of_envelope));
         rows.extend(of_envelope);
     }
-    harness.end("candidates");
+    harness.end(CANDIDATES);
     let mut found = Vec::new();
     while !harness.is_done() {
         harness.run().unwrap();
-        found.extend(testing::distance_rows(&harness.taken("distances")));
+        found.extend(testing::distance_rows(&harness.taken(DISTANCES)));
     }
     assert_eq!(harness.problems(), [], "a device's sums are not the reference's");
     let expected = expected(&prepared, &rows);

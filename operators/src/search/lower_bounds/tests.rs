@@ -56,12 +56,12 @@ fn check_by(
     k: Option<usize>,
     range: Option<f64>,
 ) -> usize {
-    harness.give("queries", side.clone());
+    harness.give(QUERIES, side.clone());
     harness.room(1);
     let mut left = vec![Vec::new(); 3];
     while !harness.is_done() {
         harness.run().unwrap();
-        for envelope in harness.taken("candidates") {
+        for envelope in harness.taken(CANDIDATES) {
             let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
             for (row, lower) in envelope.f64s("lower").unwrap().iter().enumerate() {
                 left[numbers[row] as usize].push((ids[row], *lower));
@@ -79,7 +79,7 @@ fn check_by(
         let kth = k.filter(|k| *k <= ranked.len()).map_or(f64::INFINITY, |k| ranked[k - 1]);
         let farthest = kth.min(range.unwrap_or(f64::INFINITY));
         if !["auto", "none"].contains(&bound) {
-            assert!(harness.hint("range", query.number) >= farthest);
+            assert!(harness.hint(RANGE, query.number) >= farthest);
         }
         for (id, distance) in exact.iter().enumerate() {
             let is_left = left.binary_search_by_key(&(id as u64), |left| left.0).is_ok();
@@ -133,7 +133,7 @@ fn what_is_too_much_to_remember_is_bounded_again() {
             ("remember", Value::Integer(remember)),
         ];
         let mut harness = Harness::with_resources(&LOWER_BOUNDS, given, [("t", resource)]).unwrap();
-        harness.give("queries", testing::queries(&[("q0", 4), ("q1", 5000)]));
+        harness.give(QUERIES, testing::queries(&[("q0", 4), ("q1", 5000)]));
         harness.run().unwrap();
         assert!(harness.is_done());
         let rows = |envelope: &Envelope| -> Vec<(u32, u64, f64)> {
@@ -141,7 +141,7 @@ fn what_is_too_much_to_remember_is_bounded_again() {
             let lowers = envelope.f64s("lower").unwrap().iter();
             lowers.enumerate().map(|(row, lower)| (numbers[row], ids[row], *lower)).collect()
         };
-        harness.taken("candidates").iter().flat_map(rows).collect::<Vec<_>>()
+        harness.taken(CANDIDATES).iter().flat_map(rows).collect::<Vec<_>>()
     };
     let remembered = rows(1 << 20);
     assert!(!remembered.is_empty());
@@ -385,11 +385,11 @@ fn where_gpus_scan_all_objects_go_out_as_ranges() {
             ..operator(&table, &devices, Bound::Simplex, (Some(7), None), (SIZES, 1 << 20))
         };
         let mut harness = Harness::of(&LOWER_BOUNDS, Box::new(operator));
-        harness.give("queries", testing::queries(&[("q0", 5), ("q1", 7777)]));
+        harness.give(QUERIES, testing::queries(&[("q0", 5), ("q1", 7777)]));
         harness.run().unwrap();
         assert!(harness.is_done());
         let mut seen = vec![vec![0; 9000]; 2];
-        for envelope in harness.taken("ranges") {
+        for envelope in harness.taken(RANGES) {
             let (firsts, counts) = (envelope.u64s("first").unwrap(), envelope.u64s("count").unwrap());
             for ((query, first), count) in envelope.u32s("query").unwrap().iter().zip(firsts).zip(counts) {
                 seen[*query as usize][*first as usize..][..*count as usize]
@@ -397,7 +397,7 @@ fn where_gpus_scan_all_objects_go_out_as_ranges() {
                     .for_each(|seen| *seen += 1);
             }
         }
-        let told: usize = harness.taken("candidates").iter().map(Envelope::rows).sum();
+        let told: usize = harness.taken(CANDIDATES).iter().map(Envelope::rows).sum();
         let by_range = usize::from(computes.is_some());
         assert!(seen.iter().flatten().all(|seen| *seen == by_range), "each object once for each query");
         assert_eq!(told, (1 - by_range) * 18_000, "PoCL's cores count as no GPU and get candidates");

@@ -37,21 +37,21 @@ fn the_least_bound_first_in_growing_blocks_until_the_range_ends_it() {
     harness.room(1);
     let all: Vec<(u32, u64, f64)> = (0..40).map(|id| (7, id, (id * 17 % 40) as f64)).collect();
     for part in all.chunks(9) {
-        harness.give("candidates", envelope(part));
+        harness.give(CANDIDATES_IN, envelope(part));
     }
     harness.run().unwrap();
-    assert!(harness.taken("candidates").is_empty(), "the smallest bound may still come");
-    harness.end("candidates");
+    assert!(harness.taken(CANDIDATES_OUT).is_empty(), "the least may be yet to come");
+    harness.end(CANDIDATES_IN);
     let mut lowers = Vec::new();
     let mut blocks = Vec::new();
     loop {
         harness.run().unwrap();
-        let taken = harness.taken("candidates");
+        let taken = harness.taken(CANDIDATES_OUT);
         let Some(block) = taken.first() else { break };
         blocks.push(block.rows());
         lowers.extend(rows(block).iter().map(|row| row.2));
         if blocks.len() == 3 {
-            harness.set_hint("range", 7, 18.0);
+            harness.set_hint(RANGE, 7, 18.0);
         }
     }
     assert!(harness.is_done());
@@ -66,15 +66,15 @@ fn after_the_most_promising_ones_the_others_follow_as_they_are_stored() {
     let count = 4 * SORTED as u64;
     let lower = |id: u64| (id * 7919 % count) as f64;
     let all: Vec<(u32, u64, f64)> = (0..count).map(|id| (3, id, lower(id))).collect();
-    harness.give("candidates", envelope(&all));
-    harness.end("candidates");
+    harness.give(CANDIDATES_IN, envelope(&all));
+    harness.end(CANDIDATES_IN);
     harness.room(1);
     let mut found: Vec<(u32, u64, f64)> = Vec::new();
     while !harness.is_done() {
         harness.run().unwrap();
-        found.extend(harness.taken("candidates").iter().flat_map(rows));
+        found.extend(harness.taken(CANDIDATES_OUT).iter().flat_map(rows));
         if found.len() > 2 * SORTED {
-            harness.set_hint("range", 3, 3.0 * SORTED as f64);
+            harness.set_hint(RANGE, 3, 3.0 * SORTED as f64);
         }
     }
     let (nearest, others) = found.split_at(SORTED + 1);
@@ -90,13 +90,13 @@ fn of_many_the_first_part_is_about_as_large_as_it_is_to_be() {
     let count = 6 * LOOKED_AT as u64 + 17;
     let all: Vec<(u32, u64, f64)> = (0..count).map(|id| (0, id, (id * 7919 % count) as f64)).collect();
     for part in all.chunks(1 << 15) {
-        harness.give("candidates", envelope(part));
+        harness.give(CANDIDATES_IN, envelope(part));
     }
-    harness.end("candidates");
+    harness.end(CANDIDATES_IN);
     let mut found = Vec::new();
     while !harness.is_done() {
         harness.run().unwrap();
-        found.extend(harness.taken("candidates").iter().flat_map(rows));
+        found.extend(harness.taken(CANDIDATES_OUT).iter().flat_map(rows));
     }
     let sorted = found.iter().enumerate().take_while(|(place, row)| row.2 == *place as f64).count();
     assert!((SORTED * 3 / 4..SORTED * 5 / 4).contains(&sorted), "{sorted} by their bounds");
@@ -109,28 +109,28 @@ fn what_is_not_known_goes_out_at_once_and_what_is_known_waits() {
     let mut harness = harness("best_first", 4, 64, 1000);
     let known = [(0, 1, 0.5), (0, 2, 0.25)];
     let unknown: Vec<(u32, u64, f64)> = (0..100).map(|id| (u32::from(id >= 70), 10 + id, 0.0)).collect();
-    harness.give("candidates", envelope(&known));
-    harness.give("candidates", envelope(&unknown));
+    harness.give(CANDIDATES_IN, envelope(&known));
+    harness.give(CANDIDATES_IN, envelope(&unknown));
     harness.run().unwrap();
-    let taken = harness.taken("candidates");
-    assert_eq!(taken.iter().map(Envelope::rows).collect::<Vec<_>>(), [64, 6, 30], "one query per envelope");
+    let taken = harness.taken(CANDIDATES_OUT);
+    assert_eq!(taken.iter().map(Envelope::rows).collect::<Vec<_>>(), [64, 6, 30], "a query an envelope");
     assert_eq!(taken.iter().flat_map(rows).collect::<Vec<_>>(), unknown);
-    harness.end("candidates");
+    harness.end(CANDIDATES_IN);
     harness.run().unwrap();
     assert!(harness.is_done());
-    assert_eq!(harness.taken("candidates").iter().flat_map(rows).collect::<Vec<_>>(), [known[1], known[0]]);
+    assert_eq!(harness.taken(CANDIDATES_OUT).iter().flat_map(rows).collect::<Vec<_>>(), [known[1], known[0]]);
 }
 
 #[test]
 fn the_last_block_is_not_lost() {
     let mut harness = harness("storage", 4, 4, 1000);
-    harness.set_hint("range", 0, 0.5);
-    // The last object is out of range, and the block before is not full.
+    harness.set_hint(RANGE, 0, 0.5);
+    // The last object fails, and the block before is not full.
     let all: Vec<(u32, u64, f64)> = (0..11).map(|id| (0, id, if id < 10 { 0.5 } else { 0.6 })).collect();
-    harness.give("candidates", envelope(&all));
-    harness.end("candidates");
+    harness.give(CANDIDATES_IN, envelope(&all));
+    harness.end(CANDIDATES_IN);
     harness.run().unwrap();
-    let blocks: Vec<usize> = harness.taken("candidates").iter().map(Envelope::rows).collect();
+    let blocks: Vec<usize> = harness.taken(CANDIDATES_OUT).iter().map(Envelope::rows).collect();
     assert!(harness.is_done());
     assert_eq!(blocks, [4, 4, 2]);
 }
@@ -160,14 +160,14 @@ proptest! {
             for (_, query, range) in ranges.iter().filter(|range| range.0 == step) {
                 let least = least.entry(*query).or_insert(f64::INFINITY);
                 *least = f64::min(*least, f64::from(*range));
-                harness.set_hint("range", *query, *least);
+                harness.set_hint(RANGE, *query, *least);
             }
             match waiting.next() {
-                Some(part) => harness.give("candidates", envelope(part)),
-                None => harness.end("candidates"),
+                Some(part) => harness.give(CANDIDATES_IN, envelope(part)),
+                None => harness.end(CANDIDATES_IN),
             }
             harness.run().unwrap();
-            let taken = harness.taken("candidates");
+            let taken = harness.taken(CANDIDATES_OUT);
             for envelope in &taken {
                 let rows = rows(envelope);
                 prop_assert!(rows.len() <= most.max(first) as usize);

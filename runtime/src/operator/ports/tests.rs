@@ -1,4 +1,5 @@
-//! Ports by their handles: the right ones at once, the wrong ones refused.
+//! Checks one firing of a box through `Ports`: the envelopes that move over its edges, and the notices that it leaves for
+//! other boxes. A table that lists a port at another place than its handle declares is refused.
 
 use std::collections::BTreeMap;
 

@@ -22,8 +22,8 @@ fn ranges_are_what_candidates_would_be() {
         let picked = Picked { devices: None, reason: String::new() };
         let operator = stage(testing::any_space(&space), picked, Keeps::default());
         let mut harness = Harness::of(&SQFD, Box::new(operator));
-        harness.give("query", side.clone());
-        harness.give("ranges", ranges(&[row]));
+        harness.give(QUERY, side.clone());
+        harness.give(RANGES, ranges(&[row]));
         let error = harness.run().unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
