@@ -7,10 +7,11 @@ mod objects;
 mod command;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -338,16 +339,124 @@ fn a_compaction_that_is_told_to_stop_leaves_the_store_and_no_other_file() {
     write_store(&at.join("s.arrow"), &objects);
     ok(at, &["index", "--store", "s.arrow", "--out", "i.arrow", "--pivots", "3"]);
     ok(at, &["remove", "--store", "s.arrow", "class/7"]);
-    let files = || -> BTreeSet<_> {
-        fs::read_dir(at).expect("the folder").map(|entry| entry.expect("an entry").file_name()).collect()
-    };
-    let before = files();
+    let before = files_in(at);
     for target in [&["--out", "c.arrow"][..], &["--pivots", "i.arrow"], &[]] {
         // A deadline that has passed stops the command at the points where Ctrl-C would.
         let call = [&["compact", "--store", "s.arrow", "--deadline", "0"], target].concat();
         let (_, said) = ends(at, &call, 3);
         assert!(said.contains("nothing was left half-written"), "{call:?}: {said}");
-        assert_eq!(files(), before, "{call:?}");
+        assert_eq!(files_in(at), before, "{call:?}");
     }
     assert!(SignatureStore::open(at.join("s.arrow")).expect("a whole store").is_changed());
+}
+
+/// Sends a signal to a child.
+#[expect(unsafe_code, reason = "a signal is sent to a child of this test")]
+fn signal(child: &Child, signal: libc::c_int) {
+    let id = i32::try_from(child.id()).expect("an id");
+    // SAFETY: the child has not been waited for, so the id is its own.
+    assert_eq!(unsafe { libc::kill(id, signal) }, 0);
+}
+
+/// One of these states of a child, as a `CLD_` number; 0 when the call need not wait and the child is in none of them.
+#[expect(unsafe_code, reason = "the test asks for the state of its child")]
+fn state(child: &Child, states: libc::c_int) -> libc::c_int {
+    // SAFETY: zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let states = states | libc::WNOWAIT;
+    // SAFETY: `info` is valid for the answer; the child stays to be waited for.
+    assert_eq!(unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, states) }, 0);
+    info.si_code
+}
+
+/// Waits for a child that hears Ctrl-C, and checks its status and its message.
+fn ends_interrupted(child: Child) {
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(said, "interrupted: nothing was left half-written\n");
+}
+
+fn files_in(folder: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name()).collect()
+}
+
+#[test]
+fn a_compaction_that_hears_ctrl_c_leaves_the_store_and_no_temporary_file() {
+    const OBJECTS: u64 = 60_000;
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let at = folder.path();
+    let objects: Vec<Object> = (0..OBJECTS).map(|number| (format!("class/{number}"), number)).collect();
+    write_store(&at.join("s.arrow"), &objects);
+    let bytes = fs::metadata(at.join("s.arrow")).expect("the store").len();
+    let mut removed = 0;
+    for (target, temporary) in [(&["--out", "c.arrow"][..], ".c.arrow.tmp-"), (&[][..], ".s.arrow.tmp-")] {
+        // The command is stopped as soon as its file is there, so that the signal meets it at work. On a machine where it
+        // gets too far before that, it is let go, and another one is begun.
+        let is_interrupted = (0..50).any(|_| {
+            ok(at, &["remove", "--store", "s.arrow", &format!("class/{removed}")]);
+            removed += 1;
+            let before = files_in(at);
+            let mut child = boxwork(at)
+                .args(["compact", "--store", "s.arrow"])
+                .args(target)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the command starts");
+            let written = || {
+                let file =
+                    files_in(at).into_iter().find(|name| name.to_string_lossy().starts_with(temporary));
+                file.and_then(|name| fs::metadata(at.join(name)).ok()).map(|file| file.len())
+            };
+            while written().is_none() && state(&child, libc::WEXITED | libc::WNOHANG) == 0 {
+                std::thread::yield_now();
+            }
+            signal(&child, libc::SIGSTOP);
+            let is_amid = state(&child, libc::WSTOPPED | libc::WEXITED) == libc::CLD_STOPPED
+                && written().is_some_and(|written| written < bytes / 2);
+            if is_amid {
+                signal(&child, libc::SIGINT);
+                signal(&child, libc::SIGCONT);
+                ends_interrupted(child);
+                assert_eq!(files_in(at), before, "{target:?}");
+            } else {
+                signal(&child, libc::SIGCONT);
+                assert!(child.wait().expect("it ends").success());
+                let _ = fs::remove_file(at.join("c.arrow"));
+            }
+            is_amid
+        });
+        assert!(is_interrupted, "the command was never met at work: {target:?}");
+        let store = SignatureStore::open(at.join("s.arrow")).expect("a whole store");
+        store.verify().expect("a sound store");
+        assert!(store.is_changed());
+        assert_eq!(store.objects(), OBJECTS - removed);
+    }
+}
+
+#[test]
+fn a_removal_that_hears_ctrl_c_leaves_the_store_and_no_other_file() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let at = folder.path();
+    let objects: Vec<Object> = (0..100).map(|number| (format!("class/{number}"), number)).collect();
+    write_store(&at.join("s.arrow"), &objects);
+    assert!(Command::new("mkfifo").arg(at.join("names")).status().expect("mkfifo starts").success());
+    let before = files_in(at);
+    let child = boxwork(at)
+        .args(["remove", "--store", "s.arrow", "--names", "names"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    // Opening waits until the command opens the pipe to read the names; it listens to signals before.
+    let mut names = fs::File::options().write(true).open(at.join("names")).expect("the pipe");
+    signal(&child, libc::SIGINT);
+    names.write_all(b"class/1\nclass/2\n").expect("the pipe takes the names");
+    drop(names);
+    ends_interrupted(child);
+    assert_eq!(files_in(at), before);
+    let store = SignatureStore::open(at.join("s.arrow")).expect("a whole store");
+    store.verify().expect("a sound store");
+    assert_eq!((store.objects(), store.is_changed()), (100, false));
 }
