@@ -55,24 +55,95 @@ pub fn precision_at(ranking: impl IntoIterator<Item = bool>, k: usize) -> Option
     (k > 0).then(|| hits as f64 / k as f64)
 }
 
-/// `mean^2 / (2 variance)` of the distances of distinct pairs. The lower it is, the better an index can prune.
+/// The mean and the variance of the distances of distinct pairs, and how far they may be off, gathered pair by pair.
 ///
-/// The variance is the population variance. `None` if there are no distances, or all are equal.
+/// Parts that were gathered apart merge into the whole. The last bits depend on the order of pairs and of merges, so a
+/// caller that wants the same bits each time merges in one order.
 ///
 /// ```
-/// use boxwork_kernels::quality::intrinsic_dimensionality;
-/// assert_eq!(intrinsic_dimensionality([2.0, 4.0, 2.0, 4.0]), Some(4.5));
+/// use boxwork_kernels::quality::DistanceMoments;
+/// let mut moments = DistanceMoments::default();
+/// [2.0, 4.0, 2.0, 4.0].into_iter().for_each(|distance| moments.add(distance, 0.0));
+/// assert_eq!(moments.intrinsic_dimensionality().map(|idim| (idim.value, idim.error)), Some((4.5, 0.0)));
 /// ```
-pub fn intrinsic_dimensionality(distances: impl IntoIterator<Item = f64>) -> Option<f64> {
-    // Welford's update: a plain sum of squares would cancel when the distances are close together.
-    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-    for distance in distances {
-        count += 1.0;
-        let from_old = distance - mean;
-        mean += from_old / count;
-        squares += from_old * (distance - mean);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DistanceMoments {
+    count: f64,
+    mean: f64,
+    /// Sum of the squared differences from the mean.
+    squares: f64,
+    /// Mean of the errors, and of their squares.
+    error_mean: f64,
+    error_squares_mean: f64,
+}
+
+/// An intrinsic dimensionality.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IntrinsicDimensionality {
+    /// `mean^2 / (2 variance)` of the distances that were computed.
+    pub value: f64,
+    /// How far the value may be from that of the exact distances; infinite where nothing bounds it. Roundings in f64 are
+    /// left out: a few units in the last places.
+    pub error: f64,
+}
+
+impl DistanceMoments {
+    /// Adds the distance of a pair, which may differ from the exact one by `error`.
+    pub fn add(&mut self, distance: f64, error: f64) {
+        self.merge(&Self {
+            count: 1.0,
+            mean: distance,
+            squares: 0.0,
+            error_mean: error,
+            error_squares_mean: error * error,
+        });
     }
-    (squares > 0.0).then(|| mean * mean / (2.0 * squares / count))
+
+    /// Adds other pairs.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0.0 {
+            return;
+        }
+        let before = self.count;
+        self.count += other.count;
+        // The update of Chan, Golub and LeVeque; of one pair it is Welford's. A plain sum of squares would cancel when the
+        // distances are close together.
+        let share = other.count / self.count;
+        let from_old = other.mean - self.mean;
+        self.mean += from_old * share;
+        self.squares += other.squares + from_old * from_old * before * share;
+        // Each sum is a weighted mean, since a difference of infinite errors would be no number.
+        let kept = before / self.count;
+        let mean = |own: f64, others: f64| if before == 0.0 { others } else { own * kept + others * share };
+        self.error_mean = mean(self.error_mean, other.error_mean);
+        self.error_squares_mean = mean(self.error_squares_mean, other.error_squares_mean);
+    }
+
+    /// `mean^2 / (2 variance)` with the population variance. The lower it is, the better an index can prune.
+    ///
+    /// `None` if there are no distances, or all are equal.
+    pub fn intrinsic_dimensionality(&self) -> Option<IntrinsicDimensionality> {
+        if self.squares.is_nan() || self.squares <= 0.0 {
+            return None;
+        }
+        let variance = self.squares / self.count;
+        let value = self.mean * self.mean / (2.0 * variance);
+        // The mean of the exact distances is no farther than the mean of the errors. Standard deviation is a seminorm, so
+        // the exact one is no farther than that of the differences, which is at most the root of their mean square.
+        let (of_mean, of_deviation) = (self.error_mean, self.error_squares_mean.sqrt());
+        let deviation = variance.sqrt();
+        let of = |mean: f64, deviation: f64| mean * mean / (2.0 * deviation * deviation);
+        let error = if of_mean == 0.0 {
+            0.0
+        } else if of_deviation < deviation {
+            let least = of((self.mean - of_mean).max(0.0), deviation + of_deviation);
+            let most = of(self.mean + of_mean, deviation - of_deviation);
+            (value - least).max(most - value)
+        } else {
+            f64::INFINITY
+        };
+        Some(IntrinsicDimensionality { value, error })
+    }
 }
 
 #[cfg(test)]
@@ -116,18 +187,61 @@ mod tests {
         assert_eq!(precision_at(ranking("xx"), 0), None);
     }
 
+    fn moments(distances: &[f64], error: f64) -> DistanceMoments {
+        let mut moments = DistanceMoments::default();
+        distances.iter().for_each(|distance| moments.add(*distance, error));
+        moments
+    }
+
+    fn idim(distances: &[f64]) -> Option<f64> {
+        moments(distances, 0.0).intrinsic_dimensionality().map(|idim| idim.value)
+    }
+
     #[test]
     fn intrinsic_dimensionality_by_hand() {
         // Mean 2, variance 2/3.
-        check(intrinsic_dimensionality([1.0, 2.0, 3.0]), 3.0);
+        check(idim(&[1.0, 2.0, 3.0]), 3.0);
         // Mean 3, variance 1.
-        check(intrinsic_dimensionality([2.0, 4.0, 2.0, 4.0]), 4.5);
+        check(idim(&[2.0, 4.0, 2.0, 4.0]), 4.5);
     }
 
     #[test]
     fn equal_distances_have_no_intrinsic_dimensionality() {
-        assert_eq!(intrinsic_dimensionality([]), None);
-        assert_eq!(intrinsic_dimensionality([0.5]), None);
-        assert_eq!(intrinsic_dimensionality([0.5, 0.5, 0.5]), None);
+        assert_eq!(idim(&[]), None);
+        assert_eq!(idim(&[0.5]), None);
+        assert_eq!(idim(&[0.5, 0.5, 0.5]), None);
+    }
+
+    #[test]
+    fn merged_moments_are_those_of_all_pairs() {
+        // The distances are close together, so a plain sum of squares would keep few of their digits.
+        let distances: Vec<f64> =
+            (0..1000).map(|pair| 1e4 + f64::from(pair * 7919 % 1000) / 1000.0).collect();
+        let mut merged = DistanceMoments::default();
+        distances.chunks(37).for_each(|part| merged.merge(&moments(part, 0.25)));
+        merged.merge(&DistanceMoments::default());
+        let mean = 1e4 + 999.0 / 2000.0;
+        let variance = (1e6 - 1.0) / 12.0 / 1e6;
+        let expected = mean * mean / (2.0 * variance);
+        let found = merged.intrinsic_dimensionality().expect("distances that differ").value;
+        assert!((found - expected).abs() < 1e-11 * expected, "{found}, not {expected}");
+        assert!((merged.error_mean - 0.25).abs() < 1e-12);
+        assert!((merged.error_squares_mean - 0.0625).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_error_holds_for_any_distances_within_the_errors() {
+        let exact = [1.0, 2.0, 2.5, 4.0, 1.5];
+        let expected = idim(&exact).expect("distances that differ");
+        for seed in 0..200u32 {
+            let off = |place: usize| f64::from((seed * 31 + place as u32 * 17) % 21) / 10.0 - 1.0;
+            let fast: Vec<f64> = (0..5).map(|place| exact[place] + 0.1 * off(place)).collect();
+            let found = moments(&fast, 0.1).intrinsic_dimensionality().expect("distances that differ");
+            assert!((found.value - expected).abs() <= found.error, "{found:?} of {fast:?}, not {expected}");
+            assert!(found.error < 2.0, "{found:?}");
+        }
+        let unknown =
+            moments(&exact, f64::INFINITY).intrinsic_dimensionality().expect("distances that differ");
+        assert_eq!((unknown.value, unknown.error), (expected, f64::INFINITY));
     }
 }

@@ -171,6 +171,7 @@ pub fn pair_distances(_: &Arguments) -> Descriptor {
         Column::new("a", DataType::UInt64, "an object's row in the store"),
         Column::new("b", DataType::UInt64, "another's"),
         Column::new("distance", DataType::Float64, "of the two objects"),
+        Column::new("error", DataType::Float64, "how far the distance may be from the exact one"),
     ])
 }
 

@@ -1,14 +1,15 @@
 //! `evaluate`: how well the distances find images of the same class.
 //!
 //! Invariants: every object is a query once, and is not in its own ranking; objects at one distance stand by their
-//! ids; a class of one image is no query, since there is nothing to find.
+//! ids; a class of one image is no query, since there is nothing to find; the intrinsic dimensionality has the same bits in
+//! whatever order the distances arrive.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::quality::{
-    average_precision, intrinsic_dimensionality, mean_average_precision, precision_at,
+    DistanceMoments, IntrinsicDimensionality, average_precision, mean_average_precision, precision_at,
 };
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Part};
@@ -34,9 +35,9 @@ const DISTANCES: In =
 ///
 /// An object's class is the folder that its name ends in. Every object is a query.
 ///
-/// `pair_distances` computes the distances in `f32`, and they are kept so; the intrinsic dimensionality, which comes from
-/// their spread, is therefore exact to about six digits. In `f64` the distances of a large store would take many times as
-/// long, and twice the memory.
+/// The intrinsic dimensionality is that of the distances as they come, in `f64`. If they are not exact, the box adds up
+/// their errors and gives a bound on the difference to the intrinsic dimensionality of the exact ones. For the rankings the
+/// distances are kept as `f32`, since there are many.
 ///
 /// # Inputs
 /// `distances`: the distance of every two objects, as `all_pairs` and `pair_distances` give them.
@@ -75,6 +76,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         is_json: bind.text("format") == "json",
         objects,
         triangle: Vec::new(),
+        moments: Vec::new(),
         seen: 0,
         ranked: None,
     }))
@@ -86,8 +88,10 @@ struct Evaluate {
     part: Part,
     is_json: bool,
     objects: usize,
-    /// The distances row by row, as `f32`: they are no more exact than that, and there are many.
+    /// The distances row by row, as `f32`, since there are many.
     triangle: Vec<f32>,
+    /// The moments of each envelope, with the place of its first pair.
+    moments: Vec<(usize, DistanceMoments)>,
     seen: u64,
     ranked: Option<Ranked>,
 }
@@ -143,7 +147,7 @@ impl Operator for Evaluate {
         if ranked.next < self.objects {
             return Ok(Flow::More);
         }
-        let idim = intrinsic_dimensionality(self.triangle.iter().map(|distance| f64::from(*distance)));
+        let idim = intrinsic_dimensionality(&mut self.moments);
         let text = if self.is_json { ranked.json(idim) } else { ranked.table(idim) };
         let (writer, part) = (&self.writer, self.part);
         cx.detached("disk", || writer.write(part, text.into_bytes()))??;
@@ -166,7 +170,9 @@ impl Evaluate {
                 "evaluate a smaller store, or free memory",
             )?;
         }
-        let (a, b, distances) = (envelope.u64s("a")?, envelope.u64s("b")?, envelope.f64s("distance")?);
+        let (a, b) = (envelope.u64s("a")?, envelope.u64s("b")?);
+        let (distances, errors) = (envelope.f64s("distance")?, envelope.f64s("error")?);
+        let (mut first, mut moments) = (None, DistanceMoments::default());
         for row in 0..envelope.rows() {
             let (a, b) = (a[row].min(b[row]), a[row].max(b[row]));
             if a == b || !self.store.has(a) || !self.store.has(b) {
@@ -176,11 +182,27 @@ impl Evaluate {
                 )));
             }
             let (a, b) = (self.store.rank(a) as usize, self.store.rank(b) as usize);
-            self.triangle[place(a, b, self.objects)] = distances[row] as f32;
+            let place = place(a, b, self.objects);
+            self.triangle[place] = distances[row] as f32;
+            moments.add(distances[row], errors[row]);
+            first = first.or(Some(place));
         }
+        self.moments.extend(first.map(|first| (first, moments)));
         self.seen += envelope.rows() as u64;
         Ok(())
     }
+}
+
+/// The intrinsic dimensionality of all pairs.
+fn intrinsic_dimensionality(
+    of_envelopes: &mut [(usize, DistanceMoments)],
+) -> Option<IntrinsicDimensionality> {
+    // Envelopes overtake each other where `pair_distances` has copies. Merging rounds, so the order of the merges has to be
+    // the same in every run.
+    of_envelopes.sort_unstable_by_key(|(first, _)| *first);
+    let mut all = DistanceMoments::default();
+    of_envelopes.iter().for_each(|(_, moments)| all.merge(moments));
+    all.intrinsic_dimensionality()
 }
 
 impl Ranked {
@@ -247,7 +269,7 @@ impl Ranked {
         mean(self.classes.iter().flat_map(|class| &class.precisions))
     }
 
-    fn json(&self, idim: Option<f64>) -> String {
+    fn json(&self, idim: Option<IntrinsicDimensionality>) -> String {
         let classes: Map<String, Json> = self
             .classes
             .iter()
@@ -260,12 +282,17 @@ impl Ranked {
                 (class.name.clone(), json)
             })
             .collect();
-        let json =
-            json!({"map": self.map(), "precision_at_10": self.precision(), "idim": idim, "classes": classes});
+        let json = json!({
+            "map": self.map(),
+            "precision_at_10": self.precision(),
+            "idim": idim.map(|idim| idim.value),
+            "idim_error": idim.map(|idim| idim.error),
+            "classes": classes,
+        });
         format!("{json:#}\n")
     }
 
-    fn table(&self, idim: Option<f64>) -> String {
+    fn table(&self, idim: Option<IntrinsicDimensionality>) -> String {
         let names: Vec<String> = self.classes.iter().map(|class| printable(&class.name)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("all classes".len());
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
@@ -278,10 +305,24 @@ impl Ranked {
             row(name, class.objects, class.map(), mean(&class.precisions));
         }
         row("all classes", self.class_of.len(), self.map(), self.precision());
-        let idim =
-            idim.map_or("undefined, as all distances are equal".to_owned(), |idim| format!("{idim:.4}"));
+        let idim = idim.map_or("undefined, as all distances are equal".to_owned(), |idim| in_words(&idim));
         text + &format!("\nintrinsic dimensionality: {idim}\n")
     }
+}
+
+/// An intrinsic dimensionality with the digits that are right.
+fn in_words(idim: &IntrinsicDimensionality) -> String {
+    let IntrinsicDimensionality { value, error } = *idim;
+    if error.is_infinite() {
+        return format!("{value:.4}, with an error that is not known");
+    }
+    // The last digit counts in units that the error fills, at least in part: 0.004 leaves three places.
+    let places = if error > 0.0 { (-error.log10()).ceil().clamp(0.0, 4.0) as usize } else { 4 };
+    let unit = 10f64.powi(-(places as i32));
+    if error <= unit / 2.0 {
+        return format!("{value:.places$}");
+    }
+    format!("{value:.places$}, within {:.places$} of that of exact distances", (error / unit).ceil() * unit)
 }
 
 impl Class {
@@ -310,7 +351,22 @@ mod tests {
     /// On a line: cats at 0, 1 and 3, dogs at 2 and 10, an owl far away.
     const PLACES: [f64; 6] = [0.0, 1.0, 3.0, 2.0, 10.0, 100.0];
 
+    /// The distance of two of them, which f32 cannot hold.
+    fn distance((a, b): (u64, u64)) -> f64 {
+        (PLACES[a as usize] - PLACES[b as usize]).abs() / 10.0
+    }
+
     fn check(format: &str, names: &[&str], pairs: &[(u64, u64)]) -> Result<String, BoxError> {
+        check_with_error(format, names, pairs, 0.0)
+    }
+
+    /// Evaluates distances that may be off by `error`.
+    fn check_with_error(
+        format: &str,
+        names: &[&str],
+        pairs: &[(u64, u64)],
+        error: f64,
+    ) -> Result<String, BoxError> {
         let folder = tempfile::tempdir().unwrap();
         let objects: Vec<(&str, u64)> = names.iter().map(|name| (*name, 1)).collect();
         let store: Resource =
@@ -320,11 +376,13 @@ mod tests {
             .map(|(name, value)| (name, Value::Text(value.to_owned())));
         let mut harness = Harness::with_resources(&EVALUATE, given, [("s", store)]).unwrap();
         for pairs in pairs.chunks(4) {
-            let distances = pairs.iter().map(|(a, b)| (PLACES[*a as usize] - PLACES[*b as usize]).abs());
-            let columns: [(&str, ArrayRef); 3] = [
+            let distances = pairs.iter().copied().map(distance);
+            let errors = vec![error; pairs.len()];
+            let columns: [(&str, ArrayRef); 4] = [
                 ("a", Arc::new(UInt64Array::from_iter_values(pairs.iter().map(|pair| pair.0)))),
                 ("b", Arc::new(UInt64Array::from_iter_values(pairs.iter().map(|pair| pair.1)))),
                 ("distance", Arc::new(Float64Array::from_iter_values(distances))),
+                ("error", Arc::new(Float64Array::from(errors))),
             ];
             harness.give(DISTANCES, Envelope::from_columns(columns).unwrap());
         }
@@ -352,10 +410,46 @@ mod tests {
         assert!(near(&json["classes"]["cats"]["precision_at_10"], 0.2));
         assert!(near(&json["precision_at_10"], (3.0 * 0.2 + 2.0 * 0.1) / 5.0));
         assert_eq!(json["classes"]["owls"], json!({"map": null, "precision_at_10": null, "objects": 1}));
-        assert!(json["idim"].as_f64().unwrap() > 0.0);
         let table = check("table", &NAMES, &all_pairs(6)).unwrap();
         assert!(table.contains("owls               1       -       -\n"), "{table}");
         assert!(table.contains("dogs               2  0.3750  0.1000\n"), "{table}");
+    }
+
+    /// Fault 13 of the trial: the distances were rounded to f32 first.
+    #[test]
+    fn idim_is_that_of_distances_in_f64() {
+        let exact: Vec<f64> = all_pairs(6).into_iter().map(distance).collect();
+        let mean = exact.iter().sum::<f64>() / 15.0;
+        let variance = exact.iter().map(|distance| (distance - mean).powi(2)).sum::<f64>() / 15.0;
+        let expected = mean * mean / (2.0 * variance);
+        let pairs = all_pairs(6);
+        let idim = |pairs: &[(u64, u64)]| {
+            let json: Json = serde_json::from_str(&check("json", &NAMES, pairs).unwrap()).unwrap();
+            assert_eq!(json["idim_error"], json!(0.0));
+            json["idim"].as_f64().unwrap()
+        };
+        let found = idim(&pairs);
+        assert!((found - expected).abs() < 1e-14 * expected, "{found}, not {expected}");
+        // The envelopes in another order.
+        let again = idim(&[&pairs[8..12], &pairs[..8], &pairs[12..]].concat());
+        assert_eq!(again.to_bits(), found.to_bits());
+    }
+
+    #[test]
+    fn the_table_prints_digits_of_idim_that_are_right() {
+        for (error, expected) in [
+            (0.0, "0.4567"),
+            (1e-7, "0.4567"),
+            (0.0041, "0.457, within 0.005 of that of exact distances"),
+            (0.0004, "0.4567, within 0.0004 of that of exact distances"),
+            (0.00049, "0.4567, within 0.0005 of that of exact distances"),
+            (7.5, "0, within 8 of that of exact distances"),
+            (f64::INFINITY, "0.4567, with an error that is not known"),
+        ] {
+            assert_eq!(in_words(&IntrinsicDimensionality { value: 0.45672, error }), expected, "{error}");
+        }
+        let table = check_with_error("table", &NAMES, &all_pairs(6), 0.001).unwrap();
+        assert!(table.contains("of that of exact distances\n"), "{table}");
     }
 
     #[test]

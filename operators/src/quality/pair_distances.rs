@@ -1,14 +1,18 @@
-//! `pair_distances`: the distances of pairs of objects, by the fastest path of the machine, or on devices.
+//! `pair_distances`: the distances of pairs of objects, by the fastest path of the machine, or on devices; of few pairs the
+//! exact ones.
 //!
-//! Invariant: rows keep their order within an envelope.
+//! Invariants: rows keep their order within an envelope; the exact distance of each pair is within the error that stands
+//! beside the computed one.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::devices::code_path::of_device;
@@ -16,7 +20,7 @@ use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
-use boxwork_stores::space::{DeviceForm, Scratch, Space};
+use boxwork_stores::space::{DeviceForm, Prepared, Scratch, Space};
 
 const PAIRS: In = In::stream(0, "pairs", columns::pairs, "two objects a row");
 const DISTANCES: Out = Out::new(0, "distances", columns::pair_distances, "a distance a pair");
@@ -27,19 +31,34 @@ const DISTANCES: Out = Out::new(0, "distances", columns::pair_distances, "a dist
 /// `pairs`: two objects a row; neighbouring rows that share one are computed together.
 ///
 /// # Outputs
-/// `distances`: a distance a pair, by the fast path.
+/// `distances`: a distance a pair, and how far it may be from the exact one: 0 where it is exact.
 ///
 /// # Parameters
 /// `space`: the objects and their distance. `device`: where to compute; the last bits differ from device to device, as nothing
-/// behind this box computes again in 64 bits. On devices envelopes may overtake each other.
+/// behind this box computes again in 64 bits. On devices envelopes may overtake each other. `exact_pairs`: if the objects of
+/// the store make no more pairs than this, and no device computes, the distances are the exact ones, in 64 bits; for the
+/// signature quadratic form distance of large signatures these take some 30 times as long as the fast ones.
 pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
-    parameters: &[SPACE, device_parameter("cpu")],
+    parameters: &[
+        SPACE,
+        device_parameter("cpu"),
+        Parameter::new(
+            "exact_pairs",
+            ParameterType::Integer { minimum: 0, maximum: i64::MAX },
+            Default::Integer(EXACT_PAIRS),
+            "compute in 64 bits if the objects make no more pairs than this, and on no device",
+        )
+        .unit("pairs"),
+    ],
     inputs: &[PAIRS],
     outputs: &[DISTANCES],
     example: "distances: {kind: pair_distances, space: space, copies: auto}",
     code_path: Some(|arguments, devices| of_device(arguments, devices, BLOCK_PAIRS)),
     ..OperatorSpec::new("pair_distances", "Computes distances of pairs of objects.", Kind::Stateless, make)
 };
+
+/// Pairs whose exact distances take a few seconds of a core.
+const EXACT_PAIRS: i64 = 1 << 15;
 
 /// Pairs from which on a block is worth its way, as for candidates.
 const BLOCK_PAIRS: u64 = 1 << 16;
@@ -52,10 +71,11 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let pairs = pairs_count(space.store().objects_count());
     let picked = bind.pick_devices("device", Some(pairs), BLOCK_PAIRS)?;
-    Ok(Box::new(stage(space, picked)))
+    let is_exact = picked.devices.is_none() && pairs <= bind.count("exact_pairs") as u64;
+    Ok(Box::new(stage(space, picked, is_exact)))
 }
 
-fn stage(space: Arc<dyn Space>, picked: Picked) -> DeviceStage<PairDistances> {
+fn stage(space: Arc<dyn Space>, picked: Picked, is_exact: bool) -> DeviceStage<PairDistances> {
     let form = Arc::clone(&space).device_form();
     let (devices, picked) = match (form, picked.devices) {
         (Some(DeviceForm::Sqfd(sqfd)), Some((devices, allowed))) => {
@@ -63,11 +83,13 @@ fn stage(space: Arc<dyn Space>, picked: Picked) -> DeviceStage<PairDistances> {
         }
         _ => (None, None),
     };
-    DeviceStage::new(PairDistances { space, scratch: Scratch::default(), devices }, SIZES, picked)
+    DeviceStage::new(PairDistances { space, is_exact, scratch: Scratch::default(), devices }, SIZES, picked)
 }
 
 struct PairDistances {
     space: Arc<dyn Space>,
+    /// The slots compute exact distances.
+    is_exact: bool,
     scratch: Scratch,
     /// Nothing where the slots compute everything.
     devices: Option<DevicePairs>,
@@ -77,6 +99,44 @@ impl PairDistances {
     fn devices(&self) -> &DevicePairs {
         self.devices.as_ref().expect("there are blocks only where there are devices")
     }
+
+    /// An object as a query.
+    fn query(&self, cx: &Context<'_>, id: u64) -> Result<Arc<dyn Prepared>, BoxError> {
+        let object = self.space.store().objects(&[id])?;
+        Ok(Arc::clone(&self.space).prepare_until(&object, 0, &|| cx.is_cancelled())?)
+    }
+}
+
+/// How far fast distances from a query may be from the exact ones.
+fn errors_of(
+    cx: &Context<'_>,
+    query: &dyn Prepared,
+    ids: &[u64],
+    distances: &[f64],
+) -> Result<Vec<f64>, BoxError> {
+    query.see(ids, &|| cx.is_cancelled())?;
+    // Twice, as `widened` starts from an exact distance.
+    Ok(distances.iter().map(|distance| 2.0 * (query.widened(*distance) - distance)).collect())
+}
+
+/// Neighbouring rows that share an object.
+struct Run<'a> {
+    rows: Range<usize>,
+    fixed: u64,
+    others: &'a [u64],
+}
+
+/// The rows of pairs in runs, each as long as it can be.
+fn runs<'a>(a: &'a [u64], b: &'a [u64]) -> impl Iterator<Item = Run<'a>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
+        let (with_a, with_b) = (same(a), same(b));
+        let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
+        let rows = start..start + length;
+        start = rows.end;
+        (length > 0).then(|| Run { fixed: fixed[rows.start], others: &others[rows.clone()], rows })
+    })
 }
 
 impl DeviceTask for PairDistances {
@@ -98,10 +158,18 @@ impl DeviceTask for PairDistances {
         self.devices().block(cx, envelopes)
     }
 
-    fn finish(&mut self, _: &mut Context<'_>, block: SqfdBlock) -> Result<Came<Self>, BoxError> {
-        let found = self.devices().distances(block)?.into_iter();
-        let made = found.map(|(pairs, distances)| with_distances(&pairs, distances));
-        Ok(Came::Made(made.collect::<Result<_, _>>()?))
+    fn finish(&mut self, cx: &mut Context<'_>, block: SqfdBlock) -> Result<Came<Self>, BoxError> {
+        let mut made = Vec::with_capacity(block.envelopes.len());
+        for (pairs, distances) in self.devices().distances(block)? {
+            let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
+            let mut errors = Vec::with_capacity(distances.len());
+            for run in runs(a, b) {
+                let query = self.query(cx, run.fixed)?;
+                errors.extend(errors_of(cx, &*query, run.others, &distances[run.rows])?);
+            }
+            made.push(with_distances(&pairs, distances, errors)?);
+        }
+        Ok(Came::Made(made))
     }
 
     fn failed(&mut self, block: SqfdBlock, _: bool) -> Came<Self> {
@@ -123,27 +191,28 @@ impl DeviceTask for PairDistances {
                 cx.detached("disk", || store.bring_in(ids))??;
             }
         }
-        let mut distances = vec![0.0; a.len()];
-        let mut start = 0;
-        while start < a.len() {
-            let same = |side: &[u64]| side[start..].iter().take_while(|id| **id == side[start]).count();
-            let (with_a, with_b) = (same(a), same(b));
-            let (fixed, others, length) = if with_a >= with_b { (a, b, with_a) } else { (b, a, with_b) };
-            let query = store.objects(&[fixed[start]])?;
-            let interrupt = || cx.is_cancelled();
-            let query = Arc::clone(&self.space).prepare_until(&query, 0, &interrupt)?;
-            let mut order: Vec<usize> = (start..start + length).collect();
-            order.sort_unstable_by_key(|row| others[*row]);
-            let ids: Vec<u64> = order.iter().map(|row| others[*row]).collect();
-            let mut found = vec![0.0; length];
-            query.fast_until(&mut self.scratch, &ids, &mut found, &interrupt)?;
-            for (row, distance) in order.into_iter().zip(found) {
-                distances[row] = distance;
+        let (mut distances, mut errors) = (vec![0.0; a.len()], Vec::with_capacity(a.len()));
+        let interrupt = || cx.is_cancelled();
+        if self.is_exact {
+            let pairs: Vec<[u64; 2]> = a.iter().zip(b).map(|(a, b)| [*a, *b]).collect();
+            self.space.between_until(&pairs, &mut distances, &interrupt)?;
+            errors.resize(a.len(), 0.0);
+        } else {
+            for run in runs(a, b) {
+                let query = self.query(cx, run.fixed)?;
+                let mut order: Vec<usize> = (0..run.others.len()).collect();
+                order.sort_unstable_by_key(|row| run.others[*row]);
+                let ids: Vec<u64> = order.iter().map(|row| run.others[*row]).collect();
+                let mut found = vec![0.0; ids.len()];
+                query.fast_until(&mut self.scratch, &ids, &mut found, &interrupt)?;
+                for (row, distance) in order.into_iter().zip(found) {
+                    distances[run.rows.start + row] = distance;
+                }
+                errors.extend(errors_of(cx, &*query, run.others, &distances[run.rows])?);
             }
-            start += length;
         }
         store.confirm()?;
-        Ok(vec![with_distances(&pairs, distances)?])
+        Ok(vec![with_distances(&pairs, distances, errors)?])
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {
@@ -155,11 +224,12 @@ impl DeviceTask for PairDistances {
     }
 }
 
-fn with_distances(pairs: &Envelope, distances: Vec<f64>) -> Result<Envelope, BoxError> {
-    let columns: [(&str, ArrayRef); 3] = [
+fn with_distances(pairs: &Envelope, distances: Vec<f64>, errors: Vec<f64>) -> Result<Envelope, BoxError> {
+    let columns: [(&str, ArrayRef); 4] = [
         ("a", Arc::clone(pairs.column("a")?)),
         ("b", Arc::clone(pairs.column("b")?)),
         ("distance", Arc::new(Float64Array::from(distances))),
+        ("error", Arc::new(Float64Array::from(errors))),
     ];
     Ok(Envelope::from_columns(columns)?)
 }
@@ -191,7 +261,8 @@ mod tests {
             devices: Some((Arc::clone(&devices), allowed)),
             reason: "the test has picked".to_owned(),
         };
-        let mut harness = Harness::of(&PAIR_DISTANCES, Box::new(stage(testing::any_space(space), picked)));
+        let mut harness =
+            Harness::of(&PAIR_DISTANCES, Box::new(stage(testing::any_space(space), picked, false)));
         harness.room(2);
         for rows in all.chunks(rows) {
             let column = |of: fn(&(u64, u64)) -> u64| -> ArrayRef {
@@ -206,15 +277,17 @@ mod tests {
             harness.run().unwrap();
             for envelope in harness.taken(DISTANCES) {
                 let ids = envelope.u64s("a").unwrap().iter().zip(envelope.u64s("b").unwrap());
-                for ((a, b), distance) in ids.zip(envelope.f64s("distance").unwrap()) {
-                    assert_eq!(found.insert((*a, *b), *distance), None, "{a} and {b} came twice");
+                let errors = envelope.f64s("error").unwrap();
+                for (((a, b), distance), error) in ids.zip(envelope.f64s("distance").unwrap()).zip(errors) {
+                    assert_eq!(found.insert((*a, *b), (*distance, *error)), None, "{a} and {b} came twice");
                 }
             }
         }
         assert_eq!(found.len(), all.len());
-        for ((a, b), found) in found {
+        for ((a, b), (found, error)) in found {
             let exact = space.store().read(|objects| space.between(objects, a, b)).unwrap();
-            assert!((found - exact).abs() < 1e-3, "{a} and {b}: {found}, not {exact}");
+            assert!((found - exact).abs() <= error, "{a} and {b}: {found} within {error}, not {exact}");
+            assert!(error < 1e-3, "{a} and {b}: within {error}");
         }
         // The box gives up the buffers of a silent device, which may still write to them.
         drop(harness);
@@ -244,25 +317,42 @@ mod tests {
     }
 
     #[test]
-    fn distances_of_pairs_are_near_the_exact_ones() {
+    fn distances_of_few_pairs_are_exact_and_others_within_their_errors() {
         let folder = tempfile::tempdir().unwrap();
         let space = testing::space(testing::store(folder.path(), 30));
         let (a, b): (Vec<u64>, Vec<u64>) =
             [(0, 3), (0, 9), (0, 1), (2, 7), (5, 7), (4, 4), (29, 8)].into_iter().unzip();
-        let columns: [(&str, ArrayRef); 2] =
-            [("a", Arc::new(UInt64Array::from(a.clone()))), ("b", Arc::new(UInt64Array::from(b.clone())))];
-        let resource: Resource = testing::shared_space(&space);
-        let given = [("space", Value::Text("s".into()))];
-        let mut harness = Harness::with_resources(&PAIR_DISTANCES, given, [("s", resource)]).unwrap();
-        harness.give(PAIRS, Envelope::from_columns(columns).unwrap());
-        harness.end(PAIRS);
-        harness.run().unwrap();
-        assert!(harness.is_done());
-        let envelopes = harness.taken(DISTANCES);
-        assert_eq!(envelopes[0].u64s("a").unwrap(), a);
-        for (row, found) in envelopes[0].f64s("distance").unwrap().iter().enumerate() {
-            let exact = space.store().read(|objects| space.between(objects, a[row], b[row])).unwrap();
-            assert!((found - exact).abs() < 1e-3, "{found}, not {exact}");
+        // The objects make 435 pairs.
+        for (exact_pairs, is_exact) in [(435, true), (434, false)] {
+            let columns: [(&str, ArrayRef); 2] = [
+                ("a", Arc::new(UInt64Array::from(a.clone()))),
+                ("b", Arc::new(UInt64Array::from(b.clone()))),
+            ];
+            let resource: Resource = testing::shared_space(&space);
+            let given = [("space", Value::Text("s".into())), ("exact_pairs", Value::Integer(exact_pairs))];
+            let mut harness = Harness::with_resources(&PAIR_DISTANCES, given, [("s", resource)]).unwrap();
+            harness.give(PAIRS, Envelope::from_columns(columns).unwrap());
+            harness.end(PAIRS);
+            harness.run().unwrap();
+            assert!(harness.is_done());
+            let envelopes = harness.taken(DISTANCES);
+            assert_eq!(envelopes[0].u64s("a").unwrap(), a);
+            let (found, errors) =
+                (envelopes[0].f64s("distance").unwrap(), envelopes[0].f64s("error").unwrap());
+            for row in 0..a.len() {
+                let exact = space.store().read(|objects| space.between(objects, a[row], b[row])).unwrap();
+                let (found, error) = (found[row], errors[row]);
+                assert!((found - exact).abs() <= error, "{found} within {error}, not {exact}");
+                assert_eq!(error == 0.0, is_exact, "{error}");
+            }
         }
+    }
+
+    #[test]
+    fn runs_of_rows_share_an_object() {
+        let (a, b) = ([0, 0, 1, 5, 4], [1, 2, 2, 2, 4]);
+        let found: Vec<_> = runs(&a, &b).map(|run| (run.rows, run.fixed, run.others.to_vec())).collect();
+        assert_eq!(found, [(0..2, 0, vec![1, 2]), (2..4, 2, vec![1, 5]), (4..5, 4, vec![4])]);
+        assert_eq!(runs(&[], &[]).count(), 0);
     }
 }

@@ -12,7 +12,7 @@ use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{
-    Back, Block, Device, DeviceError, Feed, Grid, ProgramSource, Residence, SharedKey, Value,
+    Back, Block, Device, DeviceError, Devices, Feed, Grid, ProgramSource, Residence, SharedKey, Value,
 };
 
 use super::select::{Keeps, Kept, Part, Select};
@@ -58,10 +58,19 @@ static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 const MATRICES_FROM: (u32, u32) = (8, 0);
 
 /// Computes the exponents of pairs on this device.
-pub(super) fn arithmetic(device: &Device) -> Arithmetic {
+fn arithmetic(device: &Device) -> Arithmetic {
     match device.info().compute_capability {
         Some(capability) if capability >= MATRICES_FROM => Arithmetic::Matrices,
         _ => Arithmetic::Single,
+    }
+}
+
+/// Tells a space whether any of these devices computes by matrix units: its queries declare their errors accordingly.
+pub(super) fn tell_arithmetic(space: &SqfdSpace, devices: &Devices, allowed: &[usize]) {
+    let is_of_matrices = |idx: &usize| arithmetic(&devices.list()[*idx]) == Arithmetic::Matrices;
+    if allowed.iter().any(is_of_matrices) {
+        // Errors are asked for when distances come, and none has yet.
+        let _ = space.arithmetic().set(Arithmetic::Matrices);
     }
 }
 

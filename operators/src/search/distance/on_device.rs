@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_kernels::sqfd::Arithmetic;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, DeviceError, Devices, Feed, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
 
-use super::block::{Common, SqfdBlock, arithmetic};
+use super::block::{Common, SqfdBlock, tell_arithmetic};
 use super::range_block::{Found, RangeBlock};
 use super::select::Keeps;
 use super::with_distances;
@@ -103,12 +102,7 @@ impl OnDevice {
         allowed: &Arc<[usize]>,
         keeps: Keeps,
     ) -> Self {
-        for idx in allowed.iter() {
-            if arithmetic(&devices.list()[*idx]) == Arithmetic::Matrices {
-                // Consumers ask for it when distances arrive, and none has been sent yet.
-                let _ = space.arithmetic().set(Arithmetic::Matrices);
-            }
-        }
+        tell_arithmetic(&space, devices, allowed);
         let residence = space.chunks().cut.residence(space.store(), devices, allowed);
         let (devices, allowed) = (Arc::clone(devices), Arc::clone(allowed));
         Self { space, devices, allowed, residence, keeps, common: None }

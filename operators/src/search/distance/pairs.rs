@@ -11,8 +11,8 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Devices, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
 
-use super::block::Common;
 pub(crate) use super::block::SqfdBlock;
+use super::block::{Common, tell_arithmetic};
 use super::on_device::bring_in_batches;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
@@ -24,6 +24,7 @@ pub(crate) struct DevicePairs {
 
 impl DevicePairs {
     pub(crate) fn new(space: Arc<SqfdSpace>, devices: &Devices, allowed: &Arc<[usize]>) -> Self {
+        tell_arithmetic(&space, devices, allowed);
         let residence = space.chunks().cut.residence(space.store(), devices, allowed);
         Self { space, residence }
     }
