@@ -14,7 +14,7 @@ use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::operator::{
     Bind, BoxError, Cancelled, Connections, Context, Environment, Flow, HintCell, HintIn, HintOut, In, Join,
-    Mode, Operator, OperatorEntry, Out, Outside, PortState, Ports, Problem, Resource, Services,
+    Mode, Operator, OperatorEntry, Out, Outside, PortShape, PortState, Ports, Problem, Resource, Services,
 };
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -190,7 +190,7 @@ impl Harness {
 
     /// The place of an input.
     fn input(&self, input: In) -> usize {
-        let spec = &self.at.spec;
+        let spec = &self.at.shape.spec;
         let name = spec.inputs.get(input.place).map(|port| &*port.name);
         self.check("input", name, input.name);
         input.place
@@ -198,7 +198,7 @@ impl Harness {
 
     /// The place of an output.
     fn output(&self, output: Out) -> usize {
-        let spec = &self.at.spec;
+        let spec = &self.at.shape.spec;
         let name = spec.outputs.get(output.place).map(|port| &*port.name);
         self.check("output", name, output.name);
         output.place
@@ -207,7 +207,7 @@ impl Harness {
     /// Checks that a handle is one of this operator, as far as it names its port or hint ([`In::nth`] does not).
     fn check(&self, what: &str, found: Option<&str>, named: &str) {
         let is_own = found.is_some_and(|found| named.is_empty() || found == named);
-        assert!(is_own, "the operator `{}` has no {what} `{named}` at its place", self.at.spec.name);
+        assert!(is_own, "the operator `{}` has no {what} `{named}` at its place", self.at.shape.spec.name);
     }
 
     /// Puts an envelope on an input.
@@ -218,7 +218,7 @@ impl Harness {
         let idx = self.input(input);
         let descriptor = (self.at.shape.spec.inputs[idx].descriptor)(&self.arguments);
         if let Err(reason) = descriptor.admits(envelope.schema()) {
-            panic!("the envelope does not fit the input `{}`: {reason}", self.at.spec.inputs[idx].name);
+            panic!("the envelope does not fit the input `{}`: {reason}", self.at.shape.spec.inputs[idx].name);
         }
         if self.at.inputs[idx].is_empty() {
             self.at.inputs[idx] = input_edge(idx);
@@ -257,7 +257,7 @@ impl Harness {
     /// # Panics
     /// When the operator reads no such hint.
     pub fn set_hint(&mut self, hint: HintIn, query: u32, value: f64) {
-        let name = self.at.spec.hints_read.get(hint.place).map(|spec| &*spec.name);
+        let name = self.at.shape.spec.hints_read.get(hint.place).map(|spec| &*spec.name);
         self.check("hint that it reads", name, hint.name);
         let cell = &self.at.hints_read[hint.place][0];
         assert!(cell.join(query, value).is_some(), "no query {query}");
@@ -268,7 +268,7 @@ impl Harness {
     /// # Panics
     /// When the operator writes no such hint.
     pub fn hint(&self, hint: HintOut, query: u32) -> f64 {
-        let name = self.at.spec.hints_written.get(hint.place).map(|spec| &*spec.name);
+        let name = self.at.shape.spec.hints_written.get(hint.place).map(|spec| &*spec.name);
         self.check("hint that it writes", name, hint.name);
         let cell = &self.at.hints_written[hint.place];
         cell.get(query).unwrap_or_else(|| panic!("no query {query}"))

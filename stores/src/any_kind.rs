@@ -304,7 +304,7 @@ pub trait AnyChange: Send {
     fn write(self: Box<Self>) -> Result<PendingChange, StoreError>;
 }
 
-/// A listed kind.
+/// Says why a JSON value is no object of the wanted kind, or of any.
 pub(crate) fn of_another_form(value: &Value, wanted: Option<&str>) -> String {
     match (KINDS.iter().find(|kind| kind.rows_of_json(value).is_some()), wanted) {
         (Some(found), Some(wanted)) => {

@@ -9,9 +9,9 @@ pub trait Block: Send + 'static {
     /// The amount of work, in a unit of the operator's own. Devices' speeds are measured in it.
     fn size(&self) -> u64;
 
-    /// What kind of work it is. A device's speed is measured for each kind apart: a million bounds are not a million
-    /// distances. Asked again when the block has come back, so that one which turned out to be of another kind, as it
-    /// had to bring data first, does not count.
+    /// The kind of work. A device's speed is measured for each kind separately: a million bounds are not a million
+    /// distances. It is read again when the block has come back: a block whose kind has changed, because it had to
+    /// bring data first, does not count for its old kind.
     fn kind(&self) -> &'static str {
         ""
     }
@@ -21,10 +21,10 @@ pub trait Block: Send + 'static {
         Vec::new()
     }
 
-    /// Gathers the data and enqueues what is to be done. Called again, for another device, when one has failed.
+    /// Gathers the data and enqueues the commands. Called again for another device when one has failed.
     ///
     /// # Errors
-    /// Those of the [`Feed`], to hand on; [`DeviceError::Block`] where the data cannot be had.
+    /// Pass on those of the [`Feed`]; return [`DeviceError::Block`] if the data cannot be had.
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError>;
 
     /// Takes the results, once all commands have ended.

@@ -121,7 +121,7 @@ struct Submitted<B> {
     outside: Outside,
 }
 
-impl<B: Block> Work for Handed<B> {
+impl<B: Block> Work for Submitted<B> {
     fn block(&self) -> &dyn Block {
         &self.block
     }

@@ -22,7 +22,7 @@ use super::fill_once::HoldsBack;
 use super::opencl::OpenCl;
 use super::options::Options;
 use super::pinned::PinBudget;
-use super::resident::Turn;
+use super::resident::{Access, Turn};
 use super::share::Rates;
 use super::survey::find;
 use crate::outside::Lend;

@@ -118,7 +118,7 @@ struct CheckWork {
     sender: std::sync::mpsc::Sender<Result<(), String>>,
 }
 
-impl Work for Asked {
+impl Work for CheckWork {
     fn block(&self) -> &dyn Block {
         &self.check
     }
