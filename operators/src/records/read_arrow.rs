@@ -180,6 +180,7 @@ mod tests {
 
     use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array};
     use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::In;
     use boxwork_runtime::parameter::Value;
 
     use super::*;

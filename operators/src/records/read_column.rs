@@ -152,7 +152,7 @@ mod tests {
         let mut harness = harness.map_err(|error| error.to_string())?;
         harness.run().map_err(|error| error.to_string())?;
         assert!(harness.is_done());
-        Ok(harness.taken("objects"))
+        Ok(harness.taken(OBJECTS))
     }
 
     fn vectors(rows: std::ops::Range<u32>) -> ArrayRef {

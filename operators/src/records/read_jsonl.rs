@@ -187,7 +187,7 @@ mod tests {
     use std::path::Path;
 
     use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::Resource;
+    use boxwork_runtime::operator::{In, Resource};
     use boxwork_runtime::parameter::Value;
 
     use std::sync::Arc;
@@ -212,7 +212,7 @@ mod tests {
         let mut harness = Harness::new(&READ_JSONL, parameters).unwrap();
         harness.run().map_err(|error| error.to_string())?;
         assert!(harness.is_done());
-        Ok(harness.taken(SIGNATURES))
+        Ok(harness.taken(OBJECTS))
     }
 
     const A: &str = "{\"name\":\"a\",\"centroids\":[[1,2]],\"weights\":[5]}\n";
@@ -307,7 +307,7 @@ mod tests {
         let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).unwrap();
         source.run().unwrap();
         let mut sink = Harness::new(&WRITE_JSONL, [("out", text(&lines))]).unwrap();
-        source.taken(SIGNATURES).into_iter().for_each(|envelope| sink.give(In::nth(0), envelope));
+        source.taken(OBJECTS).into_iter().for_each(|envelope| sink.give(In::nth(0), envelope));
         sink.end(In::nth(0));
         sink.run().unwrap();
         assert_eq!(sink.progress(), (3000, 3000));

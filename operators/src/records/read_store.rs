@@ -145,7 +145,7 @@ mod tests {
         let mut next = 0;
         while !harness.is_done() {
             harness.run().unwrap();
-            for envelope in harness.taken(SIGNATURES) {
+            for envelope in harness.taken(OBJECTS) {
                 assert!(envelope.bytes() > 0);
                 let columns = SignatureColumns::new(envelope.lists("signature").unwrap()).unwrap();
                 for row in 0..envelope.rows() {

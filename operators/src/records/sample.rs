@@ -280,12 +280,12 @@ mod tests {
         let mut rest = numbers.chunks(rows).map(sets).map(Some).chain([None]);
         while !harness.is_done() {
             match rest.next() {
-                Some(Some(envelope)) => harness.give("objects", envelope.with_note("made", "so")),
-                Some(None) => harness.end("objects"),
+                Some(Some(envelope)) => harness.give(OBJECTS_IN, envelope.with_note("made", "so")),
+                Some(None) => harness.end(OBJECTS_IN),
                 None => {}
             }
             harness.run().unwrap();
-            for envelope in harness.taken("objects") {
+            for envelope in harness.taken(OBJECTS_OUT) {
                 assert_eq!(envelope.note("made"), Some("so"));
                 let lists = envelope.lists("object").unwrap();
                 for row in 0..envelope.rows() {

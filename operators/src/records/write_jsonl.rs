@@ -174,11 +174,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("lines");
         let mut harness = harness(&out);
-        harness.give(SIGNATURES, envelope("a"));
-        harness.give(SIGNATURES, envelope("b"));
+        harness.give(OBJECTS, envelope("a"));
+        harness.give(OBJECTS, envelope("b"));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end(SIGNATURES);
+        harness.end(OBJECTS);
         harness.run().unwrap();
         assert_eq!(
             fs::read_to_string(&out).unwrap(),
@@ -191,12 +191,12 @@ mod tests {
     fn names_the_file_that_it_cannot_write_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut dropped = harness(&folder.path().join("lines"));
-        dropped.give(SIGNATURES, envelope("a"));
+        dropped.give(OBJECTS, envelope("a"));
         dropped.run().unwrap();
         drop(dropped);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let mut harness = harness(&folder.path().join("none/lines"));
-        harness.give(SIGNATURES, envelope("a"));
+        harness.give(OBJECTS, envelope("a"));
         let message = harness.run().unwrap_err().to_string();
         assert!(message.contains("cannot write") && message.contains("none/lines"), "{message}");
     }

@@ -160,11 +160,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("s.signatures.arrow");
         let mut harness = harness(&out);
-        harness.give(SIGNATURES, envelope("x", &["a", "b"]));
-        harness.give(SIGNATURES, envelope("x", &["c"]));
+        harness.give(OBJECTS, envelope("x", &["a", "b"]));
+        harness.give(OBJECTS, envelope("x", &["c"]));
         harness.run().unwrap();
         assert!(!out.exists());
-        harness.end(SIGNATURES);
+        harness.end(OBJECTS);
         harness.run().unwrap();
         assert!(harness.is_done() && harness.progress() == (3, 3));
         assert_eq!(harness.detached(), ["disk"; 3]);
@@ -183,11 +183,11 @@ mod tests {
         let out = folder.path().join("s");
         let left = || fs::read_dir(folder.path()).unwrap().count();
         let mut cancelled = harness(&out);
-        cancelled.give(SIGNATURES, envelope("x", &["a"]));
+        cancelled.give(OBJECTS, envelope("x", &["a"]));
         cancelled.run().unwrap();
         assert_eq!(left(), 1);
         cancelled.cancel();
-        cancelled.end(SIGNATURES);
+        cancelled.end(OBJECTS);
         assert!(cancelled.run().is_err());
         drop(cancelled);
         assert_eq!(left(), 0);
@@ -197,8 +197,8 @@ mod tests {
             (vec![envelope("x", &["a"]), envelope("y", &["b"])], "where [\"x\"] is wanted"),
         ] {
             let mut harness = harness(&out);
-            envelopes.into_iter().for_each(|envelope| harness.give(SIGNATURES, envelope));
-            harness.end(SIGNATURES);
+            envelopes.into_iter().for_each(|envelope| harness.give(OBJECTS, envelope));
+            harness.end(OBJECTS);
             let message = harness.run().unwrap_err().to_string();
             assert!(message.contains(reason), "{message}");
             drop(harness);

@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 
 use super::*;
 use crate::descriptor::{Column, Descriptor};
-use crate::edge::EdgeShape;
+use crate::edge::{EdgeShape, PortEdges};
 use crate::operator::{In, Kind, OperatorSpec, Out};
 use crate::parameter::Arguments;
 
