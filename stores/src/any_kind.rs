@@ -50,7 +50,8 @@ pub fn named(name: &str) -> Result<&'static dyn AnyKind, String> {
         .ok_or_else(|| format!("there are no objects called `{name}`; there are {}", KIND_NAMES.join(", ")))
 }
 
-/// Opens a store file of any kind. With a machine, batches are copied to its nodes, see [`ObjectStore::copied_to`].
+/// Opens a store file of any kind. With a machine, batches are copied to its nodes, see
+/// [`ObjectStore::copied_to`](crate::object_store::ObjectStore::copied_to).
 ///
 /// # Errors
 /// When the file cannot be read, is no store, is cut short, damaged, or of another version.
@@ -199,7 +200,7 @@ pub trait AnyKind: Debug + Sync {
     ) -> Result<u64, StoreError>;
 }
 
-/// Objects of a kind that come one by one and stay in memory: see [`Rows`].
+/// Objects of a kind that come one by one and stay in memory: see [`Rows`](crate::object_store::Rows).
 pub trait AnyRows: Send {
     /// The objects' name in the plural.
     fn kind(&self) -> &'static str;
@@ -243,7 +244,7 @@ pub trait AnyRows: Send {
     fn finish(self: Box<Self>, path: &Path) -> Result<Arc<dyn Store>, BoxError>;
 }
 
-/// An unfinished store of any kind: see [`StoreWriter`].
+/// An unfinished store of any kind: see [`StoreWriter`](crate::object_store::StoreWriter).
 pub trait AnyWriter: Send {
     /// Number of objects so far.
     fn len(&self) -> u64;
@@ -266,7 +267,7 @@ pub trait AnyWriter: Send {
     fn finish(self: Box<Self>) -> Result<u64, StoreError>;
 }
 
-/// An unfinished change of a store of any kind: see [`StoreChange`].
+/// An unfinished change of a store of any kind: see [`StoreChange`](crate::object_store::StoreChange).
 pub trait AnyChange: Send {
     /// The store as it is before the change.
     fn store(&self) -> Arc<dyn Store>;
