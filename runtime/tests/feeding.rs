@@ -272,7 +272,7 @@ impl Block for Running {
 /// The incremental case of the source's section 3.4.2; the tests above are its simple and its iterative case.
 #[test]
 fn blocks_add_to_numbers_that_stay_on_their_end_point() {
-    if !has_device("blocks_add_to_what_stays_on_their_end_point") {
+    if !has_device("blocks_add_to_numbers_that_stay_on_their_end_point") {
         return;
     }
     let (driver, devices) =
@@ -351,7 +351,7 @@ fn a_driver_that_fails_at_any_call_costs_nothing_but_time() {
 
 #[test]
 fn one_device_takes_over_blocks_that_the_other_cannot_compile_or_hold() {
-    if !has_device("one_device_takes_over_what_the_other_cannot_compile_or_hold") {
+    if !has_device("one_device_takes_over_blocks_that_the_other_cannot_compile_or_hold") {
         return;
     }
     let runtime = Runtime::start(Config::flat(2)).unwrap();
@@ -417,7 +417,7 @@ fn becomes(mut what: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn a_device_that_hangs_is_given_up_and_its_memory_is_kept_until_it_ends() {
-    if !has_device("a_device_that_hangs_is_given_up_and_what_it_had_is_kept_until_it_ends") {
+    if !has_device("a_device_that_hangs_is_given_up_and_its_memory_is_kept_until_it_ends") {
         return;
     }
     let runtime = Runtime::start(Config::flat(2)).unwrap();

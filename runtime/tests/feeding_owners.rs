@@ -111,7 +111,7 @@ fn an_owner_that_found_no_device_looks_again() {
 
 #[test]
 fn warnings_belong_to_their_owners() {
-    if !has_device("warnings_are_their_owners") {
+    if !has_device("warnings_belong_to_their_owners") {
         return;
     }
     let refuses = Plan { appears_as: 1, compiles_not_on: Some(0), ..Plan::default() };

@@ -148,7 +148,7 @@ impl Station {
 /// block that needs the part made the other feeding thread wait.
 #[test]
 fn a_block_that_needs_a_part_being_filled_lets_others_go_first() {
-    if !has_device("a_block_that_wants_what_another_brings_lets_others_go_first") {
+    if !has_device("a_block_that_needs_a_part_being_filled_lets_others_go_first") {
         return;
     }
     for way in [Way::Shared, Way::Pinned] {
