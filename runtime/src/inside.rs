@@ -54,7 +54,7 @@ impl<'a> Inside<'a> {
         Self { lane, stopping }
     }
 
-    /// Whether the request is being cancelled. A long closure asks now and then, and returns early.
+    /// Whether the request is being cancelled. A long closure checks this at intervals, and returns early.
     pub fn is_cancelled(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }

@@ -36,7 +36,7 @@ const FINISH_TRIES: usize = 2;
 /// The time between two checks whether the commands of a failed block have ended.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
-/// One command queue and what belongs to it.
+/// One command queue with its lanes, kernels and replicated buffers.
 pub(super) struct EndPoint {
     // The order of drops: staging memory is unmapped on the queue.
     lanes: [Lane; LANES],

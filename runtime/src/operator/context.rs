@@ -185,7 +185,7 @@ impl<'a> Context<'a> {
         self.inside(|inside| inside.for_each_chunk(count, chunk, f));
     }
 
-    /// Whether the request is being cancelled: a long firing asks now and then, and returns early.
+    /// Whether the request is being cancelled: a long firing checks this at intervals, and returns early.
     pub fn is_cancelled(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

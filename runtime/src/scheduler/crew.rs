@@ -11,7 +11,7 @@ use crate::request::RequestId;
 use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, is_simulated, now};
 use crate::topology::Topology;
 
-/// Each look touches what the slots at work write: between two of them a slot that looks again waits a little.
+/// A look reads cache lines that working slots write, so a slot pauses between two looks.
 const PAUSES_PER_LOOK: usize = 8;
 
 /// The slots of all nodes, and the threads that have none.
