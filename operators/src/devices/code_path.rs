@@ -1,10 +1,10 @@
-//! Where a box with a parameter `device` computes, as `explain` tells it.
+//! The place where a box with a parameter `device` computes, as `explain` prints it.
 
 use boxwork_kernels::CodePath;
 use boxwork_runtime::feeding::{LazyDevices, Picked};
 use boxwork_runtime::parameter::{Arguments, DeviceChoice, Value};
 
-/// By its arguments and the devices that there are; with `auto`, devices are for no fewer than some number of objects.
+/// The place for these arguments on this machine. With `device: auto`, devices compute from `objects_min` objects on.
 pub(crate) fn of_device(arguments: &Arguments, devices: &LazyDevices, objects_min: u64) -> String {
     let choice = match arguments.get("device") {
         Some(Value::Text(text)) => text.parse().unwrap_or(DeviceChoice::Auto),

@@ -1,4 +1,4 @@
-//! The programs for devices that several places launch: their kernels' arguments, in the order of the text.
+//! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
@@ -156,7 +156,7 @@ pub fn bounds_program(shape: &Shape) -> ProgramSource {
     }
 }
 
-/// What is left of many objects by bounds (`selection.cl`).
+/// Selection of the objects that bounds do not exclude (`selection.cl`).
 pub fn selection_program(bounded: Bounded) -> ProgramSource {
     let kernels: &[KernelSpec] = match bounded {
         Bounded::Distances => &OF_DISTANCES,

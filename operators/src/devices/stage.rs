@@ -1,12 +1,13 @@
-//! The stage of a box that computes on devices or on slots: it gathers what the box takes into blocks, keeps some of them
-//! on their way to devices, takes them back, and has the slots compute what no device does.
+//! The stage of a box that computes on devices or on slots. It gathers the items that the box takes into blocks, submits some
+//! blocks to devices, takes them back, and lets the slots compute the items that no device computes.
 //!
-//! Invariants: every item that is taken leaves once, with the results of a device or of the slots; where a task is ordered,
-//! results leave in the order in which their items were taken. So many blocks are on their way, or back and not yet
-//! gone, and no more: the memory of a box is bounded.
+//! Invariants: every item that the task takes leaves once, with results of a device or of the slots. If the task is ordered,
+//! results leave in the order of their items. The number of blocks that are submitted, or back and not yet sent on, is
+//! bounded, and so is the memory of the box.
 //!
-//! Nothing waits here. A firing submits what is ready, and the box fires again when a block is back ([`Blocks::submit`]).
-//! The stage copies nothing and holds no lock while a block is filled: a block is moved to the feeding threads and back.
+//! A firing does not wait for a device: it submits the blocks that are ready, and the box fires again when a block is back
+//! ([`Blocks::submit`]). The stage copies no block and holds no lock while one is filled: it moves blocks to the feeding
+//! threads and back.
 
 mod order;
 #[cfg(test)]
@@ -21,36 +22,36 @@ use boxwork_runtime::operator::{BoxError, Context, Flow, In, Operator, Pushed};
 
 use self::order::{Arrived, Numbered, Order};
 
-/// How much of a block an item is, in two units of the task's own (rows and pairs of centroids, say).
+/// The size of an item in two units that the task chooses, such as rows and pairs of centroids.
 pub(crate) type Weight = [u64; 2];
 
-/// How a task's items are cut into blocks.
+/// Sizes of a task's blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// A block that has as much of either unit is worth the way to a device. Less goes there too while the devices are idle,
-    /// and at the end.
+    /// A block that reaches either unit is submitted. A smaller one is submitted only if no block is in flight, or if it is the
+    /// last.
     pub(crate) block: Weight,
-    /// Items that have less of both units wait for more, and at the end the slots compute them.
+    /// Items that reach neither unit wait for more items; at the end the slots compute them.
     pub(crate) block_min: Weight,
-    /// So much the slots take at once where there is no device; at least one item.
+    /// The slots take items until these reach either unit, and at least one, if no device takes blocks.
     pub(crate) slots: Weight,
-    /// Blocks of the box under way, for each device: what its end points hold, and some that wait for them.
+    /// Submitted blocks for each device: those that its end points hold, and some that wait for an end point.
     pub(crate) blocks_per_device: usize,
 }
 
-/// The part of an operator that the stage leaves to it: its blocks, and where items come from and results go.
+/// The operator's part of a stage: its blocks, the source of its items, and the way of its results.
 pub(crate) trait DeviceTask: Send + Sized + 'static {
-    /// A piece of a block; mostly an envelope.
+    /// A piece of a block, usually an envelope.
     type Item: Send;
     /// The work of a device: its data, its kernels, and the results that it sends back.
     type Block: Block;
-    /// A result; mostly an envelope.
+    /// A result, usually an envelope.
     type Made: Send;
 
     /// Whether results leave in the order of their items.
     const IS_ORDERED: bool;
 
-    /// Prepares what all blocks have in common; called in the first firing, before anything else.
+    /// Prepares the parts that all blocks share. The stage calls it once, at the start of the first firing.
     ///
     /// # Errors
     /// An error ends the request.
@@ -59,33 +60,34 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
         Ok(())
     }
 
-    /// The next item, where there is one; `device` says that it is for a block.
+    /// Takes the next item, if there is one. `device` is true if the item is for a block.
     ///
     /// # Errors
     /// An error ends the request.
     fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Self::Item>>, BoxError>;
 
-    /// Whether there will be no further item, unless a block comes back without results.
+    /// Whether no further item comes, unless a block comes back without results.
     fn is_ended(&self, cx: &Context<'_>) -> bool;
 
-    /// Whether it has items that wait at none of its inputs any more, so that it is to be fired again for them.
+    /// Whether the task itself holds items. No envelope at an input fires the box for these, so the stage asks for a further
+    /// firing.
     fn has_items(&self) -> bool {
         false
     }
 
-    /// Makes a block, and brings what it reads from disk into memory.
+    /// Makes a block, and brings the data that it reads from the disk into memory.
     ///
     /// # Errors
     /// An error ends the request.
     fn block(&mut self, cx: &mut Context<'_>, items: Vec<Self::Item>) -> Result<Self::Block, BoxError>;
 
-    /// The only device that a block may go to, where what it needs lies on one.
+    /// The only device that may compute a block, if its data lies on one.
     fn home(&self, block: &Self::Block) -> Option<usize> {
         let _ = block;
         None
     }
 
-    /// Does on slots what can be done while devices compute the block that was just submitted.
+    /// Computes on slots while devices compute the block that the stage has just submitted.
     ///
     /// # Errors
     /// An error ends the request.
@@ -94,17 +96,16 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
         Ok(())
     }
 
-    /// Makes results of a block that a device has computed.
+    /// Makes results from a block that a device has computed.
     ///
     /// # Errors
     /// An error ends the request.
     fn finish(&mut self, cx: &mut Context<'_>, block: Self::Block) -> Result<Came<Self>, BoxError>;
 
-    /// Decides about a block that a device failed at; `is_served` says whether any device still takes blocks.
+    /// Decides about a block after its device failed; `is_served` says whether any device still takes blocks.
     fn failed(&mut self, block: Self::Block, is_served: bool) -> Came<Self>;
 
-    /// Computes on slots some of what is left for them, from the front on: some milliseconds' worth, as it is one firing. What
-    /// it has computed it removes.
+    /// Computes some of the items on slots, a few milliseconds' worth, from the front on, and removes them from the queue.
     ///
     /// # Errors
     /// An error ends the request.
@@ -114,7 +115,7 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
         left: &mut VecDeque<Self::Item>,
     ) -> Result<Vec<Self::Made>, BoxError>;
 
-    /// Whether a result may leave.
+    /// Whether the output has room for a result.
     fn has_room(&self, cx: &Context<'_>) -> bool;
 
     /// Sends a result on.
@@ -124,13 +125,13 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     fn push(&mut self, cx: &mut Context<'_>, made: Self::Made) -> Result<Pushed, BoxError>;
 }
 
-/// An item, and how it is to be computed. Pieces of an ordered task are not mixed with other items: these would overtake them.
+/// An item, and the place that computes it. An ordered task mixes pieces with no other items: these would overtake the pieces.
 pub(crate) enum Taken<I> {
-    /// It is gathered with others into a block.
+    /// The stage gathers it with others into a block.
     Piece(I, Weight),
-    /// It is a block by itself.
+    /// It makes a block by itself.
     Whole(I),
-    /// The slots are to compute it, as no device does.
+    /// The slots compute it; no device can.
     ForSlots(I),
 }
 
@@ -149,24 +150,24 @@ impl Taken<Envelope> {
 
 /// The outcome of a block.
 pub(crate) enum Came<T: DeviceTask> {
-    /// Its results.
+    /// The block's results.
     Made(Vec<T::Made>),
-    /// It is to be submitted again.
+    /// The stage submits the block again.
     Again(T::Block),
-    /// Its items, for the slots.
+    /// The slots compute the block's items.
     Left(Vec<T::Item>),
-    /// Its items, for the slots, as is all that comes later: results of devices are used no more.
+    /// The slots compute the block's items and all later ones: the task does not trust devices any more.
     Wrong(Vec<T::Item>),
 }
 
 /// Counts of the blocks and items of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StageStatistics {
-    /// Blocks that were submitted, each as often as it was.
+    /// Submissions, including repeated ones.
     pub(crate) submitted: u64,
-    /// Blocks whose results leave.
+    /// Blocks that gave results.
     pub(crate) computed: u64,
-    /// Blocks that were submitted again.
+    /// Repeated submissions.
     pub(crate) again: u64,
     /// Blocks whose items went to the slots.
     pub(crate) failed: u64,
@@ -174,28 +175,28 @@ pub(crate) struct StageStatistics {
     pub(crate) left: u64,
 }
 
-/// See the module.
+/// An operator that computes the items of a task on devices or on slots; see the module.
 pub(crate) struct DeviceStage<T: DeviceTask> {
     task: T,
     sizes: Sizes,
     has_begun: bool,
-    /// Nothing where the slots compute everything.
+    /// None if the slots compute everything.
     blocks: Option<Blocks<Numbered<T::Block>>>,
     blocks_max: usize,
-    /// Whether results of devices are used.
+    /// False once a block was [`Came::Wrong`]: the stage uses no results of devices then.
     is_trusted: bool,
     /// The items of the next block.
     gathered: Vec<T::Item>,
     weight: Weight,
     order: Order<T>,
-    /// Results on their way out. The next block becomes results when these have left and `left` is empty.
+    /// Results that wait for room. The next block becomes results when these have left and `left` is empty.
     made: VecDeque<T::Made>,
     /// The items that the slots compute next.
     left: VecDeque<T::Item>,
     statistics: StageStatistics,
 }
 
-/// The items to compute next, and whether a device does.
+/// The items to compute next, and whether a device computes them.
 struct Gathered<I> {
     items: Vec<I>,
     device: bool,
@@ -206,7 +207,7 @@ fn is_enough(weight: Weight, least: Weight) -> bool {
 }
 
 impl<T: DeviceTask> DeviceStage<T> {
-    /// A stage over these devices and the numbers of those to use; over the slots alone without any.
+    /// A stage over those of the devices whose numbers are given. Without devices the slots compute everything.
     pub(crate) fn new(task: T, sizes: Sizes, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Self {
         Self {
             task,
@@ -224,12 +225,12 @@ impl<T: DeviceTask> DeviceStage<T> {
         }
     }
 
-    /// Its task, when it is done.
+    /// Gives the task back when the stage is done.
     pub(crate) fn into_task(self) -> T {
         self.task
     }
 
-    /// Counts of its blocks and items.
+    /// Counts of the blocks and items so far.
     #[cfg(test)]
     pub(crate) fn statistics(&self) -> StageStatistics {
         self.statistics
@@ -244,17 +245,18 @@ impl<T: DeviceTask> DeviceStage<T> {
         self.blocks.as_ref().map_or(0, Blocks::in_flight)
     }
 
-    /// Whether results wait for room, or items for slots: what has come back waits behind them.
+    /// Whether results wait for room, or items for slots. Blocks that are back wait until these have left.
     fn is_leaving(&self) -> bool {
         !self.made.is_empty() || !self.left.is_empty()
     }
 
-    /// Whether nothing is gathered, on its way or leaving.
+    /// Whether the stage holds no item, block or result.
     fn is_empty(&self) -> bool {
         self.gathered.is_empty() && self.in_flight() == 0 && self.order.is_empty() && !self.is_leaving()
     }
 
-    /// Sends on what there is room for, and makes results of what has come back. `Closed` where no consumer takes more.
+    /// Sends results as long as there is room, and makes results from blocks that are back. Returns `Closed` if the consumer
+    /// takes no more.
     fn take_back(&mut self, cx: &mut Context<'_>) -> Result<Pushed, BoxError> {
         loop {
             while !self.made.is_empty() && self.task.has_room(cx) {
@@ -322,10 +324,10 @@ impl<T: DeviceTask> DeviceStage<T> {
         }
     }
 
-    /// Submits what is worth it, as far as devices take blocks.
+    /// Gathers and submits blocks, up to the limit.
     fn hand_over(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         while self.is_served() {
-            // Blocks that wait for an older one, or for room behind the box, are kept few as well.
+            // Blocks that wait for an older one, or for room at the output, count too: they also take memory.
             let under_way = self.in_flight() + self.order.waiting() + usize::from(self.is_leaving());
             if under_way >= self.blocks_max {
                 return Ok(());
@@ -348,7 +350,7 @@ impl<T: DeviceTask> DeviceStage<T> {
         Ok(())
     }
 
-    /// The items of the next block, if they are enough for one.
+    /// Takes the items of the next block. None if there are too few for one.
     fn gather(&mut self, cx: &mut Context<'_>) -> Result<Option<Gathered<T::Item>>, BoxError> {
         while !is_enough(self.weight, self.sizes.block) {
             let (item, device) = match self.task.take(cx, true)? {
@@ -376,7 +378,7 @@ impl<T: DeviceTask> DeviceStage<T> {
         Ok(Some(Gathered { items: std::mem::take(&mut self.gathered), device }))
     }
 
-    /// Takes what the slots compute in a firing, where no device does.
+    /// Takes the items that the slots compute in this firing, if no device takes blocks.
     fn take_for_slots(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let mut sum = [0; 2];
         while let Some(taken) = self.task.take(cx, false)? {
@@ -400,12 +402,12 @@ impl<T: DeviceTask> Operator for DeviceStage<T> {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.task.begin(cx)?;
         }
-        // Without devices the task hears of it while it computes.
+        // Without devices the task itself asks, while it computes, whether the request is cancelled.
         if self.blocks.is_some() && cx.is_cancelled() || self.take_back(cx)? == Pushed::Closed {
             return Ok(Flow::Done);
         }
         self.hand_over(cx)?;
-        // What was gathered may have gone to the slots.
+        // `hand_over` may have given items to the slots.
         if !self.is_leaving() && self.take_back(cx)? == Pushed::Closed {
             return Ok(Flow::Done);
         }

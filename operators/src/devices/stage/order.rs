@@ -34,16 +34,16 @@ impl<B: Block> Block for Numbered<B> {
     }
 }
 
-/// What has come back, or never went to a device.
+/// A block that is back from a device, or items that went to none.
 pub(super) enum Arrived<T: DeviceTask> {
     Block(T::Block, Result<(), DeviceError>),
     Items(Vec<T::Item>),
 }
 
-/// Numbers for blocks, and those that are back until it is their turn.
+/// Numbers for blocks, and the blocks that are back and wait for older ones.
 pub(super) struct Order<T: DeviceTask> {
     number_next: u64,
-    /// The oldest that is not over.
+    /// Number of the oldest block that is not over.
     oldest: u64,
     back: BTreeMap<u64, Arrived<T>>,
 }
@@ -61,13 +61,13 @@ impl<T: DeviceTask> Order<T> {
         self.number_next - 1
     }
 
-    /// Keeps items that go to no device until it is their turn.
+    /// Keeps items that go to no device until all older blocks are over.
     pub(super) fn keep(&mut self, number: u64, items: Vec<T::Item>) {
         let before = self.back.insert(number, Arrived::Items(items));
         debug_assert!(before.is_none(), "two blocks of one number");
     }
 
-    /// How many are back and wait for their turn.
+    /// Number of blocks that are back and wait for older ones.
     pub(super) fn waiting(&self) -> usize {
         self.back.len()
     }
@@ -76,7 +76,7 @@ impl<T: DeviceTask> Order<T> {
         self.back.is_empty()
     }
 
-    /// What is next, if it is back, with its number; any that is back where the task is not ordered.
+    /// Takes the next block that is back, with its number. If the task is not ordered, any block that is back is next.
     pub(super) fn next(
         &mut self,
         blocks: Option<&mut Blocks<Numbered<T::Block>>>,
@@ -94,7 +94,7 @@ impl<T: DeviceTask> Order<T> {
         self.back.remove(&self.oldest).map(|arrived| (self.oldest, arrived))
     }
 
-    /// Says that a block has its results, or none: the next one may leave.
+    /// Ends a block, with results or without: the next one may leave.
     pub(super) fn is_over(&mut self, number: u64) {
         debug_assert!(
             !T::IS_ORDERED || number == self.oldest,

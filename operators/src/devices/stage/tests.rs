@@ -49,7 +49,7 @@ static SQUARE: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("square", "Squares numbers.", Kind::Stateful, |_| unreachable!("a test makes it"))
 };
 
-/// Numbers on their way.
+/// A block of numbers, and their squares once a device has computed them.
 struct Numbers {
     envelopes: Vec<Envelope>,
     numbers: Vec<u32>,
@@ -88,9 +88,9 @@ enum Behaviour {
     AtHome,
     /// Every block is submitted a second time.
     Twice,
-    /// The second block is found to be wrong.
+    /// The task finds the second block wrong.
     Wrong,
-    /// Every other envelope is for the slots.
+    /// Every other envelope goes to the slots.
     ForSlots,
 }
 
@@ -191,7 +191,7 @@ impl<const IS_ORDERED: bool> DeviceTask for Square<IS_ORDERED> {
 const SIZES: Sizes =
     Sizes { block: [10, u64::MAX], block_min: [0; 2], slots: [1, u64::MAX], blocks_per_device: 2 };
 
-/// What a run of a stage did.
+/// Results and counts of a run of a stage.
 struct Ran {
     /// By envelope, in the order in which they left.
     squares: Vec<Vec<u32>>,
@@ -199,7 +199,7 @@ struct Ran {
     statistics: StageStatistics,
 }
 
-/// A stage whose statistics are seen when it ends.
+/// A stage that shows its statistics to the test after each firing.
 struct Seen<T: DeviceTask>(DeviceStage<T>, Arc<Mutex<StageStatistics>>);
 
 impl<T: DeviceTask> Operator for Seen<T> {
@@ -244,7 +244,7 @@ fn run<const IS_ORDERED: bool>(devices: Option<&Arc<Devices>>, behaviour: Behavi
     Ran { squares, on_slots, statistics }
 }
 
-/// Whether all squares left, each once, and in order where they are to.
+/// Asserts that all squares left, each once, and in order if the task is ordered.
 fn check(ran: &Ran, is_ordered: bool) {
     let mut squares = ran.squares.clone();
     if !is_ordered {
