@@ -359,7 +359,11 @@ fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
     let refused =
         ["search", "--store", "v.arrow", "--query", "a", "--similarity", "gaussian", "--ground", "l1"];
     assert!(fails(at, &refused, 1).contains("use l2"), "it must say what to use instead");
-    assert!(fails(at, &["search", "--store", "v.jsonl", "--query", "a"], 3).contains("v.jsonl"));
+    fs::write(at.join("none.jsonl"), "{\"thing\": 1}\n").expect("written");
+    assert!(fails(at, &["search", "--store", "none.jsonl", "--query", "a"], 3).contains("none.jsonl"));
+    let [lines, store] = ["v.jsonl", "v.arrow"]
+        .map(|store| ok(at, &["search", "--store", store, "--query", "a", "--format", "csv"]));
+    assert_eq!(lines, store, "signatures in lines are searched as those of a store");
     fs::write(at.join("bad.yaml"), "boxwork: 1\nboxes:\n  a: {kind: scna}\n").expect("written");
     let said = fails(at, &["run", "bad.yaml"], 1);
     assert!(said.contains("bad.yaml:3:") && said.contains("did you mean `scan`"), "{said}");

@@ -366,9 +366,9 @@ mod tests {
         for (settings, reason) in [
             (vec![], "needs `count`, a number of objects, or `share`"),
             (vec![counted, shared], "both given: leave one of them out"),
-            (vec![("count", Value::Integer(0))], "count"),
-            (vec![("share", Value::Number(1.5))], "share"),
-            (vec![("share", Value::Number(-0.5))], "share"),
+            (vec![("count", Value::Integer(0))], "0 is not a whole number of at least 1"),
+            (vec![("share", Value::Number(1.5))], "1.5 is not a number from 0 to 1"),
+            (vec![("share", Value::Number(-0.5))], "-0.5 is not a number from 0 to 1"),
         ] {
             let message = harness(&settings).err().expect(reason).to_string();
             assert!(message.contains(reason), "{message}");
