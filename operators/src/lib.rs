@@ -8,18 +8,17 @@ mod devices;
 mod images;
 mod records;
 mod search;
-mod auto;
 mod index;
 mod results;
 mod quality;
 pub mod faults;
 
-pub use auto::cost_model;
 pub use devices::device_kernels;
 pub use images::{decode, extract};
 pub use records::{read_jsonl, read_store, write_jsonl, write_store};
 pub use resources::space::options as distance_options;
 pub use resources::store::open as open_store;
+pub use search::cost_model;
 
 use boxwork_runtime::operator::Catalog;
 

@@ -3,10 +3,11 @@
 pub(crate) mod queries;
 pub(crate) mod read_query;
 pub(crate) mod distance;
+pub(crate) mod head;
 pub(crate) mod scan;
+pub mod cost_model;
 pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
-pub(crate) mod head;
 pub(crate) mod rest;
 pub(crate) mod exact_distance;
 pub(crate) mod merge;

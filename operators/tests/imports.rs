@@ -3,10 +3,7 @@
 #[path = "../../tests/support/imports.rs"]
 mod imports;
 
-/// `auto` estimates boxes of `search`, and one of these boxes calls it.
-const EXCEPTIONS: &[(&str, &str)] = &[("src/search/lower_bounds.rs", "auto")];
-
 #[test]
 fn imports_follow_lib_rs() {
-    imports::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs", EXCEPTIONS);
+    imports::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs", &[]);
 }
