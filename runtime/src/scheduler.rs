@@ -71,9 +71,6 @@ struct SlotCounters {
 pub(crate) struct Scheduler {
     crew: Crew,
     pin: bool,
-    /// Whether a thread is moved to the core of a slot that it takes over. If all cores have slots, two threads on one core
-    /// leave another core idle.
-    brings: bool,
     homes: bool,
     /// The node of the next task, if requests have no home.
     turn: AtomicUsize,
@@ -124,7 +121,6 @@ impl Scheduler {
         });
         let scheduler = Arc::new(Self {
             pin: config.pin,
-            brings: !config.pin && crew.topology.takes_all_cpus(),
             homes: config.homes,
             turn: AtomicUsize::new(0),
             traced: config.trace,

@@ -22,7 +22,6 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-pub(crate) use affinity::bring_current_thread;
 pub use affinity::pin_current_thread;
 pub use memory::{NodeMemory, Placed};
 pub use steal_order::{Distance, Ring};
@@ -186,12 +185,6 @@ impl Topology {
     /// Whether no slot is a CPU of this machine, so that nothing can be pinned.
     pub fn is_virtual(&self) -> bool {
         self.slots.iter().all(|place| place.os_idx.is_none())
-    }
-
-    /// Whether every CPU that the process may use has a slot.
-    pub(crate) fn takes_all_cpus(&self) -> bool {
-        let real = self.slots.iter().filter(|place| place.os_idx.is_some()).count();
-        real > 0 && real == affinity::allowed().cpus.len()
     }
 
     /// The nodes, in the order of their slots.

@@ -16,7 +16,7 @@ use crate::inside::{Branch, Lane, Latch};
 use crate::model::{After, Detacher, Model, NewTasks};
 use crate::operator::{Cancelled, Outside};
 use crate::sync::{Ordering, interleave, now};
-use crate::topology::{bring_current_thread, pin_current_thread};
+use crate::topology::pin_current_thread;
 
 /// Checks of a branch's latch before the thread parks: about as long as parking takes.
 const SPINS_BEFORE_PARKING: usize = 500;
@@ -101,15 +101,12 @@ impl Worker {
 
     fn receive(&mut self, slot: Slot) {
         debug_assert!(self.slot.is_none(), "a thread that holds a slot got another one: that one is lost");
-        match self.scheduler.topology().os_idx(slot.idx) {
-            Some(os_idx) if self.scheduler.pin && self.pinned != Some(os_idx) => {
-                // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
-                self.pinned = pin_current_thread(os_idx).then_some(os_idx);
-            }
-            // The thread that gave the slot away is about to leave this core idle. A woken slot searches for work instead: it
-            // should begin soon, on any core.
-            Some(os_idx) if self.scheduler.brings && !slot.searching => bring_current_thread(os_idx),
-            _ => {}
+        if self.scheduler.pin
+            && let Some(os_idx) = self.scheduler.topology().os_idx(slot.idx)
+            && self.pinned != Some(os_idx)
+        {
+            // A refusal (a changed cpuset, say) leaves the thread where the system puts it.
+            self.pinned = pin_current_thread(os_idx).then_some(os_idx);
         }
         self.slot = Some(slot);
         self.scheduler.sampler.rouse();

@@ -52,35 +52,6 @@ pub fn pin_current_thread(os_idx: usize) -> bool {
     os_idx < PINNABLE_CPUS_COUNT && core_affinity::set_for_current(core_affinity::CoreId { id: os_idx })
 }
 
-/// Moves the calling thread to a CPU, which it may leave afterwards. Does nothing if the thread is there already.
-///
-/// The system wakes a thread that takes over a blocking thread's slot on any core, perhaps beside another thread that
-/// computes, while the core of the blocking thread is about to idle.
-#[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "the system calls have no safe wrapper for masks of several CPUs")]
-pub(crate) fn bring_current_thread(os_idx: usize) {
-    type Mask = libc::cpu_set_t;
-    const _: () = assert!(size_of::<Mask>() * 8 == PINNABLE_CPUS_COUNT);
-    // SAFETY: no argument.
-    let here = unsafe { libc::sched_getcpu() };
-    if usize::try_from(here).is_ok_and(|here| here == os_idx) || os_idx >= PINNABLE_CPUS_COUNT {
-        return;
-    }
-    // SAFETY: a mask of zeros is one of no CPUs.
-    let mut before: Mask = unsafe { std::mem::zeroed() };
-    // SAFETY: the mask is as large as the call says, and written by it.
-    if unsafe { libc::sched_getaffinity(0, size_of::<Mask>(), &raw mut before) } != 0 {
-        return;
-    }
-    if pin_current_thread(os_idx) {
-        // SAFETY: the mask is as large as the call says. It was this thread's, so the system takes it again.
-        unsafe { libc::sched_setaffinity(0, size_of::<Mask>(), &raw const before) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn bring_current_thread(_: usize) {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,20 +64,6 @@ mod tests {
                 assert!(pin_current_thread(cpu));
             }
             assert_eq!(super::super::Topology::detect().slots_count(), before.max(1));
-        })
-        .join()
-        .unwrap();
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_thread_that_is_brought_to_a_cpu_may_leave_it() {
-        thread::spawn(|| {
-            let (before, cpus) = (status_cpus().unwrap(), &allowed().cpus);
-            for &cpu in cpus.iter().chain([&usize::MAX]) {
-                bring_current_thread(cpu);
-                assert_eq!(status_cpus().unwrap(), before);
-            }
         })
         .join()
         .unwrap();
