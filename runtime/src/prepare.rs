@@ -56,10 +56,6 @@ pub enum PrepareError {
     },
 }
 
-/// The most boxes of its operator that a box is compared with: thousands of different boxes must not take quadratic
-/// time.
-const LIKES_LOOKED_AT: usize = 16;
-
 /// A plan with its values bound and its resources loaded, ready for requests.
 pub struct Prepared {
     plan: Plan,
@@ -68,8 +64,6 @@ pub struct Prepared {
     shared: Vec<Option<Resource>>,
     /// By box: its arguments in requests that change none of its values; none if these values do not fit.
     arguments: Vec<Option<Arguments>>,
-    /// By box: the first box with its operator and settings, and so with its arguments.
-    likes: Vec<usize>,
     /// The parameters that cannot differ between requests.
     once: Vec<String>,
     /// As [`Prepared::batched`] says; found once, because each request asks.
@@ -89,9 +83,8 @@ pub(crate) struct BoundArguments<'a> {
 impl BoundArguments<'_> {
     /// The arguments of a box.
     pub(crate) fn of(&self, box_idx: usize) -> &Arguments {
-        let like = self.prepared.likes[box_idx];
-        let anew = self.anew.get(like).and_then(Option::as_ref);
-        anew.or(self.prepared.arguments[like].as_ref())
+        let anew = self.anew.get(box_idx).and_then(Option::as_ref);
+        anew.or(self.prepared.arguments[box_idx].as_ref())
             .unwrap_or_else(|| unreachable!("the arguments of a box were not bound"))
     }
 }
@@ -120,7 +113,6 @@ impl Prepared {
             resources: BTreeMap::new(),
             shared: Vec::new(),
             arguments: Vec::new(),
-            likes: Vec::new(),
             once: Vec::new(),
             batched: None,
             shape: Mutex::new(None),
@@ -129,12 +121,11 @@ impl Prepared {
         prepared.load(environment)?;
         let bound = prepared.plan.boxes.iter().map(|planned| bind(planned, &prepared.values).ok());
         prepared.arguments = bound.collect();
-        prepared.likes = likes(&prepared.plan.boxes);
         prepared.once = prepared.plan.bound_once().into_iter().map(str::to_owned).collect();
         prepared.batched = batched(&prepared.plan.boxes).map(str::to_owned);
         debug_assert_eq!(
-            [prepared.shared.len(), prepared.arguments.len(), prepared.likes.len()],
-            [prepared.plan.boxes.len(); 3],
+            [prepared.shared.len(), prepared.arguments.len()],
+            [prepared.plan.boxes.len(); 2],
             "the lists by box have another length than the plan's boxes"
         );
         debug_assert!(
@@ -219,7 +210,7 @@ impl Prepared {
                 let mut names = planned.settings.iter().flat_map(|(_, setting)| setting.parameters());
                 names.any(|name| anew.contains_key(name))
             };
-            if self.likes[idx] == idx && (known.is_none() || !anew.is_empty() && differs()) {
+            if known.is_none() || !anew.is_empty() && differs() {
                 debug_assert!(
                     bound.anew.len() <= idx,
                     "the arguments of a box would be replaced by those of another box"
@@ -311,30 +302,6 @@ impl Prepared {
         });
         made.map_err(|cause| PrepareError::Box { name: planned.name.clone(), cause })
     }
-}
-
-/// By box: the first box with its operator and settings.
-fn likes(boxes: &[PlanBox]) -> Vec<usize> {
-    let mut likes: Vec<usize> = Vec::with_capacity(boxes.len());
-    // By operator: the boxes that differ from all before them. A pipeline has few of them.
-    let mut firsts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (idx, planned) in boxes.iter().enumerate() {
-        let firsts = firsts.entry(&planned.spec.name).or_default();
-        let is_like = |first: &&usize| {
-            let other = &boxes[**first];
-            Arc::ptr_eq(&other.spec, &planned.spec) && other.settings == planned.settings
-        };
-        let like = firsts.iter().take(LIKES_LOOKED_AT).find(is_like).copied();
-        if like.is_none() {
-            firsts.push(idx);
-        }
-        likes.push(like.unwrap_or(idx));
-    }
-    debug_assert!(
-        likes.iter().enumerate().all(|(idx, like)| *like <= idx && likes[*like] == *like),
-        "a box refers to a box that refers to a third: its arguments would not be found"
-    );
-    likes
 }
 
 /// The pipeline's parameter that gives a batched parameter of a box its value; the first one.
