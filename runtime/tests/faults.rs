@@ -30,7 +30,7 @@ fn an_error_names_its_box_and_leaves_the_others_healthy() {
         assert_eq!(error.to_string(), "box `a`: does not like 50");
         let (outcome, basket) = with_add(&[]).run_on(&runtime);
         outcome.result.unwrap();
-        assert_eq!(basket.got.lock().unwrap().len(), 100);
+        assert_eq!(basket.got.lock().len(), 100);
     }
 }
 
@@ -92,7 +92,7 @@ fn a_diamond_that_stalls_is_grown() {
         .chain("x -> c");
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 400);
+    assert_eq!(basket.got.lock().len(), 400);
     assert!(outcome.edges[1].state.grown > 0);
     assert_eq!(outcome.edges[0].state.grown, 0, "the edge that was read must not grow");
 }
@@ -111,7 +111,7 @@ fn a_stall_behind_a_side_input_ends_after_any_number_of_envelopes() {
         .chain("x -> c");
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 200);
+    assert_eq!(basket.got.lock().len(), 200);
     assert!(outcome.edges[0].state.grown > 4, "it takes more than a few doublings");
 }
 
@@ -198,7 +198,7 @@ fn at_the_thread_cap_a_task_blocks_holding_its_slot() {
     let runtime = Runtime::start(Config { threads_max: 2, ..Config::flat(2) }).unwrap();
     let (outcome, basket) = with_add(&[("copies", int(4)), ("block_us", int(100))]).run_on(&runtime);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 100);
+    assert_eq!(basket.got.lock().len(), 100);
     assert_eq!(runtime.statistics().threads, 2);
 }
 
@@ -263,7 +263,7 @@ fn a_reserved_permit_is_not_held_while_waiting_for_another_class() {
         .chain("s -> b -> c");
     let (outcome, basket) = graph.run_on(&runtime);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 400);
+    assert_eq!(basket.got.lock().len(), 400);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn at_the_thread_cap_a_permit_of_a_queued_task_does_not_block_the_slots() {
         .chain("s -> b -> c");
     let (outcome, basket) = graph.run_on(&runtime);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 1000);
+    assert_eq!(basket.got.lock().len(), 1000);
     assert!(basket.blocking_high.load(Ordering::SeqCst) <= 1);
 }
 
@@ -306,7 +306,7 @@ fn a_diamond_of_small_envelopes_is_grown_by_their_number() {
         .chain("x -> c");
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 10_000);
+    assert_eq!(basket.got.lock().len(), 10_000);
     assert_eq!(outcome.edges[1].state.bytes_max, outcome.edges[0].state.bytes_max, "bytes were not short");
 }
 
@@ -382,7 +382,7 @@ fn a_permit_is_there_again_after_its_holder_has_died() {
         graph(&deadly).run_on(&runtime).0.result.unwrap_err();
         let (outcome, basket) = graph(&settings).run_on(&runtime);
         outcome.result.unwrap();
-        assert_eq!(basket.got.lock().unwrap().len(), 20);
+        assert_eq!(basket.got.lock().len(), 20);
         let statistics = runtime.statistics();
         let class = statistics.classes.iter().find(|class| class.name == "nap").unwrap();
         assert_eq!((class.in_flight, class.waiting, class.in_flight_high), (0, 0, 1), "{kind}");

@@ -20,7 +20,7 @@ fn a_chain_keeps_the_order() {
             .chain("s -> a -> b -> c");
         let (outcome, basket) = graph.run(slots);
         outcome.result.unwrap();
-        assert_eq!(*basket.got.lock().unwrap(), (11..1011).collect::<Vec<_>>());
+        assert_eq!(*basket.got.lock(), (11..1011).collect::<Vec<_>>());
         assert_eq!(outcome.boxes[3].rows_in, 1000);
         assert!(outcome.busy_ns > 0);
         assert!(outcome.edges.iter().all(|edge| edge.state.bytes_total >= 8 * 1000));
@@ -41,7 +41,7 @@ fn tasks_of_one_request_are_taken_several_at_once() {
         let runtime = Runtime::start(Config::new(Topology::flat(slots))).unwrap();
         let (outcome, basket) = graph.run_on(&runtime);
         outcome.result.unwrap();
-        assert_eq!(basket.got.lock().unwrap().len(), SOURCES);
+        assert_eq!(basket.got.lock().len(), SOURCES);
         let statistics = runtime.statistics();
         let taken: u64 = statistics.slots.iter().map(|slot| slot.from_node).sum();
         let tasks: u64 = statistics.slots.iter().map(|slot| slot.tasks).sum();
@@ -76,7 +76,7 @@ fn ordered_copies_restore_the_order() {
             .bounded("s -> a -> b -> c", Some(2), None);
         let (outcome, basket) = graph.run(4);
         outcome.result.unwrap();
-        assert_eq!(*basket.got.lock().unwrap(), (2..302).collect::<Vec<_>>());
+        assert_eq!(*basket.got.lock(), (2..302).collect::<Vec<_>>());
     }
 }
 
@@ -110,7 +110,7 @@ fn a_merge_ends_when_all_its_edges_have() {
         .chain("t -> c");
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 150);
+    assert_eq!(basket.got.lock().len(), 150);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn room_for_one_producer_does_not_wake_the_others() {
     }
     let (outcome, basket) = graph.run(1);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 400 * boxes);
+    assert_eq!(basket.got.lock().len(), 400 * boxes);
     let refusals: u64 = outcome.edges.iter().map(|edge| edge.state.refusals).sum();
     assert!(refusals < 2 * 400 * boxes as u64, "{refusals} offers were refused");
 }
@@ -153,7 +153,7 @@ fn closing_an_input_ends_the_producers() {
         .chain("s -> a -> c");
     let (outcome, basket) = graph.run(2);
     outcome.result.unwrap();
-    assert_eq!(*basket.got.lock().unwrap(), (1..11).collect::<Vec<_>>());
+    assert_eq!(*basket.got.lock(), (1..11).collect::<Vec<_>>());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_request_stays_within_its_memory() {
     let submission = Submission { memory_bytes: Some(10_000), ..Submission::default() };
     let outcome = wait(&runtime.submit(&prepared, &submission).unwrap());
     outcome.result.unwrap();
-    assert_eq!(basket(&prepared).got.lock().unwrap().len(), 10_000);
+    assert_eq!(basket(&prepared).got.lock().len(), 10_000);
     // An empty edge accepts any one envelope, so each of the three may hold one more.
     assert!(outcome.memory_bytes_high <= 10_000 + 4 * 1024, "{}", outcome.memory_bytes_high);
 }
@@ -215,7 +215,7 @@ fn many_requests_share_the_slots() {
     for request in &requests {
         wait(request).result.unwrap();
     }
-    assert_eq!(basket(&prepared).got.lock().unwrap().len(), 300 * 50);
+    assert_eq!(basket(&prepared).got.lock().len(), 300 * 50);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_copy_that_quits_leaves_its_input_to_the_others() {
         for slots in [1, 1, 2, 3] {
             let (outcome, basket) = graph.run(slots);
             outcome.result.unwrap();
-            assert_eq!(basket.got.lock().unwrap().len() as i64, 3 * most);
+            assert_eq!(basket.got.lock().len() as i64, 3 * most);
             assert!(
                 outcome.edges.iter().all(|edge| edge.state.grown == 0),
                 "an envelope was left, unnoticed"
@@ -275,7 +275,7 @@ fn a_side_input_that_is_taken_frees_the_budget_for_the_others() {
         .chain("two -> b.side");
     let (outcome, basket) = within_budget(&graph, 2400);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 10);
+    assert_eq!(basket.got.lock().len(), 10);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn closing_an_input_frees_the_budget_for_the_others() {
         .chain("side -> a.side");
     let (outcome, basket) = within_budget(&graph, 1024);
     outcome.result.unwrap();
-    assert_eq!(basket.got.lock().unwrap().len(), 1);
+    assert_eq!(basket.got.lock().len(), 1);
 }
 
 /// One slot runs the sources in their order, so that the budget is used up at the expected edge.

@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use boxwork_runtime::operator::*;
@@ -11,6 +10,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::simulator::{compute, simulate};
 use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Runtime};
+use parking_lot::Mutex;
 use support::*;
 
 /// By envelope: the node that its data are on, and the node that it was taken on.
@@ -62,7 +62,7 @@ impl Operator for Scan {
             let Some(part) = cx.take(IN) else {
                 return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
             };
-            TAKEN.lock().unwrap().push((part.u64s("n")?[0] as usize, cx.node()));
+            TAKEN.lock().push((part.u64s("n")?[0] as usize, cx.node()));
             cx.announce();
             compute(Duration::from_micros(50));
             cx.push(OUT, part)?;
@@ -85,7 +85,7 @@ struct Run {
 }
 
 fn run(seed: u64, machine: &'static str, skew: i64, names_node: bool) -> Run {
-    TAKEN.lock().unwrap().clear();
+    TAKEN.lock().clear();
     let simulation = simulate(seed, move || {
         let topology = Topology::synthetic(machine).unwrap();
         let slots = topology.slots_count();
@@ -99,9 +99,9 @@ fn run(seed: u64, machine: &'static str, skew: i64, names_node: bool) -> Run {
         let prepared = graph.prepare_with(&catalog().with(&PARTS).with(&SCAN));
         let request = runtime.submit(&prepared, &Submission::default()).unwrap();
         wait(&request).result.unwrap();
-        basket(&prepared).got.lock().unwrap().len()
+        basket(&prepared).got.lock().len()
     });
-    let taken = TAKEN.lock().unwrap();
+    let taken = TAKEN.lock();
     assert_eq!(simulation.result, 400, "parts were lost or taken twice");
     let at_home = taken.iter().filter(|(data, taken)| data == taken).count();
     Run { makespan: simulation.elapsed, parts: taken.len(), at_home }

@@ -68,7 +68,7 @@ fn what_is_outside_is_no_stall_and_keeps_a_cancelled_request() {
         let result = wait(&request).result;
         assert_eq!(result, if cancelled { Err(RequestError::Cancelled) } else { Ok(()) });
     }
-    assert_eq!(basket(&prepared).got.lock().unwrap().len(), 50);
+    assert_eq!(basket(&prepared).got.lock().len(), 50);
 }
 
 /// Computes as a feeding thread would, until the test lets it end.
@@ -124,7 +124,7 @@ fn slots_are_withheld_while_feeding_threads_compute_and_come_back() {
         assert!(outside.computing().is_none(), "no slot would be left for tasks");
         let (outcome, basket) = busy.run_on(&runtime);
         outcome.result.unwrap();
-        assert_eq!(basket.got.lock().unwrap().len(), 300);
+        assert_eq!(basket.got.lock().len(), 300);
         drop(withheld);
         // A wish that is taken back before a slot has come to it.
         drop(outside.computing());

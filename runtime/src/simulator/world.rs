@@ -3,8 +3,10 @@
 //! Invariant: at most one thread is running; the others are parked, each at a place of its own.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The world of one simulation.
 pub(super) struct World {
@@ -66,7 +68,7 @@ impl World {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds a thread that is about to be started.
@@ -169,9 +171,9 @@ impl World {
     /// Parks until the baton comes.
     pub(super) fn await_baton(&self, me: usize) {
         let place = Arc::clone(&self.state().threads[me].place);
-        let mut baton = place.baton.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut baton = place.baton.lock();
         while !*baton {
-            baton = place.given.wait(baton).unwrap_or_else(PoisonError::into_inner);
+            place.given.wait(&mut baton);
         }
         *baton = false;
     }
@@ -206,8 +208,7 @@ impl World {
         state.threads[next].status = Status::Running;
         let place = Arc::clone(&state.threads[next].place);
         drop(state);
-        let before =
-            std::mem::replace(&mut *place.baton.lock().unwrap_or_else(PoisonError::into_inner), true);
+        let before = std::mem::replace(&mut *place.baton.lock(), true);
         debug_assert!(!before, "a thread was given the baton twice");
         place.given.notify_one();
     }

@@ -116,7 +116,7 @@ impl Add {
         let basket = &self.basket;
         basket.computing.fetch_sub(1, Ordering::SeqCst);
         // In a simulation no thread holds a lock while others run.
-        let held = (!is_simulated()).then(|| basket.branching.lock().unwrap());
+        let held = (!is_simulated()).then(|| basket.branching.lock());
         let ran = AtomicUsize::new(0);
         cx.for_each_chunk(self.branches, 1, |_| {
             Basket::enter(&basket.computing, &basket.computing_high);
@@ -199,8 +199,8 @@ impl Operator for Collect {
         while let Some(taken) = cx.take(IN) {
             let values = taken.u64s("n")?;
             self.seen += values.len();
-            self.basket.got.lock().unwrap().extend(values);
-            self.basket.by_sink.lock().unwrap().entry(self.sink).or_default().extend(values);
+            self.basket.got.lock().extend(values);
+            self.basket.by_sink.lock().entry(self.sink).or_default().extend(values);
             if self.seen >= self.most {
                 return Ok(Flow::Done);
             }
@@ -397,7 +397,7 @@ impl Operator for Handshake {
             cx.push(OUT, taken)?;
             let got = cx.detached("handshake", || {
                 let until = std::time::Instant::now() + Duration::from_secs(20);
-                while !self.basket.got.lock().unwrap().contains(&wanted) {
+                while !self.basket.got.lock().contains(&wanted) {
                     if std::time::Instant::now() > until {
                         return false;
                     }

@@ -244,7 +244,7 @@ fn check(seed: u64, case: &Case, prepared: &Arc<Prepared>, request: &Request) {
         return;
     }
     let basket = basket(prepared);
-    let by_sink = basket.by_sink.lock().unwrap();
+    let by_sink = basket.by_sink.lock();
     for (sink, Expected { stream, most }) in case.sinks.iter().enumerate() {
         let mut got = by_sink.get(&sink).cloned().unwrap_or_default();
         let mut wanted = Vec::new();
