@@ -5,6 +5,7 @@
 mod number;
 pub mod signature;
 mod arrow_file;
+pub mod foreign_arrow;
 pub mod limits;
 mod steps;
 pub mod json_lines;

@@ -5,18 +5,18 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_ipc::reader::{FileReader, read_footer_length};
 use arrow_schema::{ArrowError, DataType};
 use boxwork_runtime::operator::BoxError;
 use serde_json::{Map, Value};
 
 use super::any_kind::{self, AnyKind, AnyRows, KINDS, of_another_form};
+use super::foreign_arrow::ForeignBatches;
 use super::json_lines;
 use super::kinds::OBJECT;
 use super::store::Store;
@@ -260,13 +260,11 @@ fn rows_of(
 }
 
 fn arrow(path: &Path, objects: &mut Incoming) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
     let none = |error: &dyn Display| {
         format!("is no Arrow IPC file ({error}); files of JSON lines end in .jsonl, .ndjson or .json")
     };
-    footer_fits(&mut file).map_err(|error| none(&error))?;
-    let reader = FileReader::try_new(BufReader::new(file), None).map_err(|error| none(&error))?;
-    for batch in reader {
+    for batch in ForeignBatches::of_file(file).map_err(|error| none(&error))? {
         let columns = objects.columns(&batch.map_err(|error| unreadable(&error))?)?;
         for row in 0..columns.rows() {
             objects.push_row(&columns, row)?;
@@ -302,24 +300,6 @@ fn lines(path: &Path, objects: &mut Incoming) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Whether a file is as long as the footer that its end describes: readers make room for the footer before they read
-/// it.
-pub fn footer_fits(file: &mut File) -> Result<(), ArrowError> {
-    const TRAILER_BYTES: usize = 10;
-    let mut trailer = [0; TRAILER_BYTES];
-    let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES as u64)))?;
-    file.read_exact(&mut trailer)?;
-    let footer_bytes = read_footer_length(trailer)?;
-    file.seek(SeekFrom::Start(0))?;
-    match (footer_bytes + TRAILER_BYTES) as u64 <= length {
-        true => Ok(()),
-        false => Err(ArrowError::ParseError(format!(
-            "its footer should take {footer_bytes} bytes of a file of {length}"
-        ))),
-    }
 }
 
 #[cfg(test)]
@@ -421,7 +401,11 @@ mod tests {
         let mut batch = sound.clone();
         batch[end - 400 + body..][..8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
         let error = open(&batch);
-        assert!(error.contains("claims more memory than the system gives"), "{error}");
+        assert!(error.contains("its batch should take 1152921504606847"), "{error}");
+        // No length is below zero.
+        batch[end - 400 + body..][..8].copy_from_slice(&(-8_i64).to_le_bytes());
+        let error = open(&batch);
+        assert!(error.contains("its batch should take"), "{error}");
         assert!(open(&sound[..9]).contains("is no Arrow IPC file"));
     }
 

@@ -3,12 +3,11 @@
 //! Invariant: each output has the declared columns and no nulls, and fits an envelope.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::ArrowError;
 use boxwork_runtime::descriptor::Descriptor;
 use boxwork_runtime::envelope::{ENVELOPE_ROWS_MAX, Envelope};
@@ -16,7 +15,7 @@ use boxwork_runtime::operator::{
     Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::object_column::footer_fits;
+use boxwork_stores::foreign_arrow::ForeignBatches;
 
 use crate::columns;
 
@@ -148,7 +147,7 @@ fn project(batch: &RecordBatch, descriptor: &Descriptor) -> Result<RecordBatch, 
 /// Opens an Arrow IPC file or stream.
 pub(super) fn open(path: &Path) -> Result<InputReader, BoxError> {
     if path.as_os_str() == STDIN {
-        let batches = StreamReader::try_new(BufReader::new(io::stdin()), None);
+        let batches = ForeignBatches::of_stream(io::stdin());
         return Ok(of_reader(batches.map_err(|error| refused(path, &error))?));
     }
     let cannot = |error: io::Error| BoxError::new(format!("cannot open `{}`: {error}", path.display()));
@@ -156,14 +155,9 @@ pub(super) fn open(path: &Path) -> Result<InputReader, BoxError> {
     let mut magic = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic).map_err(cannot)?;
     file.rewind().map_err(cannot)?;
-    if magic == MAGIC {
-        footer_fits(&mut file).map_err(|error| refused(path, &error))?;
-        let batches = FileReader::try_new(BufReader::new(file), None);
-        Ok(of_reader(batches.map_err(|error| refused(path, &error))?))
-    } else {
-        let batches = StreamReader::try_new(BufReader::new(file), None);
-        Ok(of_reader(batches.map_err(|error| refused(path, &error))?))
-    }
+    let batches =
+        if magic == MAGIC { ForeignBatches::of_file(file) } else { ForeignBatches::of_stream(file) };
+    Ok(of_reader(batches.map_err(|error| refused(path, &error))?))
 }
 
 fn refused(path: &Path, error: &ArrowError) -> BoxError {

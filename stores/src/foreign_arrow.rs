@@ -1,0 +1,173 @@
+//! Arrow IPC files and streams of other programs, batch by batch.
+//!
+//! Invariant: no content of a file ends the thread. Sizes that the file does not have are refused before memory is asked
+//! for, and a panic of Arrow's reader, which expects sound files, is an error.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_ipc::reader::{FileReader, StreamReader, read_footer_length};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use crate::arrow_file::TRAILER_BYTES;
+
+/// The batches of a file or stream, up to its first error.
+pub struct ForeignBatches {
+    schema: SchemaRef,
+    /// Nothing after an error.
+    reader: Option<Box<dyn RecordBatchReader + Send>>,
+}
+
+impl ForeignBatches {
+    /// The batches of a file.
+    ///
+    /// # Errors
+    /// When it is no Arrow IPC file.
+    pub fn of_file(mut file: File) -> Result<Self, ArrowError> {
+        check_sizes(&mut file)?;
+        Self::new(|| Ok(Box::new(FileReader::try_new(BufReader::new(file), None)?)))
+    }
+
+    /// The batches of a stream.
+    ///
+    /// # Errors
+    /// When it is no Arrow IPC stream.
+    pub fn of_stream(stream: impl Read + Send + 'static) -> Result<Self, ArrowError> {
+        Self::new(|| Ok(Box::new(StreamReader::try_new(BufReader::new(stream), None)?)))
+    }
+
+    fn new(
+        open: impl FnOnce() -> Result<Box<dyn RecordBatchReader + Send>, ArrowError>,
+    ) -> Result<Self, ArrowError> {
+        let reader = guarded(open)?;
+        Ok(Self { schema: reader.schema(), reader: Some(reader) })
+    }
+}
+
+impl Iterator for ForeignBatches {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut reader = self.reader.take()?;
+        let next = guarded(|| reader.next().transpose());
+        if let Ok(Some(_)) = &next {
+            self.reader = Some(reader);
+        }
+        next.transpose()
+    }
+}
+
+impl RecordBatchReader for ForeignBatches {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}
+
+impl std::fmt::Debug for ForeignBatches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForeignBatches").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// Runs a part of Arrow's reader. It panics on some numbers of bytes and rows that do not go together.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    let damaged = || ArrowError::ParseError("its numbers of bytes and rows do not go together".to_owned());
+    // A reader that has panicked is not used again.
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged()))
+}
+
+/// Refuses a file that is shorter than its footer, or its footer's batches, claim: Arrow's reader makes room for them before
+/// it reads them.
+fn check_sizes(file: &mut File) -> Result<(), ArrowError> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES as u64)))?;
+    let mut trailer = [0; TRAILER_BYTES];
+    file.read_exact(&mut trailer)?;
+    let footer_bytes = read_footer_length(trailer)?;
+    let refused = |part: &str, bytes: i128| {
+        let message = format!("its {part} should take {bytes} bytes of a file of {length}");
+        Err(ArrowError::ParseError(message))
+    };
+    let Some(start) = length.checked_sub((footer_bytes + TRAILER_BYTES) as u64) else {
+        return refused("footer", footer_bytes as i128);
+    };
+    file.seek(SeekFrom::Start(start))?;
+    let mut footer = vec![0; footer_bytes];
+    file.read_exact(&mut footer)?;
+    file.rewind()?;
+    let footer = arrow_ipc::root_as_footer(&footer)
+        .map_err(|error| ArrowError::ParseError(format!("its footer cannot be read: {error}")))?;
+    let blocks = [footer.recordBatches(), footer.dictionaries()];
+    for block in blocks.into_iter().flatten().flatten() {
+        let (header, body) = (i128::from(block.metaDataLength()), i128::from(block.bodyLength()));
+        let end = i128::from(block.offset()) + header + body;
+        if block.offset() < 0 || header < 0 || body < 0 || end > i128::from(start) {
+            return refused("batch", header + body);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Float32Array};
+    use arrow_ipc::writer::{FileWriter, StreamWriter};
+
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0]));
+        RecordBatch::try_from_iter([("number", numbers)]).unwrap()
+    }
+
+    /// The bytes of two batches as a file and as a stream.
+    fn sound() -> [Vec<u8>; 2] {
+        let batch = batch();
+        let mut file = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        for _ in 0..2 {
+            file.write(&batch).unwrap();
+            stream.write(&batch).unwrap();
+        }
+        [file.into_inner().unwrap(), stream.into_inner().unwrap()]
+    }
+
+    /// Whether reading all batches ends in an error.
+    fn is_refused(path: &Path, bytes: &[u8], is_file: bool) -> bool {
+        fs::write(path, bytes).unwrap();
+        let file = File::open(path).unwrap();
+        let read = if is_file { ForeignBatches::of_file(file) } else { ForeignBatches::of_stream(file) };
+        let Ok(mut batches) = read else { return true };
+        let is_refused = batches.by_ref().any(|batch| batch.is_err());
+        assert!(batches.next().is_none(), "a reader is used after its end");
+        is_refused
+    }
+
+    /// In how many of the places of a file and a stream a change is an error.
+    fn refused(change: impl Fn(u8) -> u8) -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("foreign.arrow");
+        let mut count = 0;
+        for (sound, is_file) in sound().iter().zip([true, false]) {
+            for place in 0..sound.len() {
+                let mut bytes = sound.clone();
+                bytes[place] = change(bytes[place]);
+                count += usize::from(is_refused(&path, &bytes, is_file));
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn no_damage_of_a_file_or_stream_panics() {
+        assert_eq!(refused(|byte| byte), 0);
+        assert!(refused(|byte| !byte) > 100);
+        assert!(refused(|byte| byte.wrapping_add(4)) > 100);
+    }
+}
