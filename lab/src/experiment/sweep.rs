@@ -15,6 +15,8 @@ const VERSION: u32 = 1;
 const ROWS_COUNT_MAX: usize = 10_000;
 /// The most measurements of a row.
 const ROUNDS_MAX: usize = 1000;
+/// Bytes of a name that becomes a part of a file's name.
+const NAME_BYTES_MAX: usize = 100;
 
 /// A text with its place.
 pub(super) type Text = Spanned<String>;
@@ -200,6 +202,7 @@ impl Sweep {
             if step.get("do").is_none() {
                 faults.push(Fault::whole(format!("the step `{name}` has no `do`, which names a pipeline")));
             }
+            faults.extend(fault_of_name("step", name));
             for (_, text) in &step.0 {
                 let filled = fill(&text.value, &mut |name| {
                     let found = known.contains(&name);
@@ -216,6 +219,7 @@ impl Sweep {
             }
             known.push(name);
         }
+        faults.extend(self.plots.names().filter_map(|name| fault_of_name("plot", name)));
         for (name, values) in &self.axes.0 {
             if let (false, Some(value)) = (used.contains(name), values.first()) {
                 faults.push(Fault::at(value, format!("no step uses the axis `{name}`")));
@@ -286,6 +290,20 @@ impl Sweep {
         }
         text
     }
+}
+
+/// The fault of a name that cannot begin the name of a file: files would lie in other folders, or nowhere.
+fn fault_of_name(what: &str, name: &str) -> Option<Fault> {
+    let fits = |letter: char| letter.is_alphanumeric() || ['_', '-', ' '].contains(&letter);
+    let is_sound = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(fits);
+    let message = || {
+        format!(
+            "a file is called after the {what} `{}`: name it with letters, digits, `_` and `-`, {NAME_BYTES_MAX} bytes at \
+             most",
+            name.escape_debug()
+        )
+    };
+    (!is_sound).then(|| Fault::whole(message()))
 }
 
 /// A fault of the syntax.

@@ -118,6 +118,16 @@ fn all_wrong_names_are_reported_with_their_places() {
 }
 
 #[test]
+fn a_name_that_cannot_be_a_files_is_refused_before_anything_runs() {
+    for name in ["../time", "/time", ".time", "a/b", "''", &"t".repeat(101)] {
+        let of_plot = faults(&SOUND.replace("  time:", &format!("  {name}:")), &[]);
+        assert!(of_plot[0].contains("a file is called after the plot"), "{of_plot:?}");
+    }
+    let of_step = faults(&SOUND.replace("  store: {", "  sto/re: {").replace("${store}", "${sto/re}"), &[]);
+    assert!(of_step[0].contains("a file is called after the step `sto/re`"), "{of_step:?}");
+}
+
+#[test]
 fn what_a_task_does_not_take_is_reported_before_anything_runs() {
     let wrong = SOUND.replace("do: store", "do: stor").replace("[16, 64]", "[16, many]");
     assert_eq!(faults(&wrong, &[]), ["8:15: there is no task `stor`", "9:76: `many` is no number"]);
