@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, StringArray};
 use boxwork_operators::decode::DECODE;
-use boxwork_stores::signature::{SignatureColumns, check};
 use boxwork_operators::extract::EXTRACT;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;
 use boxwork_runtime::operator::{In, Out};
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::signature::{SignatureColumns, check};
 use libfuzzer_sys::fuzz_target;
 
 /// As in `decode`.

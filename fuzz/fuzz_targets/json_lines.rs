@@ -8,8 +8,6 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use boxwork_fuzz::folder;
-use boxwork_stores::signature::{SignatureColumns, check, coordinate_names};
-use boxwork_stores::signature_store::SignatureStore;
 use boxwork_operators::read_jsonl::READ_JSONL;
 use boxwork_operators::read_store::READ_STORE;
 use boxwork_operators::write_jsonl::WRITE_JSONL;
@@ -18,6 +16,9 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::harness::Harness;
 use boxwork_runtime::operator::{In, OperatorSpec, Out, Resource};
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::signature::{SignatureColumns, check, coordinate_names};
+use boxwork_stores::signature_store::SignatureStore;
+use boxwork_stores::testing;
 use libfuzzer_sys::fuzz_target;
 
 /// An object, its numbers as bits.
@@ -58,8 +59,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(opened.find(&object.name).expect("a sound store"), Some(id as u64));
     }
     let parameters = [("store", Value::Text("s".to_owned()))];
-    let mut source =
-        Harness::with_resources(&READ_STORE, parameters, [("s", opened as Resource)]).expect("a box");
+    let store: Resource = testing::shared_store(&opened);
+    let mut source = Harness::with_resources(&READ_STORE, parameters, [("s", store)]).expect("a box");
     source.run().expect("a sound store");
     let stored = source.taken(Out::nth(0));
     assert_eq!(content(&stored), (names.clone(), objects));

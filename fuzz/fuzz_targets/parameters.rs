@@ -3,8 +3,8 @@
 
 use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_kernels::sqfd::Columns;
-use boxwork_stores::signature::check;
 use boxwork_operators::extract::{parameters_from_json, parameters_json};
+use boxwork_stores::signature::check;
 use libfuzzer_sys::fuzz_target;
 
 const SIDE: usize = 24;

@@ -10,12 +10,12 @@ use arbitrary::Arbitrary;
 use boxwork_fuzz::damage::Damage;
 use boxwork_fuzz::{folder, index, seal, store};
 use boxwork_stores::pivot_table::PivotTable;
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::space::Space;
 use libfuzzer_sys::fuzz_target;
 
 /// An index of 300 objects, and what follows it: the rows of 3 more.
 struct Sound {
-    space: Arc<SqfdSpace>,
+    space: Arc<dyn Space>,
     paths: [PathBuf; 2],
     files: [Vec<u8>; 2],
     content: Vec<u32>,

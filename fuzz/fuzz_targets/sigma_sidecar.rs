@@ -10,7 +10,7 @@ use boxwork_fuzz::damage::Damage;
 use boxwork_fuzz::{folder, store};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_stores::signature_store::{SignatureStore, StoreError};
-use boxwork_stores::space::SqfdSpace;
+use boxwork_stores::sqfd_space::SqfdSpace;
 use libfuzzer_sys::fuzz_target;
 
 struct Sound {

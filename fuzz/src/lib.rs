@@ -2,6 +2,7 @@
 
 pub mod damage;
 pub mod index;
+pub mod objects;
 pub mod seal;
 pub mod store;
 

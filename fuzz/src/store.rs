@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use boxwork_kernels::interrupt::never;
 use boxwork_kernels::CodePath;
+use boxwork_kernels::interrupt::never;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, Evaluator, SignatureRef};
 use boxwork_stores::signature_store::{
