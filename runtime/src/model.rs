@@ -102,7 +102,7 @@ pub(crate) struct Model {
     prepared: Arc<Prepared>,
     boxes: Vec<BoxCell>,
     /// The connections between boxes.
-    shape: Arc<Shape>,
+    shape: Shape,
     edges: Vec<Arc<Edge>>,
     reorders: Vec<Mutex<Reorder>>,
     ledger: Ledger,
@@ -155,7 +155,7 @@ impl Model {
         let plan = prepared.plan();
         let environment = runtime.until(submission.deadline);
         let arguments = prepared.arguments(&submission.values)?;
-        let shape = prepared.shape((machine.slots_count(), nodes));
+        let shape = Shape::new(plan, (machine.slots_count(), nodes));
         let edges: Vec<Arc<Edge>> =
             shape.edges.iter().enumerate().map(|(idx, edge)| Arc::new(Edge::new(idx, edge))).collect();
         let port = |fed: &Vec<usize>| PortEdges::new(fed.iter().map(|edge| Arc::clone(&edges[*edge])));

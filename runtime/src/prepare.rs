@@ -5,14 +5,12 @@ mod shape;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 pub(crate) use self::shape::{HintShape, Shape};
 use crate::operator::{Bind, BoxError, Cancellation, Catalog, Environment, Operator, Resource};
 use crate::panic_message::panic_message;
 use crate::parameter::{Arguments, QUERIES_MAX, Value};
 use crate::plan::{self, Declaration, Fault, Plan, PlanBox, Severity};
-use crate::sync::Mutex;
 
 /// The reason that a pipeline could not be prepared, or a request not be made.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +66,6 @@ pub struct Prepared {
     once: Vec<String>,
     /// As [`Prepared::batched`] says; found once, because each request asks.
     batched: Option<String>,
-    /// The shape of its models on the machine of the last request.
-    shape: Mutex<Option<Arc<Shape>>>,
     declaration: Declaration,
 }
 
@@ -115,7 +111,6 @@ impl Prepared {
             arguments: Vec::new(),
             once: Vec::new(),
             batched: None,
-            shape: Mutex::new(None),
             declaration: declaration.clone(),
         };
         prepared.load(environment)?;
@@ -236,19 +231,6 @@ impl Prepared {
                 Err(PrepareError::Values(vec![(name.to_owned(), message)]))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// The shape of its models on a machine with these slots and nodes.
-    pub(crate) fn shape(&self, machine: (usize, usize)) -> Arc<Shape> {
-        let mut last = self.shape.lock();
-        debug_assert!(
-            machine.0 >= machine.1 && machine.1 > 0,
-            "a machine has a node without a slot, or no node"
-        );
-        match &*last {
-            Some(shape) if shape.is_of(machine) => Arc::clone(shape),
-            _ => Arc::clone(last.insert(Arc::new(Shape::new(&self.plan, machine)))),
         }
     }
 

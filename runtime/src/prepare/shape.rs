@@ -12,8 +12,6 @@ use crate::plan::{Plan, PlanBox, PlanEdge};
 
 /// See the module.
 pub(crate) struct Shape {
-    /// The machine's slots and nodes.
-    machine: (usize, usize),
     /// By box of the plan: its copies.
     pub(crate) copies: Vec<Arc<[usize]>>,
     pub(crate) boxes: Vec<BoxShape>,
@@ -72,10 +70,9 @@ fn ports(plan: &Plan) -> Vec<Arc<PortShape>> {
 
 impl Shape {
     /// The shape on a machine with these slots and nodes.
-    pub(super) fn new(plan: &Plan, machine: (usize, usize)) -> Self {
-        let (slots, nodes) = machine;
+    pub(crate) fn new(plan: &Plan, (slots, nodes): (usize, usize)) -> Self {
+        debug_assert!(slots >= nodes && nodes > 0, "a machine has a node without a slot, or no node");
         let mut shape = Self {
-            machine,
             copies: Vec::with_capacity(plan.boxes.len()),
             boxes: Vec::new(),
             edges: Vec::new(),
@@ -153,11 +150,6 @@ impl Shape {
             self.boxes.iter().all(|cell| cell.reorder.is_none_or(|order| order < self.reorders.len())),
             "a copy has its place in an order that does not exist"
         );
-    }
-
-    /// Whether it is the shape on this machine.
-    pub(super) fn is_of(&self, machine: (usize, usize)) -> bool {
-        self.machine == machine
     }
 
     fn connect(&mut self, plan: &Plan, slots: usize, nodes: usize) {
