@@ -233,11 +233,6 @@ impl Model {
         Some(self.boxes[cell].near.load(Ordering::Relaxed)).filter(|node| *node != HOMELESS)
     }
 
-    /// Whether it has a single box, which needs no permit.
-    pub(crate) fn is_one_task(&self) -> bool {
-        matches!(&self.boxes[..], [only] if !only.blocks)
-    }
-
     /// The name of a box.
     pub(crate) fn box_name(&self, cell: usize) -> &str {
         &self.planned(cell).name

@@ -30,28 +30,6 @@ fn a_chain_keeps_the_order() {
 }
 
 #[test]
-fn tasks_of_one_request_are_taken_several_at_once() {
-    const SOURCES: usize = 200;
-    let mut graph = Graph::new().add("c", "gather", &[]).add("end", "collect", &[]).chain("c -> end");
-    for idx in 0..SOURCES {
-        let name = format!("s{idx}");
-        graph = graph.add(&name, "source", &[("count", int(1))]).chain(&format!("{name} -> c"));
-    }
-    for slots in [1, 2, 4] {
-        let runtime = Runtime::start(Config::new(Topology::flat(slots))).unwrap();
-        let (outcome, basket) = graph.run_on(&runtime);
-        outcome.result.unwrap();
-        assert_eq!(basket.got.lock().len(), SOURCES);
-        let statistics = runtime.statistics();
-        let taken: u64 = statistics.slots.iter().map(|slot| slot.from_node).sum();
-        let tasks: u64 = statistics.slots.iter().map(|slot| slot.tasks).sum();
-        assert!(tasks >= SOURCES as u64);
-        // Few at a time if many slots share them, and more if one slot takes them all.
-        assert!(slots > 1 || taken < SOURCES as u64 / 2, "{taken} times a slot went to the queue");
-    }
-}
-
-#[test]
 fn stateless_copies_lose_and_double_nothing() {
     for _ in 0..50 {
         let graph = Graph::new()

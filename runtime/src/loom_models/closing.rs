@@ -107,7 +107,7 @@ fn loom_an_edge_closed_while_its_producer_ends_is_drained_once() {
         let model = model(prepared);
         let mut new_tasks = NewTasks::default();
         model.start(&mut new_tasks);
-        let producer = new_tasks.take_only().unwrap();
+        let producer = new_tasks.drain().next().unwrap().0;
         let consumer = 1 - producer;
         assert!(model.notify_of_outside(consumer), "the consumer has a task");
         let other = {

@@ -72,13 +72,6 @@ impl NewTasks {
         Some(self.list.remove(place).0)
     }
 
-    /// Takes the task if there is only one.
-    pub(crate) fn take_only(&mut self) -> Option<usize> {
-        let [(only, _)] = self.list[..] else { return None };
-        self.list.clear();
-        Some(only)
-    }
-
     /// Takes the task if there is only one, it is immediate, and its box fits.
     #[inline]
     pub(crate) fn take_only_immediate(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {

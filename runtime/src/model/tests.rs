@@ -126,7 +126,7 @@ fn results_for_a_closed_edge_are_dropped_outside_the_lock_of_their_order() {
     assert!(MODEL.set(Arc::downgrade(&model)).is_ok());
     let mut new_tasks = NewTasks::default();
     model.start(&mut new_tasks);
-    let source = new_tasks.take_only().unwrap();
+    let source = new_tasks.drain().next().unwrap().0;
     assert_eq!(fire(&model, source, &mut new_tasks), After::Ended);
     let planned: Vec<usize> = new_tasks.drain().map(|(cell, _)| cell).collect();
     assert_eq!(planned, [FIRST_COPY, OTHER_COPY]);

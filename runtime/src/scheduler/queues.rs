@@ -5,8 +5,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crossbeam_deque::Worker as Deque;
-
 use crate::model::Model;
 use crate::request::RequestId;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
@@ -19,26 +17,19 @@ pub(crate) struct Task {
 
 /// The request queues of one node.
 pub(crate) struct RequestQueues {
-    queues: Mutex<Queues>,
+    /// The tasks of each request that has any, the oldest request first. New requests come in at the end, and most tasks
+    /// are taken from the first, so most changes are at the ends.
+    by_age: Mutex<VecDeque<(RequestId, VecDeque<Task>)>>,
     /// Follows the number of tasks, so that an idle look needs no lock.
     count: AtomicUsize,
 }
 
-/// The tasks of each request that has any, the oldest request first. New requests come in at the end, and most tasks
-/// are taken from the first, so most changes are at the ends.
-#[derive(Default)]
-struct Queues {
-    by_age: VecDeque<(RequestId, VecDeque<Task>)>,
-    /// Emptied queues, for reuse: most requests have tasks here only at times.
-    spare: Vec<VecDeque<Task>>,
-}
-
-/// The most emptied queues that are kept.
-const SPARE_MAX: usize = 8;
+/// A check counts the tasks of at most this many requests.
+const COUNTED_MAX: usize = 8;
 
 impl RequestQueues {
     pub(crate) fn new() -> Self {
-        Self { queues: Mutex::new(Queues::default()), count: AtomicUsize::new(0) }
+        Self { by_age: Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) }
     }
 
     pub(crate) fn push(&self, task: Task) {
@@ -51,11 +42,9 @@ impl RequestQueues {
         if tasks.len() == 0 {
             return;
         }
-        let Queues { by_age, spare } = &mut *self.queues.lock();
+        let by_age = &mut *self.by_age.lock();
         let place = by_age.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|place| {
-            let emptied = spare.pop().unwrap_or_default();
-            debug_assert!(emptied.is_empty(), "a queue that was kept as spare holds a task: it is lost");
-            by_age.insert(place, (id, emptied));
+            by_age.insert(place, (id, VecDeque::new()));
             place
         });
         self.count.fetch_add(tasks.len(), Ordering::SeqCst);
@@ -77,40 +66,19 @@ impl RequestQueues {
 
     /// The first task of the oldest request.
     pub(crate) fn pop(&self) -> Option<Task> {
-        self.take(0, |_| false, |_| ())
-    }
-
-    /// Takes the oldest task, and up to `most` tasks of its request in all: those that follow and fit go to the deque, from
-    /// which its owner takes them in their order.
-    pub(crate) fn pop_several(
-        &self,
-        most: usize,
-        fits: impl Fn(&Task) -> bool,
-        deque: &Deque<Task>,
-    ) -> Option<Task> {
-        self.take(most.saturating_sub(1), fits, |task| deque.push(task))
-    }
-
-    fn take(&self, more: usize, fits: impl Fn(&Task) -> bool, push: impl FnMut(Task)) -> Option<Task> {
         if self.is_empty() {
             return None;
         }
-        let Queues { by_age, spare } = &mut *self.queues.lock();
+        let by_age = &mut *self.by_age.lock();
         let (_, oldest) = by_age.front_mut()?;
         let task = oldest.pop_front();
         debug_assert!(task.is_some(), "a request is listed in its node's queues and has no task there");
-        let others = oldest.iter().take(more).take_while(|task| fits(task)).count();
-        oldest.drain(..others).rev().for_each(push);
-        if oldest.is_empty()
-            && let Some((_, emptied)) = by_age.pop_front()
-            && spare.len() < SPARE_MAX
-        {
-            spare.push(emptied);
+        if oldest.is_empty() {
+            by_age.pop_front();
         }
         if task.is_some() {
-            // The other tasks are in the deque by now: a slot that looks here and then in the deque sees them.
-            let before = self.count.fetch_sub(1 + others, Ordering::SeqCst);
-            debug_assert!(before > others, "more tasks left a node's queues than came");
+            let before = self.count.fetch_sub(1, Ordering::SeqCst);
+            debug_assert!(before > 0, "more tasks left a node's queues than came");
         }
         self.check(by_age);
         task
@@ -121,7 +89,7 @@ impl RequestQueues {
         if self.len() < 2 {
             return None;
         }
-        let by_age = &mut self.queues.lock().by_age;
+        let by_age = &mut *self.by_age.lock();
         if by_age.len() < 2 || !by_age.back()?.1.front().is_some_and(|task| may_move(&task.model)) {
             return None;
         }
@@ -137,7 +105,7 @@ impl RequestQueues {
     #[inline]
     fn check(&self, by_age: &VecDeque<(RequestId, VecDeque<Task>)>) {
         debug_assert!(
-            by_age.len() > SPARE_MAX
+            by_age.len() > COUNTED_MAX
                 || self.count.load(Ordering::Relaxed)
                     == by_age.iter().map(|(_, tasks)| tasks.len()).sum::<usize>(),
             "the count of a node's queues is not that of their tasks: an idle look would be wrong"
@@ -149,7 +117,7 @@ impl RequestQueues {
     }
     /// Whether a waiting task fits; the oldest tasks are checked first.
     pub(crate) fn any(&self, fits: impl FnMut(&Task) -> bool) -> bool {
-        self.queues.lock().by_age.iter().flat_map(|(_, tasks)| tasks).any(fits)
+        self.by_age.lock().iter().flat_map(|(_, tasks)| tasks).any(fits)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -197,40 +165,16 @@ impl GlobalQueue {
         );
     }
 
-    /// The oldest request, and up to `most` in all: the following requests that fit go to `others` in order, as far as
-    /// there are places.
-    pub(crate) fn pop_several(
-        &self,
-        most: usize,
-        fits: impl Fn(&Model) -> bool,
-        others: &mut [Option<Arc<Model>>],
-    ) -> Option<Arc<Model>> {
-        debug_assert!(
-            others.iter().all(Option::is_none),
-            "a place for a request is taken: its request would be lost"
-        );
+    /// The oldest request.
+    pub(crate) fn pop(&self) -> Option<Arc<Model>> {
         if self.is_empty() {
             return None;
         }
         let mut requests = self.requests.lock();
         let model = requests.pop_front()?;
-        let most = most.saturating_sub(1).min(others.len());
-        let more = requests.iter().take(most).take_while(|model| fits(model)).count();
-        for (place, model) in others.iter_mut().zip(requests.drain(..more)) {
-            *place = Some(model);
-        }
-        let before = self.count.fetch_sub(1 + more, Ordering::SeqCst);
-        debug_assert_eq!(
-            before,
-            requests.len() + 1 + more,
-            "the count of new requests is not that of their queue"
-        );
+        let before = self.count.fetch_sub(1, Ordering::SeqCst);
+        debug_assert_eq!(before, requests.len() + 1, "the count of new requests is not that of their queue");
         Some(model)
-    }
-
-    /// Requests that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

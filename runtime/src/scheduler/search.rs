@@ -20,9 +20,6 @@ use crate::topology::Distance;
 /// cannot keep an older request waiting for ever.
 const TICKS_PER_FAIR_LOOK: u32 = 61;
 
-/// The most tasks of a request that a slot takes from its node's queue at once. An older request may wait for that many.
-const TASKS_AT_ONCE_MAX: usize = 8;
-
 /// The next step of a slot.
 pub(super) enum Found {
     Task(Task),
@@ -76,8 +73,7 @@ impl Scheduler {
         {
             return Some(found);
         }
-        let most = self.at_once(queues.len());
-        if let Some(task) = queues.pop_several(most, |task| !task.model.blocks(task.cell), &slot.deque) {
+        if let Some(task) = queues.pop() {
             count(&counters.from_node);
             return Some(Found::Task(task));
         }
@@ -153,34 +149,9 @@ impl Scheduler {
         None
     }
 
-    /// The number of waiting tasks that a slot takes at once: at most half of its share. The other slots of its node
-    /// find them in its deque.
-    fn at_once(&self, waiting: usize) -> usize {
-        (waiting / (2 * self.slots.len())).min(TASKS_AT_ONCE_MAX)
-    }
-
     /// Takes a new request from the global queue and makes this node its home.
     fn adopt(self: &Arc<Self>, slot: &mut Slot, new_tasks: &mut NewTasks) -> Option<Task> {
-        let most = self.at_once(self.global.len());
-        let mut others = [const { None }; TASKS_AT_ONCE_MAX - 1];
-        let model = self.global.pop_several(most, Model::is_one_task, &mut others)?;
-        // If many requests of one task wait, the slot takes several at once. The deque returns the first of them first.
-        let mut pushed = 0;
-        for model in others.into_iter().rev().flatten() {
-            debug_assert_eq!(
-                model.home.load(Ordering::Relaxed),
-                HOMELESS,
-                "a new request has a home already"
-            );
-            model.home.store(slot.node, Ordering::Relaxed);
-            model.start(new_tasks);
-            let Some(cell) = new_tasks.take_only() else { unreachable!("a request of one box has one task") };
-            slot.deque.push(Task { model, cell });
-            pushed += 1;
-        }
-        if pushed > 0 {
-            self.crew.publish_one_of(pushed, slot.node, Some(slot.idx));
-        }
+        let model = self.global.pop()?;
         debug_assert_eq!(
             model.home.load(Ordering::Relaxed),
             HOMELESS,
@@ -189,11 +160,6 @@ impl Scheduler {
         debug_assert!(new_tasks.is_empty(), "tasks of another request were not planned");
         model.home.store(slot.node, Ordering::Relaxed);
         model.start(new_tasks);
-        if let Some(cell) = new_tasks.take_only() {
-            // The task gets the submission's token, and need not wait: the node's queue was empty a moment ago.
-            count(&self.slots[slot.idx].counters.from_node);
-            return Some(Task { model, cell });
-        }
         model.take_tokens(new_tasks.len());
         let tasks = new_tasks.drain().map(|(cell, _)| Task { model: Arc::clone(&model), cell });
         self.queues[slot.node].push_all(model.id(), tasks);
