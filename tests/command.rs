@@ -197,7 +197,7 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
     let other = POINTS.replace("[1, 0]", "[1, 0.5]");
     fs::write(path.join("v.jsonl"), other).expect("the lines are written");
     ok(path, &["import", "v.jsonl", "--out", "v.arrow"]);
-    refused(&sound, 3, &["i.arrow", "`v.arrow` was changed", "boxwork index --store v.arrow --out i.arrow"]);
+    refused(&sound, 3, &["i.arrow", "`v.arrow` has changed", "boxwork index --store v.arrow --out i.arrow"]);
 }
 
 #[test]

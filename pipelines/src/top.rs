@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn pages_of_others_are_told_apart() {
-        assert!(Reading::new("").is_err_and(|error| error.contains("no run")));
+        assert!(Reading::new("").is_err_and(|error| error.contains("not of a run")));
         assert!(Reading::new("<html>\u{1b}[2J").is_err_and(|error| !error.contains('\u{1b}')));
     }
 

@@ -126,7 +126,7 @@ fn an_index_of_something_else_is_refused_with_the_way_out() {
     refused(&path, &other, &["alpha 0.2", "alpha 0.3", "search with gaussian", "or make another index"]);
     // A store of this name with one more object.
     let grown = testing::space(testing::store(folder.path(), 41));
-    refused(&path, &grown, &["index of another store", "was changed", "boxwork index --store"]);
+    refused(&path, &grown, &["index of another store", "has changed", "boxwork index --store"]);
     let store = space.store().path().to_owned();
     refused(&store, &space, &["is no index", "make one with `boxwork index`"]);
     refused(&folder.path().join("none"), &space, &["cannot open", "none"]);

@@ -191,7 +191,7 @@ fn what_does_not_go_together_is_refused_with_the_reason() {
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     };
     wrong("l2", texts(folder.path()), &["l2 is a distance of vectors", "texts.jsonl", "holds texts"]);
-    wrong("jaccard", vectors(folder.path()), &["jaccard is a distance of sets", "say `holds: sets`"]);
+    wrong("jaccard", vectors(folder.path()), &["jaccard is a distance of sets", "write `holds: sets`"]);
     wrong("emd", vectors(folder.path()), &["emd is a distance of signatures", "vectors.jsonl"]);
     wrong("sqfd", sets(folder.path()), &["sqfd is a distance of signatures", "sets.jsonl"]);
     wrong("l2", testing::store(folder.path(), 3), &["l2 is a distance of vectors", "holds signatures"]);
