@@ -16,7 +16,7 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(loom)]
-pub(crate) use self::modelled::{Thread, interleave, is_simulated, now};
+pub(crate) use self::modelled::{Thread, interleave, now};
 #[cfg(not(loom))]
 pub(crate) use self::simulator::{Thread, interleave, is_simulated, now};
 #[cfg(all(not(loom), any(test, feature = "testing")))]
@@ -277,14 +277,11 @@ mod modelled {
     /// loom finds the orders by itself.
     pub(crate) fn interleave() {}
 
-    /// Time stands still: a slot's behaviour depends on its rests, and must not differ between two runs of an order.
+    /// Time stands still: a box's clock depends on the lengths of its firings, and must not differ between two runs of an
+    /// order.
     pub(crate) fn now() -> Instant {
         static NOW: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         *NOW.get_or_init(Instant::now)
-    }
-
-    pub(crate) fn is_simulated() -> bool {
-        false
     }
 
     /// The models start their threads themselves; the scheduler's code only compiles against this.

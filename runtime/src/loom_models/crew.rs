@@ -37,8 +37,6 @@ enum Tasks {
     Compute,
     /// The tasks block.
     Block,
-    /// Slots look again before they rest.
-    AfterLooks,
     /// Each of two ends when the other has begun, and the threads keep their slots meanwhile.
     Meet,
 }
@@ -128,7 +126,6 @@ impl Work {
     }
 
     fn run_at(self: &Arc<Self>, mut slot: Option<Slot>, seat: Seat) {
-        let mut looks = 0;
         loop {
             if slot.is_none() {
                 match seat.take() {
@@ -140,15 +137,9 @@ impl Work {
             let Some(held) = &mut slot else { continue };
             self.crew.try_search(held);
             if self.take() {
-                looks = 0;
                 self.crew.found(held, || self.sees_work(), |_| self.knows_waiting());
                 self.run_task(&mut slot, &seat);
-            } else if self.tasks == Tasks::AfterLooks
-                && self.crew.lingers(held, &mut looks, || self.any_work())
-            {
-                continue;
             } else if let Some(slot) = slot.take() {
-                looks = 0;
                 self.crew.rest(slot, &seat, || self.sees_work());
             }
         }
@@ -229,20 +220,14 @@ fn loom_no_wake_up_is_lost_between_nodes() {
     });
 }
 
-/// A slot that has rested for a short time: it looks again before it rests.
-fn patient(mut slot: Slot) -> Slot {
-    slot.has_rested(0);
-    slot
-}
-
 #[test]
-fn loom_no_wake_up_is_lost_to_a_slot_that_looks_again() {
+fn loom_no_wake_up_is_lost_to_a_slot_that_searches() {
     check(3, || {
-        let (work, mut slots) = Work::start(Topology::flat(2), 2, 2, Tasks::AfterLooks);
-        // One looks, the other rests; a publisher that meets a looking slot wakes no slot.
-        let looking = patient(slots.remove(0));
+        let (work, mut slots) = Work::start(Topology::flat(2), 2, 2, Tasks::Compute);
+        // One searches, the other rests; a publisher that meets a searching slot wakes no slot.
+        let searching = slots.remove(0);
         work.put_to_rest(slots);
-        work.spawn(looking);
+        work.spawn(searching);
         work.publish();
         work.publish();
         work.finish();
@@ -250,10 +235,10 @@ fn loom_no_wake_up_is_lost_to_a_slot_that_looks_again() {
 }
 
 #[test]
-fn loom_a_thread_attaches_while_a_slot_looks_again() {
+fn loom_a_thread_attaches_while_a_slot_searches() {
     check(3, || {
-        let (work, slots) = Work::start(Topology::flat(1), 2, 1, Tasks::AfterLooks);
-        slots.into_iter().for_each(|slot| work.spawn(patient(slot)));
+        let (work, slots) = Work::start(Topology::flat(1), 2, 1, Tasks::Compute);
+        slots.into_iter().for_each(|slot| work.spawn(slot));
         let publisher = thread::spawn({
             let work = Arc::clone(&work);
             move || work.publish()

@@ -8,12 +8,8 @@ use std::time::Instant;
 use super::sleep::NodeSleep;
 use super::slot::{Message, Pool, Seat, Slot};
 use crate::request::RequestId;
-use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, is_simulated, now};
+use crate::sync::{AtomicUsize, Counter, Mutex, Ordering, interleave, now};
 use crate::topology::Topology;
-
-/// A look reads cache lines that working slots write, so a slot pauses between two looks.
-const PAUSES_PER_LOOK: usize = 8;
-
 /// The slots of all nodes, and the threads that have none.
 pub(crate) struct Crew {
     pub(crate) topology: Topology,
@@ -113,14 +109,12 @@ impl Crew {
         self.rests[slot].since.store(self.now_ns(), Ordering::Relaxed);
     }
 
-    /// A slot leaves its rest of this many nanoseconds. The caller has the pool's lock.
-    fn end_rest(&self, slot: usize) -> u64 {
+    /// A slot leaves its rest. The caller has the pool's lock.
+    fn end_rest(&self, slot: usize) {
         let rests = &self.rests[slot];
         let since = rests.since.swap(0, Ordering::Relaxed);
         debug_assert_ne!(since, 0, "a slot left a rest that it had not begun");
-        let present = self.now_ns().saturating_sub(since);
-        rests.ended.fetch_add(present, Ordering::Relaxed);
-        present
+        rests.ended.fetch_add(self.now_ns().saturating_sub(since), Ordering::Relaxed);
     }
 
     fn now_ns(&self) -> u64 {
@@ -177,9 +171,9 @@ impl Crew {
                 let distance = near.map_or(0, |near| self.topology.distance(near, slot.idx) as usize);
                 (slot.node == node).then_some(distance)
             };
-            let Some(mut slot) = pool.take_resting(rank) else { return false };
+            let Some(slot) = pool.take_resting(rank) else { return false };
             self.nodes[node].wake();
-            slot.has_rested(self.end_rest(slot.idx));
+            self.end_rest(slot.idx);
             let backup = pool.backup(slot.idx);
             (slot, backup)
         };
@@ -223,24 +217,6 @@ impl Crew {
                 }
             }
         }
-    }
-
-    /// Whether a slot that has found nothing should search again before it rests. Only a searching slot waits here, so
-    /// publishers wake no thread meanwhile. `looks` counts its searches since its last task.
-    pub(crate) fn lingers(&self, slot: &Slot, looks: &mut u32, any_work: impl Fn() -> bool) -> bool {
-        // A virtual clock stands still meanwhile, and each look is a change of threads.
-        let most = if is_simulated() { slot.patience().min(2) } else { slot.patience() };
-        while slot.searching && *looks < most {
-            *looks += 1;
-            for _ in 0..PAUSES_PER_LOOK {
-                std::hint::spin_loop();
-            }
-            interleave();
-            if any_work() || self.is_awaited() {
-                return true;
-            }
-        }
-        false
     }
 
     /// Nothing was found: the slot rests, or goes to a thread that waits to attach; the caller is a backup from now

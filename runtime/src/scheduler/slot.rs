@@ -30,8 +30,6 @@ pub(crate) struct Slot {
     pub(crate) searching: bool,
     /// Tasks taken since the request queue was last looked at first.
     pub(crate) ticks: u32,
-    /// How often it looks for work again before it rests.
-    patience: u32,
     /// The state of a xorshift generator for the random start within a ring.
     random: u32,
 }
@@ -46,7 +44,6 @@ impl Slot {
             next: None,
             searching: false,
             ticks: 0,
-            patience: 0,
             random: 0x9e37_79b9 ^ (idx as u32 + 1),
         }
     }
@@ -81,37 +78,6 @@ impl Slot {
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
         self.random as usize % bound.max(1)
-    }
-}
-
-/// The most that a slot looks again before it rests, some 20 us in all: about as long as resting and being woken take.
-#[cfg(not(loom))]
-const PATIENCE_MAX: u32 = 48;
-/// The patience after a first short rest.
-#[cfg(not(loom))]
-const PATIENCE_MIN: u32 = 4;
-// In the models threads can change at each look, so one look shows as much as several.
-#[cfg(loom)]
-const PATIENCE_MAX: u32 = 1;
-#[cfg(loom)]
-const PATIENCE_MIN: u32 = 1;
-/// After a rest shorter than this, a longer search would have been better.
-const SHORT_REST_NS: u64 = 15_000;
-
-impl Slot {
-    /// How often it looks for work again before it rests.
-    #[inline]
-    pub(crate) fn patience(&self) -> u32 {
-        self.patience
-    }
-
-    /// Notes the length of a rest. The slot searches longer next time if this rest was short, and less long otherwise.
-    pub(crate) fn has_rested(&mut self, rested_ns: u64) {
-        self.patience = if rested_ns < SHORT_REST_NS {
-            (2 * self.patience).clamp(PATIENCE_MIN, PATIENCE_MAX)
-        } else {
-            self.patience / 2
-        };
     }
 }
 
@@ -325,23 +291,6 @@ impl Pool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn short_rests_make_it_patient_and_long_ones_do_not() {
-        let mut slot = Slot::new(0, 0);
-        assert_eq!(slot.patience(), 0, "nothing is known yet");
-        let patience: Vec<u32> = (0..6)
-            .map(|_| {
-                slot.has_rested(SHORT_REST_NS - 1);
-                slot.patience()
-            })
-            .collect();
-        assert_eq!(patience, [4, 8, 16, 32, PATIENCE_MAX, PATIENCE_MAX]);
-        for _ in 0..6 {
-            slot.has_rested(1_000_000);
-        }
-        assert_eq!(slot.patience(), 0);
-    }
 
     #[test]
     fn of_the_nearest_the_one_that_has_rested_least_is_woken() {

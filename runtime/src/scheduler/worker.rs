@@ -59,7 +59,6 @@ impl Worker {
         let any_work = || scheduler.any_work();
         // Empty between tasks; it keeps its memory.
         let mut new_tasks = NewTasks::default();
-        let mut looks = 0;
         while self.hold() {
             interleave();
             // Threads that wait to attach come before new tasks.
@@ -69,17 +68,13 @@ impl Worker {
                 continue;
             };
             if let Some(found) = scheduler.next(slot, &mut new_tasks) {
-                looks = 0;
                 self.run_found(&scheduler, found, &mut new_tasks);
                 continue;
             }
             new_tasks.forget_clock();
-            if scheduler.crew.lingers(slot, &mut looks, any_work) {
-                continue;
-            } else if let Some(slot) = self.slot.take() {
+            if let Some(slot) = self.slot.take() {
                 count(&scheduler.slots[slot.idx].counters.parks);
                 interleave();
-                looks = 0;
                 scheduler.crew.rest(slot, &self.seat, any_work);
             }
         }
