@@ -1,7 +1,7 @@
 //! Objects into stores and out of them.
 
 pub mod read_jsonl;
-mod read_arrow;
+pub mod read_arrow;
 mod read_column;
 pub mod write_store;
 pub(crate) mod append_store;
