@@ -14,7 +14,7 @@ mod port_list;
 use std::sync::Arc;
 
 pub(crate) use self::ledger::Ledger;
-pub(crate) use self::port_list::PortList;
+pub(crate) use self::port_list::{PortEdges, PortList};
 use self::shared::Shared;
 pub(crate) use self::single::Single;
 pub(crate) use self::state::EdgeShape;
@@ -387,90 +387,5 @@ impl Edge {
             Form::Shared(shared) => shared.state(),
         };
         EdgeState { bytes_crossed: self.crossing().bytes.load(Ordering::Relaxed), ..state }
-    }
-}
-
-/// The edges at a port. Most ports have one edge, and most edges connect two boxes: such a hop follows one pointer.
-#[derive(Default)]
-pub(crate) struct PortEdges {
-    /// The only edge, if it connects two boxes, and its consumer.
-    single: Option<Arc<Single>>,
-    consumer: usize,
-    first: Option<Arc<Edge>>,
-    rest: Vec<Arc<Edge>>,
-}
-
-impl PortEdges {
-    pub(crate) fn new(edges: impl IntoIterator<Item = Arc<Edge>>) -> Self {
-        let mut edges = edges.into_iter();
-        let (first, rest) = (edges.next(), edges.collect::<Vec<_>>());
-        let single = first.as_ref().filter(|_| rest.is_empty()).and_then(|only| only.single());
-        let (single, consumer) = match single {
-            Some((single, consumer)) => (Some(Arc::clone(single)), consumer),
-            None => (None, 0),
-        };
-        Self { single, consumer, first, rest }
-    }
-
-    /// The only edge of the port, if it connects two boxes.
-    #[inline(always)]
-    pub(crate) fn single(&self) -> Option<&Single> {
-        self.single.as_deref()
-    }
-
-    /// The consumer of [`PortEdges::single`].
-    #[inline(always)]
-    pub(crate) fn consumer(&self) -> usize {
-        self.consumer
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    /// The first edge.
-    #[inline]
-    pub(crate) fn first(&self) -> Option<&Edge> {
-        self.first.as_deref()
-    }
-
-    /// The only edge of the port.
-    #[inline]
-    pub(crate) fn only(&self) -> Option<&Edge> {
-        self.first().filter(|_| self.rest.is_empty())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Edge> {
-        self.shared().map(Arc::as_ref)
-    }
-
-    /// The edges as pointers that the caller may keep.
-    pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Edge>> {
-        self.first.iter().chain(&self.rest)
-    }
-
-    /// The edges from a place on, in turn, with their places.
-    pub(crate) fn in_turn(&self, place: usize) -> impl Iterator<Item = (usize, &Edge)> {
-        let places = self.len();
-        let first = place % places.max(1);
-        let edge = |place: usize| match place.checked_sub(1) {
-            None => self.first(),
-            Some(place) => self.rest.get(place).map(Arc::as_ref),
-        };
-        (first..places).chain(0..first).filter_map(move |place| Some((place, edge(place)?)))
-    }
-
-    #[inline]
-    pub(crate) fn any(&self, fits: impl Fn(&Edge) -> bool) -> bool {
-        self.first().is_some_and(&fits) || self.rest.iter().any(|edge| fits(edge))
-    }
-
-    #[inline]
-    pub(crate) fn all(&self, fits: impl Fn(&Edge) -> bool) -> bool {
-        !self.any(|edge| !fits(edge))
     }
 }
