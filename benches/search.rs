@@ -31,7 +31,7 @@ use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
-use support::store::write_store;
+use support::store::{sqfd_space, write_store};
 use support::{Arguments, Side, Spread, print_machine, run_rounds, verdict};
 
 const SHARE_WANTED: f64 = 0.85;
@@ -91,8 +91,7 @@ impl Search {
             &Environment { maps: true, ..Environment::of_slots(workers) },
         );
         let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
-        let space = prepared.resource("space").expect("the pipeline has a space");
-        let space: Arc<SqfdSpace> = Arc::clone(space).downcast().expect("a space is an SqfdSpace");
+        let space = sqfd_space(&prepared);
         Self { prepared, store: Arc::clone(space.store()), space, k, out: out.to_owned() }
     }
 

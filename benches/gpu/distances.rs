@@ -98,7 +98,7 @@ impl Scene {
             ("queries_first", number(0)),
             ("queries_count", number(self.queries())),
             ("factor", Value::of(self.factor)),
-            ("alpha", Value::of(0.0)),
+            ("alpha", Value::of(0.0_f32)),
             ("sums_first", number(0)),
         ]
     }

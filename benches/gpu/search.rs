@@ -13,10 +13,9 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
-use boxwork_stores::sqfd_space::SqfdSpace;
 
 use super::config;
-use super::support::store::{name, write_store};
+use super::support::store::{name, sqfd_space, write_store};
 use super::support::{Arguments, Spread};
 
 pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
@@ -143,8 +142,7 @@ fn prepared(runtime: &Runtime, store: &Path, out: &Path, k: usize, device: &str)
     let prepared =
         Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values, &runtime.environment());
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
-    let space = prepared.resource("space").expect("the pipeline has a space");
-    let space: Arc<SqfdSpace> = Arc::clone(space).downcast().expect("a space is an SqfdSpace");
+    let space = sqfd_space(&prepared);
     space.store().verify().expect("a sound store");
     Arc::new(prepared)
 }

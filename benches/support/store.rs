@@ -1,9 +1,13 @@
 //! Writes stores of synthetic signatures.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use boxwork_runtime::prepare::Prepared;
 use boxwork_stores::signature::PCT_COORDINATES;
 use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
+use boxwork_stores::space::{DeviceForm, SharedSpace};
+use boxwork_stores::sqfd_space::SqfdSpace;
 
 use super::signatures::{Random, Signatures};
 
@@ -31,4 +35,14 @@ pub fn write_store(path: &Path, objects: usize) -> u64 {
 /// The name of an object.
 pub fn name(object: usize) -> String {
     format!("class{:03}/{object:08}.jpg", object % 1000)
+}
+
+/// The SQFD space of a prepared pipeline.
+pub fn sqfd_space(prepared: &Prepared) -> Arc<SqfdSpace> {
+    let space = Arc::clone(prepared.resource("space").expect("the pipeline has a space"));
+    let space: Arc<SharedSpace> = space.downcast().expect("a space is shared");
+    let Some(DeviceForm::Sqfd(space)) = Arc::clone(&space.0).device_form() else {
+        panic!("the pipeline's space is one of signatures");
+    };
+    space
 }
