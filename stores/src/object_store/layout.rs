@@ -135,18 +135,23 @@ pub(super) fn front_bytes(numbers: &[bool], header: &[u8], body_bytes: usize) ->
         let end = usize::try_from(offset).ok()?.checked_add(usize::try_from(length).ok()?)?;
         (end <= body_bytes).then_some(())
     };
+    if buffers.len() <= BUFFERS_IN_FRONT {
+        return None;
+    }
+    let front_end = buffers.get(BUFFERS_IN_FRONT).offset();
     for idx in 0..buffers.len() {
         let buffer = buffers.get(idx);
         inside(buffer.offset(), buffer.length())?;
+        // Names are decoded from the bytes before the objects alone.
+        if idx < BUFFERS_IN_FRONT && buffer.offset() + buffer.length() > front_end {
+            return None;
+        }
         let is_cut = *numbers.get(idx)? && buffer.length() % size_of::<f32>() as i64 != 0;
         if is_cut || buffer.offset() % ALIGNMENT_MIN_BYTES as i64 != 0 {
             return None;
         }
     }
-    if buffers.len() <= BUFFERS_IN_FRONT {
-        return None;
-    }
-    Some(header.len() + buffers.get(BUFFERS_IN_FRONT).offset() as usize)
+    Some(header.len() + front_end as usize)
 }
 
 #[cfg(test)]

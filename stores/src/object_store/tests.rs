@@ -433,6 +433,11 @@ fn numbers_that_are_cut_or_lie_askew_are_refused() {
         let offset = buffers.get(buffer).offset();
         assert_eq!(with(buffers.bytes(), 2 * buffer, offset - 4), None, "buffer {buffer} askew");
     }
+    // The ids, the names' offsets and letters, and the objects' offsets lie before the objects.
+    for buffer in [1, 3, 4, 6] {
+        let objects = buffers.get(7).offset();
+        assert_eq!(with(buffers.bytes(), 2 * buffer, objects), None, "buffer {buffer} behind its place");
+    }
     for node in 0..nodes.len() {
         for (number_idx, number) in [(2 * node, -1), (2 * node, i64::MAX), (2 * node + 1, 1)] {
             assert_eq!(with(nodes.bytes(), number_idx, number), None, "node {node}");
