@@ -194,7 +194,7 @@ fn print_limit(parameters: &ExtractParameters, path: CodePath, centroids: f64, m
         _ => return,
     };
     let clock = clock::gigahertz();
-    // Of the means at the beginning of a round, only the first round's number and the last's are known.
+    // The number of means at the beginning of a round is known for the first round and the last alone.
     let means = f64::from(parameters.seeds_count) + f64::from(parameters.iterations_count - 1) * centroids;
     let multiply_adds = f64::from(parameters.points_count) * means * DIMENSIONS as f64;
     let limit_ms = multiply_adds / PER_CYCLE / lanes / clock / 1e6;

@@ -1,4 +1,4 @@
-//! What share of the bare kernel's rate does a whole search reach?
+//! The rate of a whole search as a share of the bare kernel's rate.
 //!
 //! Unit: distances per second, by the wall clock; 100,000 synthetic signatures of 50 to 100 centroids, k = 100, two
 //! workers. Baseline: the bare kernel on as many threads at once over this mapped store, which only fills a column of

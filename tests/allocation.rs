@@ -1,4 +1,4 @@
-//! What happens if the system refuses memory: the request fails and names the amount, the purpose and a remedy; the
+//! The system refuses memory: the request fails and names the amount, the purpose and a remedy; the
 //! process continues, and the next request of the runtime succeeds.
 //!
 //! The allocator of this process refuses, while it is switched on, allocations above `LIMIT_BYTES`. Each request here

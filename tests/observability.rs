@@ -1,4 +1,4 @@
-//! What a run reports on request: figures during the run, and a report at its end.
+//! A run reports on request: figures while it runs, and a report at its end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

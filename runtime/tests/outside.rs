@@ -13,7 +13,7 @@ use support::*;
 const IN: In = In::stream(0, "in", numbers, "numbers");
 const OUT: Out = Out::new(0, "out", numbers, "the same");
 
-/// What boxes have begun outside, until the test lets it end.
+/// Work that boxes have begun outside; the test lets it end.
 static GATE: Mutex<Vec<Outside>> = Mutex::new(Vec::new());
 
 /// Passes on what it takes, one envelope each time that something outside is over.

@@ -58,7 +58,7 @@ pub struct Laid {
     /// The objects' ids, if some after `first` were removed.
     ids: Option<Vec<u64>>,
     signatures: usize,
-    /// Where each object's pieces begin, and the last one's end; `None` if each is one piece.
+    /// The place at which each object's pieces begin, and the last object's end; `None` if each object is one piece.
     pieces_of: Option<Vec<u32>>,
 }
 

@@ -64,7 +64,7 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The kind of an object in JSON; nothing if the value has the form of another kind.
     ///
     /// # Errors
-    /// What is wrong with an object of this form, if it says no kind.
+    /// The value has this form, but its object is invalid; the message names no kind.
     fn of_json(value: &Value) -> Option<Result<Self, String>>;
 
     /// The JSON value that the text of a query spells; nothing if it spells none.

@@ -16,7 +16,7 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::signature::SignatureBuilder;
 
-/// Of a request, which has 64 at most.
+/// The number of queries in a request; a request of the tests has at most 64.
 pub const QUERIES: usize = 64;
 pub const DIMENSIONS: usize = 3;
 pub const COORDINATES: [&str; DIMENSIONS] = ["x", "y", "z"];

@@ -4,7 +4,7 @@ use boxwork_stores::signature_store::StoreChange;
 
 use super::*;
 
-/// What is asked of nine thousand objects: all, in runs of whole batches and in others, and nothing.
+/// Ranges over nine thousand objects: all of them, in runs of whole batches and in others, and an empty range.
 fn asked() -> Vec<Vec<(u32, u64, u64)>> {
     let both = |first, count| vec![(0, first, count), (1, first, count)];
     vec![both(0, 8192), both(8192, 808), vec![(0, 100, 0)]]
