@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, OperatorSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::any_kind::{self, AnyKind, AnyRows, KIND_NAMES};
 
@@ -53,6 +53,24 @@ pub(crate) fn envelope(
     let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names))];
     columns.extend(kind.column_names().iter().copied().zip(objects));
     Ok(Some(Envelope::from_columns(columns)?))
+}
+
+/// Reads envelopes from the disk and pushes them while the output has room. `sent` counts the rows.
+fn send(
+    cx: &mut Context<'_>,
+    output: Out,
+    sent: &mut u64,
+    mut read: impl FnMut() -> Result<Option<Envelope>, BoxError>,
+) -> Result<Flow, BoxError> {
+    while cx.has_room(output) {
+        let Some(envelope) = cx.detached("disk", &mut read)?? else { return Ok(Flow::Done) };
+        *sent += envelope.rows() as u64;
+        cx.progress(*sent, 0);
+        if cx.push(output, envelope)? == Pushed::Closed {
+            return Ok(Flow::Done);
+        }
+    }
+    Ok(Flow::Wait)
 }
 
 /// The operators of this folder, in the order in which data meets them.

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::{COLUMN, HOLDS, NAME};
@@ -102,15 +102,10 @@ struct ReadJsonl {
 
 impl Operator for ReadJsonl {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room(OBJECTS) {
-            let Some(envelope) = cx.detached("disk", || self.read())?? else { return Ok(Flow::Done) };
-            self.sent += envelope.rows() as u64;
-            cx.progress(self.sent, 0);
-            if cx.push(OBJECTS, envelope)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        Ok(Flow::Wait)
+        let mut sent = self.sent;
+        let flow = super::send(cx, OBJECTS, &mut sent, || self.read());
+        self.sent = sent;
+        flow
     }
 }
 
