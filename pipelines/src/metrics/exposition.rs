@@ -240,7 +240,7 @@ impl Page {
                 edge.state.refusals
             }),
         ];
-        // A page may not have two samples with equal labels, so the fullest edge stands for all edges to the copies of a box.
+        // A page may not have two samples with equal labels: the fullest edge stands for those to all copies of a box.
         let requests: Vec<_> = requests
             .iter()
             .map(|request| (request.id.to_string(), run_report::one_for_copies(&request.edges)))
