@@ -120,10 +120,19 @@ pub struct PlanBox {
     pub settings: Vec<(String, Setting)>,
     /// The arguments from the values known when the plan was checked.
     pub arguments: Option<Arguments>,
+    /// The arguments that were possible when the plan was checked, if some values were not known then.
+    possible: Vec<Arguments>,
     /// The number of copies.
     pub copies: Copies,
     /// The blocking class whose permit is taken before each firing.
     pub blocking: Option<String>,
+}
+
+impl PlanBox {
+    /// The arguments that decide the columns of its ports: one, unless some values are not known yet.
+    fn possible_arguments(&self) -> &[Arguments] {
+        self.arguments.as_ref().map_or(&self.possible, std::slice::from_ref)
+    }
 }
 
 /// A resource of a plan; resources are listed in the order in which they are loaded.

@@ -178,6 +178,7 @@ impl Checker<'_> {
             &Place::Resource(name.clone()),
             &format!("resource kind `{}`", spec.name),
         );
+        let arguments = arguments.ok();
         if let (Some(check), Some(arguments)) = (spec.check, &arguments)
             && let Err(message) = check(arguments)
         {
@@ -247,7 +248,8 @@ impl Checker<'_> {
         known
     }
 
-    /// Checks settings against a table; returns the arguments if every value is known and right.
+    /// Checks settings against a table. Returns the arguments if every value is known and right, and otherwise all
+    /// arguments that the known values leave possible, as far as they decide a port's columns.
     fn arguments(
         &mut self,
         table: &[Parameter],
@@ -255,9 +257,9 @@ impl Checker<'_> {
         at: &dyn Fn(&str) -> Place,
         whole: &Place,
         owner: &str,
-    ) -> Option<Arguments> {
+    ) -> Result<Arguments, Vec<Arguments>> {
         check_table(table);
-        let (mut values, mut complete) = (BTreeMap::new(), true);
+        let (mut values, mut unknown, mut complete) = (BTreeMap::new(), Vec::new(), true);
         for (key, setting) in settings {
             let place = at(key);
             if self.known_parameters(&place, setting).is_none() {
@@ -301,8 +303,9 @@ impl Checker<'_> {
         }
         for parameter in table {
             if settings.iter().any(|(key, _)| key == parameter.name) {
-                if let (None, Some(value)) = (values.get(parameter.name), parameter.default.value()) {
-                    values.insert(parameter.name.to_owned(), value);
+                if !values.contains_key(parameter.name) {
+                    unknown.push(parameter);
+                    values.extend(parameter.default.value().map(|value| (parameter.name.to_owned(), value)));
                 }
                 continue;
             }
@@ -323,7 +326,7 @@ impl Checker<'_> {
                 None => {}
             }
         }
-        complete.then(|| Arguments::new(values))
+        if complete { Ok(Arguments::new(values)) } else { Err(edges::possible_arguments(values, &unknown)) }
     }
 
     /// Checks the type of a setting whose parameter has no value yet. False when the arguments stay unknown.
@@ -387,6 +390,10 @@ impl Checker<'_> {
             &Place::Box(declared.name.clone()),
             &format!("operator `{kind}`"),
         );
+        let (arguments, possible) = match arguments {
+            Ok(arguments) => (Some(arguments), Vec::new()),
+            Err(possible) => (None, possible),
+        };
         let of_resource = |name: &str| {
             let resource = resources.iter().find(|resource| resource.name == name);
             resource.and_then(|resource| resource.arguments.clone())
@@ -413,7 +420,7 @@ impl Checker<'_> {
                 Some("write `blocking: disk`".into()),
             );
         }
-        Some(PlanBox { name: declared.name.clone(), spec, settings, arguments, copies, blocking })
+        Some(PlanBox { name: declared.name.clone(), spec, settings, arguments, possible, copies, blocking })
     }
 
     fn copies(&mut self, declared: &BoxDeclaration, spec: &OperatorEntry) -> Copies {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Checker, suggestion};
+use crate::descriptor::Descriptor;
 use crate::operator::OperatorEntry;
-use crate::parameter::Arguments;
+use crate::parameter::{Arguments, Parameter, ParameterType, Value};
 use crate::plan::declaration::{EdgeDeclaration, End};
 use crate::plan::{EDGE_BYTES, FaultKind, Place, PlanBox, PlanEdge, PlanHint};
 
@@ -99,20 +100,23 @@ impl Checker<'_> {
                 Some(format!("leave `bytes` out for {EDGE_BYTES}")),
             );
         }
-        // Descriptors may depend on parameters; the table's defaults replace unknown values.
-        let unknown = Arguments::new(BTreeMap::new());
-        let descriptor = (given.descriptor)(producer.arguments.as_ref().unwrap_or(&unknown));
-        let wanted = (taken.descriptor)(consumer.arguments.as_ref().unwrap_or(&unknown));
-        if !descriptor.agrees_with(&wanted) {
+        // Descriptors may depend on parameters. The ends agree if they do so for some values of the unknown parameters.
+        let wanted: Vec<Descriptor> =
+            consumer.possible_arguments().iter().map(|arguments| (taken.descriptor)(arguments)).collect();
+        let mut possible =
+            producer.possible_arguments().iter().map(|arguments| (given.descriptor)(arguments));
+        let agreed = possible.find(|descriptor| wanted.iter().any(|wanted| descriptor.agrees_with(wanted)));
+        let Some(descriptor) = agreed else {
+            let (descriptor, wanted) = ((given.descriptor)(&producer.possible_arguments()[0]), &wanted[0]);
             let message = format!(
                 "`{}.{}` gives {descriptor}, and `{}.{}` takes {wanted}",
                 edge.from.name, given.name, edge.to.name, taken.name
             );
-            let fitting = || boxes_that_give(boxes, &wanted, to);
+            let fitting = || boxes_that_give(boxes, wanted, to);
             let help = self.help(|| fitting().map(|name| format!("`{name}` gives these columns")));
             self.fault(Place::Edge(idx), FaultKind::DescriptorMismatch, message, "the columns differ", help);
             return None;
-        }
+        };
         let bytes = edge.bytes.unwrap_or(EDGE_BYTES);
         Some(PlanEdge { from, output, to, input, envelopes: edge.envelopes, bytes, descriptor })
     }
@@ -183,17 +187,126 @@ impl Side {
     }
 }
 
-fn boxes_that_give(
-    boxes: &[Option<PlanBox>],
-    wanted: &crate::descriptor::Descriptor,
-    but: usize,
-) -> Option<String> {
-    let unknown = Arguments::new(BTreeMap::new());
+/// The arguments that known values leave possible, for the columns of ports: first those with the defaults of the
+/// unknown parameters, then those with each choice of an unknown parameter that has choices.
+pub(super) fn possible_arguments(values: BTreeMap<String, Value>, unknown: &[&Parameter]) -> Vec<Arguments> {
+    let choices = unknown.iter().flat_map(|parameter| match parameter.kind {
+        ParameterType::Choice(choices) => choices.iter().map(|choice| (parameter.name, *choice)).collect(),
+        _ => Vec::new(),
+    });
+    let with_choice = |(name, choice): (&str, &str)| {
+        let mut values = values.clone();
+        values.insert(name.to_owned(), Value::Text(choice.to_owned()));
+        Arguments::new(values)
+    };
+    [Arguments::new(values.clone())].into_iter().chain(choices.map(with_choice)).collect()
+}
+
+fn boxes_that_give(boxes: &[Option<PlanBox>], wanted: &Descriptor, but: usize) -> Option<String> {
     boxes.iter().enumerate().filter(|(idx, _)| *idx != but).find_map(|(_, planned)| {
         let planned = planned.as_ref()?;
-        let arguments = planned.arguments.as_ref().unwrap_or(&unknown);
+        let arguments = &planned.possible_arguments()[0];
         let port =
             planned.spec.outputs.iter().find(|port| (port.descriptor)(arguments).agrees_with(wanted))?;
         Some(format!("{}.{}", planned.name, port.name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::DataType;
+
+    use crate::descriptor::{Column, Descriptor};
+    use crate::operator::{Bind, BoxError, Catalog, In, Kind, Operator, OperatorSpec, Out};
+    use crate::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+    use crate::plan::{
+        BoxDeclaration, Declaration, EdgeDeclaration, End, FaultKind, ParameterDeclaration, Setting, check,
+    };
+
+    fn never(_: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+        Err(BoxError::new("these operators are checked and never run"))
+    }
+
+    /// The columns of objects of the kind that `holds` names.
+    fn objects(arguments: &Arguments) -> Descriptor {
+        let kind = match arguments.get("holds") {
+            Some(Value::Text(holds)) if holds == "texts" => DataType::Utf8,
+            _ => DataType::Float64,
+        };
+        Descriptor::new([Column::new("object", kind, "the object")])
+    }
+
+    const PARAMETERS: &[Parameter] = &[
+        Parameter::new("path", ParameterType::Path, Default::Required, "the file"),
+        Parameter::new(
+            "holds",
+            ParameterType::Choice(&["numbers", "texts"]),
+            Default::Text("numbers"),
+            "the kind of the objects",
+        ),
+    ];
+    static READ: OperatorSpec = OperatorSpec {
+        parameters: PARAMETERS,
+        outputs: &[Out::new(0, "objects", objects, "the objects")],
+        ..OperatorSpec::new("read", "Reads objects.", Kind::Stateful, never)
+    };
+    static WRITE: OperatorSpec = OperatorSpec {
+        parameters: PARAMETERS,
+        inputs: &[In::stream(0, "objects", objects, "the objects")],
+        ..OperatorSpec::new("write", "Writes objects.", Kind::Stateful, never)
+    };
+
+    /// Whether an edge from `read` to `write` has the fault that its columns differ. The paths have no value yet.
+    fn columns_differ(read_holds: Setting, write_holds: Setting) -> bool {
+        let text = |name: &str| ParameterDeclaration {
+            name: name.to_owned(),
+            kind: ParameterType::Text,
+            one_of: Vec::new(),
+            default: None,
+            optional: false,
+            about: String::new(),
+        };
+        let declared = |kind: &str, holds| BoxDeclaration {
+            name: kind.to_owned(),
+            kind: Setting::Value(Value::Text(kind.to_owned())),
+            copies: None,
+            blocking: None,
+            settings: vec![
+                ("path".to_owned(), Setting::Parameter("path".to_owned())),
+                ("holds".to_owned(), holds),
+            ],
+        };
+        let end = |name: &str| End { name: name.to_owned(), port: None };
+        let declaration = Declaration {
+            parameters: vec![text("path"), text("kind")],
+            boxes: vec![declared("read", read_holds), declared("write", write_holds)],
+            edges: vec![EdgeDeclaration {
+                from: end("read"),
+                to: end("write"),
+                envelopes: None,
+                bytes: None,
+            }],
+            ..Declaration::default()
+        };
+        let (plan, faults) = check(&declaration, &Catalog::new([&READ, &WRITE], []), &declaration.defaults());
+        let differ = faults.iter().any(|fault| fault.kind == FaultKind::DescriptorMismatch);
+        assert_eq!(plan.is_none(), differ, "{faults:?}");
+        differ
+    }
+
+    #[test]
+    fn known_values_decide_the_columns_although_another_value_is_unknown() {
+        let holds = |kind: &str| Setting::Value(Value::Text(kind.to_owned()));
+        assert!(!columns_differ(holds("texts"), holds("texts")));
+        assert!(columns_differ(holds("texts"), holds("numbers")));
+        assert!(columns_differ(holds("numbers"), holds("texts")));
+    }
+
+    #[test]
+    fn an_unknown_value_that_decides_the_columns_may_be_any_choice() {
+        let (unknown, texts) = (|| Setting::Parameter("kind".to_owned()), Value::Text("texts".to_owned()));
+        assert!(!columns_differ(unknown(), Setting::Value(texts.clone())));
+        assert!(!columns_differ(Setting::Value(texts), unknown()));
+        assert!(!columns_differ(unknown(), unknown()));
+    }
 }
