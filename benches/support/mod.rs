@@ -16,6 +16,8 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::str::FromStr;
 
+use boxwork_lab::processor;
+
 /// The `name=value` arguments of a bench.
 pub struct Arguments {
     given: BTreeMap<String, String>,
@@ -78,16 +80,6 @@ pub fn print_machine() {
     if let Ok(load) = fs::read_to_string("/proc/loadavg") {
         println!("            load {} before the start", load.split(' ').next().unwrap_or("unknown"));
     }
-}
-
-/// The processor's name, with family and model, as virtual machines give many processors one name.
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
-        line.and_then(|line| line.split(':').nth(1)).map_or("unknown", str::trim).to_owned()
-    };
-    format!("{}, family {} model {}", field("model name"), field("cpu family"), field("model"))
 }
 
 /// The median of some figures, and the middle half of them.

@@ -45,7 +45,7 @@ impl Machine {
 }
 
 /// The processor's name, with family and model, as virtual machines give many processors one name.
-fn processor() -> String {
+pub fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::number::significant;
-use crate::page::escape;
+use crate::page::escape_xml;
 use crate::spread::Spread;
 
 /// The colours of the lines, in turn; readable on light and dark ground.
@@ -234,7 +234,7 @@ fn picture(title: &str, (width, height): (f64, f64), body: &str) -> String {
         "<svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"12\" color=\"#4a5568\">\n\
          <title>{}</title>\n{body}</svg>\n",
-        escape(title)
+        escape_xml(title)
     )
 }
 
@@ -295,7 +295,7 @@ fn draw(body: &mut String, line: &[(f64, f64)], colour: &str) {
 }
 
 fn text(body: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
-    let content = escape(content);
+    let content = escape_xml(content);
     let _ = writeln!(
         body,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"currentColor\" text-anchor=\"{anchor}\">{content}</text>"

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use boxwork_lab::escape_xml;
+
 use super::edge_labels::{self, EdgeLabel, LABEL_LINE_HEIGHT, LABEL_PX};
 use super::layout::{COLUMN_GAP, Layout, Size, layout};
 use super::low_arrows::{LowArrows, runs_below};
@@ -106,7 +108,7 @@ pub fn svg(drawing: &Drawing) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"Helvetica, Arial, sans-serif\">\n\
          <title>{}</title>\n<defs>{markers}</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
          <g transform=\"translate({dx:.0} {dy:.0})\">\n{head}{body}{}</g>\n</svg>\n",
-        escape(&drawing.title),
+        escape_xml(&drawing.title),
         legend.0
     )
 }
@@ -193,7 +195,7 @@ fn draw_box(body: &mut String, drawn: &DrawnBox, (x, y): (f64, f64), size: Size)
         State::Wrong => (WRONG, "#fff5f5".to_owned(), " stroke-width=\"2\""),
         State::Missing => (WRONG, "#ffffff".to_owned(), " stroke-dasharray=\"5 4\""),
     };
-    let _ = writeln!(body, "<g><title>{}</title>", escape(&format!("{}: {}", drawn.kind, drawn.about)));
+    let _ = writeln!(body, "<g><title>{}</title>", escape_xml(&format!("{}: {}", drawn.kind, drawn.about)));
     let _ = writeln!(
         body,
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"6\" fill=\"{fill}\" stroke=\"{stroke}\"{extra}/>",
@@ -294,7 +296,7 @@ fn text(
     let _ = writeln!(
         body,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{px}\" fill=\"{colour}\" text-anchor=\"{anchor}\"{weight}>{}</text>",
-        escape(content)
+        escape_xml(content)
     );
 }
 
@@ -311,22 +313,4 @@ pub(super) fn text_width(text: &str, px: f64) -> f64 {
         })
         .sum();
     ems * px
-}
-
-/// Text for XML; forbidden characters become visible signs.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&apos;",
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
