@@ -328,10 +328,10 @@ impl Harness {
         let ports = unsafe { Ports::new(&self.at, &mut self.state, &self.ledger, 0, is_plain, 0) };
         let mut context = Context::new(ports, &mut self.services, &self.stopping, self.nodes);
         let flow = self.operator.process(&mut context);
-        let mut moved = context.moved();
+        let mut firing = context.into_firing();
         // There is no other box to notify.
-        moved.each_notice(&mut self.state, drop);
-        match moved.unknown_query.get() {
+        firing.each_notice(&mut self.state, drop);
+        match firing.unknown_query.get() {
             Some(query) => Err(BoxError::new(format!("there is no query {query}"))),
             None => flow,
         }

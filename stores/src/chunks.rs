@@ -39,15 +39,15 @@ pub struct Cut {
 pub struct Chunks {
     /// The cut.
     pub cut: Cut,
-    laid: Vec<OnceLock<Laid>>,
+    layouts: Vec<OnceLock<ChunkLayout>>,
 }
 
 /// Consecutive queries, and a run of chunks: the work of one block.
 pub type ChunkRun = (Range<usize>, Range<usize>);
 
-/// The host's description of a chunk on a device, laid out as a whole.
+/// The layout of a whole chunk on a device, as far as the host needs it: sizes, and the pieces of each object.
 #[derive(Debug)]
-pub struct Laid {
+pub struct ChunkLayout {
     /// Length of a column.
     pub stride: usize,
     /// Number of tiles.
@@ -176,18 +176,23 @@ impl Chunks {
     /// Cuts a store; nothing is laid out yet.
     pub fn new(store: &SignatureStore) -> Self {
         let cut = Cut::new(store);
-        Self { laid: (0..cut.count).map(|_| OnceLock::new()).collect(), cut }
+        Self { layouts: (0..cut.count).map(|_| OnceLock::new()).collect(), cut }
     }
 
-    /// The host's description of a chunk; the first call reads the chunk.
-    pub fn laid(&self, objects: Objects<'_>, shape: &Shape, chunk: usize) -> Result<&Laid, StoreError> {
-        if let Some(laid) = self.laid[chunk].get() {
-            return Ok(laid);
+    /// The layout of a chunk for the host; the first call reads the chunk.
+    pub fn chunk_layout(
+        &self,
+        objects: Objects<'_>,
+        shape: &Shape,
+        chunk: usize,
+    ) -> Result<&ChunkLayout, StoreError> {
+        if let Some(known) = self.layouts[chunk].get() {
+            return Ok(known);
         }
         let (lies, layout) = self.layout(objects, shape, chunk)?;
         let (store, all) = (objects.store(), self.cut.ids(objects.store(), chunk));
         let has_all = store.count(all.clone()) == all.end - all.start;
-        let laid = Laid {
+        let chunk_layout = ChunkLayout {
             stride: lies.stride,
             tiles: layout.tiles.len(),
             pieces: layout.pieces.len(),
@@ -199,7 +204,7 @@ impl Chunks {
                 firsts.chain([layout.pieces.len() as u32]).collect()
             }),
         };
-        Ok(self.laid[chunk].get_or_init(|| laid))
+        Ok(self.layouts[chunk].get_or_init(|| chunk_layout))
     }
 
     /// A chunk and its layout for the kernel, for all objects in it.
@@ -230,7 +235,7 @@ impl Chunks {
     }
 }
 
-impl Laid {
+impl ChunkLayout {
     /// Number of objects.
     #[expect(clippy::len_without_is_empty, reason = "a chunk is never empty")]
     pub fn len(&self) -> usize {

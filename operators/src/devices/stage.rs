@@ -100,10 +100,10 @@ pub(crate) trait DeviceTask: Send + Sized + 'static {
     ///
     /// # Errors
     /// An error ends the request.
-    fn finish(&mut self, cx: &mut Context<'_>, block: Self::Block) -> Result<Came<Self>, BoxError>;
+    fn finish(&mut self, cx: &mut Context<'_>, block: Self::Block) -> Result<BlockOutcome<Self>, BoxError>;
 
     /// Decides about a block after its device failed; `is_served` says whether any device still takes blocks.
-    fn failed(&mut self, block: Self::Block, is_served: bool) -> Came<Self>;
+    fn failed(&mut self, block: Self::Block, is_served: bool) -> BlockOutcome<Self>;
 
     /// Computes some of the items on slots, a few milliseconds' worth, from the front on, and removes them from the queue.
     ///
@@ -148,16 +148,16 @@ impl Taken<Envelope> {
     }
 }
 
-/// The outcome of a block.
-pub(crate) enum Came<T: DeviceTask> {
+/// The outcome of a block, as the task decides it.
+pub(crate) enum BlockOutcome<T: DeviceTask> {
     /// The block's results.
     Made(Vec<T::Made>),
     /// The stage submits the block again.
-    Again(T::Block),
+    Retry(T::Block),
     /// The slots compute the block's items.
-    Left(Vec<T::Item>),
+    Fallback(Vec<T::Item>),
     /// The slots compute the block's items and all later ones: the task does not trust devices any more.
-    Wrong(Vec<T::Item>),
+    Untrusted(Vec<T::Item>),
 }
 
 /// Counts of the blocks and items of a stage.
@@ -183,7 +183,7 @@ pub(crate) struct DeviceStage<T: DeviceTask> {
     /// None if the slots compute everything.
     blocks: Option<Blocks<Numbered<T::Block>>>,
     blocks_max: usize,
-    /// False once a block was [`Came::Wrong`]: the stage uses no results of devices then.
+    /// False once a block was [`BlockOutcome::Untrusted`]: the stage uses no results of devices then.
     is_trusted: bool,
     /// The items of the next block.
     gathered: Vec<T::Item>,
@@ -271,7 +271,7 @@ impl<T: DeviceTask> DeviceStage<T> {
             let Some((number, arrived)) = self.order.next(self.blocks.as_mut()) else {
                 return Ok(Pushed::Sent);
             };
-            let came = match arrived {
+            let outcome = match arrived {
                 Arrived::Items(items) => {
                     self.leave(number, items);
                     continue;
@@ -284,21 +284,21 @@ impl<T: DeviceTask> DeviceStage<T> {
                 }
                 Arrived::Block(_, Err(error)) => return Err(error.into()),
             };
-            match came {
-                Came::Made(made) => {
+            match outcome {
+                BlockOutcome::Made(made) => {
                     self.statistics.computed += 1;
                     self.order.is_over(number);
                     self.made.extend(made);
                 }
-                Came::Again(block) => {
+                BlockOutcome::Retry(block) => {
                     self.statistics.again += 1;
                     self.submit(cx, number, block);
                 }
-                Came::Left(items) => {
+                BlockOutcome::Fallback(items) => {
                     self.statistics.failed += 1;
                     self.leave(number, items);
                 }
-                Came::Wrong(items) => {
+                BlockOutcome::Untrusted(items) => {
                     self.statistics.failed += 1;
                     self.is_trusted = false;
                     self.leave(number, items);

@@ -32,7 +32,7 @@ pub(crate) use self::parameters::{PARAMETERS_NOTE, scaled_size};
 pub use self::parameters::{parameters, parameters_from_json, parameters_json};
 use crate::columns;
 use crate::devices::code_path;
-use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
+use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 
 const PIXELS: In = In::stream(0, "pixels", columns::pixels, "small RGB pictures");
 const SIGNATURES: Out =
@@ -233,13 +233,13 @@ impl DeviceTask for Extract {
         Pictures::new(common, envelopes)
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, block: Pictures) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>, block: Pictures) -> Result<BlockOutcome<Self>, BoxError> {
         let Pictures { envelopes, mut signatures, .. } = block;
-        Ok(Came::Made(self.envelopes(cx, &envelopes, &mut signatures)?))
+        Ok(BlockOutcome::Made(self.envelopes(cx, &envelopes, &mut signatures)?))
     }
 
-    fn failed(&mut self, block: Pictures, _: bool) -> Came<Self> {
-        Came::Left(block.envelopes)
+    fn failed(&mut self, block: Pictures, _: bool) -> BlockOutcome<Self> {
+        BlockOutcome::Fallback(block.envelopes)
     }
 
     fn compute(

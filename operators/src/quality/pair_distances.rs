@@ -16,7 +16,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::devices::code_path::of_device;
-use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
+use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
@@ -158,7 +158,7 @@ impl DeviceTask for PairDistances {
         self.devices().block(cx, envelopes)
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, block: SqfdBlock) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>, block: SqfdBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let mut made = Vec::with_capacity(block.envelopes.len());
         for (pairs, distances) in self.devices().distances(block)? {
             let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
@@ -169,11 +169,11 @@ impl DeviceTask for PairDistances {
             }
             made.push(with_distances(&pairs, distances, errors)?);
         }
-        Ok(Came::Made(made))
+        Ok(BlockOutcome::Made(made))
     }
 
-    fn failed(&mut self, block: SqfdBlock, _: bool) -> Came<Self> {
-        Came::Left(block.envelopes)
+    fn failed(&mut self, block: SqfdBlock, _: bool) -> BlockOutcome<Self> {
+        BlockOutcome::Fallback(block.envelopes)
     }
 
     fn compute(

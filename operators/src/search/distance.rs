@@ -27,10 +27,10 @@ pub(crate) use self::on_device::compute_sigmas;
 use self::on_device::{DistanceBlock, OnDevice};
 pub(crate) use self::range_block::DISTANCES_OF_ALL;
 use self::ranges::{Ids, ranges_of};
-use self::select::Keeps;
+use self::select::Criteria;
 use crate::columns;
 use crate::devices::code_path::of_device;
-use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
+use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::resources::{self, SPACE, device_parameter};
 use crate::search::queries::Queries;
 
@@ -112,12 +112,12 @@ fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let picked = bind.pick_devices("device", Some(space.store().ids_count()), DEVICE_OBJECTS_MIN);
-    let keeps = Keeps {
+    let criteria = Criteria {
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
         range: bind.get_number("range"),
         objects_min: None,
     };
-    Ok(Box::new(stage(space, picked?, keeps)))
+    Ok(Box::new(stage(space, picked?, criteria)))
 }
 
 fn make_sqfd(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -133,11 +133,11 @@ fn make_sqfd(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 /// A `distance` box on the picked devices.
-fn stage(space: Arc<dyn Space>, picked: Picked, keeps: Keeps) -> DeviceStage<Distance> {
+fn stage(space: Arc<dyn Space>, picked: Picked, criteria: Criteria) -> DeviceStage<Distance> {
     let form = Arc::clone(&space).device_form();
     let (devices, picked) = match (form, picked.devices) {
         (Some(DeviceForm::Sqfd(sqfd)), Some((devices, allowed))) => {
-            (Some(OnDevice::new(sqfd, &devices, &allowed, keeps)), Some((devices, allowed)))
+            (Some(OnDevice::new(sqfd, &devices, &allowed, criteria)), Some((devices, allowed)))
         }
         _ => (None, None),
     };
@@ -252,23 +252,29 @@ impl DeviceTask for Distance {
         block.home()
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, mut block: DistanceBlock) -> Result<Came<Self>, BoxError> {
+    fn finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut block: DistanceBlock,
+    ) -> Result<BlockOutcome<Self>, BoxError> {
         if block.is_missing() {
-            return Ok(Came::Again(block));
+            return Ok(BlockOutcome::Retry(block));
         }
-        Ok(Came::Made(on_device(&self.devices).finish(cx, prepared(&self.queries), block)?))
+        Ok(BlockOutcome::Made(on_device(&self.devices).finish(cx, prepared(&self.queries), block)?))
     }
 
-    fn failed(&mut self, block: DistanceBlock, is_served: bool) -> Came<Self> {
+    fn failed(&mut self, block: DistanceBlock, is_served: bool) -> BlockOutcome<Self> {
         match block {
-            DistanceBlock::Rows(block) => Came::Left(block.envelopes.into_iter().map(Item::Rows).collect()),
+            DistanceBlock::Rows(block) => {
+                BlockOutcome::Fallback(block.envelopes.into_iter().map(Item::Rows).collect())
+            }
             DistanceBlock::Run(mut block) => {
                 // The device that keeps these chunks failed; any other may compute the block.
                 if block.home.take().is_some() && is_served {
-                    return Came::Again(DistanceBlock::Run(block));
+                    return BlockOutcome::Retry(DistanceBlock::Run(block));
                 }
                 let ids = Ids::new(prepared(&self.queries), block.queries.clone(), block.ids());
-                Came::Left(vec![Item::Ids(ids)])
+                BlockOutcome::Fallback(vec![Item::Ids(ids)])
             }
         }
     }

@@ -20,7 +20,7 @@ use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, Ope
 use self::block::{Common, ExactBlock};
 use crate::columns;
 use crate::devices::code_path::of_device;
-use crate::devices::stage::{Came, DeviceStage, DeviceTask, Sizes, Taken};
+use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::{compute_sigmas, with_distances};
 use crate::search::queries::Queries;
@@ -254,18 +254,18 @@ impl DeviceTask for ExactDistance {
         compute_sigmas(cx, self.sqfd(), ids)
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, block: ExactBlock) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>, block: ExactBlock) -> Result<BlockOutcome<Self>, BoxError> {
         if block.is_as_reference(self.checked_rows)? {
-            return Ok(Came::Made(envelopes_of(&block.envelopes, block.distances()?)?));
+            return Ok(BlockOutcome::Made(envelopes_of(&block.envelopes, block.distances()?)?));
         }
         let problem =
             "its sums in 64 bits differ from the processor's: distances are computed without devices";
         cx.report(block.device.clone(), problem);
-        Ok(Came::Wrong(block.envelopes.into_iter().map(Candidates::from).collect()))
+        Ok(BlockOutcome::Untrusted(block.envelopes.into_iter().map(Candidates::from).collect()))
     }
 
-    fn failed(&mut self, block: ExactBlock, _: bool) -> Came<Self> {
-        Came::Left(block.envelopes.into_iter().map(Candidates::from).collect())
+    fn failed(&mut self, block: ExactBlock, _: bool) -> BlockOutcome<Self> {
+        BlockOutcome::Fallback(block.envelopes.into_iter().map(Candidates::from).collect())
     }
 
     fn compute(

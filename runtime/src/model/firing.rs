@@ -14,7 +14,7 @@ use super::notify::{NewTasks, TaskKind};
 use super::services::{Detacher, FiringServices};
 use super::{BoxCell, Model};
 use crate::edge::{Edge, Offered, PortEdges};
-use crate::operator::{Context, Flow, Mode, Moved, Operator, PortState, Ports, Staged, close_edge};
+use crate::operator::{Context, FiringState, Flow, Mode, Operator, PortState, Ports, Staged, close_edge};
 use crate::panic_message::panic_message;
 use crate::request::RequestError;
 use crate::sync::{Ordering, add, interleave};
@@ -43,7 +43,7 @@ pub(super) struct Running {
     is_plain: bool,
     /// Whether something comes before a firing: staged envelopes, side inputs, an order, the end.
     has_business: bool,
-    /// The last [`Moved::schema`].
+    /// The last [`FiringState::schema`].
     schema: usize,
     /// Behind a pointer: a firing in the usual case reads nothing of it, and the boxes of a chain should stay in the
     /// nearest cache. Inline, a request would make one allocation less for each box, and a hop would cost a twelfth
@@ -184,11 +184,11 @@ impl Model {
         let mut services = FiringServices { model: self, cell_idx, detacher, new_tasks };
         let mut context = Context::new(ports, &mut services, &self.stopping, self.nodes);
         let flow = catch_unwind(AssertUnwindSafe(|| operator.process(&mut context)));
-        let mut moved = context.moved();
-        self.notify_of(cell_idx, (&mut moved, state), new_tasks);
-        let Moved { drained, is_plain, .. } = moved;
-        let progressed = moved.progressed();
-        (running.made_room, running.schema) = (moved.took(), moved.schema);
+        let mut firing = context.into_firing();
+        self.notify_of(cell_idx, (&mut firing, state), new_tasks);
+        let FiringState { drained, is_plain, .. } = firing;
+        let progressed = firing.progressed();
+        (running.made_room, running.schema) = (firing.took(), firing.schema);
         match flow {
             // The usual end: nothing is staged in the usual case.
             Ok(Ok(Flow::Wait)) if is_plain => {

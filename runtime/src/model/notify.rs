@@ -7,7 +7,7 @@ use super::Model;
 use super::box_state::Notified;
 use crate::edge::{Edge, Offered, PortEdges, RoomWanted};
 use crate::envelope::Envelope;
-use crate::operator::{Moved, Notice, PortState};
+use crate::operator::{FiringState, Notice, PortState};
 use crate::request::{RequestError, RequestId};
 use crate::sync::Ordering;
 
@@ -109,16 +109,16 @@ impl Model {
     pub(super) fn notify_of(
         &self,
         cell_idx: usize,
-        (moved, ports): (&mut Moved, &mut PortState),
+        (firing, ports): (&mut FiringState, &mut PortState),
         new_tasks: &mut NewTasks,
     ) {
-        moved.each_notice(ports, |notice| match notice {
+        firing.each_notice(ports, |notice| match notice {
             Notice::Consumer(consumer) => {
                 self.notify(consumer, TaskKind::Immediate, new_tasks);
             }
             other => self.notify_as(cell_idx, other, new_tasks),
         });
-        if let Some(query) = moved.unknown_query.get() {
+        if let Some(query) = firing.unknown_query.get() {
             self.fail_of_query(cell_idx, query);
         }
     }

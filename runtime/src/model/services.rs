@@ -42,7 +42,7 @@ impl FiringServices<'_> {
     /// Notifies the consumers of pushed envelopes, and the producers of room on edges that the box took from.
     fn notify_all(&mut self, ports: &mut Ports<'_>) {
         self.model.notify_of(self.cell_idx, ports.parts(), self.new_tasks);
-        if ports.moved().took() && self.model.boxes[self.cell_idx].state.take_wanted() {
+        if ports.firing().took() && self.model.boxes[self.cell_idx].state.take_wanted() {
             self.model.notify_of_room(self.cell_idx, self.new_tasks);
         }
     }

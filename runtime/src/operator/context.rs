@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::ports::{Moved, Ports};
+use super::ports::{FiringState, Ports};
 use super::{BoxError, Cancelled, HintIn, HintOut, In, Out, Problem, Pushed};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
@@ -50,10 +50,10 @@ impl<'a> Context<'a> {
         Self { ports, services, stopping, nodes }
     }
 
-    /// The counts of the firing at its ports.
+    /// The state of the firing at its ports, after the operator has returned.
     #[inline(always)]
-    pub(crate) fn moved(self) -> Moved {
-        self.ports.moved().clone()
+    pub(crate) fn into_firing(self) -> FiringState {
+        self.ports.firing().clone()
     }
 
     /// The next envelope of a stream or merge input, or nothing when none waits.

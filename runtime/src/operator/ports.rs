@@ -27,7 +27,7 @@ use crate::edge::{Edge, Ledger, PortList, Single};
 use crate::envelope::Envelope;
 use crate::sync::{AtomicBool, Counter, Ordering, add};
 
-/// Stands for no box in [`Moved::consumer`].
+/// Stands for no box in [`FiringState::consumer`].
 const NO_BOX: usize = usize::MAX;
 
 /// The ports of a box, as all its copies and requests have them. Each of these counts one reference to it.
@@ -155,12 +155,12 @@ pub(crate) struct Ports<'a> {
     state: &'a mut PortState,
     ledger: &'a Ledger,
     node: usize,
-    moved: Moved,
+    firing: FiringState,
 }
 
-/// The counts and decisions of a firing at its ports so far.
+/// The state of one firing at the ports of its box: the envelopes it has moved, and the boxes it has to notify.
 #[derive(Clone, Debug)]
-pub(crate) struct Moved {
+pub(crate) struct FiringState {
     /// The address of the last schema that fitted the first output; 0 for none.
     pub(crate) schema: usize,
     /// Whether the usual case holds: nothing is staged, no input is closed, no budget counts, no order is kept.
@@ -178,7 +178,7 @@ pub(crate) struct Moved {
     pub(crate) unknown_query: Cell<Option<u32>>,
 }
 
-impl Moved {
+impl FiringState {
     /// Whether the firing took anything.
     #[inline(always)]
     pub(crate) fn took(&self) -> bool {
@@ -205,7 +205,7 @@ impl Moved {
 }
 
 impl<'a> Ports<'a> {
-    /// The ports of a firing on a node. `is_plain`: the box allows the usual case; `schema`: [`Moved::schema`] of the
+    /// The ports of a firing on a node. `is_plain`: the box allows the usual case; `schema`: [`FiringState::schema`] of the
     /// last firing, or 0.
     ///
     /// # Safety
@@ -221,7 +221,7 @@ impl<'a> Ports<'a> {
         schema: usize,
     ) -> Self {
         debug_assert!(!is_plain || state.staged.is_empty(), "a box was fired with envelopes staged");
-        let moved = Moved {
+        let firing = FiringState {
             schema,
             is_plain,
             drained: false,
@@ -231,13 +231,13 @@ impl<'a> Ports<'a> {
             made: 0,
             unknown_query: Cell::new(None),
         };
-        Self { at, state, ledger, node, moved }
+        Self { at, state, ledger, node, firing }
     }
 
     /// The only edge of an input, in the usual case.
     #[inline(always)]
     fn plain_input(&self, input: usize) -> Option<&'a Single> {
-        self.at.inputs[input].single().filter(|_| self.moved.is_plain)
+        self.at.inputs[input].single().filter(|_| self.firing.is_plain)
     }
 
     /// As [`super::Context::take`].
@@ -247,11 +247,11 @@ impl<'a> Ports<'a> {
         let Some(single) = self.plain_input(input) else { return self.take_any(input) };
         // SAFETY: the ports live within a firing of the edge's consumer.
         let Some((_, envelope)) = (unsafe { single.take() }) else {
-            self.moved.drained = true;
+            self.firing.drained = true;
             return None;
         };
-        self.moved.drained = false;
-        self.moved.took += 1;
+        self.firing.drained = false;
+        self.firing.took += 1;
         single.crossing().count(self.node, None, &envelope);
         add(&self.at.rows_in, envelope.rows() as u64);
         Some(envelope)
@@ -276,7 +276,7 @@ impl<'a> Ports<'a> {
     /// Whether another push is possible in the usual case.
     #[inline(always)]
     fn is_clear(&self) -> bool {
-        self.moved.is_plain && !self.at.closing.load(Ordering::Relaxed)
+        self.firing.is_plain && !self.at.closing.load(Ordering::Relaxed)
     }
 
     /// As [`super::Context::push`].
@@ -287,8 +287,8 @@ impl<'a> Ports<'a> {
         let Some(single) = port.single() else { return self.push_to_all(output, envelope, None) };
         if output != 0
             || !self.is_clear()
-            || self.moved.schema != address_of(&envelope)
-            || (self.moved.consumer != NO_BOX && self.moved.consumer != port.consumer())
+            || self.firing.schema != address_of(&envelope)
+            || (self.firing.consumer != NO_BOX && self.firing.consumer != port.consumer())
         {
             return self.push_to_all(output, envelope, None);
         }
@@ -298,8 +298,8 @@ impl<'a> Ports<'a> {
         if let Err(envelope) = unsafe { single.try_offer(envelope) } {
             return self.push_to_all(output, envelope, None);
         }
-        self.moved.consumer = port.consumer();
-        self.moved.made += 1;
+        self.firing.consumer = port.consumer();
+        self.firing.made += 1;
         add(&self.at.rows_out, rows);
         Ok(Pushed::Sent)
     }
@@ -320,7 +320,7 @@ impl<'a> Ports<'a> {
         self.at.hints_read[hint].iter().fold(join.bottom(), |joined, cell| match cell.get(query) {
             Some(value) => join.join(joined, value),
             None => {
-                self.moved.unknown_query.set(Some(query));
+                self.firing.unknown_query.set(Some(query));
                 joined
             }
         })
@@ -333,7 +333,7 @@ impl<'a> Ports<'a> {
             // The notification of the readers releases the value to them.
             Some(true) if matches!(self.state.notices.last(), Some(Notice::Hint(last)) if *last == hint) => {}
             Some(true) => self.note(Notice::Hint(hint)),
-            None => self.moved.unknown_query.set(Some(query)),
+            None => self.firing.unknown_query.set(Some(query)),
         }
     }
 
@@ -345,27 +345,27 @@ impl<'a> Ports<'a> {
 
     /// Remembers to notify a consumer. A firing that gives one consumer many envelopes notifies it once.
     fn notify_later(&mut self, consumer: usize) {
-        let before = std::mem::replace(&mut self.moved.consumer, consumer);
+        let before = std::mem::replace(&mut self.firing.consumer, consumer);
         if before != consumer && before != NO_BOX {
             self.note(Notice::Consumer(before));
         }
     }
 
     fn note(&mut self, notice: Notice) {
-        self.moved.has_notices = true;
+        self.firing.has_notices = true;
         self.state.notices.push(notice);
     }
 
-    /// The counts of the firing and the state of its box, for the model to notify other boxes.
+    /// The state of the firing and of its box, for the model to notify other boxes.
     #[inline(always)]
-    pub(crate) fn parts(&mut self) -> (&mut Moved, &mut PortState) {
-        (&mut self.moved, self.state)
+    pub(crate) fn parts(&mut self) -> (&mut FiringState, &mut PortState) {
+        (&mut self.firing, self.state)
     }
 
-    /// The counts of the firing so far.
+    /// The state of the firing so far.
     #[inline(always)]
-    pub(crate) fn moved(&self) -> &Moved {
-        &self.moved
+    pub(crate) fn firing(&self) -> &FiringState {
+        &self.firing
     }
 
     /// The node that the firing runs on.

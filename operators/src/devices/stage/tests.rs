@@ -146,24 +146,24 @@ impl<const IS_ORDERED: bool> DeviceTask for Square<IS_ORDERED> {
         block.home
     }
 
-    fn finish(&mut self, _: &mut Context<'_>, mut block: Numbers) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, _: &mut Context<'_>, mut block: Numbers) -> Result<BlockOutcome<Self>, BoxError> {
         self.finished += 1;
         if self.behaviour == Behaviour::Wrong && self.finished == 2 {
-            return Ok(Came::Wrong(block.envelopes));
+            return Ok(BlockOutcome::Untrusted(block.envelopes));
         }
         if self.behaviour == Behaviour::Twice && self.again.insert(block.numbers[0]) {
             block.squares.clear();
-            return Ok(Came::Again(block));
+            return Ok(BlockOutcome::Retry(block));
         }
         let mut squares = block.squares.into_iter();
         let made = block.envelopes.iter().map(|of| envelope(squares.by_ref().take(of.rows())));
-        Ok(Came::Made(made.collect()))
+        Ok(BlockOutcome::Made(made.collect()))
     }
 
-    fn failed(&mut self, mut block: Numbers, is_served: bool) -> Came<Self> {
+    fn failed(&mut self, mut block: Numbers, is_served: bool) -> BlockOutcome<Self> {
         match block.home.take() {
-            Some(_) if is_served => Came::Again(block),
-            _ => Came::Left(block.envelopes),
+            Some(_) if is_served => BlockOutcome::Retry(block),
+            _ => BlockOutcome::Fallback(block.envelopes),
         }
     }
 

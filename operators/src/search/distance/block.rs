@@ -15,7 +15,7 @@ use boxwork_runtime::feeding::{
     Back, Block, Device, DeviceError, Devices, Feed, Grid, ProgramSource, Residence, SharedKey, Value,
 };
 
-use super::select::{Keeps, Kept, Part, Select};
+use super::select::{Criteria, Kept, Part, Select};
 use crate::devices::device_kernels::distances_program;
 use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
@@ -75,9 +75,14 @@ pub(super) fn tell_arithmetic(space: &SqfdSpace, devices: &Devices, allowed: &[u
 }
 
 impl Common {
-    pub(super) fn new(space: &Arc<SqfdSpace>, residence: Residence, queries: &Queries, keeps: Keeps) -> Self {
+    pub(super) fn new(
+        space: &Arc<SqfdSpace>,
+        residence: Residence,
+        queries: &Queries,
+        criteria: Criteria,
+    ) -> Self {
         let prepared = queries.iter().map(|query| query.sqfd().prepared());
-        Self::of(space, residence, prepared, Select::new(queries, keeps))
+        Self::of(space, residence, prepared, Select::new(queries, criteria))
     }
 
     pub(super) fn of<'a>(

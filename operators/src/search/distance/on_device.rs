@@ -11,7 +11,7 @@ use boxwork_runtime::operator::{BoxError, Context};
 
 use super::block::{Common, SqfdBlock, tell_arithmetic};
 use super::range_block::{Found, RangeBlock};
-use super::select::Keeps;
+use super::select::Criteria;
 use super::with_distances;
 use crate::columns::distances_envelope;
 use crate::search::queries::Queries;
@@ -30,7 +30,7 @@ pub(super) struct OnDevice {
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
     residence: Residence,
-    keeps: Keeps,
+    criteria: Criteria,
     common: Option<Arc<Common>>,
 }
 
@@ -100,12 +100,12 @@ impl OnDevice {
         space: Arc<SqfdSpace>,
         devices: &Arc<Devices>,
         allowed: &Arc<[usize]>,
-        keeps: Keeps,
+        criteria: Criteria,
     ) -> Self {
         tell_arithmetic(&space, devices, allowed);
         let residence = space.chunks().cut.residence(space.store(), devices, allowed);
         let (devices, allowed) = (Arc::clone(devices), Arc::clone(allowed));
-        Self { space, devices, allowed, residence, keeps, common: None }
+        Self { space, devices, allowed, residence, criteria, common: None }
     }
 
     /// The blocks for some ids and consecutive queries, if the ids are whole chunks. The producer of ranges need not
@@ -137,7 +137,7 @@ impl OnDevice {
     }
 
     fn common(&mut self, queries: &Queries) -> Arc<Common> {
-        let make = || Arc::new(Common::new(&self.space, self.residence.clone(), queries, self.keeps));
+        let make = || Arc::new(Common::new(&self.space, self.residence.clone(), queries, self.criteria));
         Arc::clone(self.common.get_or_insert_with(make))
     }
 
@@ -167,7 +167,7 @@ impl OnDevice {
                 cx.detached("disk", || store.bring_in(fresh.iter().map(|batch| store.ids(*batch).start)))??;
             }
         }
-        if self.keeps.any() && !device.holds(block.sigmas_key()) {
+        if self.criteria.may_drop() && !device.holds(block.sigmas_key()) {
             compute_sigmas(cx, &self.space, store.among(block.ids()).collect())?;
         }
         Ok(DistanceBlock::Run(block))
@@ -191,7 +191,7 @@ impl OnDevice {
             }
         }
         self.bring_in(cx, &wanted)?;
-        if self.keeps.any() {
+        if self.criteria.may_drop() {
             compute_sigmas(cx, &self.space, wanted.iter().map(|(_, id)| *id).collect())?;
         }
         Ok(DistanceBlock::Rows(SqfdBlock::new(&common, envelopes, wanted)))

@@ -14,7 +14,7 @@ use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, SharedKey, 
 use super::block::Common;
 use super::select::{Part, Select};
 use crate::devices::reading::{block_error, feed_of};
-use boxwork_stores::chunks::{Cut, Form, Laid};
+use boxwork_stores::chunks::{ChunkLayout, Cut, Form};
 use boxwork_stores::signature_store::{Objects, StoreError};
 
 /// The kind of a block that brought nothing to the device.
@@ -78,16 +78,16 @@ impl RangeBlock {
     }
 
     /// The layouts of its chunks, all of which were fed.
-    fn laid<'a>(&'a self, objects: Objects<'_>) -> Result<Vec<&'a Laid>, StoreError> {
+    fn layouts<'a>(&'a self, objects: Objects<'_>) -> Result<Vec<&'a ChunkLayout>, StoreError> {
         let chunks = self.common.space.chunks();
-        self.chunks.clone().map(|chunk| chunks.laid(objects, &self.common.shape, chunk)).collect()
+        self.chunks.clone().map(|chunk| chunks.chunk_layout(objects, &self.common.shape, chunk)).collect()
     }
 
     /// The selection for this block; `None` unless every signature is one piece and enough rows can be dropped.
-    fn select(&self, laid: &[&Laid]) -> Option<&Select> {
+    fn select(&self, layouts: &[&ChunkLayout]) -> Option<&Select> {
         let select = self.common.select.as_ref().filter(|_| self.may_select)?;
-        let objects = laid.iter().map(|laid| laid.len()).sum();
-        (laid.iter().all(|laid| laid.is_whole()) && select.is_worth(objects)).then_some(select)
+        let objects = layouts.iter().map(|layout| layout.len()).sum();
+        (layouts.iter().all(|layout| layout.is_whole()) && select.is_worth(objects)).then_some(select)
     }
 
     fn part(&self, objects: usize) -> Part {
@@ -97,14 +97,14 @@ impl RangeBlock {
     fn enqueue(&mut self, objects: Objects<'_>, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let common = Arc::clone(&self.common);
         let (store, chunks) = (objects.store(), common.space.chunks());
-        let laid = self.laid(objects).map_err(block_error)?;
-        let (pieces, count) = (laid.iter().map(|laid| laid.pieces).sum::<usize>(), self.queries.len());
-        let (selects, mut brings, sums) = (self.select(&laid).is_some(), false, pieces * count);
+        let layouts = self.layouts(objects).map_err(block_error)?;
+        let (pieces, count) = (layouts.iter().map(|layout| layout.pieces).sum::<usize>(), self.queries.len());
+        let (selects, mut brings, sums) = (self.select(&layouts).is_some(), false, pieces * count);
         common.send_queries(feed)?;
         feed.output::<f32>("sums", sums)?;
         let columns = common.shape.dimensions() + 1;
         let mut sums_first = 0;
-        for (chunk, laid) in self.chunks.clone().zip(&laid).filter(|(_, laid)| laid.pieces > 0) {
+        for (chunk, layout) in self.chunks.clone().zip(&layouts).filter(|(_, layout)| layout.pieces > 0) {
             let fill = |column: usize, to: &mut [f32]| {
                 let lies = chunks.chunk(objects, chunk).map_err(block_error)?;
                 lies.copy_column(objects, column, to).map_err(block_error)
@@ -112,23 +112,23 @@ impl RangeBlock {
             let key = Cut::key(store, Form::Columns, chunk);
             if common.residence.is_kept(chunk) {
                 brings |= !feed.device().holds(key);
-                feed.shared_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
+                feed.shared_in_parts("columns", key, columns * layout.stride, layout.stride, fill)?;
             } else {
-                feed.pinned_in_parts("columns", key, columns * laid.stride, laid.stride, fill)?;
+                feed.pinned_in_parts("columns", key, columns * layout.stride, layout.stride, fill)?;
             }
-            feed.shared("tiles", Cut::key(store, Form::Tiles, chunk), laid.tiles, |to| {
-                let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
-                to.copy_from_slice(&layout.tiles);
+            feed.shared("tiles", Cut::key(store, Form::Tiles, chunk), layout.tiles, |to| {
+                let (_, whole) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
+                to.copy_from_slice(&whole.tiles);
                 Ok(())
             })?;
-            feed.shared("pieces", Cut::key(store, Form::Pieces, chunk), laid.pieces, |to| {
-                let (_, layout) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
-                to.copy_from_slice(&layout.pieces);
+            feed.shared("pieces", Cut::key(store, Form::Pieces, chunk), layout.pieces, |to| {
+                let (_, whole) = chunks.layout(objects, &common.shape, chunk).map_err(block_error)?;
+                to.copy_from_slice(&whole.pieces);
                 Ok(())
             })?;
             let number = |value: usize| Value::of(value as u32);
             let values = [
-                ("stride", number(laid.stride)),
+                ("stride", number(layout.stride)),
                 ("tiles_first", number(0)),
                 ("pieces_first", number(0)),
                 // The sums of one query stand together through all chunks.
@@ -140,12 +140,12 @@ impl RangeBlock {
                 ("sums_first", number(sums_first)),
             ];
             let (program, items) = common.kernel(feed.device(), false);
-            feed.launch(program, "sqfd", Grid::of([laid.tiles * count], [items]), &values)?;
-            sums_first += laid.pieces;
+            feed.launch(program, "sqfd", Grid::of([layout.tiles * count], [items]), &values)?;
+            sums_first += layout.pieces;
         }
-        if let Some(select) = self.select(&laid) {
+        if let Some(select) = self.select(&layouts) {
             feed.shared("sigmas", self.sigmas_key(), pieces, |to: &mut [f32]| {
-                let ids = laid.iter().flat_map(|laid| (0..laid.len()).map(|idx| laid.id(idx)));
+                let ids = layouts.iter().flat_map(|layout| (0..layout.len()).map(|idx| layout.id(idx)));
                 for (to, id) in to.iter_mut().zip(ids) {
                     *to = common.space.sigma_self(objects, id).map_err(block_error)? as f32;
                 }
@@ -179,15 +179,15 @@ impl Block for RangeBlock {
         let common = Arc::clone(&self.common);
         // The layouts are in memory, so nothing is read and nothing can fail.
         let found = common.space.store().read::<_, StoreError>(|objects| {
-            let laid = self.laid(objects)?;
-            let pieces: usize = laid.iter().map(|laid| laid.pieces).sum();
+            let layouts = self.layouts(objects)?;
+            let pieces: usize = layouts.iter().map(|layout| layout.pieces).sum();
             if let Some(select) = common.select.as_ref().filter(|_| self.selects) {
                 let part = self.part(pieces);
                 let kept = select.collect(back, &[part], |_, query, object| (query * pieces + object) as u32);
                 return Ok(kept.map_or(Found::Nothing, |kept| {
                     let rows = kept.iter().map(|kept| {
                         let (query, object) = (kept.row as usize / pieces, kept.row as usize % pieces);
-                        (self.queries.start + query, id_of(&laid, object), f64::from(kept.cross))
+                        (self.queries.start + query, id_of(&layouts, object), f64::from(kept.cross))
                     });
                     let mut rows: Vec<_> = rows.collect();
                     rows.sort_unstable_by_key(|row| (row.0, row.1));
@@ -195,12 +195,12 @@ impl Block for RangeBlock {
                 }));
             }
             let sums: &[f32] = if pieces > 0 { back.numbers("sums") } else { &[] };
-            let mut crosses = Vec::with_capacity(laid.iter().map(|laid| laid.len()).sum::<usize>());
+            let mut crosses = Vec::with_capacity(layouts.iter().map(|layout| layout.len()).sum::<usize>());
             for query in 0..self.queries.len() {
                 let mut sums = &sums[query * pieces..][..pieces];
-                for laid in &laid {
-                    let (here, beyond) = sums.split_at(laid.pieces);
-                    crosses.extend((0..laid.len()).map(|idx| laid.sum(idx, here)));
+                for layout in &layouts {
+                    let (here, beyond) = sums.split_at(layout.pieces);
+                    crosses.extend((0..layout.len()).map(|idx| layout.sum(idx, here)));
                     sums = beyond;
                 }
             }
@@ -211,12 +211,12 @@ impl Block for RangeBlock {
 }
 
 /// The object at a place in the sequence of some chunks' objects.
-fn id_of(laid: &[&Laid], mut place: usize) -> u64 {
-    for laid in laid {
-        if place < laid.len() {
-            return laid.id(place);
+fn id_of(layouts: &[&ChunkLayout], mut place: usize) -> u64 {
+    for layout in layouts {
+        if place < layout.len() {
+            return layout.id(place);
         }
-        place -= laid.len();
+        place -= layout.len();
     }
     unreachable!("a place beyond all chunks")
 }

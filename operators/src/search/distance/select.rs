@@ -22,9 +22,9 @@ const ENTRIES_MIN: usize = 1024;
 /// Entries of the result buffer if a range alone decides.
 const ENTRIES_OF_RANGE: usize = 8192;
 
-/// The objects that the consumer keeps.
+/// The criteria by which the consumer keeps objects; a selection may drop all others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Keeps {
+pub(super) struct Criteria {
     /// The `k` nearest.
     pub(super) k: Option<usize>,
     /// Those within this distance.
@@ -33,9 +33,9 @@ pub(super) struct Keeps {
     pub(super) objects_min: Option<usize>,
 }
 
-impl Keeps {
+impl Criteria {
     /// Whether any row may be dropped.
-    pub(super) fn any(&self) -> bool {
+    pub(super) fn may_drop(&self) -> bool {
         self.k.is_some() || self.range.is_some()
     }
 }
@@ -69,8 +69,8 @@ pub(super) struct Kept {
 
 impl Select {
     /// `None` if every row is wanted, or if a bound would exclude nothing.
-    pub(super) fn new(queries: &Queries, keeps: Keeps) -> Option<Self> {
-        if !keeps.any() {
+    pub(super) fn new(queries: &Queries, criteria: Criteria) -> Option<Self> {
+        if !criteria.may_drop() {
             return None;
         }
         // Rounded up to f32.
@@ -81,9 +81,9 @@ impl Select {
         let of_queries: Vec<(f32, f32)> = queries.iter().map(of_query).collect();
         of_queries.iter().all(|(own, error)| own.is_finite() && error.is_finite()).then(|| Self {
             program: selection_program(Bounded::Similarities),
-            k: keeps.k.unwrap_or(0),
-            objects_min: keeps.objects_min.unwrap_or(OBJECTS_MIN),
-            limit: keeps.range.map_or(f32::INFINITY, |range| up(range * range)),
+            k: criteria.k.unwrap_or(0),
+            objects_min: criteria.objects_min.unwrap_or(OBJECTS_MIN),
+            limit: criteria.range.map_or(f32::INFINITY, |range| up(range * range)),
             queries: of_queries,
             is_given_up: AtomicBool::new(false),
         })

@@ -140,7 +140,7 @@ fn check(
         reason: "the test has picked".to_owned(),
     };
     let mut harness =
-        Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, Keeps::default())));
+        Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, Criteria::default())));
     harness.give(QUERY, queries.clone());
     for rows in envelopes {
         harness.give(CANDIDATES, testing::candidates(rows));
@@ -193,7 +193,7 @@ fn ranges(rows: &[(u32, u64, u64)]) -> Envelope {
 fn check_ranges(
     space: &Arc<SqfdSpace>,
     devices: Option<&Arc<Devices>>,
-    keeps: Keeps,
+    criteria: Criteria,
     queries: &Envelope,
     given: &[Vec<(u32, u64, u64)>],
 ) -> usize {
@@ -203,7 +203,7 @@ fn check_ranges(
         devices: devices.map(|devices| (Arc::clone(devices), all(devices))),
         reason: "the test has picked".to_owned(),
     };
-    let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, keeps)));
+    let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(space), picked, criteria)));
     harness.give(QUERY, queries.clone());
     for rows in given {
         harness.give(RANGES, ranges(rows));
@@ -224,8 +224,8 @@ fn check_ranges(
         let exact = query.exact(&wanted).unwrap();
         let mut ranked = exact.clone();
         ranked.sort_by(f64::total_cmp);
-        let kth = keeps.k.and_then(|k| ranked.get(k.saturating_sub(1))).copied().unwrap_or(f64::INFINITY);
-        let farthest = kth.min(keeps.range.unwrap_or(f64::INFINITY));
+        let kth = criteria.k.and_then(|k| ranked.get(k.saturating_sub(1))).copied().unwrap_or(f64::INFINITY);
+        let farthest = kth.min(criteria.range.unwrap_or(f64::INFINITY));
         for (id, exact) in wanted.iter().zip(exact) {
             match found.remove(&(number, *id)) {
                 Some(found) => {
@@ -235,7 +235,7 @@ fn check_ranges(
                         "{id}: {found}, not {exact} within {allowed:e}"
                     );
                 }
-                None => assert!(keeps.any() && exact > farthest, "{exact} of {farthest} is lost"),
+                None => assert!(criteria.may_drop() && exact > farthest, "{exact} of {farthest} is lost"),
             }
         }
     }
@@ -258,7 +258,7 @@ fn products_of_matrices_are_within_their_declared_error() {
         let space = Arc::new(SqfdSpace::new(store, measure));
         let queries = queries_of(space.store(), &[8, 0, 5, 13]);
         let all: Vec<(u32, u64, u64)> = (0..4).map(|number| (number, 0, 17)).collect();
-        check_ranges(&space, Some(&devices), Keeps::default(), &queries, &[all]);
+        check_ranges(&space, Some(&devices), Criteria::default(), &queries, &[all]);
         let strewn: Vec<(u32, u64)> = (0..60).map(|idx| ((idx * 7 % 4) as u32, (idx * 5) % 17)).collect();
         check(&space, &devices, &queries, &[strewn]);
     }
@@ -360,9 +360,9 @@ fn what_a_device_leaves_out_is_no_answer() {
         let queries = Queries::new(std::slice::from_ref(&side), &testing::any_space(&space)).unwrap();
         let exact = queries.iter().map(|query| query.exact(&all).unwrap());
         let exact: Vec<Vec<f64>> = exact.collect();
-        let keeps = Keeps { k, range, objects_min: Some(100) };
+        let criteria = Criteria { k, range, objects_min: Some(100) };
         let picked = Picked { devices: Some((Arc::clone(&devices), [0].into())), reason: String::new() };
-        let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(&space), picked, keeps)));
+        let mut harness = Harness::of(&SQFD, Box::new(stage(testing::any_space(&space), picked, criteria)));
         harness.give(QUERY, side.clone());
         for number in 0..2 {
             let rows: Vec<(u32, u64)> = all.iter().map(|id| (number, *id)).collect();

@@ -15,7 +15,7 @@ use super::answers::{Answers, ENVELOPE_ROWS};
 use super::block::BoundsBlock;
 use super::bounded::{Bounded, Found};
 use super::on_device::{Next, OnDevice, Scanned};
-use crate::devices::stage::{Came, DeviceTask, Taken};
+use crate::devices::stage::{BlockOutcome, DeviceTask, Taken};
 use crate::search::scan;
 use boxwork_stores::pivot_table::PivotTable;
 
@@ -163,17 +163,17 @@ impl DeviceTask for Bounding {
         self.devices.as_ref().map(|devices| devices.home(block))
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, block: BoundsBlock) -> Result<Came<Self>, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>, block: BoundsBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let Some(devices) = &mut self.devices else { unreachable!("a block without devices") };
         let scan = match block {
             BoundsBlock::Scan(scan) => scan,
             BoundsBlock::Load(load) => {
                 cx.progress(devices.loaded(&load), self.table.len());
-                return Ok(Came::Made(Vec::new()));
+                return Ok(BlockOutcome::Made(Vec::new()));
             }
         };
         match devices.scanned(scan, &self.queries) {
-            Scanned::Again(scan) => return Ok(Came::Again(BoundsBlock::Scan(scan))),
+            Scanned::Again(scan) => return Ok(BlockOutcome::Retry(BoundsBlock::Scan(scan))),
             Scanned::TooMany(scan) => {
                 self.bounded += scan.objects();
                 self.left = None;
@@ -192,12 +192,12 @@ impl DeviceTask for Bounding {
         }
         cx.progress(self.bounded, self.table.len());
         self.narrow();
-        Ok(Came::Made(Vec::new()))
+        Ok(BlockOutcome::Made(Vec::new()))
     }
 
-    fn failed(&mut self, block: BoundsBlock, _: bool) -> Came<Self> {
+    fn failed(&mut self, block: BoundsBlock, _: bool) -> BlockOutcome<Self> {
         let left = self.devices.as_mut().and_then(|devices| devices.failed(&block));
-        Came::Left(left.map(Item::Blocks).into_iter().collect())
+        BlockOutcome::Fallback(left.map(Item::Blocks).into_iter().collect())
     }
 
     fn compute(

@@ -33,7 +33,7 @@ impl Ports<'_> {
         if !self.has_room(output) {
             return if self.is_unwanted() { Ok(Pushed::Closed) } else { Err(self.no_room(output)) };
         }
-        self.moved.made += 1;
+        self.firing.made += 1;
         add(&at.rows_out, envelope.rows() as u64);
         if at.is_ordered {
             self.state.results.extend(edges.iter().map(|edge| (edge.idx, envelope.clone())));
@@ -60,7 +60,7 @@ impl Ports<'_> {
                 true
             }
             Offered::Full(envelope) => {
-                self.moved.is_plain = false;
+                self.firing.is_plain = false;
                 self.state.staged.push_back(Staged { edge: edge.idx, envelope, near });
                 true
             }
@@ -78,7 +78,7 @@ impl Ports<'_> {
         self.state.schemas[output] = Some(Arc::clone(envelope.schema()));
         if output == 0 {
             // The state keeps the schema, so no other schema can have its address.
-            self.moved.schema = address_of(envelope);
+            self.firing.schema = address_of(envelope);
         }
         Ok(())
     }
@@ -140,11 +140,11 @@ impl Ports<'_> {
         let popped = unsafe { edge.pop(self.node, self.ledger) };
         let is_single = edge.only_consumer().is_some();
         if is_single {
-            self.moved.drained = popped.is_none();
+            self.firing.drained = popped.is_none();
         }
         let popped = popped?;
         edge.count_crossing(self.node, popped.near, &popped.envelope);
-        self.moved.took += 1;
+        self.firing.took += 1;
         add(&self.at.rows_in, popped.envelope.rows() as u64);
         if self.at.is_ordered && !is_single {
             self.state.sequence = Some(popped.sequence);
@@ -168,8 +168,8 @@ impl Ports<'_> {
         if std::mem::replace(&mut self.state.closed_inputs[input], true) {
             return;
         }
-        (self.moved.is_plain, self.moved.drained) = (false, false);
-        self.moved.made += 1;
+        (self.firing.is_plain, self.firing.drained) = (false, false);
+        self.firing.made += 1;
         self.state.has_closed = true;
         if let Some(side) = self.state.sides.get_mut(input) {
             side.clear();

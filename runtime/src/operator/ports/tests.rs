@@ -60,8 +60,8 @@ fn fire<R>(at: &Connections, state: &mut PortState, f: impl FnOnce(&mut Ports<'_
     let mut ports = unsafe { Ports::new(at, state, &ledger, 0, is_plain, 0) };
     let result = f(&mut ports);
     let mut notices = Vec::new();
-    let (moved, state) = ports.parts();
-    moved.each_notice(state, |notice| notices.push(format!("{notice:?}")));
+    let (firing, state) = ports.parts();
+    firing.each_notice(state, |notice| notices.push(format!("{notice:?}")));
     (result, notices)
 }
 
@@ -81,7 +81,7 @@ fn the_usual_case_counts_envelopes_and_notifies_the_consumer_once() {
             assert!(ports.has_room(0));
             assert_eq!(ports.push(0, taken).unwrap(), Pushed::Sent);
         }
-        assert!(ports.moved().drained && ports.moved().took() && ports.moved().is_plain);
+        assert!(ports.firing().drained && ports.firing().took() && ports.firing().is_plain);
         assert!(!ports.is_ended(0));
         at.inputs[0].first().unwrap().end();
         assert!(ports.is_ended(0));
@@ -113,7 +113,7 @@ fn an_envelope_too_many_is_staged_and_the_next_one_refused() {
             assert!(ports.has_room(0));
             assert_eq!(ports.push(0, envelope("a")).unwrap(), Pushed::Sent);
         }
-        assert!(!ports.has_room(0) && ports.has_room(1) && !ports.moved().is_plain);
+        assert!(!ports.has_room(0) && ports.has_room(1) && !ports.firing().is_plain);
         let error = ports.push(0, envelope("a")).unwrap_err().to_string();
         assert_eq!(error, "the output `out` has no room: ask `has_room` before a second push");
     });
@@ -131,7 +131,7 @@ fn a_closed_input_gives_nothing_more_and_its_producer_is_notified() {
     let ((), notices) = fire(&at, &mut state, |ports| {
         ports.close(0);
         ports.close(0);
-        assert!(ports.take(0).is_none() && ports.is_ended(0) && !ports.moved().is_plain);
+        assert!(ports.take(0).is_none() && ports.is_ended(0) && !ports.firing().is_plain);
     });
     assert_eq!(notices, ["Closed { edge: 0, freed: false }"]);
     assert!(at.inputs[0].first().unwrap().is_closed() && state.has_closed);

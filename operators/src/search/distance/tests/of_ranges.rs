@@ -15,12 +15,12 @@ fn ranges_are_what_candidates_would_be() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::space(testing::store(folder.path(), 9000));
     let side = testing::queries(&[("a", 7), ("b", 9000)]);
-    assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &asked()), 18_000);
+    assert_eq!(check_ranges(&space, None, Criteria::default(), &side, &asked()), 18_000);
     let parts = [vec![(0, 5, 1), (1, 5, 1), (1, 8000, 1000)], vec![(0, 8999, 1)]];
-    assert_eq!(check_ranges(&space, None, Keeps::default(), &side, &parts), 1003);
+    assert_eq!(check_ranges(&space, None, Criteria::default(), &side, &parts), 1003);
     for (row, words) in [((3, 0, 1), "query 3"), ((0, 9000, 1), "9000"), ((0, u64::MAX, 2), "more than")] {
         let picked = Picked { devices: None, reason: String::new() };
-        let operator = stage(testing::any_space(&space), picked, Keeps::default());
+        let operator = stage(testing::any_space(&space), picked, Criteria::default());
         let mut harness = Harness::of(&SQFD, Box::new(operator));
         harness.give(QUERY, side.clone());
         harness.give(RANGES, ranges(&[row]));
@@ -43,18 +43,18 @@ fn ranges_on_devices_are_what_candidates_would_be() {
         let devices_of = Some(&devices);
         // Twice: brought in, and there already.
         for _ in 0..2 {
-            let rows = check_ranges(&space, devices_of, Keeps::default(), &side, &asked());
+            let rows = check_ranges(&space, devices_of, Criteria::default(), &side, &asked());
             assert_eq!(rows, 18_000);
         }
-        assert_eq!(check_ranges(&space, devices_of, Keeps::default(), &side, &parts), 903);
+        assert_eq!(check_ranges(&space, devices_of, Criteria::default(), &side, &parts), 903);
         for (k, range, is_less) in [
             (Some(5), None, true),
             (None, Some(0.05), true),
             (Some(5), Some(0.1), true),
             (None, Some(1e9), false),
         ] {
-            let keeps = Keeps { k, range, objects_min: Some(100) };
-            let rows = check_ranges(&space, devices_of, keeps, &side, &asked());
+            let criteria = Criteria { k, range, objects_min: Some(100) };
+            let rows = check_ranges(&space, devices_of, criteria, &side, &asked());
             assert_eq!(rows < 18_000, is_less, "{k:?} {range:?}: {rows} rows");
         }
         assert_eq!(devices.take_warnings(), [""; 0]);
@@ -83,8 +83,8 @@ fn what_does_not_fit_on_a_device_passes_through_it() {
         let options = Options { memory_bytes: Some(bytes as u64), pinned_bytes, ..Options::default() };
         let (driver, devices) = devices_with(Plan::default(), options);
         for _ in 0..3 {
-            let keeps = Keeps { k: Some(5), range: None, objects_min: Some(100) };
-            check_ranges(&space, Some(&devices), keeps, &side, &[vec![(0, 0, 30_000)]]);
+            let criteria = Criteria { k: Some(5), range: None, objects_min: Some(100) };
+            check_ranges(&space, Some(&devices), criteria, &side, &[vec![(0, 0, 30_000)]]);
         }
         let device = &devices.list()[0];
         let key = |part| SharedKey { resource: store.number(), form: 0, part };
@@ -117,14 +117,14 @@ fn ranges_leave_out_what_was_removed_and_take_signatures_of_any_size() {
     let path = store.path().to_owned();
     let space = testing::space(store);
     let all = |count| vec![(0..3).map(|number| (number, 0, count)).collect::<Vec<_>>()];
-    assert_eq!(check_ranges(&space, Some(&devices), Keeps::default(), &side, &all(17)), 51);
+    assert_eq!(check_ranges(&space, Some(&devices), Criteria::default(), &side, &all(17)), 51);
     let mut change = StoreChange::begin(&path).unwrap();
     for name in ["3", "4", "16"] {
         assert!(change.remove_named(name).unwrap());
     }
     change.write().unwrap().commit().unwrap();
     let space = testing::space(Arc::new(SignatureStore::open(&path).unwrap()));
-    assert_eq!(check_ranges(&space, Some(&devices), Keeps::default(), &side, &all(17)), 42);
+    assert_eq!(check_ranges(&space, Some(&devices), Criteria::default(), &side, &all(17)), 42);
     drop(devices);
     assert_eq!(driver.left(), []);
 }
@@ -140,8 +140,14 @@ fn ranges_that_devices_fail_at_are_computed_here() {
     for call in (6..90).step_by(3) {
         for (for_good, appears_as) in [(false, 1), (true, 1), (true, 2)] {
             let (_, devices) = devices(Plan { call, for_good, appears_as, ..Plan::default() }, None);
-            let keeps = Keeps { k: Some(3), range: None, objects_min: Some(100) };
-            check_ranges(&space, Some(&devices), keeps, &side, &[vec![(0, 0, 300)], vec![(0, 0, 300)]][..1]);
+            let criteria = Criteria { k: Some(3), range: None, objects_min: Some(100) };
+            check_ranges(
+                &space,
+                Some(&devices),
+                criteria,
+                &side,
+                &[vec![(0, 0, 300)], vec![(0, 0, 300)]][..1],
+            );
             assert!(devices.take_warnings().len() <= 2 * appears_as, "told more than once");
         }
     }
