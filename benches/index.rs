@@ -16,7 +16,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -38,7 +38,7 @@ use boxwork_stores::signature_store::{SignatureStore, StoreError};
 use boxwork_stores::space::{DeviceForm, Space};
 use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::store::Store;
-use support::store::write_store;
+use support::store::{path_value, search_values, write_store};
 use support::{Arguments, Side, Spread, print_machine, run_rounds};
 
 fn main() {
@@ -101,10 +101,6 @@ struct Setting {
     rounds: usize,
 }
 
-fn text(path: &Path) -> Value {
-    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
-}
-
 impl Setting {
     fn runtime(&self) -> Runtime {
         let devices = Arc::clone(&self.devices);
@@ -114,15 +110,9 @@ impl Setting {
     /// A shipped pipeline over the store and its index.
     fn prepare(&self, pipeline: Shipped, given: &[(&str, Value)]) -> Arc<Prepared> {
         let loaded = pipeline.load();
-        let mut values = BTreeMap::from([
-            ("store".to_owned(), text(&self.store)),
-            ("pivots".to_owned(), text(&self.index)),
-            ("out".to_owned(), text(&self.out)),
-            ("queries".to_owned(), Value::List(Vec::new())),
-            ("k".to_owned(), Value::Integer(self.k as i64)),
-            ("alpha".to_owned(), Value::Number(self.alpha)),
-            ("format".to_owned(), Value::Text("json".to_owned())),
-        ]);
+        let mut values = search_values(&self.store, &self.out, self.k);
+        values.insert("pivots".to_owned(), path_value(&self.index));
+        values.insert("alpha".to_owned(), Value::Number(self.alpha));
         values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let parameters = &loaded.declaration.parameters;
         values.retain(|name, _| parameters.iter().any(|known| known.name == *name));
@@ -137,7 +127,7 @@ impl Setting {
 
     fn index_values(&self) -> [(&str, Value); 3] {
         [
-            ("out", text(&self.index)),
+            ("out", path_value(&self.index)),
             ("count", Value::Integer(self.pivots as i64)),
             ("select", Value::Text(self.select.clone())),
         ]

@@ -31,7 +31,7 @@ use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
-use support::store::{sqfd_space, write_store};
+use support::store::{search_values, sqfd_space, write_store};
 use support::{Arguments, Side, Spread, print_machine, run_rounds, verdict};
 
 const SHARE_WANTED: f64 = 0.85;
@@ -74,16 +74,9 @@ struct Search {
 
 impl Search {
     fn new(store: &Path, out: &Path, k: usize, workers: usize) -> Self {
-        let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
-        let values = BTreeMap::from([
-            ("store".to_owned(), text(store)),
-            ("out".to_owned(), text(out)),
-            ("queries".to_owned(), Value::List(Vec::new())),
-            ("k".to_owned(), Value::Integer(k as i64)),
-            ("format".to_owned(), Value::Text("json".to_owned())),
-            // The kernel of the baseline runs on the processor.
-            ("device".to_owned(), Value::Text("cpu".to_owned())),
-        ]);
+        let mut values = search_values(store, out, k);
+        // The kernel of the baseline runs on the processor.
+        values.insert("device".to_owned(), Value::Text("cpu".to_owned()));
         let prepared = Prepared::new(
             &shipped::SEARCH.load().declaration,
             &catalog(),

@@ -1,7 +1,11 @@
 //! Boxwork as a library: several runtimes in one process, each with its own slots; envelopes of the caller.
 
+#[path = "support/numbered.rs"]
+mod numbered;
+#[path = "support/values.rs"]
+mod values;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +25,8 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, Submission};
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::signature::SignatureBuilder;
-
-fn text(path: &Path) -> Value {
-    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
-}
+use numbered::write_objects;
+use values::path_value;
 
 /// Runs a shipped pipeline.
 fn run(runtime: &Runtime, pipeline: Shipped, values: &[(&str, Value)]) -> Outcome {
@@ -41,13 +43,9 @@ fn run(runtime: &Runtime, pipeline: Shipped, values: &[(&str, Value)]) -> Outcom
 /// A store of this many objects, one centroid each.
 fn store(runtime: &Runtime, folder: &Path, objects: usize) -> Value {
     let (lines, store) = (folder.join("objects.jsonl"), folder.join("objects.arrow"));
-    let text_of = (0..objects).fold(String::new(), |mut text, n| {
-        let _ = writeln!(text, r#"{{"name": "o{n}", "centroids": [[{n}, 0.5]], "weights": [1]}}"#);
-        text
-    });
-    fs::write(&lines, text_of).expect("the folder can be written to");
-    run(runtime, shipped::IMPORT, &[("path", text(&lines)), ("out", text(&store))]);
-    text(&store)
+    write_objects(&lines, objects);
+    run(runtime, shipped::IMPORT, &[("path", path_value(&lines)), ("out", path_value(&store))]);
+    path_value(&store)
 }
 
 #[test]
@@ -65,7 +63,7 @@ fn a_scan_is_cut_by_the_slots_of_its_runtime_and_not_by_the_cores_of_the_machine
                 ("queries", Value::List(vec![Value::Text("o7".to_owned())])),
                 ("format", Value::Text("json".to_owned())),
                 ("device", Value::Text("cpu".to_owned())),
-                ("out", text(&out)),
+                ("out", path_value(&out)),
             ],
         );
         let edge = outcome.edges.iter().find(|edge| edge.from == "scan.candidates").expect("the edge");

@@ -1,7 +1,11 @@
 //! Several engines in one process: each with its own settings, and independent of the others.
 
+#[path = "support/numbered.rs"]
+mod numbered;
+#[path = "support/values.rs"]
+mod values;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -11,10 +15,8 @@ use boxwork_operators::catalog;
 use boxwork_runtime::operator::Memory;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::PrepareError;
-
-fn text(path: &Path) -> Value {
-    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
-}
+use numbered::write_objects;
+use values::path_value;
 
 fn named(values: &[(&str, Value)]) -> BTreeMap<String, Value> {
     values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
@@ -32,13 +34,9 @@ fn run(engine: &Engine, pipeline: Shipped, values: &[(&str, Value)]) -> Ended {
 /// A store of this many objects, one centroid each.
 fn store(engine: &Engine, folder: &Path, objects: usize) -> Value {
     let (lines, store) = (folder.join("objects.jsonl"), folder.join("objects.arrow"));
-    let text_of = (0..objects).fold(String::new(), |mut text, n| {
-        let _ = writeln!(text, r#"{{"name": "o{n}", "centroids": [[{n}, 0.5]], "weights": [1]}}"#);
-        text
-    });
-    fs::write(&lines, text_of).expect("the folder can be written to");
-    run(engine, shipped::IMPORT, &[("path", text(&lines)), ("out", text(&store))]);
-    text(&store)
+    write_objects(&lines, objects);
+    run(engine, shipped::IMPORT, &[("path", path_value(&lines)), ("out", path_value(&store))]);
+    path_value(&store)
 }
 
 /// The values of a search of a store for these objects.
@@ -49,7 +47,7 @@ fn search(store: &Value, out: &Path, objects: impl Iterator<Item = usize>) -> Ve
         ("queries", Value::List(queries)),
         ("format", Value::Text("json".to_owned())),
         ("device", Value::Text("cpu".to_owned())),
-        ("out", text(out)),
+        ("out", path_value(out)),
     ]
 }
 

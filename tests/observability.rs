@@ -1,11 +1,15 @@
 //! A run reports on request: figures while it runs, and a report at its end.
 
+#[path = "support/command.rs"]
+mod command;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Output, Stdio};
 
+use command::boxwork;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
@@ -13,14 +17,9 @@ const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
 {"name": "b", "centroids": [[1, 0]], "weights": [2]}
 "#;
 
-fn boxwork(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_boxwork"));
-    command.current_dir(folder).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE").args(arguments);
-    command
-}
-
 fn run(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let Output { status: ended, stdout, stderr } = boxwork(folder, arguments).output().expect("it starts");
+    let Output { status: ended, stdout, stderr } =
+        boxwork(folder).args(arguments).output().expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let (data, said) = (text(stdout), text(stderr));
     assert_eq!(ended.code(), Some(status), "{arguments:?}: {said}");
@@ -50,9 +49,13 @@ impl Endless {
         let file = pipeline("import");
         let arguments =
             ["run", &file, "--set", "path=-", "--set", "out=x.arrow", "--metrics", "0", "--workers", "2"];
-        let mut command = boxwork(folder, &arguments);
-        let mut child =
-            command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+        let mut command = boxwork(folder);
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         said.read_line(&mut line).expect("a line");

@@ -5,6 +5,8 @@
 
 #[path = "support/objects.rs"]
 mod objects;
+#[path = "support/values.rs"]
+mod values;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,6 +33,7 @@ use boxwork_stores::upkeep;
 use tempfile::TempDir;
 
 use objects::{Object, gaussian, push, write_store};
+use values::path_value;
 
 const RESULTS: In = In::stream(0, "results", columns::distances, "the results");
 const QUERY: In = In::side(1, "query", columns::queries, "the queries");
@@ -74,10 +77,6 @@ fn test_catalog() -> Catalog {
     catalog().with(&NAMED_ROWS)
 }
 
-fn text(path: &Path) -> Value {
-    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
-}
-
 fn run(
     runtime: &Runtime,
     loaded: &pipeline::Loaded,
@@ -103,9 +102,9 @@ fn answers(
     let named = r#"{kind: named_rows, store: objects, out: "${out}"}"#;
     let loaded = pipeline::load_text(pipeline.path, &pipeline.text.replace(sink, named));
     let mut values = BTreeMap::from([
-        ("store".to_owned(), text(store)),
-        ("pivots".to_owned(), text(&index_of(store))),
-        ("out".to_owned(), text(&out)),
+        ("store".to_owned(), path_value(store)),
+        ("pivots".to_owned(), path_value(&index_of(store))),
+        ("out".to_owned(), path_value(&out)),
     ]);
     values.extend(given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     run(runtime, &loaded.unwrap_or_else(|flaws| panic!("{flaws:?}")), values)?;
@@ -118,8 +117,8 @@ fn index_of(store: &Path) -> PathBuf {
 
 fn make_index(runtime: &Runtime, store: &Path, pivots: usize) {
     let values = BTreeMap::from([
-        ("store".to_owned(), text(store)),
-        ("out".to_owned(), text(&index_of(store))),
+        ("store".to_owned(), path_value(store)),
+        ("out".to_owned(), path_value(&index_of(store))),
         ("count".to_owned(), Value::Integer(pivots as i64)),
     ]);
     run(runtime, &shipped::INDEX.load(), values).expect("the index can be made");

@@ -2,6 +2,11 @@
 //!
 //! Each test makes its data in its own folder.
 
+#[path = "support/command.rs"]
+mod command;
+#[path = "support/values.rs"]
+mod values;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -20,18 +25,9 @@ use boxwork_runtime::plan::Declaration;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
+use command::{boxwork, ok};
 use tempfile::TempDir;
-
-fn boxwork(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_boxwork"));
-    command.current_dir(folder).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
-    command
-}
-
-fn ok(folder: &Path, arguments: &[&str]) {
-    let output = boxwork(folder).args(arguments).output().expect("the command starts");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
+use values::path_value;
 
 /// Objects of one centroid, in classes, as `v.jsonl` and `v.arrow`.
 fn with_store(objects: usize) -> TempDir {
@@ -52,10 +48,6 @@ fn hidden(folder: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with('.')).collect()
 }
 
-fn text(path: &Path) -> Value {
-    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
-}
-
 fn cut(path: &Path, bytes: u64) {
     File::options().write(true).open(path).expect("the store").set_len(bytes).expect("cut");
 }
@@ -71,7 +63,8 @@ struct Ready {
 impl Ready {
     fn new(declaration: &Declaration, catalog: &Catalog, store: &Path, extra: &[(&str, Value)]) -> Self {
         let out = store.with_extension("out");
-        let mut values = BTreeMap::from([("store".to_owned(), text(store)), ("out".to_owned(), text(&out))]);
+        let mut values =
+            BTreeMap::from([("store".to_owned(), path_value(store)), ("out".to_owned(), path_value(&out))]);
         values.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let prepared = Prepared::new(declaration, catalog, &values, &Environment::of_slots(2));
         Self { prepared: Arc::new(prepared.unwrap_or_else(|error| panic!("{error}"))), out }

@@ -15,7 +15,7 @@ use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 
 use super::config;
-use super::support::store::{name, sqfd_space, write_store};
+use super::support::store::{name, search_values, sqfd_space, write_store};
 use super::support::{Arguments, Spread};
 
 pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
@@ -130,15 +130,8 @@ fn parts(search: &Arc<Prepared>, workers: usize, devices: &Arc<Devices>, query: 
 
 /// The shipped pipeline on a device.
 fn prepared(runtime: &Runtime, store: &Path, out: &Path, k: usize, device: &str) -> Arc<Prepared> {
-    let text = |path: &Path| Value::Text(path.to_str().expect("a path in UTF-8").to_owned());
-    let values = BTreeMap::from([
-        ("store".to_owned(), text(store)),
-        ("out".to_owned(), text(out)),
-        ("queries".to_owned(), Value::List(Vec::new())),
-        ("k".to_owned(), Value::Integer(k as i64)),
-        ("format".to_owned(), Value::Text("json".to_owned())),
-        ("device".to_owned(), Value::Text(device.to_owned())),
-    ]);
+    let mut values = search_values(store, out, k);
+    values.insert("device".to_owned(), Value::Text(device.to_owned()));
     let prepared =
         Prepared::new(&shipped::SEARCH.load().declaration, &catalog(), &values, &runtime.environment());
     let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));

@@ -1,8 +1,10 @@
 //! Writes stores of synthetic signatures.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_stores::signature::PCT_COORDINATES;
 use boxwork_stores::signature_store::{StoreInfo, StoreWriter};
@@ -30,6 +32,22 @@ pub fn write_store(path: &Path, objects: usize) -> u64 {
     }
     writer.finish().unwrap_or_else(|error| panic!("{error}"));
     std::fs::metadata(path).expect("it was just written").len()
+}
+
+/// The parameters of a search of a store, without queries.
+pub fn search_values(store: &Path, out: &Path, k: usize) -> BTreeMap<String, Value> {
+    BTreeMap::from([
+        ("store".to_owned(), path_value(store)),
+        ("out".to_owned(), path_value(out)),
+        ("queries".to_owned(), Value::List(Vec::new())),
+        ("k".to_owned(), Value::Integer(k as i64)),
+        ("format".to_owned(), Value::Text("json".to_owned())),
+    ])
+}
+
+/// A path as a value.
+pub fn path_value(path: &Path) -> Value {
+    Value::Text(path.to_str().expect("a path in UTF-8").to_owned())
 }
 
 /// The name of an object.

@@ -1,4 +1,9 @@
-//! Numbers for users: three digits and a unit.
+//! Numbers for users: three digits and a unit; and nanoseconds in seconds.
+
+/// Nanoseconds in seconds.
+pub(crate) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
 
 /// A part of a whole in percent.
 pub(crate) fn share(part: f64, whole: f64) -> String {

@@ -9,6 +9,8 @@ use boxwork_runtime::statistics::SchedulerStatistics;
 use boxwork_runtime::topology::Distance;
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::seconds;
+
 /// The version of the format.
 const VERSION: u32 = 1;
 /// Larger than the report of the largest pipeline on the largest machine.
@@ -337,8 +339,4 @@ pub(crate) fn one_for_copies(edges: &[EdgeStatistics]) -> Vec<EdgeStatistics> {
         }
     }
     ones
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

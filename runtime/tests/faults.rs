@@ -81,16 +81,20 @@ fn a_panic_in_a_drop_is_reported() {
     assert!(matches!(error, RequestError::Panicked { name, .. } if name == "c"));
 }
 
-#[test]
-fn a_diamond_that_stalls_is_grown() {
-    let graph = Graph::new()
-        .add("s", "source", &[("count", int(200))])
+/// A box that reads all of its first input and then all of its second one, both small and from one source.
+fn diamond(count: i64) -> Graph {
+    Graph::new()
+        .add("s", "source", &[("count", int(count))])
         .add("x", "a_then_b", &[])
         .add("c", "collect", &[])
         .bounded("s -> x.a", Some(2), None)
         .bounded("s -> x.b", Some(2), None)
-        .chain("x -> c");
-    let (outcome, basket) = graph.run(2);
+        .chain("x -> c")
+}
+
+#[test]
+fn a_diamond_that_stalls_is_grown() {
+    let (outcome, basket) = diamond(200).run(2);
     outcome.result.unwrap();
     assert_eq!(basket.got.lock().len(), 400);
     assert!(outcome.edges[1].state.grown > 0);
@@ -297,14 +301,7 @@ fn a_task_that_blocks_holding_its_slot_publishes_its_envelopes() {
 
 #[test]
 fn a_diamond_of_small_envelopes_is_grown_by_their_number() {
-    let graph = Graph::new()
-        .add("s", "source", &[("count", int(5000))])
-        .add("x", "a_then_b", &[])
-        .add("c", "collect", &[])
-        .bounded("s -> x.a", Some(2), None)
-        .bounded("s -> x.b", Some(2), None)
-        .chain("x -> c");
-    let (outcome, basket) = graph.run(2);
+    let (outcome, basket) = diamond(5000).run(2);
     outcome.result.unwrap();
     assert_eq!(basket.got.lock().len(), 10_000);
     assert_eq!(outcome.edges[1].state.bytes_max, outcome.edges[0].state.bytes_max, "bytes were not short");

@@ -9,6 +9,7 @@ use boxwork_runtime::statistics::{ClassStatistics, SchedulerStatistics, SlotStat
 use boxwork_runtime::topology::Distance;
 
 use super::format::{Kind, Page};
+use crate::numbers::seconds;
 use crate::run_report;
 
 /// The figures at one moment.
@@ -255,8 +256,4 @@ impl Page {
             }
         }
     }
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
