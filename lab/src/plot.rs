@@ -264,7 +264,7 @@ fn frame(
     for (place, word) in marks {
         let (x, y) = at(place, 0.0);
         let half = width_of(&short(&word)) / 2.0;
-        // A label that would overlap the one before is omitted.
+        // A label that would overlap the label before it is omitted.
         if x - half > end {
             text(body, (x, y + 16.0), "middle", &short(&word));
             end = x + half + 4.0;

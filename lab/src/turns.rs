@@ -26,7 +26,7 @@ pub fn take_turns<E>(
 ) -> Result<Vec<Rounds>, (usize, E)> {
     let mut measured: Vec<Rounds> = vec![Rounds::new(); cases.len()];
     for round in 0..warmup + rounds {
-        // Each round starts with another case, so that no case always runs after the same one.
+        // Each round starts with another case, so that no two cases always run in one order.
         let count = cases.len();
         for idx in (0..count).map(|idx| (idx + round) % count) {
             let figures = cases[idx].round().map_err(|error| (idx, error))?;

@@ -187,7 +187,7 @@ impl Loaded {
     }
 }
 
-/// The text of a file, if it is one.
+/// The text of a file, if its content is text.
 pub(crate) fn read_file(path: &Path, name: &str) -> Result<String, Box<Diagnostic>> {
     let refused = |code: &'static str, message: String, help: Option<String>| {
         Box::new(Diagnostic::of_file(name, code, message, help))

@@ -28,7 +28,8 @@ pub(crate) enum Offered {
     Taken,
     /// There is no room: the producers will be notified of room.
     Full(Envelope),
-    /// All consumers have closed the edge. The caller drops the envelope, holding no lock: columns may run foreign code then.
+    /// All consumers have closed the edge. The caller drops the envelope, holding no lock: columns may run foreign code
+    /// then.
     Closed(Envelope),
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Edge {
 }
 
 enum Form {
-    /// Behind a pointer of its own: the two boxes keep this pointer.
+    /// Behind an `Arc`, because the two boxes keep a pointer to it.
     Single(Arc<Single>),
     Shared(Shared),
 }
@@ -94,9 +95,9 @@ enum Form {
 /// Bytes that go from node to node on an edge.
 #[derive(Default)]
 pub(crate) struct Crossing {
-    /// The node on which its envelopes are made: that of the last offer.
+    /// The node on which the producer makes its envelopes: the node of its last offer.
     maker: AtomicUsize,
-    /// Bytes that were taken on another node than they were made on.
+    /// Bytes that the consumer took on another node than the producer made them on.
     bytes: Counter,
 }
 
@@ -219,7 +220,7 @@ impl Edge {
         }
     }
 
-    /// Takes the oldest envelope (that is nearest to a node).
+    /// Takes the oldest envelope; a shared edge gives the oldest of those nearest to the consumer's node.
     ///
     /// # Safety
     /// The caller is in a firing of a consumer of the edge.
@@ -286,7 +287,7 @@ impl Edge {
         }
     }
 
-    /// Takes the mark that the one producer waits for room. A shared edge reports its mark with each envelope
+    /// Takes the mark that the only producer waits for room. A shared edge reports its mark with each envelope
     /// ([`Popped`]).
     pub(crate) fn take_wanted(&self) -> bool {
         match &self.form {
@@ -295,7 +296,7 @@ impl Edge {
         }
     }
 
-    /// Takes that mark within a firing of the one consumer, if there is room.
+    /// Takes that mark within a firing of the only consumer, if there is room.
     pub(crate) fn room_wanted(&self) -> RoomWanted {
         match &self.form {
             Form::Single(single) if !single.is_wanted() => RoomWanted::No,
@@ -329,8 +330,8 @@ impl Edge {
         }
     }
 
-    /// Drops the envelopes that the one producer pushed while the one consumer closed the edge; both boxes may call it.
-    /// True when the request's budget has room again. A shared edge drops them under its lock.
+    /// Drops the envelopes that the only producer pushed while the only consumer closed the edge; both boxes may call
+    /// it. True when the request's budget has room again. A shared edge drops them under its lock.
     pub(crate) fn reap(&self, ledger: &Ledger) -> bool {
         match &self.form {
             Form::Single(single) => single.reap(ledger),

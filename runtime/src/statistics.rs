@@ -136,8 +136,8 @@ pub enum TraceKind {
         /// The slot on which its box continued.
         to: usize,
     },
-    /// A task that waited for a permit of its box's class, from its planning until it got one; the slot is the one that
-    /// fired it. The wait takes no time of a slot.
+    /// A task that waited for a permit of its box's class, from its planning until it got the permit, and the slot that
+    /// then fired it. The wait takes no time of a slot.
     Permit {
         /// The box.
         name: String,

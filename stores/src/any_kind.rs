@@ -21,7 +21,8 @@ use super::store_error::StoreError;
 /// Lists the kinds: as values, and by name for the choices of parameters.
 macro_rules! kinds {
     ($($kind:ident),+ $(,)?) => {
-        /// Every kind of object. Among kinds of one form in JSON or in Arrow, the first is taken if none is named.
+        /// Every kind of object. If several kinds have one form in JSON or in Arrow and the user names none, the first
+        /// of them applies.
         pub static KINDS: &[&dyn AnyKind] = &[$(&Of::<$kind>::NEW),+];
         /// The names of [`KINDS`].
         pub const KIND_NAMES: &[&str] = &[$($kind::NAME),+];
@@ -84,8 +85,8 @@ pub fn change_by(path: &Path, access: Access) -> Result<Box<dyn AnyChange>, Stor
     of_files(path, &Files::open(path, access)?)?.change(path, access)
 }
 
-/// Writes what is left of a store file of any kind, to take its place. The files are mapped or read as `access` says.
-/// `cancelled` says when to stop, and is asked for each object.
+/// Writes the remaining objects of a store file of any kind, to replace it. `access` decides whether the files are
+/// mapped or read. It checks `cancelled` for each object and stops if that returns true.
 ///
 /// # Errors
 /// When another process changes the store, it cannot be read, the file cannot be written, or the caller cancels it.

@@ -1,7 +1,7 @@
 //! The common parts of Boxwork's Arrow IPC files: their ends, and one text of checksums that covers every byte.
 //!
-//! The checksums stand in the footer's metadata. The tail's own checksum is among them; it is computed with zeros in place of
-//! its eight digits. Other readers of Arrow see metadata and nothing else.
+//! The checksums stand in the footer's metadata. The tail's own checksum is among them; it is computed with zeros in
+//! place of its eight digits. Other readers of Arrow see metadata and nothing else.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -38,8 +38,8 @@ pub(super) fn tail_checksum(tail: &[u8], digits: &Range<usize>) -> String {
     format!("{:0DIGITS$x}", hasher.finalize())
 }
 
-/// A text that differs for any other content: the length of a file of Boxwork's, and its tail's checksum. Nothing if the
-/// file is another one, or damaged at its ends.
+/// Identifies the content of a file of Boxwork: the file's length and its tail's checksum, as text. `None` if the file
+/// is of another program, or damaged at its ends.
 pub(super) fn fingerprint<F: Read + Seek>(file: &mut F) -> io::Result<Option<String>> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut bytes = |start: u64, count: u64| {

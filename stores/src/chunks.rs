@@ -76,7 +76,7 @@ pub enum Form {
 /// One chunk as it lies on a device.
 pub struct Chunk {
     batches: Range<usize>,
-    /// Where each batch's centroids begin in the columns, and its first centroid in the batch.
+    /// By batch: the place in the columns at which its centroids begin, and its first centroid in the batch.
     bases: Vec<(usize, usize)>,
     /// Length of a column.
     pub stride: usize,
@@ -247,12 +247,12 @@ impl ChunkLayout {
         self.ids.as_ref().map_or(self.first + idx as u64, |ids| ids[idx])
     }
 
-    /// Whether sums by piece are sums by object.
+    /// Whether each object is one piece, so that a piece's sum is its object's.
     pub fn is_whole(&self) -> bool {
         self.pieces_of.is_none()
     }
 
-    /// The sum of an object, from those of all pieces.
+    /// The sum of an object, from the sums of all pieces.
     pub fn sum(&self, idx: usize, sums: &[f32]) -> f64 {
         let range = match &self.pieces_of {
             Some(firsts) => firsts[idx] as usize..firsts[idx + 1] as usize,
@@ -264,7 +264,7 @@ impl ChunkLayout {
 
 impl Chunk {
     /// Whether all centroids of the chunk are within the root of `most` of all given points (point after point), after
-    /// multiplication by a factor. Judged by the chunk's bounding box.
+    /// multiplication by a factor. The chunk's bounding box decides.
     pub fn is_near(
         &self,
         objects: Objects<'_>,
@@ -316,7 +316,7 @@ impl Chunk {
 
 /// The columns of some objects, gathered in sequence like a chunk.
 pub struct Gathered {
-    /// Where each signature begins in a column, and its length.
+    /// By signature: the place in a column at which it begins, and its length.
     pub places: Vec<(u32, u32)>,
     /// Length of a column.
     pub stride: usize,

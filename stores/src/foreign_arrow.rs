@@ -1,7 +1,7 @@
 //! Arrow IPC files and streams of other programs, batch by batch.
 //!
-//! Invariant: no content of a file ends the thread. Sizes that the file does not have are refused before memory is asked
-//! for, and a panic of Arrow's reader, which expects sound files, is an error.
+//! Invariant: no content of a file ends the thread. The reader refuses sizes that the file cannot hold before it
+//! allocates memory for them, and turns a panic of Arrow's reader, which expects sound files, into an error.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -16,7 +16,7 @@ use crate::arrow_file::TRAILER_BYTES;
 /// The batches of a file or stream, up to its first error.
 pub struct ForeignBatches {
     schema: SchemaRef,
-    /// Nothing after an error.
+    /// `None` after an error.
     reader: Option<Box<dyn RecordBatchReader + Send>>,
 }
 
@@ -71,15 +71,15 @@ impl std::fmt::Debug for ForeignBatches {
     }
 }
 
-/// Runs a part of Arrow's reader. It panics on some numbers of bytes and rows that do not go together.
+/// Runs a part of Arrow's reader, which panics if some numbers of bytes and rows contradict each other.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     let damaged = || ArrowError::ParseError("its numbers of bytes and rows do not go together".to_owned());
-    // A reader that has panicked is not used again.
+    // Nothing uses a reader after its panic.
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged()))
 }
 
-/// Refuses a file that is shorter than its footer, or its footer's batches, claim: Arrow's reader makes room for them before
-/// it reads them.
+/// Refuses a file that is shorter than its footer, or its footer's batches, claim: Arrow's reader makes room for them
+/// before it reads them.
 fn check_sizes(file: &mut File) -> Result<(), ArrowError> {
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES as u64)))?;
@@ -149,7 +149,7 @@ mod tests {
         is_refused
     }
 
-    /// In how many of the places of a file and a stream a change is an error.
+    /// The number of places in a file and a stream at which a change is an error.
     fn refused(change: impl Fn(u8) -> u8) -> usize {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("foreign.arrow");

@@ -31,7 +31,7 @@ pub const OBJECT: &str = "object";
 pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The name of the objects, in the plural. Files say it in their metadata.
     const NAME: &'static str;
-    /// The distance by which the objects are compared if none is named.
+    /// The distance by which boxes compare the objects if the user names none.
     const USUAL_DISTANCE: &'static str;
     /// The Arrow types that columns of other programs may have.
     const ARROW_TYPES: &'static str;
@@ -93,10 +93,11 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
         self.columns()[0].data_type().clone()
     }
 
-    /// Checks [columns](Kind::columns). The numbers stay where they are; all that is used as an index is copied first.
+    /// Checks [columns](Kind::columns). The numbers stay in place; everything that readers use as an index is copied
+    /// first.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Describes the fault of the columns.
     fn batch(&self, columns: &[ArrayRef]) -> Result<Self::Batch, String>;
 
     /// An object of a batch.
@@ -111,7 +112,7 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Appends an object.
     ///
     /// # Errors
-    /// What is wrong with the object, or that the system gives no memory for it. The builder stays as it was.
+    /// Describes the fault of the object, or says that the system gives no memory for it. The builder is unchanged.
     fn push(builder: &mut Self::Builder, item: Self::Item<'_>) -> Result<(), String>;
 
     /// Appends the object in a row of [columns](Kind::columns), of which all but the first may be missing, or in a row

@@ -48,8 +48,8 @@ pub fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["jsonl", "ndjson", "json"].iter().any(|known| ending == *known))
 }
 
-/// Objects that come from another program one after the other. All are of one kind, which the first one says if none is
-/// named.
+/// Objects that come from another program one after the other. All are of one kind: the named kind, or else the kind of
+/// the first object.
 pub struct Incoming {
     column: Option<String>,
     name: String,
@@ -68,8 +68,8 @@ pub struct Columns {
 }
 
 impl Incoming {
-    /// No object yet. They stand under the key or in the column `column`, their names in `name`; otherwise as [`open`]
-    /// says.
+    /// Starts without an object. Each object is under the key or in the column `column`, and its name in `name`; for
+    /// the defaults see [`open`].
     pub fn new(column: Option<&str>, name: &str, kind: Option<&'static dyn AnyKind>) -> Self {
         let (column, name) = (column.map(str::to_owned), name.to_owned());
         Self { column, name, kind, members: Map::new(), rows: None, count: 0 }
@@ -82,7 +82,7 @@ impl Incoming {
         self
     }
 
-    /// The objects that have come and were not taken; nothing before the first one.
+    /// The objects that have come and that the caller has not taken; `None` before the first object.
     pub fn rows(&mut self) -> Option<&mut dyn AnyRows> {
         self.rows.as_mut().map(|rows| &mut **rows as &mut dyn AnyRows)
     }

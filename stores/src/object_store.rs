@@ -6,8 +6,8 @@
 //! are decoded into memory.
 //!
 //! A file may be truncated or overwritten under an open store. So mapped bytes are lent only to a closure, by
-//! [`ObjectStore::read`], which checks that the file is still the one opened *before* it returns the closure's result;
-//! nothing that borrows the map outlives the closure. A store whose file was changed refuses all further reads.
+//! [`ObjectStore::read`], which checks that the file is unchanged *before* it returns the closure's result; nothing
+//! that borrows the map outlives the closure. A store whose file was changed refuses all further reads.
 //!
 //! Objects from another program's file are in memory ([`Rows`]), and otherwise form a store like any other.
 
@@ -100,7 +100,7 @@ impl<K: Kind> ObjectStore<K> {
         Self::of_files(Files::open(path.as_ref(), access)?)
     }
 
-    /// The store as a store of this kind, if it is one.
+    /// The store as a store of objects of kind `K`, if its objects are of that kind.
     pub fn of(store: &Arc<dyn Store>) -> Option<Arc<Self>> {
         let any: Arc<dyn std::any::Any + Send + Sync> = Arc::<dyn Store>::clone(store);
         any.downcast().ok()
@@ -154,7 +154,7 @@ impl<K: Kind> ObjectStore<K> {
         })
     }
 
-    /// How the bytes of its files come into memory.
+    /// Whether the bytes of its files are mapped or read.
     pub fn access(&self) -> Access {
         self.files.access
     }
@@ -294,7 +294,7 @@ impl<K: Kind> ObjectStore<K> {
         self.batches[batch].bytes
     }
 
-    /// Unique in this process, also over time.
+    /// A number that no other store of this process has or had.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -311,7 +311,7 @@ impl<K: Kind> ObjectStore<K> {
         Ok((batch, (id - self.batches[batch].first) as usize))
     }
 
-    /// Runs a closure on the file's content, and returns its result if the file is still the one that was opened.
+    /// Runs a closure on the file's content, and returns its result if the file is unchanged since it was opened.
     ///
     /// Costs a system call: one read for many objects is better than one for each.
     ///
@@ -329,7 +329,7 @@ impl<K: Kind> ObjectStore<K> {
         }
     }
 
-    /// Whether the file is still the one that was opened. Once false, it stays so.
+    /// Whether the file is unchanged since it was opened. Once false, it remains false.
     pub fn is_whole(&self) -> bool {
         self.files.are_whole()
     }

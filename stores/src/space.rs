@@ -1,8 +1,8 @@
 //! The contract of a space: a distance over the objects of a store, and queries prepared for it.
 //!
 //! There are two distances. The *fast* distance may come from any code path and is off by no more than
-//! [`Prepared::widened`] allows. The *exact* distance is f64, has equal bits on every machine, and is the one in
-//! results.
+//! [`Prepared::widened`] allows. The *exact* distance is f64 and has equal bits on every machine; results
+//! contain it.
 //!
 //! One distance may take minutes, so each computation has a form ending in `_until`, which asks its caller every few
 //! milliseconds whether to stop. Boxes pass the state of their request there.
@@ -202,8 +202,8 @@ pub trait Prepared: Debug + Send + Sync {
         false
     }
 
-    /// The largest fast distance of an object whose exact distance is at most `range`; also the largest exact distance of
-    /// an object whose fast distance is at most `range`.
+    /// The largest fast distance of an object whose exact distance is at most `range`; also the largest exact distance
+    /// of an object whose fast distance is at most `range`.
     fn widened(&self, range: f64) -> f64 {
         range
     }

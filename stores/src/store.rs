@@ -108,7 +108,7 @@ pub trait Store: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Confirms that the file is still the one that was opened: only then does what was read before count.
+    /// Confirms that the file is unchanged since it was opened. Results of earlier reads count only after that.
     ///
     /// # Errors
     /// When the file was truncated or overwritten.

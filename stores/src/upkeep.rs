@@ -23,7 +23,7 @@ pub struct Compacted {
     pub objects: u64,
     /// Removed objects that the files no longer contain.
     pub forgotten: u64,
-    /// Indexes that were computed anew, since a pivot of theirs was removed.
+    /// Indexes that were computed again, because one of their pivots was removed from the store.
     pub remade: Vec<PathBuf>,
 }
 
@@ -44,8 +44,8 @@ pub fn commit(
     Ok(change.commit()?)
 }
 
-/// Brings an index up to its store, which is mapped or read as `access` says, and returns the number of objects that the
-/// index lacked.
+/// Brings an index up to its store, which is mapped or read as `access` says, and returns the number of objects that
+/// the index lacked.
 ///
 /// # Errors
 /// When another process changes the store, and as [`commit`].
@@ -76,8 +76,9 @@ fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, Inde
     Ok(spaces::open(&PivotTable::measure_of(index)?, Arc::clone(store))?)
 }
 
-/// Makes one file of a changed store again, and its indexes' rows those of its objects. Files of stores are mapped or read
-/// as `access` says. `cancelled` says when to stop, and is asked often until the store is replaced.
+/// Writes a changed store as one file again, and its indexes with a row for each remaining object. `access` decides
+/// whether files of stores are mapped or read. Until it replaces the store it often checks `cancelled`, and stops if
+/// that returns true.
 ///
 /// # Errors
 /// When another process changes the store, an index is not in step with it, a file cannot be written, or the caller
@@ -107,7 +108,7 @@ pub fn compact(
     Ok(Compacted { objects: after.objects_count(), forgotten, remade })
 }
 
-/// Writes the indexes of the compacted store, and returns those that were computed anew.
+/// Writes the indexes of the compacted store, and returns those that it computed again.
 fn write_indexes(
     compaction: &Compaction,
     indexes: &[PathBuf],

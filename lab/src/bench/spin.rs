@@ -1,4 +1,4 @@
-//! The work of a task: steps of a random number generator, each dependent on the one before.
+//! The work of a task: steps of a random number generator, each dependent on the step before.
 //!
 //! A step is not an affine map, so that no compiler can merge several: if work were bound by throughput in one language
 //! and by latency in another, two threads of a core would share it unequally. Peers run these steps and calibrate them

@@ -1,4 +1,4 @@
-//! B2, wavefront: a square of cells, each after the one above it and the one to its left.
+//! B2, wavefront: a square of cells, each computed after the cell above it and the cell to its left.
 //!
 //! A row is a box. It handles its cell j after the row above has sent cell j, and its cells in order; edges of one
 //! envelope make each cell a firing.

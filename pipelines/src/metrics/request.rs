@@ -16,7 +16,7 @@ const DRAINED_BYTES_MAX: usize = 256 << 10;
 /// The content type of the text exposition format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Reads one request and answers it. The page is made only for a request for it.
+/// Reads one request and answers it. It makes the page only if the request asks for it.
 pub(super) fn answer(stream: &mut TcpStream, page: &dyn Fn() -> String) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let refusal = match read_head(stream, until)? {

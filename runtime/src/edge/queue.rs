@@ -2,7 +2,7 @@
 //!
 //! Items stand in blocks that are linked. Invariants: the producer alone writes `made`, `last` and the places from
 //! `made` on; the consumer alone writes `taken`, `first` and the places below `made`. An item belongs to the
-//! consumer from the moment that `made` says so.
+//! consumer once `made` counts it.
 
 use std::mem::MaybeUninit;
 use std::ptr;

@@ -23,7 +23,7 @@ pub struct EdgeState {
     pub rows_total: u64,
     /// Their bytes.
     pub bytes_total: u64,
-    /// Bytes that were taken on another NUMA node than they were made on.
+    /// Bytes that the consumer took on another NUMA node than the producer made them on.
     pub bytes_crossed: u64,
     /// Whether a producer waits for room.
     pub wanted: bool,

@@ -371,10 +371,10 @@ impl Driver for Faulty {
     }
 
     fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {
-        // A release that fails counts as one: the object is not used again.
+        // A failed release counts as a release: the caller does not use the object again.
         *self.live.lock().entry(kind).or_default() -= 1;
         let injected = self.call("clRelease");
-        // The release is made all the same: other tests of this process use this driver.
+        // The driver still releases the object, because other tests of this process use this driver.
         self.driver.release(kind, handle).and(injected)
     }
 }

@@ -13,7 +13,7 @@ pub struct Value(pub(super) Kind);
 pub(super) enum Kind {
     /// Bytes of a plain value, and their number.
     Plain([u8; VALUE_BYTES_MAX], usize),
-    /// Local memory of so many bytes.
+    /// Local memory of this many bytes.
     Local(usize),
 }
 
@@ -26,7 +26,7 @@ impl Value {
         Self(Kind::Plain(bytes, value.len()))
     }
 
-    /// Local memory of so many bytes.
+    /// Local memory of this many bytes.
     pub fn local(bytes: usize) -> Self {
         Self(Kind::Local(bytes))
     }

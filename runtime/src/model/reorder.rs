@@ -28,8 +28,8 @@ impl Reorder {
         debug_assert!(before.is_none(), "two copies have taken one input: the results of one are lost");
     }
 
-    /// Hands out results in order, as long as `deliver` takes them (it gives back what it cannot take). True when
-    /// anything moved.
+    /// Hands out results in order, as long as `deliver` takes them (it returns a result that it cannot take). True
+    /// if it delivered anything.
     pub(crate) fn flush(&mut self, mut deliver: impl FnMut(usize, Envelope) -> Option<Envelope>) -> bool {
         let mut moved = false;
         while let Some(results) = self.finished.get_mut(&self.next) {

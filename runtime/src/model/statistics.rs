@@ -67,8 +67,8 @@ impl Model {
         EdgeStatistics { from, to, state }
     }
 
-    /// Bytes that came through all edges. The edges made from one edge of the plan follow each other and carry the same
-    /// bytes.
+    /// Bytes that passed all edges. One edge of the plan may become several adjacent edges, each of which carries all
+    /// its bytes: they count once.
     pub(super) fn bytes_moved(&self, edges: &[EdgeStatistics]) -> u64 {
         let ones = self.edges.chunk_by(|edge, next| edge.plan_edge == next.plan_edge);
         ones.map(|ones| ones.iter().map(|edge| edges[edge.idx].state.bytes_total).max().unwrap_or(0)).sum()

@@ -66,7 +66,7 @@ fn read_library(root: &Path, allowed: &[usize]) -> Result<Topology, Refusal> {
         depth(&ObjectType::PU).filter(|&depth| depth + 1 == library.depth()).ok_or(Refusal::Layout)?;
     let pus = library.objects_at_depth(pu_depth);
     check_layout(&pus, pu_depth)?;
-    // For another machine hwloc ignores binding calls, and says so here.
+    // If the topology is another machine's, hwloc ignores binding calls, and this flag is false.
     if !library.support().cpu().set_current_thread() {
         return Err(Refusal::OtherMachine);
     }

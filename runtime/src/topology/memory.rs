@@ -1,8 +1,8 @@
 //! Memory that lies on one node: a copy of bytes in pages of its own.
 //!
-//! The system is asked to take the pages from the node (`mbind`). If it refuses, as in many containers, a thread pinned
-//! to the node copies the bytes, because a page lies where it is touched first. Neither is guaranteed: a node without
-//! free memory borrows from another node.
+//! `mbind` asks the system to take the pages from the node. If the system refuses, as in many containers, a thread
+//! pinned to the node copies the bytes, because the system takes a page from the node of the thread that touches it
+//! first. Neither is guaranteed: a node without free memory borrows from another node.
 
 use std::io;
 

@@ -215,7 +215,7 @@ impl<K: Kind> AnyChange for StoreChange<K> {
     }
 }
 
-/// The kind of the objects that come for a store, which must be that of the store.
+/// The kind of objects that are to be added to a store; an error if the store's objects are of another kind.
 fn kind_of<K: Kind>(store: &Path, columns: &[ArrayRef]) -> Result<K, StoreError> {
     let objects = columns.first().filter(|objects| !objects.is_empty());
     objects.and_then(K::of_array).ok_or_else(|| StoreError::Metadata {

@@ -14,7 +14,7 @@ use super::{DIMENSIONS_KEY, Kind, OBJECT};
 /// Hexadecimal digits of a word.
 const WORD_DIGITS: usize = 16;
 
-/// Codes of so many words.
+/// Codes of this many words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codes {
     words: usize,

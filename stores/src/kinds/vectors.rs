@@ -17,7 +17,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Vectors of so many numbers.
+    /// Vectors of this many numbers.
     pub fn new(dimensions: usize) -> Self {
         Self { dimensions }
     }

@@ -23,8 +23,8 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Takes the lock of a store, and writes what is left of it, in its order. Both stores are mapped or read as `access`
-    /// says. `cancelled` says when to stop, and is asked for each object.
+    /// Takes the lock of a store, and writes its remaining objects in their order. `access` decides whether both stores
+    /// are mapped or read. It checks `cancelled` for each object and stops if that returns true.
     ///
     /// # Errors
     /// When another process changes the store, the caller cancels it, and as [`ObjectStore::open`] and

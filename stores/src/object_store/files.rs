@@ -115,7 +115,7 @@ impl Files {
         self.parts.first().map_or("", |part| &part.kind)
     }
 
-    /// Whether the files are still the ones that were opened. Once false, it stays so.
+    /// Whether the files are unchanged since they were opened. Once false, it remains false.
     pub(super) fn are_whole(&self) -> bool {
         self.parts.iter().all(|part| part.map.is_whole())
     }

@@ -102,7 +102,7 @@ impl Drop for StoreLock {
     }
 }
 
-/// Whether an open file is the one that currently has a name.
+/// Whether a name still leads to this open file.
 #[cfg(unix)]
 fn is_of_name(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The bytes of a file as Arrow buffers, mapped or read, and whether the file is still the one that was opened.
+//! The bytes of a file as Arrow buffers, mapped or read, and whether the file is unchanged since it was opened.
 //!
 //! A map needs a process-wide signal handler ([`Access`]); bytes that are read cost memory.
 #![cfg_attr(

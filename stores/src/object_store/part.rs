@@ -31,7 +31,7 @@ pub(super) struct Part {
     pub(super) schema: SchemaRef,
     /// The name of its objects' kind, from the file's metadata.
     pub(super) kind: String,
-    /// Which buffers of a batch hold numbers.
+    /// For each buffer of a batch, whether it holds numbers.
     numbers: Vec<bool>,
     pub(super) info: StoreInfo,
     pub(super) fingerprint: String,

@@ -52,7 +52,7 @@ pub struct StoreWriter<K: Kind> {
     names: Vec<String>,
     kind: K,
     builder: K::Builder,
-    /// Which buffers of a batch hold numbers.
+    /// For each buffer of a batch, whether it holds numbers.
     numbers: Vec<bool>,
     written: u64,
     /// Bytes of the file so far.

@@ -72,7 +72,7 @@ pub(super) enum Depth {
     Ends,
 }
 
-/// Opens the first file of an index: the file of that name, or the one made for a compacted store. Returns it with its
+/// Opens the first file of an index: the file of that name, or the file made for a compacted store. Returns it with its
 /// name and the number of ids that it covers.
 fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), IndexError> {
     let store = space.store();

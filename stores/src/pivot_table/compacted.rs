@@ -26,7 +26,7 @@ const STAND_INS_TRIED: usize = 64;
 
 impl PivotTable {
     /// Writes the index of the compacted store, in the space `after`. If pivots were removed, other objects replace
-    /// them and all distances are computed anew; returns whether that was so.
+    /// them, and this computes all distances again; it returns whether it did.
     ///
     /// # Errors
     /// When the file cannot be written, a foreign file has its name, or the caller cancels it.

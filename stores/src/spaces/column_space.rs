@@ -121,7 +121,7 @@ impl<D: ColumnDistance> ColumnSpace<D> {
         Ok(self.distance.between(objects.item(a)?, objects.item(b)?))
     }
 
-    /// The one object of an array, if it has distances to the store's objects.
+    /// The only object of an array, if it has distances to the store's objects.
     fn object(&self, object: &ArrayRef) -> Result<<D::Kind as Kind>::Batch, SpaceError> {
         let path = self.objects.path().display();
         let kind = D::Kind::of_array(object).ok_or_else(|| {

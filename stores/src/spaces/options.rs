@@ -41,7 +41,7 @@ impl Default for DistanceOptions {
 
 /// Leaves the distance to the store.
 pub(super) const AUTO: &str = "auto";
-/// What the text of a rooted distance begins with.
+/// The beginning of the text of a rooted distance.
 const ROOT: &str = "root of ";
 
 impl DistanceOptions {
