@@ -143,7 +143,7 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
     let pipeline = pipeline.to_str().expect("a path in UTF-8");
     let explained = ["explain", pipeline, "--estimate", "--set", "store=s.arrow", "--set", "pivots=i.arrow"];
     let page = ok(path, &explained);
-    assert!(page.contains("auto takes") && page.contains("estimated_range"), "{page}");
+    assert!(page.contains("auto takes") && page.contains("ptolemaic"), "{page}");
 
     // The index is identical with any number of workers, and replaces the old one.
     let first = fs::read(path.join("i.arrow")).expect("an index");

@@ -1,4 +1,4 @@
-//! The part of `boxwork explain` that opens files: the estimated cost of a search by an index, by strategy and bound.
+//! The part of `boxwork explain` that opens files: the estimated work of a scan and of a search by an index, by bound.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -108,8 +108,7 @@ pub fn text_of(estimate: &Estimate) -> String {
             writeln!(page, "  distances are computed on {count} {gpus}, {rate:.1e} in a second ({known})");
     }
     page.push('\n');
-    let head =
-        ["strategy", "bound", "a bound", "left", "distances a query", "time of all"].map(str::to_owned);
+    let head = ["strategy", "bound", "a bound", "left", "distances a query", "computing"].map(str::to_owned);
     let mut rows = vec![head];
     let choice = estimate.choice();
     for way in &estimate.ways {

@@ -29,7 +29,7 @@ use crate::columns;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::space::options;
-use crate::search::cost_model::{self, OnDevices, Remembered, Search};
+use crate::search::cost_model::{OnDevices, Remembered, Search};
 use crate::search::distance;
 use crate::search::queries::Queries;
 use crate::search::scan;
@@ -254,29 +254,28 @@ impl LowerBounds {
             workers: self.slots,
             devices: self.computes.filter(|_| !cx.is_closed(RANGES)),
         };
-        let known = if self.is_auto {
-            cost_model::known(&self.remembered, &self.table, search)
-        } else {
-            Some(self.bound)
-        };
+        let known = if self.is_auto { self.remembered.choice(&self.table, search) } else { Some(self.bound) };
         let table = &self.table;
         let pivots = table.pivots();
         let store = space.store();
         if known != Some(None) && !store.is_in(pivots) {
             cx.detached("disk", || store.bring_in(pivots))??;
         }
+        // Without a bound no distance to a pivot is needed; a new choice needs them all the same.
+        let distances = match known {
+            Some(None) => vec![Vec::new(); queries.len()],
+            _ => distances_to(cx, &queries, pivots)?,
+        };
         self.bound = match known {
             Some(bound) => bound,
-            None => cost_model::choose(cx, &self.remembered, table, search, &queries)?,
+            None => {
+                let interrupt = || cx.is_cancelled();
+                self.remembered.choose(table, search, &queries, &distances, &interrupt)?
+            }
         };
         if self.bound.is_some() || search.devices.is_none() {
             self.scans = None;
         }
-        // After the choice: a scan needs none of them.
-        let distances = match self.bound {
-            Some(_) => distances_to(cx, &queries, pivots)?,
-            None => vec![Vec::new(); queries.len()],
-        };
         let mut prepared = Vec::new();
         for (query, distances) in queries.iter().zip(distances) {
             let bound = self.bound.map(|bound| {

@@ -42,13 +42,13 @@ pub struct Arguments {
     /// The store's index for this similarity and alpha, made by `boxwork index`, with which most distances are skipped
     #[arg(long, value_name = "FILE")]
     pivots: Option<PathBuf>,
-    /// The bound that excludes objects, with an index [default: auto, the cheapest by a sample; simplex with other strategies]
+    /// The bound that excludes objects, with an index [default: auto, the tightest sound one or none, by a sample; simplex with other strategies]
     #[arg(long, requires = "pivots", value_parser = ["auto", "none", "triangular", "ptolemaic", "combined", "simplex"])]
     bound: Option<String>,
     /// The order of the search, with an index [default: auto, by a cost model: best first, or a scan]
     #[arg(long, requires = "pivots", value_parser = STRATEGIES.map(|(name, _)| name))]
     strategy: Option<String>,
-    /// Do not search: show the cost of every strategy and bound, by a sample of the store, and the choice of auto
+    /// Do not search: show the estimated work of a scan and of every bound, by a sample of the store, and the choice of auto
     #[arg(long, requires = "pivots")]
     explain: bool,
     #[command(flatten)]

@@ -1,17 +1,16 @@
-//! What a distance takes, measured where it will be computed.
+//! The times of a distance, measured on this machine and this store.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::BoxError;
-
 use boxwork_stores::space::{Prepared, Scratch, Space, SpaceError};
 
-/// Distances that are timed at once, and how often: the median leaves out what disturbed one of them.
+/// Distances in a timed piece, and pieces: the median leaves out a disturbed one.
 const PIECE: usize = 8;
 const PIECES: usize = 3;
-/// Distances in f64 that are timed, one by one.
+/// Timed distances in f64.
 const EXACT: usize = 3;
 /// Spaces whose rates are kept.
 const KEPT_MAX: usize = 64;
@@ -20,43 +19,43 @@ const KEPT_MAX: usize = 64;
 struct Kept {
     store: u64,
     measure: String,
-    /// Of the query that was measured with: distances take as long as their queries are.
+    /// The size of the measured query: the time of a distance grows with it.
     len: usize,
     rates: Rates,
 }
 
-/// Measured rates by space, so that later requests on a store measure nothing.
+/// Measured rates by space, which later requests on the store use.
 #[derive(Default)]
 pub(super) struct RatesBySpace(Mutex<Vec<Kept>>);
 
 /// Times of one distance on one core, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Of the next object of a scan.
+    /// To the next object of a scan.
     pub scan_ns: f64,
-    /// Of an object picked out of the store.
+    /// To an object picked out of the store.
     pub picked_ns: f64,
-    /// In f64, as the distances to the pivots are.
+    /// In f64, as to the pivots.
     pub exact_ns: f64,
-    /// How many pivots there are.
+    /// The number of pivots.
     pub pivots: usize,
 }
 
-/// The result of some work, and the nanoseconds that each of its units took.
+/// The result of some work, and the nanoseconds of each of its units.
 pub(super) fn timed<T>(units: usize, work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let made = work();
     (made, start.elapsed().as_nanos() as f64 / units.max(1) as f64)
 }
 
-/// The middle one; 0 of none.
+/// The median; 0 without figures.
 pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
 impl RatesBySpace {
-    /// The rates for a query of so many centroids, measured once for each space.
+    /// The rates for a query, measured once for each space and scaled to the query's size.
     pub(super) fn of_space(
         &self,
         space: &dyn Space,
@@ -106,7 +105,7 @@ fn measure(
     let mut times = |ids: &[u64]| -> Result<Vec<f64>, SpaceError> {
         let mut pieces = Vec::new();
         for ids in ids.chunks(PIECE) {
-            // Each object's similarity to itself is computed once for all searches, and is no part of this.
+            // Each object's similarity to itself is computed once for all searches, so it is not timed.
             ids.iter().try_for_each(|id| space.extent_until(*id, interrupt).map(drop))?;
             let mut ids = ids.to_vec();
             ids.sort_unstable();
@@ -121,7 +120,7 @@ fn measure(
     };
     let mut scanned = times(&next)?;
     if scanned.len() > 1 {
-        // The first time pays for what is done once.
+        // The first piece includes one-time work.
         scanned.remove(0);
     }
     let scan_ns = median(scanned);

@@ -1,184 +1,91 @@
-//! Bounds of some of the objects, and what they say of all.
+//! Bounds of some of the objects, and conclusions for all of them.
 //!
-//! The distance of an object lies between its bounds; by the simplex, the mean of their squares is the square of the
-//! distance that is expected when what the pivots do not span points anywhere. Of few objects among many the nearest
-//! of a sample say nothing directly: there the number of objects within `r` is taken to grow as a power of `r`, whose
-//! exponent is estimated from the nearest of the sample (Hill's estimator).
-
-use std::sync::Arc;
+//! The distance of an object lies between its bounds. For the simplex bound, the square of the expected distance is the
+//! mean of the squared bounds, if the parts of query and object outside of the span of the pivots point in independent
+//! directions.
+//!
+//! The nearest of few sampled objects lie farther than the nearest of all. There the number of objects within `r` is
+//! taken to grow as a power of `r`, with the exponent that the nearest of the sample give (Hill's estimator).
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, BoundQuery, Bounds};
+use boxwork_kernels::lower_bound::{Bound, BoundEvaluator, Bounds};
 use boxwork_runtime::operator::BoxError;
-
-use super::{Probe, rates};
 use boxwork_stores::pivot_table::PivotTable;
 
-/// Blocks that are bounded at least and at most, and their share of all in between: a few hundredths of the time to
-/// bound all.
-const BLOCKS_MIN: usize = 4;
-const BLOCKS_MAX: usize = 32;
-const BLOCKS_SHARE: usize = 64;
-/// Blocks that one closure bounds: some tens of microseconds' worth.
-const BLOCKS_PER_PIECE: usize = 4;
-/// How many times as long the bounds of a block take that comes from memory as of one in the cache. Pages that nobody
-/// has touched for a while can take a hundred times as long, once.
-const COLD: f64 = 4.0;
-/// Places among the sampled from which on they are taken as they are.
+use super::{Probe, rates};
+
+/// Blocks of the table in a sample, spread evenly.
+const BLOCKS: usize = 8;
+/// Ranks of the sample from which on its distances are taken as they are.
 const RANK_SURE: f64 = 8.0;
 /// The nearest of the sample, by which the exponent is estimated.
 const TAIL: usize = 32;
 
 /// Bounds of the sampled objects for one query.
 pub(super) struct Sample {
-    /// Distances that are expected, in no order.
-    near: Vec<f32>,
-    bounds: Vec<OfBound>,
-}
-
-struct OfBound {
     bound_ns: f64,
     lowers: Vec<f32>,
     uppers: Vec<f32>,
+    /// Expected distances, in no order.
+    expected: Vec<f32>,
 }
-
-/// A piece of what is measured, which may be done beside others.
-pub(super) struct Part {
-    pub(super) idx: usize,
-    pub(super) distances: Vec<f64>,
-    pub(super) error: Option<BoxError>,
-    lowers: Vec<f32>,
-    uppers: Vec<f32>,
-    times: Vec<f64>,
-    times_again: Vec<f64>,
-}
-
-impl Part {
-    pub(super) fn list(count: usize) -> Vec<Self> {
-        let part = |idx| Self {
-            idx,
-            distances: Vec::new(),
-            error: None,
-            lowers: Vec::new(),
-            uppers: Vec::new(),
-            times: Vec::new(),
-            times_again: Vec::new(),
-        };
-        (0..count).map(part).collect()
-    }
-}
-
-/// Runs pieces in turn or beside each other, and lets them ask whether to stop.
-pub(super) type Run<'a> = dyn FnMut(&mut [Part], &(dyn Fn(&mut Part, Interrupt<'_>) + Sync)) + 'a;
 
 impl Sample {
-    pub(super) fn of(
-        run: &mut Run<'_>,
-        table: &PivotTable,
-        probe: &Probe<'_>,
-        bounds: &[Bound],
-    ) -> Result<Self, BoxError> {
+    /// Bounds the objects of some blocks, those of removed objects left out.
+    pub(super) fn of(table: &PivotTable, probe: &Probe<'_>, bound: Bound) -> Result<Self, BoxError> {
+        let query = table
+            .query(bound, probe.to_pivots, probe.prepared)
+            .map_err(|error| BoxError::new(format!("`{}`: {error}", table.path().display())))?;
         let evaluator = BoundEvaluator::new(CodePath::detect());
-        let count = (table.blocks() / BLOCKS_SHARE).clamp(BLOCKS_MIN, BLOCKS_MAX).min(table.blocks()).max(1);
-        let sampled: Vec<usize> = (0..count).map(|nth| nth * table.blocks() / count).collect();
-        let space = Arc::clone(table.space());
-        let store = space.store();
-        let queries = bounds.iter().map(|bound| {
-            let query = table.query(*bound, probe.distances, probe.prepared);
-            query.map_err(|error| BoxError::new(format!("`{}`: {error}", table.path().display())))
-        });
-        let queries: Vec<BoundQuery> = queries.collect::<Result<_, _>>()?;
-        let pieces: Vec<&[usize]> = sampled.chunks(BLOCKS_PER_PIECE).collect();
-        let mut parts = Part::list(bounds.len() * pieces.len());
-        run(&mut parts, &|part, _| {
-            let query = &queries[part.idx / pieces.len()];
-            let mut found = Bounds::default();
-            for block in pieces[part.idx % pieces.len()] {
-                let rows = table.ids(*block).count();
-                let ((), ns) =
-                    rates::timed(rows, || evaluator.bounds(query, table.block(*block), &mut found));
-                part.times.push(ns);
-                let ((), ns) =
-                    rates::timed(rows, || evaluator.bounds(query, table.block(*block), &mut found));
-                part.times_again.push(ns);
-                let kept = table.ids(*block).zip(found.lower.iter().zip(&found.upper));
-                for (_, (lower, upper)) in kept.filter(|(id, _)| store.has(*id)) {
-                    part.lowers.push(*lower);
-                    part.uppers.push(*upper);
-                }
+        let count = BLOCKS.min(table.blocks());
+        let mut sample = Self { bound_ns: 0.0, lowers: Vec::new(), uppers: Vec::new(), expected: Vec::new() };
+        let (mut found, mut times) = (Bounds::default(), Vec::new());
+        for block in (0..count).map(|nth| nth * table.blocks() / count) {
+            // The first time may wait for pages of the file, which later requests find in memory.
+            evaluator.bounds(&query, table.block(block), &mut found);
+            let rows = table.ids(block).count();
+            let ((), ns) = rates::timed(rows, || evaluator.bounds(&query, table.block(block), &mut found));
+            times.push(ns);
+            let bounds = found.lower.iter().zip(&found.upper);
+            for (_, (lower, upper)) in
+                table.ids(block).zip(bounds).filter(|(id, _)| table.space().store().has(*id))
+            {
+                sample.lowers.push(*lower);
+                sample.uppers.push(*upper);
+                sample.expected.push(((lower * lower + upper * upper) / 2.0).sqrt());
             }
-        });
-        let mut sample = Self { near: Vec::new(), bounds: Vec::new() };
-        for parts in parts.chunks(pieces.len()) {
-            let lowers: Vec<f32> = parts.iter().flat_map(|part| part.lowers.iter().copied()).collect();
-            let uppers: Vec<f32> = parts.iter().flat_map(|part| part.uppers.iter().copied()).collect();
-            let median = |of: fn(&Part) -> &Vec<f64>| {
-                rates::median(parts.iter().flat_map(|part| of(part).iter().copied()).collect())
-            };
-            let again = median(|part| &part.times_again);
-            let bound_ns = median(|part| &part.times).min(COLD * again);
-            let expected = |(lower, upper): (&f32, &f32)| ((lower * lower + upper * upper) / 2.0).sqrt();
-            // The last bound is the tightest.
-            sample.near = lowers.iter().zip(&uppers).map(expected).collect();
-            sample.bounds.push(OfBound { bound_ns, lowers, uppers });
         }
+        sample.bound_ns = rates::median(times);
         Ok(sample)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.near.len()
+        self.lowers.len()
     }
 
-    pub(super) fn bound_ns(&self, bound: usize) -> f64 {
-        self.bounds[bound].bound_ns
+    /// Nanoseconds of one core to bound an object.
+    pub(super) fn bound_ns(&self) -> f64 {
+        self.bound_ns
     }
 
-    /// How far this share of all objects reaches.
-    pub(super) fn near(&self, share: f64) -> f64 {
-        reach(&self.near, share)
+    /// The expected distance within which this share of all objects lies.
+    pub(super) fn distance_of(&self, share: f64) -> f64 {
+        reach(&self.expected, share)
     }
 
-    /// How far this share of all objects reaches at most, by their upper bounds.
-    pub(super) fn upper(&self, bound: usize, share: f64) -> f64 {
-        reach(&self.bounds[bound].uppers, share)
+    /// The upper bound within which this share of all objects lies.
+    pub(super) fn upper_of(&self, share: f64) -> f64 {
+        reach(&self.uppers, share)
     }
 
     /// The share of the objects whose lower bounds are within a range.
-    pub(super) fn share_within(&self, bound: usize, range: f64) -> f64 {
-        let lowers = &self.bounds[bound].lowers;
+    pub(super) fn share_within(&self, range: f64) -> f64 {
         let range = range as f32;
-        lowers.iter().filter(|lower| **lower <= range).count() as f64 / lowers.len().max(1) as f64
-    }
-
-    /// The share of the objects within a range that is the k-th distance of those before, in the order of storage.
-    pub(super) fn share_while_falling(
-        &self,
-        bound: usize,
-        k: Option<usize>,
-        range: Option<f64>,
-        objects: u64,
-        steps: u32,
-    ) -> f64 {
-        let range = range.unwrap_or(f64::INFINITY);
-        let Some(k) = k else { return self.share_within(bound, range) };
-        let (first, count) = (k as f64, objects as f64);
-        if first >= count {
-            return 1.0;
-        }
-        // The first k are all computed; then each step is as much longer than the one before.
-        let growth = (count / first).powf(1.0 / f64::from(steps));
-        let (mut computed, mut seen) = (first, first);
-        for _ in 0..steps {
-            let next = seen * growth;
-            computed += (next - seen) * self.share_within(bound, self.near(first / seen).min(range));
-            seen = next;
-        }
-        (computed / count).min(1.0)
+        self.lowers.iter().filter(|lower| **lower <= range).count() as f64 / self.lowers.len().max(1) as f64
     }
 }
 
-/// How far a share of all goes, by a sample in any order.
+/// The value within which a share of all objects lies, by a sample in any order.
 fn reach(sample: &[f32], share: f64) -> f64 {
     if share >= 1.0 || sample.is_empty() {
         return f64::INFINITY;
@@ -205,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_is_followed_below_what_was_sampled() {
+    fn a_tail_is_followed_below_the_nearest_of_the_sample() {
         // Of a million objects whose number grows with the fifth power, every thousandth.
         let sampled: Vec<f32> = (1..=1000).map(|rank| (rank as f32 / 1000.0).powf(0.2)).collect();
         for k in [1.0, 10.0, 1000.0, 20_000.0, 500_000.0] {
