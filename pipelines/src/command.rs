@@ -17,6 +17,7 @@ mod extract;
 mod graph;
 mod import;
 mod index;
+mod pipelines;
 mod remove;
 mod run;
 mod sample_images;
@@ -38,9 +39,9 @@ use boxwork_stores::spaces::DISTANCE_NAMES_OR_AUTO;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::given;
-use crate::pipeline::{self, Loaded};
+use crate::pipeline::Loaded;
 use crate::terminal::{Exit, print_diagnostics, talk};
+use crate::{given, shipped};
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
 #[derive(Debug, Parser)]
@@ -68,6 +69,7 @@ enum Subcommands {
     Check(check::Arguments),
     Explain(explain::Arguments),
     Graph(graph::Arguments),
+    Pipelines(pipelines::Arguments),
     Boxes(boxes::Arguments),
     Schema(schema::Arguments),
     Top(top::Arguments),
@@ -95,6 +97,7 @@ impl Subcommands {
             Self::Check(arguments) => check::run(catalog, arguments),
             Self::Explain(arguments) => explain::run(catalog, arguments),
             Self::Graph(arguments) => graph::run(catalog, arguments),
+            Self::Pipelines(arguments) => pipelines::run(arguments),
             Self::Boxes(arguments) => boxes::run(catalog, arguments),
             Self::Schema(arguments) => schema::run(catalog, arguments),
             Self::Top(arguments) => top::run(arguments),
@@ -194,7 +197,7 @@ fn read_with_values(
     path: &Path,
     settings: &[(String, String)],
 ) -> Result<(Loaded, BTreeMap<String, Value>), Exit> {
-    let loaded = pipeline::read(path).map_err(|faults| {
+    let loaded = shipped::read(path).map_err(|faults| {
         print_diagnostics(&faults);
         Exit::Problems
     })?;

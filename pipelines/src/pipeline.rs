@@ -71,7 +71,8 @@ pub fn read_text(name: &str, text: &str) -> Loaded {
     Loaded { about: document.about, declaration, source, places, taint: document.taint, flaws }
 }
 
-fn strict(loaded: Loaded) -> Result<Loaded, Vec<Diagnostic>> {
+/// A pipeline without flaws, or its flaws.
+pub(crate) fn strict(loaded: Loaded) -> Result<Loaded, Vec<Diagnostic>> {
     if loaded.flaws.iter().any(Diagnostic::is_error) { Err(loaded.flaws) } else { Ok(loaded) }
 }
 

@@ -1,6 +1,13 @@
 //! The pipelines that the command ships: the texts in the source tree, so that `boxwork run` of a file acts like
-//! `boxwork search`.
+//! `boxwork search`; and the lookup by which a user names one of them where no file has the name.
 
+use std::fmt::Write as _;
+use std::path::Path;
+
+use boxwork_runtime::parameter::nearest;
+use serde_json::{Value as Json, json};
+
+use crate::diagnostic::Diagnostic;
 use crate::pipeline::{self, Loaded};
 
 /// A shipped pipeline: its name, and its text.
@@ -74,11 +81,118 @@ pub const ALL: [Shipped; 20] = [
 ];
 
 impl Shipped {
+    /// The name by which a user runs it: that of its file, without the ending.
+    pub fn name(&self) -> &'static str {
+        let file = self.path.rsplit_once('/').map_or(self.path, |(_, file)| file);
+        file.strip_suffix(".yaml").unwrap_or(file)
+    }
+
     /// Reads and checks its text.
     ///
     /// # Panics
     /// When the text has a flaw, which the tests exclude.
     pub fn load(&self) -> Loaded {
         pipeline::load_text(self.path, self.text).unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path))
+    }
+}
+
+/// The shipped pipeline of this name.
+pub fn find(name: &str) -> Option<&'static Shipped> {
+    ALL.iter().find(|shipped| shipped.name() == name)
+}
+
+/// Reads a file, or the shipped pipeline of this name if there is no such file.
+///
+/// # Errors
+/// Every flaw of the text.
+pub fn load(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
+    read(path).and_then(pipeline::strict)
+}
+
+/// [`load`], even with flaws, so that they can be shown with the faults that a check finds, or on a drawing.
+///
+/// # Errors
+/// When the file cannot be read, or is not text.
+pub fn read(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
+    let is_file = path.exists() && !path.is_dir();
+    match path.to_str().and_then(find) {
+        Some(shipped) if !is_file => Ok(pipeline::read_text(shipped.path, shipped.text)),
+        _ => pipeline::read(path).map_err(|mut faults| {
+            if !path.exists() {
+                faults.iter_mut().for_each(|fault| fault.help = Some(advice(path)));
+            }
+            faults
+        }),
+    }
+}
+
+/// The remedy if there is neither a file nor a shipped pipeline of a name.
+fn advice(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    match (find(&stem), nearest(&stem, ALL.iter().map(Shipped::name))) {
+        (Some(shipped), _) => {
+            format!("check the path, or write `{}` for the shipped pipeline", shipped.name())
+        }
+        (None, Some(near)) => {
+            format!("did you mean the shipped pipeline `{near}`? `boxwork pipelines` lists all")
+        }
+        (None, None) => {
+            "check the path; `boxwork pipelines` lists the pipelines that need no file".to_owned()
+        }
+    }
+}
+
+/// All shipped pipelines, one per line.
+pub fn list_text() -> String {
+    let width = ALL.iter().map(|shipped| shipped.name().len()).max().unwrap_or(0);
+    let mut page = String::new();
+    for shipped in &ALL {
+        let _ = writeln!(page, "{:width$}  {}", shipped.name(), shipped.load().about);
+    }
+    page + "\nboxwork run NAME runs one, boxwork pipelines show NAME > FILE.yaml copies it to change it\n"
+}
+
+/// [`list_text`] as JSON.
+pub fn list_json() -> Json {
+    let entry = |shipped: &Shipped| json!({"name": shipped.name(), "about": shipped.load().about});
+    json!({"pipelines": ALL.iter().map(entry).collect::<Vec<_>>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_files() {
+        assert_eq!(SEARCH.name(), "search");
+        assert_eq!(find("add_from").map(|shipped| shipped.path), Some("pipelines/add_from.yaml"));
+        let mut names: Vec<&str> = ALL.iter().map(Shipped::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_shipped() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines");
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(folder).expect("the folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|ending| ending == "yaml") {
+                files.push(path.file_stem().expect("a name").to_string_lossy().into_owned());
+            }
+        }
+        files.sort();
+        let mut names: Vec<&str> = ALL.iter().map(Shipped::name).collect();
+        names.sort_unstable();
+        assert_eq!(files, names);
+    }
+
+    #[test]
+    fn a_missing_file_gets_the_advice_that_fits_its_name() {
+        let help = |name: &str| read(Path::new(name)).expect_err("no file")[0].help.clone().expect("advice");
+        assert!(help("no/such/search.yaml").contains("write `search`"));
+        assert!(help("serach").contains("did you mean the shipped pipeline `search`?"));
+        assert!(help("/no/zzz.yaml").contains("`boxwork pipelines` lists"));
     }
 }

@@ -8,7 +8,7 @@ use boxwork_runtime::operator::Catalog;
 
 use super::{Format, data_json, print_diagnostics, talk};
 use crate::diagnostic::{self, Diagnostic};
-use crate::pipeline;
+use crate::shipped;
 use crate::terminal::Exit;
 
 /// The greatest depth of nested folders that are searched.
@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 /// Reports every fault of pipelines, with its line, its column and a remedy
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Pipelines, or folders that are searched for *.yaml and *.yml
+    /// Pipelines, folders that are searched for *.yaml and *.yml, or names of shipped pipelines
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The form of the answer; JSON goes to standard output
@@ -75,7 +75,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 /// All faults of one file.
 fn check_file(file: &Path, catalog: &Catalog) -> Vec<Diagnostic> {
-    match pipeline::read(file) {
+    match shipped::read(file) {
         Ok(loaded) => loaded.check(catalog, &loaded.declaration.defaults()).1,
         Err(faults) => faults,
     }

@@ -13,7 +13,7 @@ use crate::{estimate, explain, given};
 /// Shows what a pipeline would do: boxes, copies, columns of every edge, limits, what is bound when
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The pipeline, a YAML file
+    /// The pipeline: a YAML file, or the name of a shipped pipeline (`boxwork pipelines` lists them)
     pipeline: PathBuf,
     /// Give a parameter of the pipeline its value; lists as [a, b] or by giving it several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]

@@ -24,7 +24,7 @@ enum Language {
 /// Draws a pipeline, missing and wrong parts in red
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The pipeline, a YAML file
+    /// The pipeline: a YAML file, or the name of a shipped pipeline (`boxwork pipelines` lists them)
     pipeline: PathBuf,
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Language::Mermaid)]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 
 use crate::terminal::{self, Exit, Options};
-use crate::{given, pipeline};
+use crate::{given, shipped};
 
 /// Runs a pipeline
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The pipeline, a YAML file
+    /// The pipeline: a YAML file, or the name of a shipped pipeline (`boxwork pipelines` lists them)
     pipeline: PathBuf,
     /// Give a parameter of the pipeline its value; lists as [a, b] or by giving it several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = given::name_and_value)]
@@ -21,7 +21,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let loaded = match pipeline::load(&arguments.pipeline) {
+    let loaded = match shipped::load(&arguments.pipeline) {
         Ok(loaded) => loaded,
         Err(flaws) => {
             super::print_diagnostics(&flaws);

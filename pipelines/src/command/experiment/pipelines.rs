@@ -24,7 +24,7 @@ use crate::command::path_value;
 use crate::diagnostic::Diagnostic;
 use crate::given::parse_setting;
 use crate::pipeline::{self, Loaded};
-use crate::shipped;
+use crate::shipped::{self, Shipped};
 
 /// Interval at which Ctrl-C is checked.
 const POLL: Duration = Duration::from_millis(100);
@@ -99,11 +99,7 @@ impl<'a> Pipelines<'a> {
     }
 
     fn look_up(&self, name: &str) -> Result<Kind, String> {
-        let shipped_name =
-            |shipped: &shipped::Shipped| Path::new(shipped.path).file_stem().map(|stem| stem.to_owned());
-        let shipped =
-            shipped::ALL.iter().find(|shipped| shipped_name(shipped).is_some_and(|known| known == name));
-        let loaded = match (name, shipped) {
+        let loaded = match (name, shipped::find(name)) {
             (SAMPLE_IMAGES, _) => return Ok(Kind::Images),
             (SIZES, _) => return Ok(Kind::Sizes),
             (ORACLE, _) => return Ok(Kind::Oracle(Arc::new(shipped::INDEXED_RANGE.load()))),
@@ -112,13 +108,8 @@ impl<'a> Pipelines<'a> {
                 pipeline::load(&self.folder.join(path)).map_err(|faults| lines(&faults))?
             }
             _ => {
-                let names: Vec<String> = shipped::ALL
-                    .iter()
-                    .filter_map(shipped_name)
-                    .map(|name| name.to_string_lossy().into_owned())
-                    .collect();
                 let own = [SAMPLE_IMAGES, SIZES, ORACLE];
-                let near = did_you_mean(name, names.iter().map(String::as_str).chain(own));
+                let near = did_you_mean(name, shipped::ALL.iter().map(Shipped::name).chain(own));
                 return Err(format!("there is no pipeline `{name}`{near}"));
             }
         };
