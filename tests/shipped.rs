@@ -1,4 +1,5 @@
-//! The shipped pipelines by their names, from a folder that holds no pipeline.
+//! The shipped pipelines by their names, from a folder that holds no pipeline; and the text of a pipeline with its
+//! values.
 
 #[path = "support/command.rs"]
 mod command;
@@ -62,4 +63,28 @@ fn a_name_that_is_neither_a_file_nor_shipped_gets_advice() {
     assert!(said.contains("write `search` for the shipped pipeline"), "{said}");
     let said = fails(at, &["pipelines", "show", "serach"], 2);
     assert!(said.contains("did you mean `search`?"), "{said}");
+}
+
+#[test]
+fn an_expanded_pipeline_checks_clean_and_gives_the_same_answer() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("words.jsonl"), WORDS).expect("the words");
+    let set = ["--set", "objects=words.jsonl", "--set", "distance=levenshtein", "--set", "format=json"];
+    // The queries are no value yet, so they stay a parameter.
+    fs::write(at.join("open.yaml"), ok(at, &[&["expand", "metric_search"], &set[..]].concat()))
+        .expect("a file");
+    ok(at, &["check", "open.yaml", "--deny-warnings"]);
+    let queries = ["--set", "queries=bitten"];
+    let found = json(&ok(at, &[&["run", "open.yaml"], &queries[..]].concat()));
+    assert_eq!(found, json(&ok(at, &[&["run", "metric_search"], &set[..], &queries[..]].concat())));
+
+    let closed = ok(at, &[&["expand", "open.yaml"], &queries[..]].concat());
+    assert!(!closed.contains("parameters:") && !closed.contains("${"), "{closed}");
+    fs::write(at.join("closed.yaml"), closed).expect("a file");
+    ok(at, &["check", "closed.yaml", "--deny-warnings"]);
+    assert_eq!(json(&ok(at, &["run", "closed.yaml"])), found);
+
+    assert!(fails(at, &["expand", "metric_search", "--set", "k=0"], 2).contains("at least 1"));
+    assert!(fails(at, &["expand", "metric_search", "--set", "distance=l9"], 2).contains("l9"));
 }

@@ -10,6 +10,7 @@ mod check;
 mod compact;
 mod devices;
 mod evaluate;
+mod expand;
 mod explain;
 mod experiment;
 mod export;
@@ -68,6 +69,7 @@ enum Subcommands {
     Run(run::Arguments),
     Check(check::Arguments),
     Explain(explain::Arguments),
+    Expand(expand::Arguments),
     Graph(graph::Arguments),
     Pipelines(pipelines::Arguments),
     Boxes(boxes::Arguments),
@@ -96,6 +98,7 @@ impl Subcommands {
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),
             Self::Explain(arguments) => explain::run(catalog, arguments),
+            Self::Expand(arguments) => expand::run(catalog, arguments),
             Self::Graph(arguments) => graph::run(catalog, arguments),
             Self::Pipelines(arguments) => pipelines::run(arguments),
             Self::Boxes(arguments) => boxes::run(catalog, arguments),

@@ -17,6 +17,7 @@ use boxwork_runtime::plan::{End, ParameterDeclaration, Setting, Severity};
 
 use limits::NAME_CHARS_MAX;
 pub(crate) use reader::TYPES;
+pub(crate) use setting::list;
 use span::{Marked, Span};
 
 /// The version of the language that this front end reads.

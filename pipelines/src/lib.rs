@@ -17,6 +17,7 @@ pub mod explain;
 pub mod estimate;
 pub mod topology_page;
 pub mod shipped;
+pub mod expand;
 mod trace;
 mod report;
 pub mod metrics;

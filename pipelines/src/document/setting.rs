@@ -80,7 +80,7 @@ pub(super) fn interpolate(text: &str) -> Result<Setting, Malformed> {
 }
 
 /// A list of settings, which is a value if all items are values.
-pub(super) fn list(items: Vec<Setting>) -> Setting {
+pub(crate) fn list(items: Vec<Setting>) -> Setting {
     let values: Option<Vec<Value>> = items
         .iter()
         .map(|item| match item {
