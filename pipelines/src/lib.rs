@@ -25,6 +25,9 @@ pub mod top;
 pub mod engine;
 pub mod terminal;
 mod command;
+pub mod prelude;
 
+pub use boxwork_operators::catalog;
+pub use boxwork_runtime::arrow;
 pub use command::main_with;
 pub use document::span::Span;

@@ -8,9 +8,12 @@ use std::sync::Arc;
 
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, ListArray, PrimitiveArray, RecordBatch,
+    StringArray, UInt32Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
 
 /// The most rows that one envelope holds.
 pub const ENVELOPE_ROWS_MAX: usize = 65_536;
@@ -52,6 +55,22 @@ pub enum EnvelopeError {
         found: DataType,
         /// The type asked for.
         wanted: &'static str,
+    },
+    /// There is no such row.
+    #[error("no row {row} in the envelope; it has {rows}")]
+    NoRow {
+        /// The row asked for, from 0.
+        row: usize,
+        /// The number of its rows.
+        rows: usize,
+    },
+    /// A mask has another length than the envelope.
+    #[error("a mask of {marks} marks does not fit an envelope of {rows} rows")]
+    MaskLength {
+        /// The length of the mask.
+        marks: usize,
+        /// The rows of the envelope.
+        rows: usize,
     },
     /// Arrow refused the columns (unequal lengths, say).
     #[error("the columns do not form a table: {0}")]
@@ -113,6 +132,39 @@ impl Envelope {
     /// The text that [`Envelope::with_note`] put beside the columns.
     pub fn note(&self, key: &str) -> Option<&str> {
         self.schema().metadata().get(key).map(String::as_str)
+    }
+
+    /// The rows at these places, in this order; a place may occur several times. Notes stay.
+    ///
+    /// # Errors
+    /// When there is no such row, or the rows are more than an envelope holds.
+    pub fn take(&self, rows: &[usize]) -> Result<Self, EnvelopeError> {
+        if rows.len() > ENVELOPE_ROWS_MAX {
+            return Err(EnvelopeError::TooManyRows { rows: rows.len() });
+        }
+        if let Some(row) = rows.iter().find(|row| **row >= self.rows()) {
+            return Err(EnvelopeError::NoRow { row: *row, rows: self.rows() });
+        }
+        // Below `ENVELOPE_ROWS_MAX`, so no place is cut off.
+        let places = UInt32Array::from_iter_values(rows.iter().map(|row| *row as u32));
+        Self::new(take_record_batch(self.batch(), &places)?)
+    }
+
+    /// The rows whose mark is true, in their order; the envelope itself if all are. Notes stay.
+    ///
+    /// # Errors
+    /// When the mask has not one mark for each row.
+    pub fn filter(&self, mask: &[bool]) -> Result<Self, EnvelopeError> {
+        if mask.len() != self.rows() {
+            return Err(EnvelopeError::MaskLength { marks: mask.len(), rows: self.rows() });
+        }
+        if mask.iter().all(|mark| *mark) {
+            return Ok(self.clone());
+        }
+        Self::new(filter_record_batch(
+            self.batch(),
+            &BooleanArray::from_iter(mask.iter().copied().map(Some)),
+        )?)
     }
 
     fn with_bytes(batch: RecordBatch, bytes: usize) -> Result<Self, EnvelopeError> {
@@ -264,6 +316,56 @@ mod tests {
         assert!(matches!(Envelope::new(batch), Err(EnvelopeError::Nulls { nulls: 1, .. })));
         let long = Arc::new(UInt32Array::from_iter_values(0..=ENVELOPE_ROWS_MAX as u32)) as ArrayRef;
         assert!(matches!(Envelope::from_columns([("query", long)]), Err(EnvelopeError::TooManyRows { .. })));
+    }
+
+    /// Numbers with a text and a list beside each, and a note.
+    fn rows_of(numbers: &[u32]) -> Envelope {
+        let list = |number: &u32| Some((0..*number).map(Some).collect::<Vec<_>>());
+        let texts = StringArray::from_iter_values(numbers.iter().map(|number| format!("text {number}")));
+        let columns: [(&str, ArrayRef); 3] = [
+            ("number", Arc::new(UInt32Array::from(numbers.to_vec()))),
+            ("text", Arc::new(texts)),
+            ("list", Arc::new(ListArray::from_iter_primitive::<UInt32Type, _, _>(numbers.iter().map(list)))),
+        ];
+        Envelope::from_columns(columns).unwrap().with_note("from", "here")
+    }
+
+    /// The numbers of [`rows_of`], after a check that the other columns moved with them.
+    fn numbers(envelope: &Envelope) -> Vec<u32> {
+        let numbers = envelope.u32s("number").unwrap().to_vec();
+        let (texts, lists) = (envelope.texts("text").unwrap(), envelope.lists("list").unwrap());
+        for (row, number) in numbers.iter().enumerate() {
+            assert_eq!(texts.value(row), format!("text {number}"));
+            assert_eq!(lists.value(row).len(), *number as usize);
+        }
+        assert_eq!(envelope.note("from"), Some("here"));
+        numbers
+    }
+
+    #[test]
+    fn takes_rows_by_place_in_any_order() {
+        let envelope = rows_of(&[5, 0, 7, 2]);
+        assert_eq!(numbers(&envelope.take(&[3, 0, 0, 2]).unwrap()), [2, 5, 5, 7]);
+        assert_eq!(numbers(&envelope.take(&[]).unwrap()), [0; 0]);
+        assert_eq!(envelope.take(&[0]).unwrap().schema(), envelope.schema());
+        let error = envelope.take(&[1, 4]).unwrap_err();
+        assert_eq!(error.to_string(), "no row 4 in the envelope; it has 4");
+        let long = envelope.take(&vec![0; ENVELOPE_ROWS_MAX + 1]);
+        assert!(matches!(long, Err(EnvelopeError::TooManyRows { .. })));
+    }
+
+    #[test]
+    fn filters_rows_by_a_mask() {
+        let envelope = rows_of(&[5, 0, 7, 2]);
+        assert_eq!(numbers(&envelope.filter(&[true, false, false, true]).unwrap()), [5, 2]);
+        assert_eq!(numbers(&envelope.filter(&[false; 4]).unwrap()), [0; 0]);
+        let all = envelope.filter(&[true; 4]).unwrap();
+        assert!(Arc::ptr_eq(&all.table, &envelope.table), "nothing is copied");
+        let error = envelope.filter(&[true; 3]).unwrap_err();
+        assert_eq!(error.to_string(), "a mask of 3 marks does not fit an envelope of 4 rows");
+        // The bytes of a part count for the part alone.
+        let few = Envelope::from_columns([("number", envelope.column("number").unwrap().clone())]).unwrap();
+        assert_eq!(few.filter(&[true, false, false, false]).unwrap().bytes(), 4);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 #[cfg(all(not(loom), any(test, feature = "testing")))]
 pub mod simulator;
+pub mod arrow;
 mod sync;
 pub mod topology;
 pub mod envelope;
@@ -26,6 +27,7 @@ pub mod statistics;
 mod config;
 mod scheduler;
 mod runtime;
+pub mod prelude;
 #[cfg(all(test, loom))]
 mod loom_models;
 

@@ -78,9 +78,34 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
+    /// Any whole number.
+    pub const fn integer() -> Self {
+        Self::integer_from(i64::MIN)
+    }
+
     /// Any whole number from `minimum` up.
     pub const fn integer_from(minimum: i64) -> Self {
-        Self::Integer { minimum, maximum: i64::MAX }
+        Self::integer_within(minimum, i64::MAX)
+    }
+
+    /// Any whole number from `minimum` to `maximum`, both included.
+    pub const fn integer_within(minimum: i64, maximum: i64) -> Self {
+        Self::Integer { minimum, maximum }
+    }
+
+    /// Any finite number.
+    pub const fn number() -> Self {
+        Self::number_from(f64::MIN)
+    }
+
+    /// Any finite number from `minimum` up.
+    pub const fn number_from(minimum: f64) -> Self {
+        Self::number_within(minimum, f64::MAX)
+    }
+
+    /// Any number from `minimum` to `maximum`, both included.
+    pub const fn number_within(minimum: f64, maximum: f64) -> Self {
+        Self::Number { minimum, maximum }
     }
 
     /// Checks a value and returns it in the type's own form (`3` for a number becomes `3.0`; one value for a list
@@ -405,6 +430,20 @@ mod tests {
                 "`alpha` is missing: the similarity's steepness (a number above zero)",
             ]
         );
+    }
+
+    #[test]
+    fn ranges_are_admitted_and_named() {
+        let admits = |kind: ParameterType, value: Value| kind.admit(&value).is_ok();
+        assert!(admits(ParameterType::integer(), Value::Integer(i64::MIN)));
+        assert!(admits(ParameterType::integer_within(1, 3), Value::Integer(3)));
+        assert!(!admits(ParameterType::integer_within(1, 3), Value::Integer(4)));
+        assert!(admits(ParameterType::number(), Value::Number(-1e300)));
+        assert!(!admits(ParameterType::number_from(0.0), Value::Number(-0.1)));
+        assert!(!admits(ParameterType::number_within(0.0, 1.0), Value::Number(1.1)));
+        let named = [ParameterType::number(), ParameterType::number_from(0.5), ParameterType::integer()];
+        let named = named.map(|kind| kind.to_string());
+        assert_eq!(named, ["a number", "a number of at least 0.5", "a whole number"]);
     }
 
     #[test]

@@ -3,11 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_operators::columns;
-use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork::prelude::*;
 use boxwork_stores::store::{SharedStore, Store};
 
 const RESULTS: In = In::stream(0, "distances", columns::distances, "results, nearest first");
@@ -25,11 +21,16 @@ const KEPT: Out = Out::new(0, "distances", columns::distances, "the results that
 /// `store`: knows the names. `most`: how many objects of one folder are kept for a query.
 pub static DIVERSIFY: OperatorSpec = OperatorSpec {
     parameters: &[
-        Parameter::new("store", ParameterType::Resource("store"), Default::Required, "knows the names"),
+        Parameter::new(
+            "store",
+            ParameterType::Resource("store"),
+            ParameterDefault::Required,
+            "knows the names",
+        ),
         Parameter::new(
             "most",
             ParameterType::integer_from(1),
-            Default::Integer(2),
+            ParameterDefault::Integer(2),
             "objects kept of one folder",
         ),
     ],
@@ -66,8 +67,7 @@ impl Operator for Diversify {
 
 impl Diversify {
     fn keep(&mut self, results: &Envelope) -> Result<Envelope, BoxError> {
-        let (queries, ids, distances) =
-            (results.u32s("query")?, results.u64s("id")?, results.f64s("distance")?);
+        let (queries, ids) = (results.u32s("query")?, results.u64s("id")?);
         let mut rows = Vec::new();
         for row in 0..results.rows() {
             let name = self.store.name(ids[row])?;
@@ -78,14 +78,7 @@ impl Diversify {
                 rows.push(row);
             }
         }
-        Ok(Envelope::from_columns([
-            (
-                "query",
-                Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| queries[*row]))) as ArrayRef,
-            ),
-            ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| ids[*row])))),
-            ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| distances[*row])))),
-        ])?)
+        Ok(results.take(&rows)?)
     }
 }
 
@@ -95,14 +88,14 @@ mod tests {
 
     #[test]
     fn a_custom_operator_is_checked_like_a_shipped_one() {
-        let catalog = boxwork_operators::catalog().with(&DIVERSIFY);
+        let with_diversify = catalog().with(&DIVERSIFY);
         let text = include_str!("../varied_search.yaml");
         let loaded =
             boxwork::pipeline::load_text("varied_search.yaml", text).expect("the text is well formed");
-        let (plan, diagnostics) = loaded.check(&catalog, &loaded.declaration.defaults());
+        let (plan, diagnostics) = loaded.check(&with_diversify, &loaded.declaration.defaults());
         assert!(plan.is_some(), "{diagnostics:?}");
         // The shipped command does not know it, and says so.
-        let (plan, _) = loaded.check(&boxwork_operators::catalog(), &loaded.declaration.defaults());
+        let (plan, _) = loaded.check(&catalog(), &loaded.declaration.defaults());
         assert!(plan.is_none());
     }
 }

@@ -5,5 +5,5 @@ mod diversify;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    boxwork::main_with(boxwork_operators::catalog().with(&diversify::DIVERSIFY))
+    boxwork::main_with(boxwork::catalog().with(&diversify::DIVERSIFY))
 }

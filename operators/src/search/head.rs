@@ -3,9 +3,7 @@
 //! Invariant: it ends as soon as every query has enough candidates, and does not wait for the rest.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
@@ -112,17 +110,12 @@ pub(crate) fn filtered(
     envelope: &Envelope,
     mut passes: impl FnMut(u32, f64) -> bool,
 ) -> Result<Option<Envelope>, EnvelopeError> {
-    let (numbers, ids, lowers) = (envelope.u32s("query")?, envelope.u64s("id")?, envelope.f64s("lower")?);
-    let rows: Vec<usize> = (0..envelope.rows()).filter(|row| passes(numbers[*row], lowers[*row])).collect();
-    if rows.is_empty() || rows.len() == envelope.rows() {
-        return Ok((!rows.is_empty()).then(|| envelope.clone()));
+    let (numbers, lowers) = (envelope.u32s("query")?, envelope.f64s("lower")?);
+    let mask: Vec<bool> = numbers.iter().zip(lowers).map(|(number, lower)| passes(*number, *lower)).collect();
+    if !mask.contains(&true) {
+        return Ok(None);
     }
-    let columns: [(&str, ArrayRef); 3] = [
-        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| numbers[*row])))),
-        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| ids[*row])))),
-        ("lower", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| lowers[*row])))),
-    ];
-    Envelope::from_columns(columns).map(Some)
+    envelope.filter(&mask).map(Some)
 }
 
 #[cfg(test)]

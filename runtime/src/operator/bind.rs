@@ -130,6 +130,11 @@ impl Bind<'_> {
         }
     }
 
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> i64 {
+        self.get_integer(name).unwrap_or_else(|| self.wrong(name, "a whole number"))
+    }
+
     /// A whole number that is at least zero.
     pub fn count(&self, name: &str) -> usize {
         match self.get_integer(name).map(usize::try_from) {
@@ -191,6 +196,11 @@ impl Bind<'_> {
         Path::new(self.text(name)).to_path_buf()
     }
 
+    /// A path, if it is given.
+    pub fn get_path(&self, name: &str) -> Option<PathBuf> {
+        self.get_text(name).map(PathBuf::from)
+    }
+
     /// A list of texts.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
@@ -199,6 +209,23 @@ impl Bind<'_> {
             .map(|value| match value {
                 Value::Text(text) => text.clone(),
                 _ => self.wrong(name, "a list of texts"),
+            })
+            .collect()
+    }
+
+    /// A list of paths.
+    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
+        self.texts(name).into_iter().map(PathBuf::from).collect()
+    }
+
+    /// A list of whole numbers.
+    pub fn integers(&self, name: &str) -> Vec<i64> {
+        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
+        values
+            .iter()
+            .map(|value| match value {
+                Value::Integer(value) => *value,
+                _ => self.wrong(name, "a list of whole numbers"),
             })
             .collect()
     }
@@ -244,5 +271,45 @@ impl Bind<'_> {
     pub fn shared<T: Any + Send + Sync>(&self) -> Arc<T> {
         let shared = self.shared.cloned().and_then(|shared| shared.downcast().ok());
         shared.unwrap_or_else(|| panic!("`{}` shares nothing of this type", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameter::{Default, Parameter, ParameterType};
+
+    const WHOLE: ParameterType = ParameterType::integer();
+    const PARTS: ParameterType = ParameterType::number();
+    const TABLE: &[Parameter] = &[
+        Parameter::new("yes", ParameterType::Boolean, Default::Boolean(true), ""),
+        Parameter::new("whole", WHOLE, Default::Integer(-3), ""),
+        Parameter::new("number", PARTS, Default::Number(0.5), ""),
+        Parameter::new("text", ParameterType::Text, Default::Text("a b"), ""),
+        Parameter::new("path", ParameterType::Path, Default::Absent, ""),
+        Parameter::new("texts", ParameterType::List(&ParameterType::Text), Default::Required, ""),
+        Parameter::new("paths", ParameterType::List(&ParameterType::Path), Default::Required, ""),
+        Parameter::new("wholes", ParameterType::List(&WHOLE), Default::Required, ""),
+        Parameter::new("numbers", ParameterType::List(&PARTS), Default::Numbers(&[1.0, 2.5]), ""),
+    ];
+
+    #[test]
+    fn every_type_of_a_parameter_has_a_getter() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let given = [
+            ("texts", Value::List(vec![text("a"), text("b")])),
+            ("paths", text("/x")),
+            ("wholes", Value::List(vec![Value::Integer(1), Value::Integer(-2)])),
+        ];
+        let given = given.map(|(name, value)| (name.to_owned(), value));
+        let arguments = Arguments::check(TABLE, given).expect("the values fit");
+        let (resources, environment) = (BTreeMap::new(), Environment::of_slots(1));
+        let bind = Bind::new("test", &arguments, &resources, &environment);
+        assert!(bind.boolean("yes"));
+        assert_eq!((bind.integer("whole"), bind.number("number"), bind.text("text")), (-3, 0.5, "a b"));
+        assert_eq!(bind.get_path("path"), None);
+        assert_eq!(bind.texts("texts"), ["a", "b"]);
+        assert_eq!(bind.paths("paths"), [Path::new("/x")]);
+        assert_eq!((bind.integers("wholes"), bind.numbers("numbers")), (vec![1, -2], vec![1.0, 2.5]));
     }
 }
