@@ -18,6 +18,7 @@ mod extract;
 mod graph;
 mod import;
 mod index;
+mod new;
 mod pipelines;
 mod remove;
 mod run;
@@ -73,6 +74,7 @@ enum Subcommands {
     Graph(graph::Arguments),
     Pipelines(pipelines::Arguments),
     Boxes(boxes::Arguments),
+    New(new::Arguments),
     Schema(schema::Arguments),
     Top(top::Arguments),
     Topology(topology::Arguments),
@@ -102,6 +104,7 @@ impl Subcommands {
             Self::Graph(arguments) => graph::run(catalog, arguments),
             Self::Pipelines(arguments) => pipelines::run(arguments),
             Self::Boxes(arguments) => boxes::run(catalog, arguments),
+            Self::New(arguments) => new::run(catalog, arguments),
             Self::Schema(arguments) => schema::run(catalog, arguments),
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
