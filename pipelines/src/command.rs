@@ -42,7 +42,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::pipeline::Loaded;
-use crate::terminal::{Exit, print_diagnostics, talk};
+use crate::terminal::{Exit, Summary, print_diagnostics, talk};
 use crate::{given, shipped};
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
@@ -174,6 +174,19 @@ impl Space {
 /// Refuses the values that `device:` would refuse.
 fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())
+}
+
+/// Says that a command has made a store, with the number of its objects, its time and what it left out.
+fn wrote(store: &Path, what: &str, summary: &Summary) {
+    let count = match any_kind::open(store, None) {
+        Ok(store) => {
+            let count = store.objects_count();
+            format!(": {count} {what}{}", if count == 1 { "" } else { "s" })
+        }
+        // Another process has moved it since.
+        Err(_) => String::new(),
+    };
+    talk(&format!("wrote {}{count} {summary}\n", store.display()));
 }
 
 /// Describes the contents of a store for users.

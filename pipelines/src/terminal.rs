@@ -3,7 +3,9 @@
 mod outputs;
 mod progress;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use boxwork_runtime::feeding::LazyDevices;
-use boxwork_runtime::operator::{Cancellation, Catalog};
+use boxwork_runtime::operator::{Cancellation, Catalog, Problem};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::PrepareError;
 use boxwork_runtime::statistics::ClassLimit;
@@ -29,6 +31,8 @@ pub(crate) const ACCESS: Access = Access::Map;
 
 /// The most problems listed one by one.
 const PROBLEMS_LISTED_MAX: usize = 20;
+/// The most reasons of further problems.
+const REASONS_LISTED_MAX: usize = 10;
 
 /// The message after Ctrl-C has ended a run.
 const INTERRUPTED: &str = "interrupted: nothing was left half-written";
@@ -139,8 +143,57 @@ impl Stop {
     }
 }
 
+/// What a command that makes or changes a store prints at its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    /// The end of the run.
+    pub exit: Exit,
+    /// The items left out, as they had problems.
+    pub skipped: u64,
+    /// The time of the whole run.
+    pub elapsed: Duration,
+}
+
+impl Summary {
+    /// Whether the pipeline has run to its end, perhaps with problems.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.exit, Exit::Ok | Exit::Problems)
+    }
+}
+
+impl fmt::Display for Summary {
+    /// `in 3.2 s; 2 skipped`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "in {:.1} s", self.elapsed.as_secs_f64())?;
+        if self.skipped > 0 { write!(f, "; {} skipped", self.skipped) } else { Ok(()) }
+    }
+}
+
 /// Prepares and runs a pipeline with the given values, and prints messages to stderr.
 pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, options: &Options) -> Exit {
+    let mut skipped = 0;
+    run_counting(loaded, catalog, given, options, &mut skipped)
+}
+
+/// As [`run`], and returns what there is to say of it.
+pub(crate) fn run_summed(
+    loaded: &Loaded,
+    catalog: &Catalog,
+    given: &BTreeMap<String, Value>,
+    options: &Options,
+) -> Summary {
+    let (begun, mut skipped) = (Instant::now(), 0);
+    let exit = run_counting(loaded, catalog, given, options, &mut skipped);
+    Summary { exit, skipped, elapsed: begun.elapsed() }
+}
+
+fn run_counting(
+    loaded: &Loaded,
+    catalog: &Catalog,
+    given: &BTreeMap<String, Value>,
+    options: &Options,
+    skipped: &mut u64,
+) -> Exit {
     let begun = Instant::now();
     let bound = match options.metrics.map(outputs::listen).transpose() {
         Ok(bound) => bound,
@@ -174,6 +227,7 @@ pub fn run(loaded: &Loaded, catalog: &Catalog, given: &BTreeMap<String, Value>, 
     });
     bar.clear();
     let run = Run { engine, options, ended };
+    *skipped = run.problems_count();
     let exit = run.conclude(loaded);
     if options.stats {
         let (scheduler, devices) = (run.engine.runtime().statistics(), options.devices.statistics());
@@ -215,18 +269,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// The items of the input that had problems.
+    fn problems_count(&self) -> u64 {
+        self.ended.outcomes.iter().map(|outcome| outcome.problems_count).sum()
+    }
+
     fn conclude(&self, loaded: &Loaded) -> Exit {
         for warning in self.options.devices.take_warnings() {
             eprintln!("warning: {warning}");
         }
-        let count: u64 = self.ended.outcomes.iter().map(|outcome| outcome.problems_count).sum();
+        for note in self.ended.outcomes.iter().flat_map(|outcome| &outcome.notes) {
+            eprintln!("{note}");
+        }
+        let count = self.problems_count();
         let problems = self.ended.outcomes.iter().flat_map(|outcome| &outcome.problems);
-        for problem in problems.take(PROBLEMS_LISTED_MAX) {
-            eprintln!("skipped: {}: {}", problem.subject, problem.message);
-        }
-        if count > PROBLEMS_LISTED_MAX as u64 {
-            eprintln!("... and {} more", count - PROBLEMS_LISTED_MAX as u64);
-        }
+        talk(&list_problems(problems, count));
         if count > 0 {
             eprintln!(
                 "{count} item{} had problems and {} left out",
@@ -250,6 +307,31 @@ impl Run<'_> {
     }
 }
 
+/// The first problems one by one, and the others counted by their reasons. `count` is the number of items of all,
+/// more than are kept.
+fn list_problems<'a>(problems: impl Iterator<Item = &'a Problem>, count: u64) -> String {
+    let (mut text, mut told) = (String::new(), 0);
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for (idx, problem) in problems.enumerate() {
+        if idx < PROBLEMS_LISTED_MAX {
+            let _ = writeln!(text, "skipped: {}: {}", problem.subject, problem.message);
+            told += problem.items;
+        } else {
+            *reasons.entry(&problem.message).or_default() += problem.items;
+        }
+    }
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, items)| Reverse(*items));
+    for (reason, items) in reasons.iter().take(REASONS_LISTED_MAX) {
+        let _ = writeln!(text, "skipped: {items} more: {reason}");
+        told += items;
+    }
+    if count > told {
+        let _ = writeln!(text, "skipped: {} more", count - told);
+    }
+    text
+}
+
 fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -268,4 +350,29 @@ pub(crate) fn print_diagnostics(diagnostics: &[Diagnostic]) {
 /// Writes messages to standard error, which may be closed.
 pub(crate) fn talk(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_beyond_the_listed_ones_are_counted_by_reason() {
+        let problem = |idx: usize| Problem {
+            subject: format!("{idx}.jpg"),
+            message: if idx.is_multiple_of(3) { "it is cut" } else { "it is empty" }.to_owned(),
+            items: if idx == 1 { 5 } else { 1 },
+        };
+        let problems: Vec<Problem> = (0..26).map(problem).collect();
+        // 30 items of 26 problems, and 4 that were not kept.
+        let told = list_problems(problems.iter(), 34);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "skipped: 0.jpg: it is cut");
+        assert_eq!(lines.len(), 23);
+        assert_eq!(
+            lines[20..],
+            ["skipped: 4 more: it is empty", "skipped: 2 more: it is cut", "skipped: 4 more"]
+        );
+        assert_eq!(list_problems([].iter(), 0), "");
+    }
 }

@@ -45,6 +45,7 @@ struct TestServices {
     stopping: Arc<AtomicBool>,
     outside: Arc<UnderWay>,
     problems: Vec<Problem>,
+    notes: Vec<String>,
     detached: Vec<String>,
     announced: usize,
 }
@@ -164,6 +165,7 @@ impl Harness {
                 stopping: Arc::clone(&stopping),
                 outside: Arc::new(UnderWay::new()),
                 problems: Vec::new(),
+                notes: Vec::new(),
                 detached: Vec::new(),
                 announced: 0,
             },
@@ -399,6 +401,11 @@ impl Harness {
         &self.services.problems
     }
 
+    /// The notes so far.
+    pub fn notes(&self) -> &[String] {
+        &self.services.notes
+    }
+
     /// The progress that the box has reported: done and total.
     pub fn progress(&self) -> (u64, u64) {
         (self.at.progress_done.load(Ordering::Relaxed), self.at.progress_total.load(Ordering::Relaxed))
@@ -483,5 +490,9 @@ impl Services for TestServices {
 
     fn report(&mut self, problem: Problem) {
         self.problems.push(problem);
+    }
+
+    fn note(&mut self, note: String) {
+        self.notes.push(note);
     }
 }

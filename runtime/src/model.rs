@@ -14,6 +14,7 @@ pub(crate) mod alone;
 pub(crate) mod box_state;
 mod clock;
 mod reorder;
+mod reported;
 mod notify;
 mod services;
 mod firing;
@@ -28,13 +29,14 @@ pub(crate) use self::firing::After;
 use self::firing::Running;
 pub(crate) use self::notify::{NewTasks, TaskKind};
 use self::reorder::Reorder;
+use self::reported::Reported;
 pub(crate) use self::services::Detacher;
 use self::statistics::busy_ns;
 use crate::edge::{Edge, Ledger, PortEdges, PortList};
 use crate::operator::{Bind, Connections, Environment, HintCell, Mode, OperatorEntry, Problem};
 use crate::panic_message::panic_message;
 use crate::prepare::{HintShape, PrepareError, Prepared, Shape};
-use crate::request::{EdgeState, Outcome, PROBLEMS_KEPT_MAX, RequestError, RequestId, Submission};
+use crate::request::{EdgeState, Outcome, RequestError, RequestId, Submission};
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Counter, Mutex, Ordering, now};
 
 /// The home node of a request that has none yet.
@@ -115,7 +117,7 @@ pub(crate) struct Model {
     moved_ns: Counter,
     stopping: AtomicBool,
     failure: Mutex<Option<RequestError>>,
-    problems: Mutex<(Vec<Problem>, u64)>,
+    reported: Mutex<Reported>,
     started: Instant,
     ended: (Mutex<End>, Condvar),
 }
@@ -134,8 +136,7 @@ struct End {
 /// The results of a request that has ended, without its counters.
 struct Ended {
     result: Result<(), RequestError>,
-    problems: Vec<Problem>,
-    problems_count: u64,
+    reported: Reported,
     /// By edge, before its remaining envelopes were dropped.
     edges: Vec<EdgeState>,
     duration: Duration,
@@ -215,7 +216,7 @@ impl Model {
             moved_ns: Counter::new(0),
             stopping: AtomicBool::new(false),
             failure: Mutex::new(None),
-            problems: Mutex::new((Vec::new(), 0)),
+            reported: Mutex::default(),
             started,
             ended: (Mutex::new(End::default()), Condvar::new()),
             prepared,
@@ -388,10 +389,10 @@ impl Model {
             Some(error) => Err(error),
             None => Ok(()),
         };
-        let (problems, problems_count) = std::mem::take(&mut *self.problems.lock());
+        let reported = std::mem::take(&mut *self.reported.lock());
         let (duration, memory_bytes_high) =
             (now().saturating_duration_since(self.started), self.ledger.bytes_high());
-        let ended = Ended { result, problems, problems_count, edges, duration, memory_bytes_high };
+        let ended = Ended { result, reported, edges, duration, memory_bytes_high };
         let callbacks = {
             let mut end = self.ended.0.lock();
             end.ended = Some(ended);
@@ -449,8 +450,9 @@ impl Model {
         let boxes = self.box_statistics();
         Outcome {
             result: ended.result.clone(),
-            problems: ended.problems.clone(),
-            problems_count: ended.problems_count,
+            problems: ended.reported.problems.clone(),
+            problems_count: ended.reported.items,
+            notes: ended.reported.notes.clone(),
             busy_ns: busy_ns(&boxes),
             boxes,
             bytes_moved: self.bytes_moved(&edges),
@@ -461,15 +463,15 @@ impl Model {
     }
 
     fn report(&self, problem: Problem) {
-        let (kept, count) = &mut *self.problems.lock();
-        *count += 1;
-        if kept.len() < PROBLEMS_KEPT_MAX {
-            kept.push(problem);
-        }
+        self.reported.lock().report(problem);
+    }
+
+    fn note(&self, note: String) {
+        self.reported.lock().note(note);
     }
 
     pub(crate) fn problems_count(&self) -> u64 {
-        self.problems.lock().1
+        self.reported.lock().items
     }
 }
 

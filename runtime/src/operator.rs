@@ -126,14 +126,16 @@ impl<E: std::error::Error> From<E> for BoxError {
 #[error("the request was cancelled")]
 pub struct Cancelled;
 
-/// A fault in one item of the input (a truncated image, say) that does not end the request: it is counted and
-/// listed at the end.
+/// A fault in items of the input (a truncated image, say) that does not end the request: it is counted and listed at
+/// the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The item: a file, a line of a file.
+    /// The item: a file, a line of a file; or several items of one fault.
     pub subject: String,
     /// The fault and its fix.
     pub message: String,
+    /// The number of items, mostly 1.
+    pub items: u64,
 }
 
 /// The result of a push.

@@ -158,8 +158,10 @@ pub struct Outcome {
     pub result: Result<(), RequestError>,
     /// Faults in items of the input: the first [`PROBLEMS_KEPT_MAX`] of them.
     pub problems: Vec<Problem>,
-    /// The number of all such faults.
+    /// The number of all items with such faults.
     pub problems_count: u64,
+    /// Sentences for the user that are no faults: the first [`PROBLEMS_KEPT_MAX`] of them.
+    pub notes: Vec<String>,
     /// By box, in the plan's order.
     pub boxes: Vec<BoxStatistics>,
     /// By edge, in the plan's order; the edges of a side input's copies follow each other.
@@ -189,7 +191,7 @@ pub struct RequestStatistics {
     pub bytes_moved: u64,
 }
 
-/// Problems that an outcome keeps; further ones are only counted.
+/// Problems that an outcome keeps, and notes; further problems are only counted.
 pub const PROBLEMS_KEPT_MAX: usize = 1000;
 
 /// The progress of a box.

@@ -3,6 +3,8 @@
 //! Invariants: files are in the order of the paths given, and byte-wise by name within each; no two files have equal
 //! names; each folder is entered once, so a link that points back ends the walk there.
 
+mod passed_over;
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use self::passed_over::PassedOver;
 use crate::columns;
 
 /// Rows of an envelope: a reader's output for one envelope is kept until its turn, and photographs are large.
@@ -29,8 +32,11 @@ const FILES: Out = Out::new(0, "files", columns::files, "the files found, by nam
 ///
 /// A name is the file's path below the given folder, with `/` between its parts. A file directly in that folder gets
 /// the folder's own name before it (`photos/cats` gives `cats/001.jpg`), so that the last folder of a name is always
-/// the object's class. Files and folders whose names begin with a dot are skipped; a path that is a file is taken
-/// whatever its extension.
+/// the object's class. A path that is a file is taken whatever its extension.
+///
+/// Pictures of kinds that cannot be read (HEIC, AVIF, raw formats and others) are reported by their extension, and so are
+/// files without extension that are not text. Other files, and files and folders whose names begin with a dot, are
+/// counted in a note.
 ///
 /// # Inputs
 /// None.
@@ -72,19 +78,33 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         .iter()
         .map(|extension| extension.trim_start_matches('.').to_ascii_lowercase())
         .collect();
+    let mut chosen = true;
     if extensions.is_empty() {
+        chosen = false;
         extensions = EXTENSIONS.iter().map(|extension| (*extension).to_owned()).collect();
     }
     let paths: Vec<PathBuf> = bind.texts("paths").into_iter().map(PathBuf::from).collect();
     if paths.is_empty() {
         return Err(BoxError::new("`paths` is empty: give at least one folder of images"));
     }
-    Ok(Box::new(ListFiles { paths, extensions, found: None, sent: 0 }))
+    Ok(Box::new(ListFiles {
+        paths,
+        extensions: Extensions { names: extensions, chosen },
+        found: None,
+        sent: 0,
+    }))
+}
+
+/// The endings of names that count as images.
+struct Extensions {
+    names: Vec<String>,
+    /// Whether the user has named them.
+    chosen: bool,
 }
 
 struct ListFiles {
     paths: Vec<PathBuf>,
-    extensions: Vec<String>,
+    extensions: Extensions,
     found: Option<Vec<Found>>,
     sent: usize,
 }
@@ -96,7 +116,10 @@ impl Operator for ListFiles {
             None => {
                 let listed = cx.detached("disk", || list(&self.paths, &self.extensions))??;
                 for problem in listed.problems {
-                    cx.report(problem.subject, problem.message);
+                    cx.report_all(problem);
+                }
+                if let Some(note) = listed.passed_over.note() {
+                    cx.note(note);
                 }
                 self.found.insert(listed.files)
             }
@@ -131,10 +154,11 @@ struct Found {
 struct Listed {
     files: Vec<Found>,
     problems: Vec<Problem>,
+    passed_over: PassedOver,
 }
 
 /// Lists all paths; the files of each by name.
-fn list(paths: &[PathBuf], extensions: &[String]) -> Result<Listed, BoxError> {
+fn list(paths: &[PathBuf], extensions: &Extensions) -> Result<Listed, BoxError> {
     let mut listed = Listed::default();
     let mut folders_seen = HashSet::new();
     for path in paths {
@@ -149,14 +173,11 @@ fn list(paths: &[PathBuf], extensions: &[String]) -> Result<Listed, BoxError> {
         let mut walk = Walk { root: path, extensions, folders_seen: &mut folders_seen, listed: &mut listed };
         let entered = walk.folder(path);
         if entered && listed.files.len() == before {
-            return Err(BoxError::new(format!(
-                "no image lies in `{}` or below it: looked for files that end in {}",
-                path.display(),
-                extensions.join(", ")
-            )));
+            return Err(listed.no_image(path, extensions));
         }
         listed.files[before..].sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
     }
+    listed.problems.extend(listed.passed_over.problems());
     let files = std::mem::take(&mut listed.files);
     let mut places: HashMap<String, String> = HashMap::with_capacity(files.len());
     for file in files {
@@ -198,13 +219,27 @@ impl Listed {
     }
 
     fn problem(&mut self, path: &Path, message: impl ToString) {
-        self.problems.push(Problem { subject: path.display().to_string(), message: message.to_string() });
+        let (subject, message) = (path.display().to_string(), message.to_string());
+        self.problems.push(Problem { subject, message, items: 1 });
+    }
+
+    fn no_image(&self, path: &Path, extensions: &Extensions) -> BoxError {
+        let (folder, endings) = (path.display(), extensions.names.join(", "));
+        let unread: Vec<String> = self
+            .passed_over
+            .problems()
+            .map(|problem| format!("; {}: {}", problem.subject, problem.message))
+            .collect();
+        BoxError::new(format!(
+            "no image lies in `{folder}` or below it: looked for files that end in {endings}{}",
+            unread.concat()
+        ))
     }
 }
 
 struct Walk<'a> {
     root: &'a Path,
-    extensions: &'a [String],
+    extensions: &'a Extensions,
     folders_seen: &'a mut HashSet<PathBuf>,
     listed: &'a mut Listed,
 }
@@ -244,6 +279,7 @@ impl Walk<'_> {
             let path = entry?.path();
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if hidden {
+                self.listed.passed_over.hidden();
                 continue;
             }
             // `metadata` follows links, as a user expects.
@@ -255,9 +291,13 @@ impl Walk<'_> {
                     let name = if direct { prefixed(&path, below) } else { below.to_path_buf() };
                     self.listed.add(&path, name);
                 }
-                Ok(_) => {}
+                Ok(metadata) if metadata.is_file() => {
+                    self.listed.passed_over.file(&path, self.extensions.chosen);
+                }
+                Ok(_) if self.counts(&path) => self.listed.problem(&path, "it is not a file"),
                 Err(error) if self.counts(&path) => self.listed.problem(&path, error),
-                Err(_) => {}
+                // A pipe, a socket, a link to nothing: of no picture's ending.
+                Ok(_) | Err(_) => self.listed.passed_over.special(),
             }
         }
         Ok(())
@@ -265,7 +305,7 @@ impl Walk<'_> {
 
     fn counts(&self, path: &Path) -> bool {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        self.extensions.iter().any(|extension| extension.eq_ignore_ascii_case(ending))
+        self.extensions.names.iter().any(|extension| extension.eq_ignore_ascii_case(ending))
     }
 }
 
@@ -319,6 +359,21 @@ mod tests {
         let harness = check(&[folder.path()], &["a/1.PNG", "b/10.jpg", "b/2.jpg"]);
         assert_eq!(harness.progress(), (3, 3));
         assert_eq!(harness.detached(), ["disk"]);
+        assert_eq!((harness.problems().len(), harness.notes().len()), (0, 1));
+        assert_eq!(harness.notes()[0], "passed over 3 other files: 2 hidden, 1 txt");
+    }
+
+    #[test]
+    fn pictures_that_cannot_be_read_are_reported() {
+        let folder = folder_of(&["a/1.jpg", "a/2.HEIC", "b/3.heic", "b/4.nef"]);
+        let harness = check(&[folder.path()], &["a/1.jpg"]);
+        let told: Vec<_> =
+            harness.problems().iter().map(|problem| (&problem.subject, problem.items)).collect();
+        let heic = format!("{} and 1 more file that end in heic", folder.path().join("a/2.HEIC").display());
+        let nef = folder.path().join("b/4.nef").display().to_string();
+        assert_eq!(told, [(&heic, 2), (&nef, 1)]);
+        assert!(harness.problems()[0].message.contains("convert them"), "{:?}", harness.problems());
+        check_error(&[&folder.path().join("b")], &["no image", "4.nef: nef files are not read"]);
     }
 
     #[test]

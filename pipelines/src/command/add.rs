@@ -7,11 +7,13 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind;
 
-use super::path_value;
+use super::{path_value, talk};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
 /// Adds images, or the objects of another store, to a store without making it again
+///
+/// As `extract`, it skips and counts pictures that cannot be read: the others are added, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folders, searched with all subfolders, or images, extracted with the store's parameters
@@ -59,9 +61,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             shipped::ADD
         }
     };
-    let exit = terminal::run(&pipeline.load(), catalog, &values, &arguments.options);
-    if matches!(exit, Exit::Ok | Exit::Problems) {
-        eprintln!("{}", super::state_of(&arguments.store));
+    let summary = terminal::run_summed(&pipeline.load(), catalog, &values, &arguments.options);
+    if summary.is_done() {
+        talk(&format!("{}; done {summary}\n", super::state_of(&arguments.store)));
     }
-    exit
+    summary.exit
 }

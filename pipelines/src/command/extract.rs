@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{device, path_value, whole};
+use super::{device, path_value, whole, wrote};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
 /// Extracts the signatures of images (jpeg, png, bmp, gif, tiff, webp) into a store
+///
+/// Pictures that cannot be read (other kinds such as heic, damaged files, files of a folder without an ending) are
+/// skipped and counted; the store is written, and the exit status is 1. Hidden files and files that are no pictures are
+/// counted too, and do not change the status. A file that is named itself is read whatever its ending.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folders, searched with all subfolders, or images
@@ -109,9 +113,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let exit = terminal::run(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
-    if matches!(exit, Exit::Ok | Exit::Problems) {
-        eprintln!("wrote {}", arguments.out.display());
+    let summary = terminal::run_summed(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
+    if summary.is_done() {
+        wrote(&arguments.out, "image", &summary);
     }
-    exit
+    summary.exit
 }

@@ -82,4 +82,8 @@ impl Services for FiringServices<'_> {
     fn report(&mut self, problem: Problem) {
         self.model.report(problem);
     }
+
+    fn note(&mut self, note: String) {
+        self.model.note(note);
+    }
 }

@@ -25,6 +25,8 @@ pub(crate) trait Services {
     fn inside(&mut self, ports: &mut Ports<'_>, f: &mut dyn FnMut(&mut Inside<'_>));
     /// As [`Context::report`].
     fn report(&mut self, problem: Problem);
+    /// As [`Context::note`].
+    fn note(&mut self, note: String);
 }
 
 /// Access for a firing to its box's ports, its hints and the scheduler.
@@ -197,6 +199,21 @@ impl<'a> Context<'a> {
 
     /// Records a fault in one item of the input; the request continues.
     pub fn report(&mut self, subject: impl Into<String>, message: impl Into<String>) {
-        self.services.report(Problem { subject: subject.into(), message: message.into() });
+        self.report_all(Problem { subject: subject.into(), message: message.into(), items: 1 });
+    }
+
+    /// Records a fault that several items of the input have in common; the request continues.
+    pub fn report_all(&mut self, problem: Problem) {
+        debug_assert!(
+            problem.items > 0,
+            "no item has the fault `{}`: a note says what is none",
+            problem.message
+        );
+        self.services.report(problem);
+    }
+
+    /// Records a sentence for the user that is no fault, such as what the box left alone.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.services.note(note.into());
     }
 }

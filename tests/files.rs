@@ -1,0 +1,43 @@
+//! Files as the command meets them: those of a folder that it cannot read, names that would steer a terminal, and files
+//! that are there already.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fs;
+
+use command::{fails, folder, ok};
+
+#[test]
+fn pictures_of_other_kinds_are_counted_and_other_files_change_no_status() {
+    let folder = folder();
+    let at = folder.path();
+    ok(at, &["sample-images", "images", "--classes", "1", "--per-class", "3"]);
+    fs::write(at.join("images/notes.txt"), "text").expect("written");
+    let extract = ["extract", "images", "--points", "100", "--out", "s.arrow"];
+    let said = fails(at, &extract, 0);
+    assert!(said.contains("passed over 1 other file: 1 txt"), "{said}");
+    assert!(said.contains("wrote s.arrow: 3 images in ") && !said.contains("skipped"), "{said}");
+    for name in ["a.HEIC", "b.heic", "c.nef"] {
+        fs::write(at.join("images").join(name), [0, 1, 2]).expect("written");
+    }
+    let said = fails(at, &["extract", "images", "--points", "100", "--out", "t.arrow"], 1);
+    assert!(said.contains("a.HEIC and 1 more file that end in heic: heic files are not read"), "{said}");
+    assert!(said.contains("c.nef: nef files are not read"), "{said}");
+    assert!(said.contains("wrote t.arrow: 3 images in ") && said.ends_with("; 3 skipped\n"), "{said}");
+    // A file that is named is read by its content, whatever its ending.
+    fs::create_dir(at.join("new")).expect("a folder");
+    let image = fs::read_dir(at.join("images")).expect("the folder").find_map(|entry| {
+        let path = entry.expect("an entry").path();
+        path.is_dir().then(|| path.join("001.jpg"))
+    });
+    fs::copy(image.expect("a class"), at.join("new/photo.heic")).expect("a copy");
+    ok(at, &["add", "--store", "s.arrow", "new/photo.heic"]);
+    let said = fails(at, &["add", "--store", "s.arrow", "new"], 3);
+    assert!(said.contains("photo.heic: heic files are not read"), "{said}");
+    fs::rename(at.join("new/photo.heic"), at.join("new/photo.jpg")).expect("a new name");
+    fs::write(at.join("new/1.png"), "no image").expect("written");
+    fs::write(at.join("new/2.avif"), [0]).expect("written");
+    let said = fails(at, &["add", "--store", "s.arrow", "new"], 1);
+    assert!(said.contains("s.arrow holds 5 objects; done in ") && said.ends_with("; 2 skipped\n"), "{said}");
+}
