@@ -41,3 +41,28 @@ fn pictures_of_other_kinds_are_counted_and_other_files_change_no_status() {
     let said = fails(at, &["add", "--store", "s.arrow", "new"], 1);
     assert!(said.contains("s.arrow holds 5 objects; done in ") && said.ends_with("; 2 skipped\n"), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let folder = folder();
+    let at = folder.path();
+    ok(at, &["sample-images", "images", "--classes", "1", "--per-class", "2"]);
+    fs::write(at.join("images/\u{1b}[31mred\u{202e}gpj.png"), "no image").expect("written");
+    fs::write(at.join("images/a\nerror: b.heic"), "no image").expect("written");
+    let store = "s\u{1b}[2J.arrow";
+    let said = fails(at, &["extract", "images", "--points", "100", "--out", store], 1);
+    let missing = fails(at, &["search", "--store", "\u{9b}2J\nwrote it.arrow", "--query", "x"], 3);
+    let changed = fails(at, &["add", "--store", store, "--replace", "images"], 1);
+    for text in [&said, &missing, &changed] {
+        assert!(!text.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{text:?}");
+        assert!(
+            !text.lines().any(|line| line.starts_with("error: b") || line.starts_with("wrote it")),
+            "{text}"
+        );
+    }
+    assert!(
+        said.contains("\u{fffd}[31mred\u{fffd}gpj.png: ") && said.contains("wrote s\u{fffd}[2J.arrow: 2"),
+        "{said}"
+    );
+}

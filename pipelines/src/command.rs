@@ -42,7 +42,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::pipeline::Loaded;
-use crate::terminal::{Exit, Summary, print_diagnostics, talk};
+use crate::terminal::{Exit, Summary, print_diagnostics, say, talk};
 use crate::{given, shipped};
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
@@ -186,7 +186,7 @@ fn wrote(store: &Path, what: &str, summary: &Summary) {
         // Another process has moved it since.
         Err(_) => String::new(),
     };
-    talk(&format!("wrote {}{count} {summary}\n", store.display()));
+    say(format_args!("wrote {}{count} {summary}", store.display()));
 }
 
 /// Describes the contents of a store for users.
@@ -222,7 +222,7 @@ fn read_with_values(
     })?;
     let given = given::parse_settings(&loaded.declaration, settings).map_err(|faults| {
         for (_, message) in faults {
-            talk(&format!("error: {message}\n"));
+            say(format_args!("error: {message}"));
         }
         Exit::Usage
     })?;
@@ -238,7 +238,7 @@ fn data(text: &str) -> Exit {
         Ok(()) => Exit::Ok,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => {
-            talk(&format!("error: standard output cannot be written: {error}\n"));
+            say(format_args!("error: standard output cannot be written: {error}"));
             Exit::Failed
         }
     }

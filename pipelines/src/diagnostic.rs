@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use boxwork_runtime::plan::Severity;
+use boxwork_runtime::printable::{printable, printable_lines, steers};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
     SourceSpan, SpanContents,
@@ -123,11 +124,11 @@ impl Diagnostic {
 impl fmt::Display for Diagnostic {
     /// One line: `file:line:column: error: message`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file)?;
+        write!(f, "{}:", printable(&self.file))?;
         if let Some(place) = &self.place {
             write!(f, "{}:{}:", place.line, place.column)?;
         }
-        write!(f, " {}: {}", severity_word(self.severity), printable(&self.message))
+        write!(f, " {}: {}", severity_word(self.severity), printable_lines(&self.message))
     }
 }
 
@@ -185,18 +186,6 @@ fn severity_word(severity: Severity) -> &'static str {
     }
 }
 
-/// Replaces control characters of a text by visible signs, so that no input can control a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    let steers = |c: char| c.is_control() && c != '\n';
-    text.chars()
-        .map(|c| match c {
-            '\t' => ' ',
-            c if steers(c) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
 /// A diagnostic in miette's terms.
 struct Report {
     code: &'static str,
@@ -221,14 +210,14 @@ impl Report {
             let first_line = start + text[start..].lines().next().unwrap_or_default().len();
             let len = place.span.end.min(first_line.max(place.span.start)) - place.span.start;
             let label = LabeledSpan::new(Some(diagnostic.label.clone()), place.span.start, len);
-            shown.then(|| (Shown { name: diagnostic.file.clone(), text: shown_text(text) }, label))
+            shown.then(|| (Shown { name: printable(&diagnostic.file), text: shown_text(text) }, label))
         });
-        let mut message = printable(&diagnostic.message);
+        let mut message = printable_lines(&diagnostic.message);
         if snippet.is_none() {
             let at = diagnostic.place.as_ref().map(|place| format!(":{}:{}", place.line, place.column));
-            message = format!("{}{}: {message}", diagnostic.file, at.unwrap_or_default());
+            message = format!("{}{}: {message}", printable(&diagnostic.file), at.unwrap_or_default());
         }
-        let help = diagnostic.help.as_deref().map(printable);
+        let help = diagnostic.help.as_deref().map(printable_lines);
         Self { code: diagnostic.code, severity: diagnostic.severity, message, help, snippet }
     }
 }
@@ -259,14 +248,17 @@ impl SourceCode for Shown {
     }
 }
 
-/// The text with each control character replaced by one of equal length in bytes, so that places stay.
+/// The text with each character that steers a terminal replaced by one of equal length in bytes, so that places stay.
 fn shown_text(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c,
             '\r' => ' ',
-            c if c.is_control() && c.len_utf8() == 2 => '·',
-            c if c.is_control() => '?',
+            c if steers(c) => match c.len_utf8() {
+                1 => '?',
+                2 => '·',
+                _ => char::REPLACEMENT_CHARACTER,
+            },
             c => c,
         })
         .collect()

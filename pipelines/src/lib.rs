@@ -3,6 +3,9 @@
 //! A text becomes a document, the document a declaration, and the runtime's check turns that into a plan; every fault
 //! is mapped to its line and column. Modules are in reading order and import only modules above them.
 
+// Messages go through `terminal::say`, which cleans them.
+#![warn(clippy::print_stderr)]
+
 mod document;
 mod compile;
 pub mod diagnostic;

@@ -16,6 +16,7 @@ use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{Cancellation, Catalog, Problem};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::PrepareError;
+use boxwork_runtime::printable::{printable, printable_lines};
 use boxwork_runtime::statistics::ClassLimit;
 use boxwork_runtime::topology::Topology;
 use boxwork_stores::object_store::Access;
@@ -135,10 +136,10 @@ impl Stop {
     /// Prints why the work has stopped before its end.
     pub(crate) fn report(&self) -> Exit {
         if self.interrupts.cancellation().is_asked() {
-            eprintln!("{INTERRUPTED}");
+            say(format_args!("{INTERRUPTED}"));
             return Exit::Interrupted;
         }
-        eprintln!("error: the deadline has passed: nothing was left half-written");
+        say(format_args!("error: the deadline has passed: nothing was left half-written"));
         Exit::Failed
     }
 }
@@ -202,7 +203,7 @@ fn run_counting(
     let engine = match options.engine().start() {
         Ok(engine) => engine,
         Err(error) => {
-            eprintln!("error: the system refused a thread: {error}; try fewer --workers");
+            say(format_args!("error: the system refused a thread: {error}; try fewer --workers"));
             return Exit::Failed;
         }
     };
@@ -213,7 +214,7 @@ fn run_counting(
     };
     let server = bound.map(|bound| metrics::serve(bound, engine.runtime())).transpose();
     if let Err(error) = &server {
-        eprintln!("error: the system refused the thread of --metrics: {error}");
+        say(format_args!("error: the system refused the thread of --metrics: {error}"));
         return Exit::Failed;
     }
     let mut bar = Bar::new(begun);
@@ -222,7 +223,7 @@ fn run_counting(
         Event::UnderWay(request) => bar.show(request),
         Event::Cancelled => {
             bar.clear();
-            eprintln!("interrupted: stopping (press Ctrl-C again to stop at once)");
+            say(format_args!("interrupted: stopping (press Ctrl-C again to stop at once)"));
         }
     });
     bar.clear();
@@ -231,7 +232,12 @@ fn run_counting(
     let exit = run.conclude(loaded);
     if options.stats {
         let (scheduler, devices) = (run.engine.runtime().statistics(), options.devices.statistics());
-        eprint!("{}", report::statistics(&run.ended.outcomes, &scheduler, &devices, begun.elapsed()));
+        talk(&printable_lines(&report::statistics(
+            &run.ended.outcomes,
+            &scheduler,
+            &devices,
+            begun.elapsed(),
+        )));
     }
     run.write_files(loaded, exit)
 }
@@ -241,7 +247,7 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
     match error {
         PrepareError::Values(faults) => {
             for (_, message) in faults {
-                eprintln!("error: {message}");
+                say(format_args!("error: {message}"));
             }
             Exit::Usage
         }
@@ -251,11 +257,11 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
             Exit::Problems
         }
         PrepareError::Cancelled => {
-            eprintln!("{INTERRUPTED}");
+            say(format_args!("{INTERRUPTED}"));
             Exit::Interrupted
         }
         other => {
-            eprintln!("error: {other}");
+            say(format_args!("error: {other}"));
             Exit::Failed
         }
     }
@@ -276,31 +282,31 @@ impl Run<'_> {
 
     fn conclude(&self, loaded: &Loaded) -> Exit {
         for warning in self.options.devices.take_warnings() {
-            eprintln!("warning: {warning}");
+            say(format_args!("warning: {warning}"));
         }
         for note in self.ended.outcomes.iter().flat_map(|outcome| &outcome.notes) {
-            eprintln!("{note}");
+            say(format_args!("{note}"));
         }
         let count = self.problems_count();
         let problems = self.ended.outcomes.iter().flat_map(|outcome| &outcome.problems);
         talk(&list_problems(problems, count));
         if count > 0 {
-            eprintln!(
+            say(format_args!(
                 "{count} item{} had problems and {} left out",
                 plural(count),
                 if count == 1 { "was" } else { "were" }
-            );
+            ));
         }
         match &self.ended.failure {
             None if count > 0 => Exit::Problems,
             None => Exit::Ok,
             Some(Failure::Cancelled) => {
-                eprintln!("{INTERRUPTED}");
+                say(format_args!("{INTERRUPTED}"));
                 Exit::Interrupted
             }
             Some(Failure::Prepare(error)) => refuse(loaded, error),
             Some(Failure::Request(error)) => {
-                eprintln!("error: {error}");
+                say(format_args!("error: {error}"));
                 Exit::Failed
             }
         }
@@ -314,7 +320,8 @@ fn list_problems<'a>(problems: impl Iterator<Item = &'a Problem>, count: u64) ->
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for (idx, problem) in problems.enumerate() {
         if idx < PROBLEMS_LISTED_MAX {
-            let _ = writeln!(text, "skipped: {}: {}", problem.subject, problem.message);
+            let _ =
+                writeln!(text, "skipped: {}: {}", printable(&problem.subject), printable(&problem.message));
             told += problem.items;
         } else {
             *reasons.entry(&problem.message).or_default() += problem.items;
@@ -323,7 +330,7 @@ fn list_problems<'a>(problems: impl Iterator<Item = &'a Problem>, count: u64) ->
     let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, items)| Reverse(*items));
     for (reason, items) in reasons.iter().take(REASONS_LISTED_MAX) {
-        let _ = writeln!(text, "skipped: {items} more: {reason}");
+        let _ = writeln!(text, "skipped: {items} more: {}", printable(reason));
         told += items;
     }
     if count > told {
@@ -347,7 +354,13 @@ pub(crate) fn print_diagnostics(diagnostics: &[Diagnostic]) {
     talk(&diagnostic::render(diagnostics, coloured(&io::stderr())));
 }
 
-/// Writes messages to standard error, which may be closed.
+/// Prints a message to standard error. What could control the terminal is replaced, and a further line is indented, so
+/// that no name in the message poses as a message of ours.
+pub(crate) fn say(message: fmt::Arguments<'_>) {
+    talk(&(printable_lines(&message.to_string()).replace('\n', "\n  ") + "\n"));
+}
+
+/// Writes lines that are [`printable_lines`] to standard error, which may be closed.
 pub(crate) fn talk(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use boxwork_runtime::printable::printable;
+
 use crate::metrics::samples::{self, Sample};
 use crate::numbers::{amount, share};
 
@@ -28,10 +30,10 @@ impl Reading {
     /// The first line that is not a run's figure.
     pub fn new(page: &str) -> Result<Self, String> {
         let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
-        let shown = |line: String| clean(&line.chars().take(80).collect::<String>());
+        let shown = |line: String| printable(&line.chars().take(80).collect::<String>());
         for mut sample in samples::parse(page).map_err(shown)? {
             for text in sample.labels.values_mut() {
-                *text = clean(text);
+                *text = printable(text);
             }
             samples.entry(sample.name.clone()).or_default().push(sample);
         }
@@ -53,10 +55,6 @@ impl Reading {
     fn value(&self, name: &str) -> f64 {
         self.sum(name, |_| true)
     }
-}
-
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Two readings of one run, and the seconds between them.
@@ -272,7 +270,7 @@ mod tests {
         );
         let at = |name: &str| text.find(name).expect("its line");
         assert!(at("\ndistance") < at("\nlazy"), "the busiest box comes first: {text}");
-        assert_eq!(words(&text, "di?sk"), ["di?sk", "2", "4", "0", "0"]);
+        assert_eq!(words(&text, "di\u{fffd}sk"), ["di\u{fffd}sk", "2", "4", "0", "0"]);
         assert_eq!(words(&text, "net"), ["net", "0", "auto", "8", "0", "0"]);
         assert!(!text.contains('\u{1b}'), "{text}");
     }

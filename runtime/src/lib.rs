@@ -12,6 +12,7 @@ pub mod envelope;
 mod edge;
 pub mod descriptor;
 pub mod parameter;
+pub mod printable;
 mod panic_message;
 mod outside;
 pub mod feeding;

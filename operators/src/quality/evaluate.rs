@@ -14,12 +14,13 @@ use boxwork_kernels::quality::{
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Part};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::printable::printable;
 use serde_json::{Map, Value as Json, json};
 
 use crate::columns;
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, store_parameter};
-use crate::results::sink::{OUT, OrderedWriter, class_of, printable, share_writer};
+use crate::results::sink::{OUT, OrderedWriter, class_of, share_writer};
 use boxwork_stores::store::Store;
 
 /// The precision counts the objects of the query's class among so many of the nearest.

@@ -1,8 +1,9 @@
 //! `table`: the results of a search for the terminal.
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
+use boxwork_runtime::printable::printable;
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, printable, share_writer};
+use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, share_writer};
 
 /// Writes results as aligned tables, one a query.
 ///

@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind;
 
-use super::{path_value, talk};
+use super::{path_value, say};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -63,7 +63,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     };
     let summary = terminal::run_summed(&pipeline.load(), catalog, &values, &arguments.options);
     if summary.is_done() {
-        talk(&format!("{}; done {summary}\n", super::state_of(&arguments.store)));
+        say(format_args!("{}; done {summary}", super::state_of(&arguments.store)));
     }
     summary.exit
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use boxwork_lab::bench::{self, Results, Settings, WORKLOADS, Workload};
 use boxwork_runtime::topology::Topology;
 
-use super::{Format, data, data_json, talk};
+use super::{Format, data, data_json, say};
 use crate::given;
 use crate::terminal::Exit;
 use crate::topology_page;
@@ -110,20 +110,20 @@ pub fn run(arguments: &Arguments) -> Exit {
     let settings = match arguments.settings() {
         Ok(settings) => settings,
         Err(message) => {
-            talk(&format!("error: {message}\n"));
+            say(format_args!("error: {message}"));
             return Exit::Usage;
         }
     };
     let measured = if arguments.serve {
         bench::serve(&settings, &mut io::stdin().lock(), &mut io::stdout().lock()).map(|()| None)
     } else {
-        bench::run(&settings, &mut |what| talk(&format!("{what}\n"))).map(Some)
+        bench::run(&settings, &mut |what| say(format_args!("{what}"))).map(Some)
     };
     match measured {
         Ok(None) => Exit::Ok,
         Ok(Some(results)) => tell(arguments, &results, &settings.topology),
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             if error.is_of_usage() { Exit::Usage } else { Exit::Failed }
         }
     }
@@ -137,10 +137,10 @@ fn tell(arguments: &Arguments, results: &Results, topology: &Topology) -> Exit {
     let page = arguments.html.as_ref().map(|path| (path, results.html()));
     for (path, text) in json.into_iter().chain(page) {
         if let Err(error) = fs::write(path, text) {
-            talk(&format!("error: {}: {error}\n", path.display()));
+            say(format_args!("error: {}: {error}", path.display()));
             return Exit::Failed;
         }
-        talk(&format!("wrote {}\n", path.display()));
+        say(format_args!("wrote {}", path.display()));
     }
     match arguments.format {
         Format::Text => data(&results.text()),

@@ -3,7 +3,7 @@
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::nearest;
 
-use super::{Format, data, data_json, talk};
+use super::{Format, data, data_json, say};
 use crate::catalogue;
 use crate::terminal::Exit;
 
@@ -32,7 +32,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`boxwork boxes` lists all".to_owned(),
         };
-        talk(&format!("error: there is no operator or kind of resource `{name}`; {help}\n"));
+        say(format_args!("error: there is no operator or kind of resource `{name}`; {help}"));
         return Exit::Usage;
     };
     match arguments.format {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use boxwork_runtime::operator::Catalog;
 
-use super::{Format, data_json, print_diagnostics, talk};
+use super::{Format, data_json, print_diagnostics, say};
 use crate::diagnostic::{self, Diagnostic};
 use crate::shipped;
 use crate::terminal::Exit;
@@ -69,7 +69,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         0 => String::new(),
         others => format!("; passed over {others} that do not say `boxwork: 1`"),
     };
-    talk(&format!("checked {files}: {}{others}\n", diagnostic::summary(&diagnostics)));
+    say(format_args!("checked {files}: {}{others}", diagnostic::summary(&diagnostics)));
     if errors > 0 || (warnings > 0 && arguments.deny_warnings) { Exit::Problems } else { written }
 }
 

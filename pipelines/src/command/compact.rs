@@ -7,7 +7,7 @@ use boxwork_stores::any_kind;
 use boxwork_stores::pivot_table::{IndexError, in_threads_until};
 use boxwork_stores::upkeep;
 
-use super::talk;
+use super::say;
 use crate::terminal::{ACCESS, Exit, Options, Stop};
 
 /// Writes a changed store as one file again, without removed objects; objects are numbered anew
@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             .and_then(|store| any_kind::copy(&store, out, &|| cancellation.is_cancelled()))
             .map(|objects| {
                 let objects = super::objects(objects);
-                talk(&format!("wrote {} with {objects}\n", out.display()));
+                say(format_args!("wrote {} with {objects}", out.display()));
                 Exit::Ok
             })
             .map_err(IndexError::from),
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Exit {
         if error.is_cancelled() {
             return stop.report();
         }
-        talk(&format!("error: {error}\n"));
+        say(format_args!("error: {error}"));
         Exit::Failed
     })
 }
@@ -55,13 +55,13 @@ fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, 
     let slots = arguments.options.topology().slots_count();
     let side_by_side = &mut in_threads_until(slots, &cancelled);
     let compacted = upkeep::compact(&arguments.store, &arguments.pivots, ACCESS, side_by_side, &cancelled)?;
-    talk(&format!(
-        "{}; {} forgotten\n",
+    say(format_args!(
+        "{}; {} forgotten",
         super::state_of(&arguments.store),
         super::objects(compacted.forgotten)
     ));
     for index in &compacted.remade {
-        talk(&format!("a pivot of {} was removed: it was made again\n", index.display()));
+        say(format_args!("a pivot of {} was removed: it was made again", index.display()));
     }
     Ok(Exit::Ok)
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use boxwork_runtime::feeding::{Device, LazyDevices, NoDevices};
+use boxwork_runtime::printable::printable_lines;
 use serde_json::{Value as Json, json};
 
-use super::{Format, data, data_json, talk};
+use super::{Format, data, data_json, say};
 use crate::terminal::Exit;
 
 /// Shows the OpenCL devices that `device:` may name, and whether each compiles and runs a small program
@@ -26,14 +27,14 @@ pub fn run(arguments: &Arguments) -> Exit {
         devices.list().iter().map(|device| devices.self_check(device.idx())).collect();
     let all_work = checks.iter().all(Result::is_ok);
     let told = match arguments.format {
-        Format::Text => data(&text(devices.list(), &checks)),
+        Format::Text => data(&printable_lines(&text(devices.list(), &checks))),
         Format::Json => {
             let list = devices.list().iter().zip(&checks).map(|(device, check)| page(device, check));
             data_json(&json!({"devices": list.collect::<Vec<_>>(), "none": null}))
         }
     };
     for warning in devices.take_warnings() {
-        talk(&format!("warning: {warning}\n"));
+        say(format_args!("warning: {warning}"));
     }
     if told == Exit::Ok && !all_work { Exit::Problems } else { told }
 }
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Exit {
 /// Having no device is an answer, not a failure.
 fn none(format: Format, reason: &NoDevices) -> Exit {
     match format {
-        Format::Text => data(&format!("{reason}\n")),
+        Format::Text => data(&printable_lines(&format!("{reason}\n"))),
         Format::Json => data_json(&json!({"devices": [], "none": reason.to_string()})),
     }
 }

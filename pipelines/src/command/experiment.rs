@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use boxwork_lab::experiment::{self, Experiment, ExperimentError};
 use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::printable::printable_lines;
 
 use self::pipelines::Pipelines;
-use super::{print_diagnostics, talk};
+use super::{print_diagnostics, say, talk};
 use crate::terminal::{Exit, Stop};
 use crate::{given, pipeline};
 
@@ -45,14 +46,14 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let experiment = match experiment::load(&name, &text, &arguments.settings, &mut pipelines) {
         Ok(experiment) => experiment,
         Err(faults) => {
-            faults.iter().for_each(|fault| talk(&format!("{name}:{fault}\n")));
+            faults.iter().for_each(|fault| say(format_args!("{name}:{fault}")));
             let count = faults.len();
-            talk(&format!("{count} error{}\n", if count == 1 { "" } else { "s" }));
+            say(format_args!("{count} error{}", if count == 1 { "" } else { "s" }));
             return Exit::Problems;
         }
     };
     if arguments.check {
-        talk(&format!("{} rows, no problems\n", experiment.rows()));
+        say(format_args!("{} rows, no problems", experiment.rows()));
         return Exit::Ok;
     }
     let named =
@@ -61,24 +62,29 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 }
 
 fn measure(experiment: &Experiment, out: &Path, pipelines: &mut Pipelines<'_>) -> Exit {
-    match experiment.run(out, pipelines, &mut |row| talk(&format!("{row}\n"))) {
+    match experiment.run(out, pipelines, &mut |row| say(format_args!("{row}"))) {
         Ok(summary) => {
             let kept = match summary.kept {
                 0 => String::new(),
                 kept => format!(", {kept} of them from before"),
             };
             if let Some(comparison) = &summary.comparison {
-                talk(&comparison.to_string());
+                talk(&printable_lines(&comparison.to_string()));
             }
-            talk(&format!("wrote {}: {} rows{kept}, {} plots\n", out.display(), summary.rows, summary.plots));
+            say(format_args!(
+                "wrote {}: {} rows{kept}, {} plots",
+                out.display(),
+                summary.rows,
+                summary.plots
+            ));
             Exit::Ok
         }
         Err(error @ ExperimentError::Interrupted) => {
-            talk(&format!("{error}\n"));
+            say(format_args!("{error}"));
             Exit::Interrupted
         }
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             Exit::Failed
         }
     }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::printable::printable_lines;
 use boxwork_runtime::topology::Topology;
 
-use super::{Format, data, data_json, print_diagnostics, read_with_values, talk};
+use super::{Format, data, data_json, print_diagnostics, read_with_values, say};
 use crate::terminal::Exit;
 use crate::{estimate, explain, given};
 
@@ -38,7 +39,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         None => Topology::detect(),
         Some(Ok(topology)) => topology,
         Some(Err(error)) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             return Exit::Usage;
         }
     };
@@ -59,21 +60,22 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     };
     let estimated = match estimated {
         Ok(None) if arguments.estimate => {
-            talk(
+            say(format_args!(
                 "error: there is nothing to estimate: no box of kind lower_bounds whose store, space and index are \
-                 known; give them by --set\n",
-            );
+                 known; give them by --set"
+            ));
             return Exit::Usage;
         }
         Ok(estimated) => estimated,
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             return Exit::Failed;
         }
     };
     match arguments.format {
         Format::Text => {
-            data(&(explained.text() + &estimated.as_ref().map(estimate::text_of).unwrap_or_default()))
+            let text = explained.text() + &estimated.as_ref().map(estimate::text_of).unwrap_or_default();
+            data(&printable_lines(&text))
         }
         Format::Json => {
             let mut json = explained.json();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use clap::ValueEnum;
 
-use super::{data, read_with_values, talk};
+use super::{data, read_with_values, say};
 use crate::run_report::RunReport;
 use crate::terminal::Exit;
 use crate::{diagnostic, drawing, given};
@@ -48,11 +48,11 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         match RunReport::read(path) {
             Ok(report) => {
                 for strange in drawn.measure(&report) {
-                    talk(&format!("warning: {strange}\n"));
+                    say(format_args!("warning: {strange}"));
                 }
             }
             Err(error) => {
-                talk(&format!("error: {error}\n"));
+                say(format_args!("error: {error}"));
                 return Exit::Usage;
             }
         }
@@ -68,8 +68,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         return written;
     }
     for diagnostic in diagnostics.iter().filter(|diagnostic| diagnostic.is_error()) {
-        talk(&format!("{diagnostic}\n"));
+        say(format_args!("{diagnostic}"));
     }
-    talk(&format!("drawn with {}; `boxwork check` tells more\n", diagnostic::summary(&diagnostics)));
+    say(format_args!("drawn with {}; `boxwork check` tells more", diagnostic::summary(&diagnostics)));
     Exit::Problems
 }

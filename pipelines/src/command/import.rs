@@ -10,7 +10,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind::KIND_NAMES;
 use clap::builder::PossibleValuesParser;
 
-use super::path_value;
+use super::{path_value, say};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -49,7 +49,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     values.extend(arguments.column.as_ref().map(|key| ("column".to_owned(), Value::Text(key.clone()))));
     let exit = terminal::run(&shipped::IMPORT.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok {
-        eprintln!("wrote {}", arguments.out.display());
+        say(format_args!("wrote {}", arguments.out.display()));
     }
     exit
 }

@@ -9,7 +9,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::pivot_table::in_threads_until;
 use boxwork_stores::upkeep;
 
-use super::{Space, device, objects, path_value, talk, whole};
+use super::{Space, device, objects, path_value, say, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options, Stop};
 
@@ -60,7 +60,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let exit = terminal::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
     // A faulty device is a problem, but the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
-        eprintln!("wrote {}", arguments.out.display());
+        say(format_args!("wrote {}", arguments.out.display()));
     }
     exit
 }
@@ -71,11 +71,11 @@ fn append(arguments: &Arguments) -> Exit {
     let cancellation = stop.cancellation();
     let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
     match upkeep::bring_up(store, index, terminal::ACCESS, &mut in_threads_until(slots, &cancelled)) {
-        Ok(0) => talk(&format!("{} covers all objects of {}\n", index.display(), store.display())),
-        Ok(count) => talk(&format!("{} covers {} more\n", index.display(), objects(count))),
+        Ok(0) => say(format_args!("{} covers all objects of {}", index.display(), store.display())),
+        Ok(count) => say(format_args!("{} covers {} more", index.display(), objects(count))),
         Err(error) if error.is_cancelled() => return stop.report(),
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             return Exit::Failed;
         }
     }

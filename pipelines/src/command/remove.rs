@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Cancellation;
 use boxwork_stores::any_kind;
 use boxwork_stores::store_error::StoreError;
 
-use super::talk;
+use super::say;
 use crate::terminal::{Exit, Stop};
 
 /// The most names that a message lists.
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Exit {
         match fs::read_to_string(path) {
             Ok(text) => names.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned)),
             Err(error) => {
-                talk(&format!("error: cannot read the names in `{}`: {error}\n", path.display()));
+                say(format_args!("error: cannot read the names in `{}`: {error}", path.display()));
                 return Exit::Failed;
             }
         }
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     match remove(&arguments.store, &names, &stop.cancellation()) {
         Ok(Ok(count)) => {
             let state = super::state_of(&arguments.store);
-            talk(&format!("removed {count} object{}; {state}\n", if count == 1 { "" } else { "s" }));
+            say(format_args!("removed {count} object{}; {state}", if count == 1 { "" } else { "s" }));
             Exit::Ok
         }
         Ok(Err(missing)) => {
@@ -55,15 +55,15 @@ pub fn run(arguments: &Arguments) -> Exit {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            talk(&format!(
-                "error: `{}` has no object named {listed}{more}; nothing was removed\n",
+            say(format_args!(
+                "error: `{}` has no object named {listed}{more}; nothing was removed",
                 arguments.store.display()
             ));
             Exit::Failed
         }
         Err(StoreError::Cancelled { .. }) => stop.report(),
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             Exit::Failed
         }
     }

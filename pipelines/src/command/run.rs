@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 
+use super::say;
 use crate::terminal::{self, Exit, Options};
 use crate::{given, shipped};
 
@@ -32,7 +33,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         Ok(values) => terminal::run(&loaded, catalog, &values, &arguments.options),
         Err(faults) => {
             for (_, message) in faults {
-                eprintln!("error: {message}");
+                say(format_args!("error: {message}"));
             }
             Exit::Usage
         }

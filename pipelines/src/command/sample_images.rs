@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use boxwork_lab::sample_images::{CLASSES_COUNT_MAX, PER_CLASS_DEFAULT, SampleSet};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::talk;
+use super::say;
 use crate::terminal::Exit;
 
 /// Draws a folder of labelled pictures to try retrieval on; equal seeds give equal bytes
@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     let set = match SampleSet::new(arguments.classes, arguments.per_class, arguments.seed) {
         Ok(set) => set,
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             return Exit::Usage;
         }
     };
@@ -44,14 +44,14 @@ pub fn run(arguments: &Arguments) -> Exit {
         Ok(summary) => {
             let mebibytes = summary.bytes as f64 / f64::from(1 << 20);
             let folder = arguments.folder.display();
-            talk(&format!(
-                "wrote {} pictures in {} classes ({mebibytes:.1} MiB) below {folder}\n",
+            say(format_args!(
+                "wrote {} pictures in {} classes ({mebibytes:.1} MiB) below {folder}",
                 summary.images, summary.classes
             ));
             Exit::Ok
         }
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             Exit::Failed
         }
     }

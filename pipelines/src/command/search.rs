@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_runtime::printable::printable_lines;
 
-use super::{Space, data, data_json, device, path_value, print_diagnostics, talk, whole};
+use super::{Space, data, data_json, device, path_value, print_diagnostics, say, whole};
 use crate::pipeline::Loaded;
 use crate::shipped::Shipped;
 use crate::terminal::{self, Exit, Options};
@@ -86,7 +87,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         _ if arguments.pivots.is_none() && is_range_query => shipped::RANGE,
         _ if arguments.pivots.is_none() => shipped::SEARCH,
         Some(name) if is_range_query && !["auto", "scan"].contains(&name.as_str()) => {
-            eprintln!("error: --strategy {name} finds the nearest objects: give -k, or leave --strategy out");
+            say(format_args!(
+                "error: --strategy {name} finds the nearest objects: give -k, or leave --strategy out"
+            ));
             return Exit::Usage;
         }
         Some(name) if name == "scan" => {
@@ -113,7 +116,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     }
     let exit = terminal::run(&pipeline.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
-        eprintln!("wrote {}", arguments.out.display());
+        say(format_args!("wrote {}", arguments.out.display()));
     }
     exit
 }
@@ -133,13 +136,13 @@ fn explain(
     let workers = arguments.options.topology().slots_count();
     match estimate::estimate(&plan, &values, workers, &arguments.options.devices) {
         Ok(Some(estimate)) if arguments.format == "json" => data_json(&estimate::json_of(&estimate)),
-        Ok(Some(estimate)) => data(&estimate::text_of(&estimate)),
+        Ok(Some(estimate)) => data(&printable_lines(&estimate::text_of(&estimate))),
         Ok(None) => {
-            talk("error: there is nothing to estimate\n");
+            say(format_args!("error: there is nothing to estimate"));
             Exit::Failed
         }
         Err(error) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             Exit::Failed
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{path_value, whole};
+use super::{path_value, say, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -47,7 +47,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     let exit = terminal::run(&shipped::SYNTHESIZE.load(), catalog, &values, &arguments.options);
     if exit == Exit::Ok {
-        eprintln!("wrote {}", arguments.out.display());
+        say(format_args!("wrote {}", arguments.out.display()));
     }
     exit
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{data, talk};
+use super::{data, say};
 use crate::metrics::{client, parse_address};
 use crate::terminal::Exit;
 use crate::top::{Reading, table};
@@ -34,14 +34,14 @@ pub fn run(arguments: &Arguments) -> Exit {
     let mut before = match look(address) {
         Ok(reading) => reading,
         Err(client::Error::Connection(error)) => {
-            talk(&format!(
-                "error: no run is listening at {address}: {error}; start one with --metrics {}\n",
+            say(format_args!(
+                "error: no run is listening at {address}: {error}; start one with --metrics {}",
                 address.port()
             ));
             return Exit::Failed;
         }
         Err(error) => {
-            talk(&format!("error: {address}: {error}\n"));
+            say(format_args!("error: {address}: {error}"));
             return Exit::Failed;
         }
     };
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Exit {
     loop {
         std::thread::sleep(Duration::from_secs_f64(arguments.interval));
         let Ok(after) = look(address) else {
-            talk("the run has ended\n");
+            say(format_args!("the run has ended"));
             return if arguments.once { Exit::Failed } else { Exit::Ok };
         };
         let table = table(&before, &after);

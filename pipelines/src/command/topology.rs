@@ -2,7 +2,7 @@
 
 use boxwork_runtime::topology::Topology;
 
-use super::{Format, data, data_json, talk};
+use super::{Format, data, data_json, say};
 use crate::terminal::Exit;
 use crate::topology_page;
 
@@ -23,7 +23,7 @@ pub fn run(arguments: &Arguments) -> Exit {
         None => Topology::detect(),
         Some(Ok(topology)) => topology,
         Some(Err(error)) => {
-            talk(&format!("error: {error}\n"));
+            say(format_args!("error: {error}"));
             return Exit::Usage;
         }
     };

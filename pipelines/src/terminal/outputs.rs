@@ -7,7 +7,7 @@ use std::path::Path;
 
 use boxwork_stores::signature_store::TemporaryFile;
 
-use super::{Exit, Run};
+use super::{Exit, Run, say};
 use crate::pipeline::Loaded;
 use crate::run_report::RunReport;
 use crate::{metrics, trace};
@@ -20,12 +20,12 @@ pub(super) fn listen(address: SocketAddr) -> Result<metrics::Bound, Exit> {
             ErrorKind::PermissionDenied => "; ports from 1024 on are free to use",
             _ => "",
         };
-        eprintln!("error: the figures cannot be served at {address}: {error}{hint}");
+        say(format_args!("error: the figures cannot be served at {address}: {error}{hint}"));
         Exit::Failed
     })?;
-    eprintln!("metrics: http://{}{}", bound.address(), metrics::PATH);
+    say(format_args!("metrics: http://{}{}", bound.address(), metrics::PATH));
     if !bound.address().ip().is_loopback() {
-        eprintln!("metrics: anyone who reaches this machine at that port can read them");
+        say(format_args!("metrics: anyone who reaches this machine at that port can read them"));
     }
     Ok(bound)
 }
@@ -35,7 +35,7 @@ impl Run<'_> {
     pub(super) fn write_files(&self, loaded: &Loaded, mut exit: Exit) -> Exit {
         let mut told = |what: &str, path: &Path, written: io::Result<()>| {
             if let Err(error) = written {
-                eprintln!("error: the {what} {} cannot be written: {error}", path.display());
+                say(format_args!("error: the {what} {} cannot be written: {error}", path.display()));
                 exit = Exit::Failed;
             }
         };
