@@ -147,7 +147,8 @@ fn a_search_by_an_index_finds_what_a_scan_finds() {
 
     // The index is identical with any number of workers, and replaces the old one.
     let first = fs::read(path.join("i.arrow")).expect("an index");
-    let again = ["index", "--store", "s.arrow", "--pivots", "5", "--select", "maxmin", "--out", "i.arrow"];
+    let again =
+        ["index", "--store", "s.arrow", "--pivots", "5", "--select", "maxmin", "--out", "i.arrow", "--force"];
     ok(path, &[&again[..], &["--workers", "1"]].concat());
     assert!(fs::read(path.join("i.arrow")).expect("an index") == first, "the indexes differ");
 
@@ -196,7 +197,7 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
     // The store changes, but the index does not.
     let other = POINTS.replace("[1, 0]", "[1, 0.5]");
     fs::write(path.join("v.jsonl"), other).expect("the lines are written");
-    ok(path, &["import", "v.jsonl", "--out", "v.arrow"]);
+    ok(path, &["import", "v.jsonl", "--out", "v.arrow", "--force"]);
     refused(&sound, 3, &["i.arrow", "`v.arrow` has changed", "boxwork index --store v.arrow --out i.arrow"]);
 }
 

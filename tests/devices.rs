@@ -105,7 +105,7 @@ fn a_device_extracts_what_the_processor_extracts() {
     }
     let folder = with_store();
     let extracted = ["cpu", "gpu", "gpu:0"].map(|device| {
-        let small = ["extract", "images", "--out", "d.arrow", "--points", "300", "--seeds", "60"];
+        let small = ["extract", "images", "--out", "d.arrow", "--force", "--points", "300", "--seeds", "60"];
         let (status, _, said) = ended(boxwork(folder.path(), &[&small[..], &["--device", device]].concat()));
         assert_eq!((status, said.contains("warning")), (0, false), "{said}");
         let (status, signatures, said) = ended(boxwork(folder.path(), &["export", "d.arrow"]));

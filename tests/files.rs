@@ -6,7 +6,22 @@ mod command;
 
 use std::fs;
 
+use tempfile::TempDir;
+
 use command::{fails, folder, ok};
+
+/// Signatures of two dimensions as JSON lines, imported as `v.arrow`.
+fn with_points(lines: &str) -> TempDir {
+    let folder = folder();
+    fs::write(folder.path().join("v.jsonl"), lines).expect("the lines are written");
+    ok(folder.path(), &["import", "v.jsonl", "--out", "v.arrow"]);
+    folder
+}
+
+const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
+{"name": "b", "centroids": [[1, 0]], "weights": [2]}
+{"name": "c", "centroids": [[0, 0], [3, 4]], "weights": [1, 1]}
+"#;
 
 #[test]
 fn pictures_of_other_kinds_are_counted_and_other_files_change_no_status() {
@@ -65,4 +80,51 @@ fn names_cannot_steer_the_terminal() {
         said.contains("\u{fffd}[31mred\u{fffd}gpj.png: ") && said.contains("wrote s\u{fffd}[2J.arrow: 2"),
         "{said}"
     );
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_by_force() {
+    let folder = with_points(POINTS);
+    let at = folder.path();
+    fs::create_dir(at.join("images")).expect("a folder");
+    fs::write(at.join("old"), "old").expect("written");
+    let calls: [&[&str]; 6] = [
+        &["extract", "images"],
+        &["import", "v.jsonl"],
+        &["export", "v.arrow"],
+        &["index", "--store", "v.arrow", "--pivots", "2"],
+        &["synthesize", "--store", "v.arrow", "--count", "4"],
+        &["compact", "--store", "v.arrow"],
+    ];
+    for call in calls {
+        let said = fails(at, &[call, &["--out", "old"]].concat(), 2);
+        assert_eq!(said, "error: `old` is there already: name another file, or replace it with --force\n");
+        assert_eq!(fs::read(at.join("old")).expect("the old file"), b"old", "{call:?}");
+        // The folder holds no image; all else can be made.
+        let forced = [call, &["--out", "old", "--force"]].concat();
+        if call[0] == "extract" {
+            drop(fails(at, &forced, 3))
+        } else {
+            drop(ok(at, &forced))
+        }
+        assert_eq!(fs::read(at.join("old")).expect("a file") == b"old", call[0] == "extract", "{call:?}");
+        fs::write(at.join("old"), "old").expect("written");
+    }
+    // Neither standard output nor a page of results needs it.
+    ok(at, &["export", "v.arrow", "--out", "-"]);
+    ok(at, &["search", "--store", "v.arrow", "--query", "a", "--out", "old"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_not_replaced_by_a_file() {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    let folder = with_points(POINTS);
+    let at = folder.path();
+    let made = std::process::Command::new("mkfifo").arg(at.join("pipe")).status();
+    assert!(made.expect("mkfifo starts").success());
+    let said = fails(at, &["export", "v.arrow", "--out", "pipe", "--force"], 2);
+    assert_eq!(said, "error: `pipe` is no file: name another one\n");
+    assert!(fs::metadata(at.join("pipe")).expect("the pipe").file_type().is_fifo());
 }

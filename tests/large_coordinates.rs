@@ -121,7 +121,7 @@ fn an_index_of_distances_that_f32_cannot_square_loses_nothing() {
     let at = folder.path();
     for ground in ["l2", "l2_squared"] {
         let space = ["--similarity", "minus", "--ground", ground];
-        let index = ["index", "--store", "s.arrow", "--out", "i.arrow", "--pivots", "3"];
+        let index = ["index", "--store", "s.arrow", "--out", "i.arrow", "--force", "--pivots", "3"];
         command::ok(at, &[&index[..], &space].concat());
         for (idx, (query, _)) in OBJECTS.iter().enumerate() {
             let ranked = ranked(&minus_over(ground), idx);

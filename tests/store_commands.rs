@@ -282,7 +282,7 @@ fn of_two_writers_the_second_is_told() {
     // A new store of that name replaces all of the old one.
     let lines = "{\"name\": \"a\", \"centroids\": [[1, 0.5]], \"weights\": [1]}\n";
     let mut child = boxwork(at)
-        .args(["import", "/dev/stdin", "--out", "s.arrow"])
+        .args(["import", "/dev/stdin", "--out", "s.arrow", "--force"])
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -245,9 +245,12 @@ fn calls() -> Vec<Full> {
         out: "results",
     };
     vec![
-        Full { arguments: vec!["extract", "images", "--points", "300", "--seeds", "60"], out: "s.arrow" },
-        Full { arguments: vec!["import", "v.jsonl"], out: "w.arrow" },
-        Full { arguments: vec!["export", "v.arrow"], out: "w.jsonl" },
+        Full {
+            arguments: vec!["extract", "images", "--points", "300", "--seeds", "60", "--force"],
+            out: "s.arrow",
+        },
+        Full { arguments: vec!["import", "v.jsonl", "--force"], out: "w.arrow" },
+        Full { arguments: vec!["export", "v.arrow", "--force"], out: "w.jsonl" },
         search("table"),
         search("json"),
         search("csv"),
@@ -392,6 +395,6 @@ fn the_next_writer_removes_what_a_killed_one_left() {
     assert_eq!(hidden(folder.path()).len(), 1);
     ok(folder.path(), &["import", "v.jsonl", "--out", "x.arrow"]);
     assert_eq!(hidden(folder.path()).len(), 1, "a file of another name is not touched");
-    ok(folder.path(), &["import", "v.jsonl", "--out", "w.arrow"]);
+    ok(folder.path(), &["import", "v.jsonl", "--out", "w.arrow", "--force"]);
     assert_eq!(hidden(folder.path()), [""; 0]);
 }

@@ -171,6 +171,36 @@ impl Space {
     }
 }
 
+/// Whether a command may replace the file that it makes: the option of all that make a store, an index or an export.
+/// Those are not replaced by mistake, as they may have taken hours; pages, reports and traces are.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Replacing {
+    /// Replace the file that --out names, if there is one
+    #[arg(long)]
+    force: bool,
+}
+
+impl Replacing {
+    /// Prints why the command must not write `out`: a file is there, or a device or pipe, which the finished file would
+    /// replace. `-` is standard output.
+    fn admit(self, out: &Path) -> Result<(), Exit> {
+        let path = out.display();
+        match out.metadata() {
+            Ok(_) if out.as_os_str() == "-" => return Ok(()),
+            Ok(found) if !found.is_file() => {
+                say(format_args!("error: `{path}` is no file: name another one"))
+            }
+            Ok(_) if !self.force => {
+                say(format_args!(
+                    "error: `{path}` is there already: name another file, or replace it with --force"
+                ));
+            }
+            Ok(_) | Err(_) => return Ok(()),
+        }
+        Err(Exit::Usage)
+    }
+}
+
 /// Refuses the values that `device:` would refuse.
 fn device(text: &str) -> Result<String, String> {
     text.parse::<DeviceChoice>().map(|choice| choice.to_string())

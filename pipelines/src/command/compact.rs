@@ -7,7 +7,7 @@ use boxwork_stores::any_kind;
 use boxwork_stores::pivot_table::{IndexError, in_threads_until};
 use boxwork_stores::upkeep;
 
-use super::say;
+use super::{Replacing, say};
 use crate::terminal::{ACCESS, Exit, Options, Stop};
 
 /// Writes a changed store as one file again, without removed objects; objects are numbered anew
@@ -23,11 +23,16 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
+    if let Some(Err(exit)) = arguments.out.as_deref().map(|out| arguments.replacing.admit(out)) {
+        return exit;
+    }
     let stop = Stop::listen(Some(&arguments.options));
     let cancellation = stop.cancellation();
     let done = match &arguments.out {

@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind;
 
-use super::path_value;
+use super::{Replacing, path_value};
 use crate::shipped;
 use crate::terminal::{self, ACCESS, Exit, Options};
 
@@ -20,11 +20,16 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Err(exit) = arguments.replacing.admit(&arguments.out) {
+        return exit;
+    }
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{device, path_value, whole, wrote};
+use super::{Replacing, device, path_value, whole, wrote};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -72,11 +72,16 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Err(exit) = arguments.replacing.admit(&arguments.out) {
+        return exit;
+    }
     let paths = arguments.paths.iter().map(|path| path_value(path)).collect();
     let mut values = BTreeMap::from([
         ("paths".to_owned(), Value::List(paths)),

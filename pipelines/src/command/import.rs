@@ -10,7 +10,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind::KIND_NAMES;
 use clap::builder::PossibleValuesParser;
 
-use super::{path_value, say};
+use super::{Replacing, path_value, say};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -33,11 +33,16 @@ pub struct Arguments {
     #[arg(long, value_name = "KEY", default_value = "name")]
     name: String,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Err(exit) = arguments.replacing.admit(&arguments.out) {
+        return exit;
+    }
     let reader = if is_arrow(&arguments.file) { "read_column" } else { "read_jsonl" };
     let mut values = BTreeMap::from([
         ("path".to_owned(), path_value(&arguments.file)),

@@ -9,7 +9,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::pivot_table::in_threads_until;
 use boxwork_stores::upkeep;
 
-use super::{Space, device, objects, path_value, say, whole};
+use super::{Replacing, Space, device, objects, path_value, say, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options, Stop};
 
@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the index: compute distances only for objects added since
-    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device"])]
+    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device", "force"])]
     append: bool,
     /// The number of pivots, the objects from which all others are measured
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -40,6 +40,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
     device: String,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
@@ -47,6 +49,9 @@ pub struct Arguments {
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if arguments.append {
         return append(arguments);
+    }
+    if let Err(exit) = arguments.replacing.admit(&arguments.out) {
+        return exit;
     }
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),

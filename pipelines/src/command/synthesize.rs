@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{path_value, say, whole};
+use super::{Replacing, path_value, say, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options};
 
@@ -32,11 +32,16 @@ pub struct Arguments {
     #[arg(long = "move", default_value_t = 0.1)]
     moved: f64,
     #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
     options: Options,
 }
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Err(exit) = arguments.replacing.admit(&arguments.out) {
+        return exit;
+    }
     let values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),

@@ -51,7 +51,7 @@ pub enum IndexError {
         reason: String,
     },
     /// The index was made for another content of the store.
-    #[error("`{}` is the index of another store, or `{}` has changed since the index was made: make it again with `boxwork index --store {1} --out {0}`", path.display(), store.display())]
+    #[error("`{}` is the index of another store, or `{}` has changed since the index was made: make it again with `boxwork index --store {1} --out {0} --force`", path.display(), store.display())]
     OtherStore {
         /// The index.
         path: PathBuf,
