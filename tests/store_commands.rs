@@ -63,9 +63,6 @@ fn names(folder: &Path, store: &str) -> Vec<String> {
 fn images_are_added_and_removed_by_the_command() {
     let folder = with_images();
     let at = folder.path();
-    // `more` holds images with these names again, and others.
-    says(at, &["add", "--store", "s.arrow", "more"], 3, &["is in `s.arrow` already", "--replace"]);
-    assert_eq!(names(at, "s.arrow").len(), 15);
     fs::create_dir(at.join("new")).expect("a folder");
     let classes: Vec<_> = fs::read_dir(at.join("more")).expect("images").filter_map(Result::ok).collect();
     for class in classes {
@@ -108,6 +105,30 @@ fn images_are_added_and_removed_by_the_command() {
         let name = entry.file_name().to_string_lossy().into_owned();
         !name.contains(".part-") && !name.contains(".lock") && !name.contains(".next")
     }));
+}
+
+#[test]
+fn a_folder_of_which_a_part_is_there_adds_the_rest() {
+    let folder = with_images();
+    let at = folder.path();
+    let all = names(at, "s.arrow");
+    ok(at, &["remove", "--store", "s.arrow", &all[3], &all[7]]);
+    let add = ["add", "--store", "s.arrow", "--pivots", "i.arrow", "images"];
+    says(at, &add, 0, &["added 2, 13 are there already", "s.arrow holds 15 objects"]);
+    assert_eq!(names(at, "s.arrow").len(), 15);
+    let before = files_in(at);
+    says(at, &add, 0, &["added 0, 15 are there already", "s.arrow holds 15 objects"]);
+    assert_eq!(files_in(at), before, "a change without objects is none");
+    let search = ["search", "--store", "s.arrow", "--query", &all[0], "-k", "15", "--format", "csv"];
+    assert_eq!(ok(at, &search), ok(at, &[&search[..], &["--pivots", "i.arrow"]].concat()));
+
+    // The content of one image changes.
+    fs::copy(at.join("images").join(&all[1]), at.join("images").join(&all[0])).expect("a copy");
+    let already = format!("`{}` is in `s.arrow` already", all[0]);
+    says(at, &add, 3, &[&already, "replace it with --replace"]);
+    let replace = [&add[..], &["--replace"]].concat();
+    says(at, &replace, 0, &["added 15, of which 15 replace others", "s.arrow holds 15 objects"]);
+    says(at, &add, 0, &["added 0, 15 are there already"]);
 }
 
 #[test]
@@ -160,7 +181,7 @@ fn other_signatures_are_refused(at: &Path) {
         3,
         &["does not say how its signatures were extracted", "--from"],
     );
-    says(at, &["add", "--store", "v.arrow", "--from", "v.arrow"], 3, &["`a` is in `v.arrow` already"]);
+    says(at, &["add", "--store", "v.arrow", "--from", "v.arrow"], 0, &["added 0, 1 is there already"]);
 }
 
 /// A foreign index changes nothing.

@@ -290,6 +290,12 @@ pub trait AnyChange: Send {
         replaces: bool,
     ) -> Result<(), StoreError>;
 
+    /// Whether the store has an object of this name that equals the one in a row of these columns to the bit.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn has_equal(&self, name: &str, columns: &[ArrayRef], row: usize) -> Result<bool, StoreError>;
+
     /// Number of objects added so far.
     fn added(&self) -> u64;
 

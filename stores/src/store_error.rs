@@ -140,7 +140,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The store has an object of this name.
-    #[error("`{name}` is in `{}` already: remove it first (`boxwork remove`), or add it with --replace", path.display())]
+    #[error("`{name}` is in `{}` already: if it has changed, replace it with --replace, or remove it first (`boxwork remove`)", path.display())]
     AlreadyThere {
         /// The store.
         path: PathBuf,

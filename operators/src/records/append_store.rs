@@ -2,9 +2,11 @@
 //!
 //! Invariant: the objects are in the store, and in its indexes, all at once when the input has ended, or not at all.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::{Array as _, ArrayRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -27,7 +29,9 @@ const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, mad
 /// as it was. It costs what is added, whatever the size of the store, but for a look at all names.
 ///
 /// # Inputs
-/// `objects`: the objects, made as the store's were; no two of one name, and none that the store has.
+/// `objects`: the objects, made as the store's were; no two of one name. An object that the store has already, equal to
+/// the bit and under the same name, is left out and counted in a note; another object of a name that the store has is
+/// refused, unless it replaces it.
 ///
 /// # Outputs
 /// None.
@@ -62,7 +66,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let (kind, store, replaces) =
         (super::kind(bind)?, crate::resources::store(bind)?, bind.boolean("replace"));
     let access = crate::resources::store::access(bind);
-    Ok(Box::new(AppendStore { store, kind, access, pivots, replaces, change: None }))
+    Ok(Box::new(AppendStore { store, kind, access, pivots, replaces, change: None, present: 0 }))
 }
 
 struct AppendStore {
@@ -73,6 +77,8 @@ struct AppendStore {
     replaces: bool,
     // Holds the store's lock from the first firing on; dropped, it leaves the store as it was.
     change: Option<Box<dyn AnyChange>>,
+    /// The objects that the store had already.
+    present: u64,
 }
 
 impl Operator for AppendStore {
@@ -88,13 +94,17 @@ impl Operator for AppendStore {
         };
         while let Some(envelope) = cx.take(OBJECTS) {
             let (kind, replaces) = (self.kind, self.replaces);
-            cx.detached("disk", || append(&mut **change, kind, &envelope, replaces))??;
+            self.present += cx.detached("disk", || append(&mut **change, kind, &envelope, replaces))??;
             cx.progress(change.added(), 0);
         }
         if !cx.is_ended(OBJECTS) {
             return Ok(Flow::Wait);
         }
         let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
+        if change.added() == 0 && self.present > 0 {
+            cx.note(in_words(0, 0, self.present));
+            return Ok(Flow::Done);
+        }
         let pending = cx.detached("disk", || change.write())??;
         let pivots = &self.pivots;
         // The distances are computed by the workers; the files that are written between them are small.
@@ -102,30 +112,66 @@ impl Operator for AppendStore {
             cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
             !cx.is_cancelled()
         });
-        let (added, _) = match done {
+        let (added, removed) = match done {
             // The change was dropped, and the store is as it was.
             Err(error) if error.is_cancelled() => return Ok(Flow::Done),
             done => done?,
         };
+        cx.note(in_words(added, removed, self.present));
         cx.progress(added, added);
         Ok(Flow::Done)
     }
 }
 
+/// Says what a change has done.
+fn in_words(added: u64, replaced: u64, present: u64) -> String {
+    let mut text = format!("added {added}");
+    if replaced > 0 {
+        text += &format!(", of which {replaced} replace others");
+    }
+    if present > 0 {
+        text += &format!(", {present} {} there already", if present == 1 { "is" } else { "are" });
+    }
+    text
+}
+
+/// Adds the objects of an envelope, and returns the number of those that the store has already.
 fn append(
     change: &mut dyn AnyChange,
     kind: &dyn AnyKind,
     envelope: &Envelope,
     replaces: bool,
-) -> Result<(), BoxError> {
+) -> Result<u64, BoxError> {
     if envelope.rows() == 0 {
-        return Ok(());
+        return Ok(0);
     }
     let (names, columns) = super::objects(envelope, kind)?;
     // First, as signatures of other coordinates were extracted otherwise too.
     change.check_kind(&columns)?;
     check_parameters(&*change.store(), envelope.note(PARAMETERS_NOTE))?;
-    Ok(change.push_rows(names, &columns, replaces)?)
+    if replaces {
+        change.push_rows(names, &columns, true)?;
+        return Ok(0);
+    }
+    let mut present = 0;
+    let push = |change: &mut dyn AnyChange, rows: Range<usize>| {
+        let columns: Vec<ArrayRef> =
+            columns.iter().map(|column| column.slice(rows.start, rows.len())).collect();
+        if rows.is_empty() {
+            Ok(())
+        } else {
+            change.push_rows(&names.slice(rows.start, rows.len()), &columns, false)
+        }
+    };
+    let mut first = 0;
+    for row in 0..names.len() {
+        if change.has_equal(names.value(row), &columns, row)? {
+            push(change, first..row)?;
+            (first, present) = (row + 1, present + 1);
+        }
+    }
+    push(change, first..names.len())?;
+    Ok(present)
 }
 
 /// Refuses signatures that were not made as the store's.

@@ -13,7 +13,7 @@ use crate::terminal::{self, Exit, Options};
 
 /// Adds images, or the objects of another store, to a store without making it again
 ///
-/// As `extract`, it skips and counts pictures that cannot be read: the others are added, and the exit status is 1.
+/// Objects that are there already are left out. As `extract`, it skips and counts pictures that cannot be read: the others are added, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folders, searched with all subfolders, or images, extracted with the store's parameters
@@ -28,7 +28,7 @@ pub struct Arguments {
     /// An index of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     pivots: Vec<PathBuf>,
-    /// Objects replace those of equal names
+    /// Objects replace those of equal names; without it, an object whose name is there with other content is refused
     #[arg(long)]
     replace: bool,
     #[command(flatten)]

@@ -202,6 +202,10 @@ impl<K: Kind> AnyChange for StoreChange<K> {
         })
     }
 
+    fn has_equal(&self, name: &str, columns: &[ArrayRef], row: usize) -> Result<bool, StoreError> {
+        self.has_equal(name, columns, row)
+    }
+
     fn added(&self) -> u64 {
         self.added()
     }

@@ -140,6 +140,22 @@ impl<K: Kind> StoreChange<K> {
         Ok(self.writer.as_mut().expect("it was just made"))
     }
 
+    /// Whether the store has an object of this name, which this change does not remove, that equals the one in a row of
+    /// [columns](Kind::columns) to the bit.
+    pub(crate) fn has_equal(&self, name: &str, columns: &[ArrayRef], row: usize) -> Result<bool, StoreError> {
+        let Some(id) = self.store.find(name)?.filter(|id| !self.removed.contains(id)) else {
+            return Ok(false);
+        };
+        let kind = self.store.kind();
+        // A builder makes of an object what a store keeps of it.
+        let mut builder = kind.builder();
+        let pushed = K::push_row(&mut builder, columns, row);
+        // An invalid object is refused where it is added.
+        let Ok(came) = pushed.and_then(|()| kind.batch(&K::finish(&mut builder))) else { return Ok(false) };
+        let kept = self.store.read(|objects| objects.item(id).map(|item| text(kind, item)))?;
+        Ok(kept == text(kind, K::item(&came, 0)))
+    }
+
     /// Number of objects added so far.
     pub fn added(&self) -> u64 {
         self.writer.as_ref().map_or(0, StoreWriter::len)
@@ -228,6 +244,13 @@ impl<K: Kind> StoreChange<K> {
         self.manifest.push(Line { kind, count, fingerprint, file });
         path
     }
+}
+
+/// An object as text, equal for equal objects only.
+fn text<K: Kind>(kind: &K, item: K::Item<'_>) -> String {
+    let mut text = String::new();
+    kind.write_json(item, false, &mut text);
+    text
 }
 
 /// A change whose parts are on disk, but which is not in effect. Dropping it leaves the store unchanged.
