@@ -354,12 +354,23 @@ fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
     let said = fails(at, &["search", "--store", "v.arrow", "--query", "aa"], 3);
     assert!(said.contains("`aa`"), "{said}");
     fails(at, &["search", "--store", "v.arrow", "--query", "a", "-k", "0"], 2);
-    assert!(
-        fails(at, &["search", "--store", "v.arrow", "--query", "a", "--alpha", "0"], 1).contains("alpha")
-    );
+    let search = ["search", "--store", "v.arrow", "--query", "a"];
+    for (given, number) in [(&["--alpha", "-1"][..], "-1"), (&["--alpha=-1"], "-1"), (&["--alpha", "0"], "0")]
+    {
+        let expected = format!("error: --alpha: {number} is not a number above zero\n");
+        assert_eq!(fails(at, &[&search, given].concat(), 2), expected);
+    }
+    let said = fails(at, &[&search[..], &["--range", "-0.5"]].concat(), 2);
+    assert_eq!(said, "error: --range: -0.5 is not a number of at least 0\n");
+    assert!(fails(at, &[&search[..], &["-k", "-1"]].concat(), 2).contains("'-k <N>'"));
     let refused =
         ["search", "--store", "v.arrow", "--query", "a", "--similarity", "gaussian", "--ground", "l1"];
-    assert!(fails(at, &refused, 1).contains("use l2"), "it must say what to use instead");
+    let said = fails(at, &refused, 1);
+    assert!(
+        said.starts_with("error: ") && said.contains("use l2"),
+        "it must say what to use instead: {said}"
+    );
+    assert!(!said.contains(".yaml"), "the user never saw the pipeline: {said}");
     fs::write(at.join("none.jsonl"), "{\"thing\": 1}\n").expect("written");
     assert!(fails(at, &["search", "--store", "none.jsonl", "--query", "a"], 3).contains("none.jsonl"));
     let [lines, store] = ["v.jsonl", "v.arrow"]

@@ -15,6 +15,7 @@ mod explain;
 mod experiment;
 mod export;
 mod extract;
+mod flags;
 mod graph;
 mod import;
 mod index;
@@ -33,16 +34,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::any_kind;
 use boxwork_stores::spaces::DISTANCE_NAMES_OR_AUTO;
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::pipeline::Loaded;
-use crate::terminal::{Exit, Summary, print_diagnostics, say, talk};
+use crate::pipeline::{self, Loaded};
+use crate::shipped::Shipped;
+use crate::terminal::{self, Exit, Options, Summary, print_diagnostics, say, talk};
 use crate::{given, shipped};
 
 /// From a folder of images to the most similar ones; pipelines of boxes, declared in YAML
@@ -123,7 +126,47 @@ impl Subcommands {
 /// them.
 pub fn main_with(catalog: Catalog) -> ExitCode {
     boxwork_stores::limits::report_files_too_large();
-    CommandLine::parse().subcommand.run(&catalog).into()
+    let matches = command_line().get_matches();
+    match CommandLine::from_arg_matches(&matches) {
+        Ok(call) => call.subcommand.run(&catalog).into(),
+        Err(error) => error.exit(),
+    }
+}
+
+/// The command line, in which an option takes a negative number: whether it fits is for the option to say.
+fn command_line() -> clap::Command {
+    let takes_numbers = |arg: clap::Arg| {
+        let is_option = !arg.is_positional() && arg.get_action().takes_values();
+        if is_option { arg.allow_negative_numbers(true) } else { arg }
+    };
+    CommandLine::command().mut_subcommands(move |subcommand| subcommand.mut_args(takes_numbers))
+}
+
+/// Runs a shipped pipeline, if each flag of the command has a value that its boxes take.
+fn run_shipped(
+    command: &str,
+    pipeline: Shipped,
+    catalog: &Catalog,
+    values: &BTreeMap<String, Value>,
+    options: &Options,
+) -> Summary {
+    let loaded = pipeline.load();
+    if let Err(exit) = check_flags(command, &loaded, catalog, values) {
+        return Summary { exit, skipped: 0, elapsed: Duration::ZERO };
+    }
+    terminal::run_summed(&loaded, catalog, values, options)
+}
+
+/// Prints the flags of a command whose values no box of its pipeline takes.
+fn check_flags(
+    command: &str,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    values: &BTreeMap<String, Value>,
+) -> Result<(), Exit> {
+    let faults = flags::faults(command, &loaded.declaration, catalog, values);
+    faults.iter().for_each(|fault| say(format_args!("error: {fault}")));
+    if faults.is_empty() { Ok(()) } else { Err(Exit::Usage) }
 }
 
 /// The form of the output.
@@ -281,10 +324,8 @@ fn data_json(json: &serde_json::Value) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        super::CommandLine::command().debug_assert();
+        super::command_line().debug_assert();
     }
 }

@@ -26,6 +26,8 @@ pub struct Loaded {
     pub about: String,
     /// The declaration.
     pub declaration: Declaration,
+    /// Whether the command ships it, so that its user may never have seen its text.
+    pub(crate) is_shipped: bool,
     source: Arc<Source>,
     places: Places,
     taint: Taint,
@@ -68,7 +70,15 @@ pub fn read_text(name: &str, text: &str) -> Loaded {
     spots.sort_by_key(|flaw| flaw.span.start);
     let flaws =
         spots.into_iter().take(FAULTS_COUNT_MAX).map(|flaw| Diagnostic::of_flaw(flaw, &source)).collect();
-    Loaded { about: document.about, declaration, source, places, taint: document.taint, flaws }
+    Loaded {
+        about: document.about,
+        declaration,
+        is_shipped: false,
+        source,
+        places,
+        taint: document.taint,
+        flaws,
+    }
 }
 
 /// A pipeline without flaws, or its flaws.

@@ -92,7 +92,10 @@ impl Shipped {
     /// # Panics
     /// When the text has a flaw, which the tests exclude.
     pub fn load(&self) -> Loaded {
-        pipeline::load_text(self.path, self.text).unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path))
+        let loaded = pipeline::load_text(self.path, self.text);
+        let mut loaded = loaded.unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path));
+        loaded.is_shipped = true;
+        loaded
     }
 }
 

@@ -253,7 +253,11 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
         }
         PrepareError::Faults(faults) => {
             let diagnostics: Vec<Diagnostic> = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
-            print_diagnostics(&diagnostics);
+            if loaded.is_shipped {
+                diagnostics.iter().for_each(say_without_place);
+            } else {
+                print_diagnostics(&diagnostics);
+            }
             Exit::Problems
         }
         PrepareError::Cancelled => {
@@ -265,6 +269,12 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
             Exit::Failed
         }
     }
+}
+
+/// Prints a fault of a pipeline that the user never saw: without its line.
+fn say_without_place(fault: &Diagnostic) {
+    let help = fault.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    say(format_args!("error: {}{help}", fault.message));
 }
 
 /// An ended run, with all that is needed to print and write its reports.

@@ -7,9 +7,9 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind;
 
-use super::{path_value, say};
+use super::{path_value, run_shipped, say};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 
 /// Adds images, or the objects of another store, to a store without making it again
 ///
@@ -61,7 +61,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             shipped::ADD
         }
     };
-    let summary = terminal::run_summed(&pipeline.load(), catalog, &values, &arguments.options);
+    let summary = run_shipped("add", pipeline, catalog, &values, &arguments.options);
     if summary.is_done() {
         say(format_args!("{}; done {summary}", super::state_of(&arguments.store)));
     }

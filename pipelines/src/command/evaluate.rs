@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Space, device, path_value, whole};
+use super::{Space, device, path_value, run_shipped, whole};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 
 /// Measures how well distances separate the classes of a store: MAP, precision at 10, intrinsic dimensionality
 ///
@@ -47,5 +47,5 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("most".to_owned(), whole(arguments.most)),
     ]);
     arguments.space.give(&mut values);
-    terminal::run(&shipped::EVALUATE.load(), catalog, &values, &arguments.options)
+    run_shipped("evaluate", shipped::EVALUATE, catalog, &values, &arguments.options).exit
 }

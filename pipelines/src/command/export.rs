@@ -7,9 +7,9 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind;
 
-use super::{Replacing, path_value};
+use super::{Replacing, path_value, run_shipped};
 use crate::shipped;
-use crate::terminal::{self, ACCESS, Exit, Options};
+use crate::terminal::{ACCESS, Exit, Options};
 
 /// Exports the objects of a store as JSON lines, which `boxwork import` reads back
 #[derive(Debug, clap::Args)]
@@ -38,5 +38,5 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if let Ok(store) = any_kind::open_by(&arguments.store, ACCESS, None) {
         values.insert("holds".to_owned(), Value::Text(store.kind().to_owned()));
     }
-    terminal::run(&shipped::EXPORT.load(), catalog, &values, &arguments.options)
+    run_shipped("export", shipped::EXPORT, catalog, &values, &arguments.options).exit
 }

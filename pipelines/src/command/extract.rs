@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Replacing, device, path_value, whole, wrote};
+use super::{Replacing, device, path_value, run_shipped, whole, wrote};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 
 /// Extracts the signatures of images (jpeg, png, bmp, gif, tiff, webp) into a store
 ///
@@ -118,7 +118,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     {
         values.insert("source".to_owned(), path_value(folder));
     }
-    let summary = terminal::run_summed(&shipped::EXTRACT.load(), catalog, &values, &arguments.options);
+    let summary = run_shipped("extract", shipped::EXTRACT, catalog, &values, &arguments.options);
     if summary.is_done() {
         wrote(&arguments.out, "image", &summary);
     }

@@ -10,9 +10,9 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind::KIND_NAMES;
 use clap::builder::PossibleValuesParser;
 
-use super::{Replacing, path_value, say};
+use super::{Replacing, path_value, run_shipped, say};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 
 /// Imports objects from JSON lines {"name": "...", "object": ...} or from a column of an Arrow IPC file; a line of a
 /// signature is {"name": "...", "centroids": [[...], ...], "weights": [...]}
@@ -52,7 +52,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("name".to_owned(), Value::Text(arguments.name.clone())),
     ]);
     values.extend(arguments.column.as_ref().map(|key| ("column".to_owned(), Value::Text(key.clone()))));
-    let exit = terminal::run(&shipped::IMPORT.load(), catalog, &values, &arguments.options);
+    let exit = run_shipped("import", shipped::IMPORT, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok {
         say(format_args!("wrote {}", arguments.out.display()));
     }

@@ -9,7 +9,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_stores::pivot_table::in_threads_until;
 use boxwork_stores::upkeep;
 
-use super::{Replacing, Space, device, objects, path_value, say, whole};
+use super::{Replacing, Space, device, objects, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{self, Exit, Options, Stop};
 
@@ -62,7 +62,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
-    let exit = terminal::run(&shipped::INDEX.load(), catalog, &values, &arguments.options);
+    let exit = run_shipped("index", shipped::INDEX, catalog, &values, &arguments.options).exit;
     // A faulty device is a problem, but the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
         say(format_args!("wrote {}", arguments.out.display()));

@@ -8,10 +8,12 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::printable::printable_lines;
 
-use super::{Space, data, data_json, device, path_value, print_diagnostics, say, whole};
+use super::{
+    Space, check_flags, data, data_json, device, path_value, print_diagnostics, run_shipped, say, whole,
+};
 use crate::pipeline::Loaded;
 use crate::shipped::Shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 use crate::{estimate, shipped};
 
 /// The strategies by their names: each is a pipeline.
@@ -112,9 +114,13 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if arguments.explain {
         let by_index = if is_range_query { shipped::INDEXED_RANGE } else { shipped::AUTO };
         values.extend(arguments.pivots.as_ref().map(|path| ("pivots".to_owned(), path_value(path))));
-        return explain(catalog, &by_index.load(), &values, arguments);
+        let loaded = by_index.load();
+        return match check_flags("search", &loaded, catalog, &values) {
+            Ok(()) => explain(catalog, &loaded, &values, arguments),
+            Err(exit) => exit,
+        };
     }
-    let exit = terminal::run(&pipeline.load(), catalog, &values, &arguments.options);
+    let exit = run_shipped("search", pipeline, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         say(format_args!("wrote {}", arguments.out.display()));
     }

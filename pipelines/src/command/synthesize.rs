@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Replacing, path_value, say, whole};
+use super::{Replacing, path_value, run_shipped, say, whole};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options};
+use crate::terminal::{Exit, Options};
 
 /// Makes a store of any size by mixing and moving the signatures of a store, for measurements
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("mix".to_owned(), Value::Number(arguments.mix)),
         ("move".to_owned(), Value::Number(arguments.moved)),
     ]);
-    let exit = terminal::run(&shipped::SYNTHESIZE.load(), catalog, &values, &arguments.options);
+    let exit = run_shipped("synthesize", shipped::SYNTHESIZE, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok {
         say(format_args!("wrote {}", arguments.out.display()));
     }
