@@ -132,6 +132,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// The diagnostics, each place's fault once: an end in the middle of a chain belongs to two edges.
+pub(crate) fn distinct(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.dedup_by(|again, first| again.place == first.place && again.message == first.message);
+    diagnostics
+}
+
 /// The numbers of errors and of warnings.
 pub fn counts(diagnostics: &[Diagnostic]) -> (usize, usize) {
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();

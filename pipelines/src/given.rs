@@ -149,6 +149,13 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_that_says_nothing_of_itself_leaves_no_hole_in_a_message() {
+        let faults = declaration().values(&BTreeMap::new()).unwrap_err();
+        let missing = "the parameter `k` is missing: a whole number of at least 1; give it by --set k=VALUE";
+        assert_eq!(faults[0].1, missing);
+    }
+
+    #[test]
     fn all_faults_are_told() {
         let faults = given(&[
             ("k", "many"),

@@ -11,7 +11,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::{self, Declaration, Fault, FaultKind, Place, Plan, Severity};
 
 use crate::compile::{Places, compile};
-use crate::diagnostic::{Diagnostic, Source, TextPlace};
+use crate::diagnostic::{self, Diagnostic, Source, TextPlace};
 use crate::document::{self, Taint};
 
 /// The largest file that is read.
@@ -114,6 +114,7 @@ impl Loaded {
             faults.iter().take(FAULTS_COUNT_MAX).map(|fault| self.diagnose(fault)).collect();
         diagnostics.extend(self.flaws.iter().cloned());
         diagnostics.sort_by_key(Diagnostic::offset);
+        let mut diagnostics = diagnostic::distinct(diagnostics);
         if left_out > 0 {
             let message = format!("{left_out} more faults are not shown");
             diagnostics.push(Diagnostic::of_file(self.name(), "too-many", message, None));
@@ -171,6 +172,8 @@ impl Loaded {
             | FaultKind::UnconnectedInput
             | FaultKind::NoBoxes
             | FaultKind::UnusedParameter => any,
+            // A misspelt key beside it changes nothing.
+            FaultKind::WrongDefault => false,
             FaultKind::UnknownBox(name) | FaultKind::UnknownPipelineParameter(name) if tainted(name) => true,
             _ => match &fault.place {
                 Place::Whole | Place::Queries => false,

@@ -252,7 +252,8 @@ fn refuse(loaded: &Loaded, error: &PrepareError) -> Exit {
             Exit::Usage
         }
         PrepareError::Faults(faults) => {
-            let diagnostics: Vec<Diagnostic> = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
+            let diagnostics = faults.iter().map(|fault| loaded.diagnose(fault)).collect();
+            let diagnostics = diagnostic::distinct(diagnostics);
             if loaded.is_shipped {
                 diagnostics.iter().for_each(say_without_place);
             } else {

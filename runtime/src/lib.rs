@@ -7,6 +7,7 @@
 pub mod simulator;
 pub mod arrow;
 mod sync;
+mod suggestion;
 pub mod topology;
 pub mod envelope;
 mod edge;

@@ -41,6 +41,7 @@ impl fmt::Display for Value {
 }
 
 pub use self::device_choice::DeviceChoice;
+pub use crate::suggestion::{did_you_mean, nearest};
 
 /// The type and range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -365,23 +366,6 @@ impl Arguments {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
-}
-
-/// `; did you mean `x`?` for the nearest of the names, or nothing when none is near.
-pub fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(given, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
-}
-
-/// The name most similar to the given one, if it is similar enough.
-pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Below this Jaro-Winkler similarity a suggestion confuses more than it helps.
-    const ALIKE: f64 = 0.75;
-    names
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(given, name), name))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
 }
 
 #[cfg(test)]

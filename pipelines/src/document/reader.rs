@@ -147,7 +147,8 @@ impl Reader<'_> {
     ) -> Option<Vec<(Marked<String>, &'n Marked<Node>)>> {
         let Node::Map(entries) = &node.value else {
             let message = format!("{what} is a map, and this is {}", node.value.what());
-            self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a map"));
+            let help = self.no_include(node.span);
+            self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a map").help_maybe(help));
             return None;
         };
         let mut fields: Vec<(Marked<String>, &Marked<Node>)> = Vec::new();
@@ -273,6 +274,7 @@ impl Reader<'_> {
             };
             let span = if node.value == Node::Null { name.span } else { node.span };
             let help = format!("write `{}: {{kind: {kind}}}`", name.value);
+            let help = self.no_include(node.span).unwrap_or(help);
             self.flaw(Flaw::error(span, "wrong-shape", message, "not a map").help(help));
             return Vec::new();
         }
@@ -370,6 +372,7 @@ impl Reader<'_> {
             other => {
                 let message = format!("`{what}` is a list, and this is {}", other.what());
                 let help = format!("begin each line with a dash: `- {example}`");
+                let help = self.no_include(node.span).unwrap_or(help);
                 self.flaw(Flaw::error(node.span, "wrong-shape", message, "not a list").help(help));
                 self.document.taint.edges = true;
                 &[]
@@ -386,6 +389,13 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// The help for a value that shall come from another file, as other YAML languages have it by a tag.
+    fn no_include(&self, span: Span) -> Option<String> {
+        let line = self.text[..span.start].rfind('\n').map_or(0, |newline| newline + 1);
+        let has_tag = self.text[line..span.end].contains("!include");
+        has_tag.then(|| "there is no include: a pipeline is one file, so write the parts here".to_owned())
     }
 
     /// The place of a text's value in the source; `None` if escapes or folding change it.

@@ -205,10 +205,13 @@ impl Declaration {
                 Some(Err(message)) => faults.push((parameter.name.clone(), message)),
                 None if parameter.optional => {}
                 None => {
-                    let message = format!(
-                        "the parameter `{}` is missing: {} ({}); give it by --set {}=VALUE",
-                        parameter.name, parameter.about, parameter.kind, parameter.name
-                    );
+                    let (name, kind) = (&parameter.name, &parameter.kind);
+                    let what = match parameter.about.as_str() {
+                        "" => kind.to_string(),
+                        about => format!("{about} ({kind})"),
+                    };
+                    let message =
+                        format!("the parameter `{name}` is missing: {what}; give it by --set {name}=VALUE");
                     faults.push((parameter.name.clone(), message));
                 }
             }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::{CacheFacts, Cpu, NodeFacts, Provider, Topology, VIRTUAL_SLOTS_COUNT_MAX, assemble};
+use crate::suggestion::nearest;
 
 /// The levels, outermost first, each with the printed name first and then the other accepted names.
 const LEVELS: [&[&str]; 5] = [
@@ -160,15 +161,8 @@ fn parse_token(token: &str) -> Result<(usize, usize), Problem> {
 }
 
 fn closest(name: &str) -> Option<&'static str> {
-    LEVELS
-        .iter()
-        .flat_map(|names| {
-            names.iter().map(|known| (strsim::damerau_levenshtein(name, known), known.len(), names[0]))
-        })
-        // A third of the letters may be wrong: "coer" is core, "die" is nothing.
-        .filter(|&(edits, length, _)| edits * 3 <= length.max(3))
-        .min()
-        .map(|(_, _, level)| level)
+    let near = nearest(name, LEVELS.iter().copied().flatten().copied())?;
+    LEVELS.iter().find(|names| names.contains(&near)).map(|names| names[0])
 }
 
 fn build(counts: [Option<usize>; LEVELS.len()]) -> Topology {

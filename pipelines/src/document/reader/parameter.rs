@@ -156,7 +156,7 @@ fn wrong_bound(reader: &mut Reader<'_>, span: Span, wanted: &str) {
 
 fn one_of(reader: &mut Reader<'_>, kind: &ParameterType, node: Option<&Marked<Node>>) -> Vec<String> {
     let Some(node) = node else { return Vec::new() };
-    let mut words = Vec::new();
+    let (mut words, mut is_whole) = (Vec::new(), true);
     match &node.value {
         Node::List(items) if !items.is_empty() => {
             for item in items {
@@ -166,6 +166,7 @@ fn one_of(reader: &mut Reader<'_>, kind: &ParameterType, node: Option<&Marked<No
                         let message = format!("`one_of` lists texts, and this is {}", other.what());
                         let help = "put quotes around it";
                         reader.flaw(Flaw::error(item.span, "wrong-shape", message, "not text").help(help));
+                        is_whole = false;
                     }
                 }
             }
@@ -179,7 +180,8 @@ fn one_of(reader: &mut Reader<'_>, kind: &ParameterType, node: Option<&Marked<No
         let message = "`one_of` is for parameters of type text or path";
         reader.flaw(Flaw::error(node.span, "wrong-shape", message, "not for this type"));
     }
-    words
+    // The default may be one of the words that could not be read.
+    if is_whole { words } else { Vec::new() }
 }
 
 fn default(reader: &mut Reader<'_>, node: &Marked<Node>) -> Option<Value> {

@@ -1,13 +1,17 @@
 //! Faults of the graph as a whole: ports with too few or too many edges, cycles, diamonds.
 
-use super::{Checker, graph};
+use std::collections::BTreeSet;
+
+use super::{Checker, HELPED_COUNT_MAX, graph};
 use crate::operator::{Kind, Mode};
+use crate::parameter::nearest;
 use crate::plan::declaration::COPIES;
 use crate::plan::{Copies, FaultKind, Place, PlanBox, PlanEdge};
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// Required ports without an edge, inputs with two edges, and boxes whose output no box reads.
     pub(super) fn ports(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
+        let meant = self.meant();
         for (idx, planned) in boxes.iter().enumerate() {
             let Some(planned) = planned else { continue };
             for (port_idx, port) in planned.spec.inputs.iter().enumerate() {
@@ -23,7 +27,7 @@ impl Checker<'_> {
                                 name == &*port.name || planned.spec.input_idx(name).is_none()
                             })
                     });
-                if feeding.is_empty() && port.required && !maybe {
+                if feeding.is_empty() && port.required && !maybe && !meant.contains(planned.name.as_str()) {
                     let message =
                         format!("box `{}`: the input `{}` is not connected", planned.name, port.name);
                     let help = format!(
@@ -55,7 +59,7 @@ impl Checker<'_> {
             }
             self.ordered_copies(idx, planned, edges);
             let read = self.declaration.edges.iter().any(|edge| edge.from.name == planned.name);
-            if !planned.spec.outputs.is_empty() && !read {
+            if !planned.spec.outputs.is_empty() && !read && !meant.contains(planned.name.as_str()) {
                 let message = format!("nothing reads box `{}`, so it never runs", planned.name);
                 self.warning(
                     Place::Box(planned.name.clone()),
@@ -66,6 +70,19 @@ impl Checker<'_> {
                 );
             }
         }
+    }
+
+    /// The boxes that misspelt ends of edges are likely to mean: their lacking edges follow from the misspelling.
+    fn meant(&self) -> BTreeSet<&'a str> {
+        let names: BTreeSet<&str> =
+            self.declaration.boxes.iter().map(|declared| declared.name.as_str()).collect();
+        let ends = self.declaration.edges.iter().flat_map(|edge| [&edge.from, &edge.to]);
+        let unknown: BTreeSet<&str> = ends
+            .map(|end| end.name.as_str())
+            .filter(|name| !names.contains(name))
+            .take(HELPED_COUNT_MAX)
+            .collect();
+        unknown.iter().filter_map(|name| nearest(name, names.iter().copied())).collect()
     }
 
     pub(super) fn cycles_and_diamonds(&mut self, boxes: &[Option<PlanBox>], edges: &[Option<PlanEdge>]) {
