@@ -43,7 +43,7 @@ use boxwork_stores::spaces::DISTANCE_NAMES_OR_AUTO;
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::pipeline::{self, Loaded};
+use crate::pipeline::Loaded;
 use crate::shipped::Shipped;
 use crate::terminal::{self, Exit, Options, Summary, print_diagnostics, say, talk};
 use crate::{given, shipped};

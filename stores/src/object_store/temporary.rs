@@ -27,14 +27,23 @@ pub struct TemporaryFile {
 
 impl TemporaryFile {
     /// Starts a file that will be named `path`.
+    ///
+    /// # Errors
+    /// When the folder cannot be written, or `path` is a folder, a device, a pipe or a socket, which the finished file
+    /// would replace.
     pub fn create(path: &Path) -> io::Result<Self> {
         /// Only leftovers of killed runs with this process id can have these names.
         const TRIES: usize = 1000;
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = real_path(path);
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        if path.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => {
+                let reason = "it is a device or a pipe, and the finished file would replace it; give a file's name";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+            _ => {}
         }
         remove_leftovers(&path);
         for _ in 0..TRIES {
@@ -218,6 +227,17 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(TemporaryFile::create(folder.path()).is_err());
         assert!(TemporaryFile::create(&folder.path().join("none/file")).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_device_or_a_pipe_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = TemporaryFile::create(&path).unwrap_err();
+        assert!(error.to_string().contains("would replace it"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
