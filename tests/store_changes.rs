@@ -98,9 +98,11 @@ fn answers(
     given: &[(&str, Value)],
 ) -> Result<String, String> {
     let out = store.with_extension("out");
-    let sink = r#"{kind: "${format}", store: objects, out: "${out}"}"#;
+    let is_sink = |found: &&str| found.starts_with("{kind: \"${format}\", store: objects,");
+    let sink = pipeline.text.lines().filter_map(|line| Some(&line[line.find('{')?..])).find(is_sink);
     let named = r#"{kind: named_rows, store: objects, out: "${out}"}"#;
-    let loaded = pipeline::load_text(pipeline.path, &pipeline.text.replace(sink, named));
+    let text = sink.map_or(pipeline.text.to_owned(), |sink| pipeline.text.replace(sink, named));
+    let loaded = pipeline::load_text(pipeline.path, &text);
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(store)),
         ("pivots".to_owned(), path_value(&index_of(store))),

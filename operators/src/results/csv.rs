@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as CSV (RFC 4180, but with plain line feeds).
 ///
@@ -17,9 +17,10 @@ use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, sha
 /// None.
 ///
 /// # Parameters
-/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
+/// settings of the search, of no effect here; with them the format may be a parameter.
 pub static CSV: OperatorSpec = OperatorSpec {
-    parameters: &[STORE, OUT],
+    parameters: PARAMETERS,
     inputs: INPUTS,
     example: "results: {kind: csv, store: signatures, out: results.csv}",
     share: Some(share_writer),

@@ -1,7 +1,8 @@
 //! `html`: the results of a search as one page with pictures.
 //!
-//! Invariants: the page needs no other file; a picture that cannot be shown is a neutral tile, never an error;
-//! nothing in a name is taken for markup.
+//! Invariants: the page needs no other file; a picture that cannot be shown is a neutral tile, never an error.
+
+mod markup;
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,9 +17,12 @@ use image::codecs::jpeg::JpegEncoder;
 use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
 use crate::resources;
+use crate::results::html::markup::Picture;
 use crate::results::sink::{
-    Answer, Collected, INPUTS, OUT, OrderedWriter, QUERY, RESULTS, STORE, class_of, share_writer,
+    Answer, Collected, INPUTS, K, OUT, OrderedWriter, QUERY, RANGE, RESULTS, SPACE, STORE, exact_text,
+    share_writer,
 };
+use boxwork_stores::space::SharedSpace;
 use boxwork_stores::store::Store;
 
 /// The longer side of the pictures.
@@ -29,9 +33,10 @@ const THUMBNAILS_KEPT: usize = 4096;
 
 /// Writes results as a page of pictures.
 ///
-/// For each query its picture, then the objects found by rank, with name and distance. Objects of the query's class
-/// (those whose last folder has the same name) get a green frame and a tick. Pictures are found under the folder
-/// that the store names as its source.
+/// The settings of the search, and with several queries a table of contents. For each query its picture, then the
+/// objects found by rank, with name and distance. Objects of the query's class (those whose last folder has the same
+/// name) get a green frame and a tick, if the store's objects lie in several folders. Pictures are found under the folder
+/// that the store names as its source, and lead to their files.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -40,29 +45,47 @@ const THUMBNAILS_KEPT: usize = 4096;
 /// None.
 ///
 /// # Parameters
-/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `title`: the page's.
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
+/// settings of the search, to show. `title`: the page's.
 pub static HTML: OperatorSpec = OperatorSpec {
     parameters: &[
         STORE,
         OUT,
+        SPACE,
+        K,
+        RANGE,
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],
     inputs: INPUTS,
-    example: "results: {kind: html, store: signatures, out: results.html}",
+    example: "results: {kind: html, store: signatures, out: results.html, space: space, k: 10}",
     share: Some(share_writer),
     ..OperatorSpec::new("html", "Writes results as a page of pictures.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let store = resources::store(bind)?;
+    let settings = settings(bind, &*store)?;
     Ok(Box::new(Html {
-        store: resources::store(bind)?,
+        store,
         writer: bind.shared(),
         part: bind.part,
         title: bind.text("title").to_owned(),
+        settings,
         collected: Collected::default(),
         page: None,
         thumbnails: HashMap::new(),
     }))
+}
+
+/// The settings of the search by name, as far as they are given.
+fn settings(bind: &Bind<'_>, store: &dyn Store) -> Result<Vec<(&'static str, String)>, BoxError> {
+    let objects = format!("{} {}", store.objects_count(), store.kind());
+    let mut settings = vec![("Store", store.path().display().to_string()), ("Objects", objects)];
+    let space = bind.get_resource::<SharedSpace>("space")?;
+    settings.extend(space.map(|space| ("Distance", space.0.measure())));
+    settings.extend(bind.get_integer("k").map(|k| ("k", k.to_string())));
+    settings.extend(bind.get_number("range").map(|range| ("Range", exact_text(range))));
+    Ok(settings)
 }
 
 struct Html {
@@ -70,16 +93,20 @@ struct Html {
     writer: Arc<OrderedWriter>,
     part: Part,
     title: String,
+    settings: Vec<(&'static str, String)>,
     collected: Collected,
     page: Option<Page>,
-    /// By file: the picture as base64, or nothing where there is none.
-    thumbnails: HashMap<PathBuf, Option<String>>,
+    /// By file: the picture, or nothing where there is none.
+    thumbnails: HashMap<PathBuf, Option<Picture>>,
 }
 
 /// The page so far.
 struct Page {
     text: String,
     answers: Vec<Answer>,
+    has_classes: bool,
+    /// The place of the request in its run.
+    part: usize,
     answer_idx: usize,
     /// The object of the answer that comes next, after the query itself at 0.
     picture_idx: usize,
@@ -97,13 +124,17 @@ impl Operator for Html {
         }
         let Some(page) = &mut self.page else {
             let (collected, queries) = (std::mem::take(&mut self.collected), cx.side(QUERY).to_vec());
-            let answers = cx.detached("disk", || collected.answers(&queries, &*self.store))??;
-            self.page = Some(Page::new(answers, self.part, &self.title));
+            let (answers, has_classes) = cx.detached("disk", || {
+                let answers = collected.answers(&queries, &*self.store)?;
+                Ok::<_, BoxError>((answers, markup::has_classes(&*self.store)))
+            })??;
+            let head = (self.part.idx == 0).then(|| markup::head(&self.title, &self.settings));
+            self.page = Some(Page::new(answers, self.part, head, has_classes));
             return Ok(Flow::More);
         };
         let Some(answer) = page.answers.get(page.answer_idx) else {
             if self.part.idx + 1 == self.part.count {
-                page.text.push_str("</main>\n</body>\n</html>\n");
+                page.text.push_str(markup::FOOT);
             }
             let text = std::mem::take(&mut page.text).into_bytes();
             let (writer, part) = (&self.writer, self.part);
@@ -121,7 +152,7 @@ impl Operator for Html {
             vec![PathBuf::from(name)]
         };
         let picture = thumbnail(cx, &paths, &mut self.thumbnails)?;
-        page.add(picture.as_deref());
+        page.add(picture.as_ref());
         cx.progress(page.pictures, page.pictures_total);
         Ok(Flow::More)
     }
@@ -139,12 +170,12 @@ fn paths_of(source: Option<&Path>, name: &str) -> Vec<PathBuf> {
     std::iter::once(source).chain(beside).map(|folder| folder.join(name)).collect()
 }
 
-/// The first of the files that is an image, scaled, as base64; nothing where none is.
+/// The first of the files that is an image, scaled; nothing where none is.
 fn thumbnail(
     cx: &mut Context<'_>,
     paths: &[PathBuf],
-    kept: &mut HashMap<PathBuf, Option<String>>,
-) -> Result<Option<String>, BoxError> {
+    kept: &mut HashMap<PathBuf, Option<Picture>>,
+) -> Result<Option<Picture>, BoxError> {
     for path in paths {
         if let Some(known) = kept.get(path) {
             if known.is_some() {
@@ -157,6 +188,7 @@ fn thumbnail(
             read_whole(path).ok()
         })?;
         let picture = content.and_then(|content| encode(&content));
+        let picture = picture.map(|jpeg| Picture { jpeg, address: markup::address_of(path) });
         if kept.len() >= THUMBNAILS_KEPT {
             kept.clear();
         }
@@ -181,101 +213,41 @@ fn encode(content: &[u8]) -> Option<String> {
 }
 
 impl Page {
-    fn new(answers: Vec<Answer>, part: Part, title: &str) -> Self {
-        let mut text = String::new();
-        if part.idx == 0 {
-            let (title, style) = (escaped(title), include_str!("html/page.css"));
-            text = format!(
-                "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-                 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-                 <title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
-            );
+    /// The page of one of a run's requests, of which the first begins it.
+    fn new(answers: Vec<Answer>, part: Part, head: Option<String>, has_classes: bool) -> Self {
+        let mut text = head.unwrap_or_default();
+        if part.count > 1 || answers.len() > 1 {
+            text.push_str(&markup::contents(&answers, part.idx));
         }
         let pictures_total = answers.iter().map(|answer| 1 + answer.hits.len() as u64).sum();
-        Self { text, answers, answer_idx: 0, picture_idx: 0, pictures: 0, pictures_total }
+        Self {
+            text,
+            answers,
+            has_classes,
+            part: part.idx,
+            answer_idx: 0,
+            picture_idx: 0,
+            pictures: 0,
+            pictures_total,
+        }
     }
 
     /// Adds the next picture, with what stands around it.
-    fn add(&mut self, picture: Option<&str>) {
+    fn add(&mut self, picture: Option<&Picture>) {
         let answer = &self.answers[self.answer_idx];
-        match self.picture_idx {
-            0 => self.text.push_str(&opening(answer, picture)),
-            idx => self.text.push_str(&item(answer, idx - 1, picture)),
-        }
+        let at = (self.part, self.answer_idx);
+        self.text.push_str(&match self.picture_idx {
+            0 => markup::opening(answer, at, self.has_classes, picture),
+            idx => markup::item(answer, &answer.hits[idx - 1], self.has_classes, picture),
+        });
         self.pictures += 1;
         self.picture_idx += 1;
         if self.picture_idx > answer.hits.len() {
-            self.text.push_str("</ol>\n</div>\n</section>\n");
+            self.text.push_str(markup::CLOSING);
             self.answer_idx += 1;
             self.picture_idx = 0;
         }
     }
-}
-
-fn opening(answer: &Answer, picture: Option<&str>) -> String {
-    let name = escaped(&answer.query);
-    let others = answer.hits.iter().filter(|hit| hit.name != answer.query);
-    let (mut right, mut count) = (0, 0);
-    for hit in others {
-        count += 1;
-        right += usize::from(is_right(answer, &hit.name));
-    }
-    let summary = match class_of(&answer.query) {
-        _ if answer.hits.is_empty() => "Nothing found.".to_owned(),
-        Some(class) => format!("{right} of {count} other images are of its class, {}.", escaped(class)),
-        None => format!("{count} other images."),
-    };
-    let picture = tile(picture, &answer.query);
-    format!(
-        "<section>\n<h2>{name}</h2>\n<p class=\"summary\">{summary}</p>\n<div class=\"answer\">\n<div class=\"query\">\
-         <figure><div class=\"picture\">{picture}</div><figcaption><b>Query</b></figcaption></figure></div>\n<ol>\n"
-    )
-}
-
-fn item(answer: &Answer, idx: usize, picture: Option<&str>) -> String {
-    let hit = &answer.hits[idx];
-    let (class, mark) = if hit.name == answer.query {
-        ("", "<span class=\"mark\">itself</span>")
-    } else if is_right(answer, &hit.name) {
-        (" class=\"right\"", "<span class=\"mark\" title=\"same class as the query\">\u{2713}</span>")
-    } else {
-        ("", "")
-    };
-    let (rank, name, picture) = (hit.rank, escaped(&hit.name), tile(picture, &hit.name));
-    format!(
-        "<li{class}><figure><div class=\"picture\">{picture}{mark}</div><figcaption><b>{rank}</b>\
-         <span class=\"distance\">{:.4}</span><span class=\"name\">{name}</span></figcaption></figure></li>\n",
-        hit.distance
-    )
-}
-
-fn tile(picture: Option<&str>, name: &str) -> String {
-    match picture {
-        Some(picture) => format!(
-            "<img src=\"data:image/jpeg;base64,{picture}\" alt=\"{}\" loading=\"lazy\">",
-            escaped(name)
-        ),
-        None => "<span class=\"missing\">no picture</span>".to_owned(),
-    }
-}
-
-fn is_right(answer: &Answer, name: &str) -> bool {
-    class_of(&answer.query).is_some_and(|class| class_of(name) == Some(class))
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// RFC 4648, section 4.
@@ -331,11 +303,15 @@ mod tests {
         }
         let objects = [("cats/1.png", 1), ("cats/2.png", 2), ("dogs/<b>.png", 3), ("photos/9.png", 4)];
         let info = StoreInfo { source: Some(source), parameters: None };
-        let store: Resource = testing::shared_store(&testing::store_of(folder.path(), &objects, &info));
+        let space = testing::space(testing::store_of(folder.path(), &objects, &info));
+        let resources: [(&str, Resource); 2] =
+            [("s", testing::shared_store(space.store())), ("space", testing::shared_space(&space))];
         let out = folder.path().join("page.html");
-        let given = [("store", "s"), ("out", out.to_str().unwrap()), ("title", "Cats & dogs")]
-            .map(|(name, value)| (name, Value::Text(value.to_owned())));
-        let mut harness = Harness::with_resources(&HTML, given, [("s", store)]).unwrap();
+        let given =
+            [("store", "s"), ("space", "space"), ("out", out.to_str().unwrap()), ("title", "Cats & dogs")]
+                .map(|(name, value)| (name, Value::Text(value.to_owned())));
+        let given = given.into_iter().chain([("k", Value::Integer(4)), ("range", Value::Number(0.75))]);
+        let mut harness = Harness::with_resources(&HTML, given, resources).unwrap();
         let file = folder.path().join("other/cat.png");
         harness.give(QUERY, testing::queries(&[("cats/1.png", 1), (file.to_str().unwrap(), 2), ("x", 3)]));
         harness.give(
@@ -356,8 +332,62 @@ mod tests {
         assert_eq!(page.matches(">itself<").count(), 1);
         // The dog twice, and the query that is nowhere.
         assert_eq!(page.matches("no picture").count(), 3);
-        assert!(page.contains("dogs/&lt;b&gt;.png") && !page.contains("<b>.png"));
+        assert!(page.contains("dogs/<wbr>&lt;b&gt;.png") && !page.contains("<b>.png"));
         assert!(page.contains("Nothing found."));
+        structure(&page, &folder.path().join("photos"));
+        let measure = testing::any_space(&space).measure();
+        for (name, value) in
+            [("Objects", "4 signatures"), ("Distance", &*measure), ("k", "4"), ("Range", "0.75")]
+        {
+            assert!(page.contains(&format!("<dt>{name}</dt><dd>{value}</dd>")), "{name} {value}: {page}");
+        }
+    }
+
+    /// Each query has an entry of the contents that leads to it; each picture stands before its own caption and leads to
+    /// its file; the style gives every picture its tile's height.
+    fn structure(page: &str, photos: &Path) {
+        let entries: Vec<&str> =
+            page.split("<a href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(entries.len(), 3);
+        for entry in entries {
+            assert_eq!(page.matches(&format!("<section id=\"{entry}\">")).count(), 1, "{entry}");
+        }
+        assert_eq!(page.matches("<a href=\"file:///").count(), 5);
+        let address = markup::address_of(&photos.join("cats/2.png"));
+        assert_eq!(page.matches(&format!("<a href=\"{address}\"><img ")).count(), 1, "{address}");
+        for figure in page.split("<figure>").skip(1) {
+            let (picture, caption) =
+                figure.split_once("</div><figcaption><b>").expect("a picture, then its caption");
+            assert!(
+                picture.starts_with("<div class=\"picture\">") && caption.contains("</figcaption></figure>")
+            );
+        }
+        let rule =
+            page.split_once(".picture img {").expect("a rule for pictures").1.split('}').next().unwrap();
+        assert!(rule.contains("height: 100%") && rule.contains("object-fit: scale-down"), "{rule}");
+    }
+
+    #[test]
+    fn in_a_folder_without_classes_no_answer_is_ticked() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = [("flat/1.png", 1), ("flat/2.png", 2), ("flat/3.png", 3)];
+        let store: Resource =
+            testing::shared_store(&testing::store_of(folder.path(), &objects, &StoreInfo::default()));
+        let out = folder.path().join("page.html");
+        let given = [("store", "s"), ("out", out.to_str().unwrap())]
+            .map(|(name, value)| (name, Value::Text(value.to_owned())));
+        let mut harness = Harness::with_resources(&HTML, given, [("s", store)]).unwrap();
+        harness.give(QUERY, testing::queries(&[("flat/1.png", 1)]));
+        harness.give(RESULTS, testing::distances(&[(0, 0, 0.0), (0, 1, 0.25), (0, 2, 0.5)]));
+        harness.end(RESULTS);
+        harness.run().unwrap();
+        let page = fs::read_to_string(out).unwrap();
+        assert!(
+            page.contains(">itself<") && page.contains("<p class=\"summary\">2 other images.</p>"),
+            "{page}"
+        );
+        assert!(!page.contains('\u{2713}') && !page.contains("<li class=\"right\">"));
+        assert!(!page.contains("<nav"), "one query needs no contents");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as JSON.
 ///
@@ -17,9 +17,10 @@ use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, exact_text, sha
 /// None.
 ///
 /// # Parameters
-/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
+/// settings of the search, of no effect here; with them the format may be a parameter.
 pub static JSON: OperatorSpec = OperatorSpec {
-    parameters: &[STORE, OUT],
+    parameters: PARAMETERS,
     inputs: INPUTS,
     example: "results: {kind: json, store: signatures, out: results.json}",
     share: Some(share_writer),

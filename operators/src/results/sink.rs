@@ -88,7 +88,7 @@ pub(crate) fn exact_text(distance: f64) -> String {
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// The parameters that every sink of results has, first in its table.
+/// The store of a sink.
 pub(crate) const STORE: Parameter = store_parameter("the store that was searched, for the objects' names");
 
 /// The destination of a sink.
@@ -98,6 +98,30 @@ pub(crate) const OUT: Parameter = Parameter::new(
     Default::Text("-"),
     "the file to write, or - for standard output",
 );
+
+/// The settings of the search that a sink may show. Every sink takes them, so that the format may be a parameter.
+pub(crate) const SPACE: Parameter = Parameter::new(
+    "space",
+    ParameterType::Resource("space"),
+    Default::Absent,
+    "the space that was searched; `html` shows its distance",
+);
+pub(crate) const K: Parameter = Parameter::new(
+    "k",
+    ParameterType::integer_from(1),
+    Default::Absent,
+    "how many objects a query asked for; `html` shows it",
+)
+.unit("objects");
+pub(crate) const RANGE: Parameter = Parameter::new(
+    "range",
+    ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
+    Default::Absent,
+    "the range of the search; `html` shows it",
+);
+
+/// The parameters of a sink that has no others.
+pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE];
 
 /// The inputs that every sink of results has.
 pub(crate) const INPUTS: &[In] = &[RESULTS, QUERY];

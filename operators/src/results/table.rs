@@ -3,7 +3,7 @@
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 use boxwork_runtime::printable::printable;
 
-use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 
 /// Writes results as aligned tables, one a query.
 ///
@@ -14,9 +14,10 @@ use crate::results::sink::{Answer, INPUTS, OUT, STORE, TextSink, share_writer};
 /// None.
 ///
 /// # Parameters
-/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output.
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
+/// settings of the search, of no effect here; with them the format may be a parameter.
 pub static TABLE: OperatorSpec = OperatorSpec {
-    parameters: &[STORE, OUT],
+    parameters: PARAMETERS,
     inputs: INPUTS,
     example: "results: {kind: table, store: signatures}",
     share: Some(share_writer),

@@ -40,7 +40,8 @@ impl TemporaryFile {
         match fs::metadata(&path) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(found) if !found.is_file() => {
-                let reason = "it is a device or a pipe, and the finished file would replace it; give a file's name";
+                let reason =
+                    "it is a device or a pipe, and the finished file would replace it; give a file's name";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
             }
             _ => {}
