@@ -348,7 +348,7 @@ fn chart(sweep: &Sweep, name: &str, plot: &Plot, rows: &[table::Row]) -> Option<
     };
     let line = |facet: &String, label: &String| {
         let of_line = rows.iter().filter(|row| is(row, &plot.facets, facet) && is(row, &plot.series, label));
-        let point = |row: &table::Row| Some((row.cell(&plot.x.value)?, *row.figures.get(&plot.y.value)?));
+        let point = |row: &table::Row| Some((row.cell(&plot.x.value)?, row.spread(&plot.y.value)?));
         Line { label: label.clone(), points: of_line.filter_map(point).collect() }
     };
     let series: Vec<String> = values(&plot.series);

@@ -3,11 +3,14 @@
 use super::Results;
 use super::results::{MeasuredCase, MeasuredWorkload, names, shown};
 use crate::page::Page;
-use crate::plot::{Bar, Chart, Line, bars};
+use crate::plot::{Bar, Chart, Line, are_far_apart, bars};
 use crate::spread::Spread;
 
 /// A figure with this prefix is a point of a curve over the grain: `efficiency_64us`.
 const CURVE: &str = "efficiency_";
+
+/// Numbers of workers that are worth a line; two or fewer are bars.
+const COURSE: usize = 3;
 
 impl Results {
     /// One self-contained page with plots.
@@ -35,8 +38,8 @@ fn rows(cases: &[MeasuredCase]) -> Vec<Vec<String>> {
     std::iter::once(head).chain(figures).collect()
 }
 
-/// The answer of every case as bars, and as lines over the number of workers if there are several; and the curves over
-/// the grain. The parts of a workload may have different answers.
+/// The answer of every case once: as lines over the number of workers if that has a course, as bars otherwise; and the
+/// curves over the grain. The parts of a workload may have different answers.
 fn plots(measured: &MeasuredWorkload) -> Vec<String> {
     let mut plots = Vec::new();
     let mut answers: Vec<&str> = Vec::new();
@@ -54,26 +57,24 @@ fn plots(measured: &MeasuredWorkload) -> Vec<String> {
                 with_answer.filter(|(_, of)| of.0 == name).map(|(case, of)| (case, of.1)).collect()
             })
             .collect();
+        if groups.iter().any(|cases| cases.len() >= COURSE) {
+            let line = |cases: &Vec<(&MeasuredCase, Spread)>| Line {
+                label: label(measured, cases[0].0, false),
+                points: cases.iter().map(|(case, of)| (case.workers.to_string(), *of)).collect(),
+            };
+            let lines = groups.iter().filter(|cases| !cases.is_empty()).map(line).collect();
+            plots.extend(chart(name, "workers", lines));
+            continue;
+        }
         let bar = |group: usize, (case, spread): &(&MeasuredCase, Spread)| Bar {
             label: label(measured, case, true),
             spread: *spread,
             group,
         };
-        let all: Vec<Bar> = groups
-            .iter()
-            .enumerate()
-            .flat_map(|(group, cases)| cases.iter().map(move |case| bar(group, case)))
-            .collect();
+        let groups = groups.iter().enumerate();
+        let all: Vec<Bar> =
+            groups.flat_map(|(group, cases)| cases.iter().map(move |case| bar(group, case))).collect();
         plots.push(bars(name, &all));
-        let line = |cases: &Vec<(&MeasuredCase, Spread)>| Line {
-            label: label(measured, cases[0].0, false),
-            points: cases.iter().map(|(case, of)| (case.workers.to_string(), of.median)).collect(),
-        };
-        plots.extend(chart(
-            name,
-            "workers",
-            groups.iter().filter(|cases| cases.len() > 1).map(line).collect(),
-        ));
     }
     let curves = measured.cases.iter().filter_map(|case| curve(measured, case)).collect();
     plots.extend(chart("efficiency", "microseconds per task", curves));
@@ -86,16 +87,18 @@ fn answer(case: &MeasuredCase) -> Option<(&str, Spread)> {
 
 fn chart(y: &str, x: &str, lines: Vec<Line>) -> Option<String> {
     let heading = format!("{y} by {x}");
-    Chart { heading: &heading, x, legend: "", log: (true, false), facets: vec![(String::new(), lines)] }.svg()
+    let is_log = are_far_apart(lines.iter().flat_map(|line| &line.points).map(|point| point.1));
+    Chart { heading: &heading, x, legend: "", log: (true, is_log), facets: vec![(String::new(), lines)] }
+        .svg()
 }
 
 /// Efficiency over the grain, if the case has it.
 fn curve(measured: &MeasuredWorkload, case: &MeasuredCase) -> Option<Line> {
     let point = |(name, rounds): &(String, Vec<f64>)| {
         let grain = name.strip_prefix(CURVE)?.strip_suffix("us")?;
-        Some((grain.to_owned(), Spread::of(rounds).median))
+        Some((grain.to_owned(), Spread::of(rounds)))
     };
-    let points: Vec<(String, f64)> = case.figures.iter().filter_map(point).collect();
+    let points: Vec<(String, Spread)> = case.figures.iter().filter_map(point).collect();
     (!points.is_empty()).then(|| Line { label: label(measured, case, true), points })
 }
 

@@ -10,6 +10,7 @@ use super::ExperimentError;
 use super::plan::Values;
 use super::sweep::Sweep;
 use crate::number::number;
+use crate::spread::Spread;
 
 /// A row: the axes' values and the figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,13 @@ impl Row {
     /// An axis's value, or a figure.
     pub(super) fn cell(&self, name: &str) -> Option<String> {
         self.values.get(name).cloned().or_else(|| self.figures.get(name).copied().map(number))
+    }
+
+    /// A figure with the middle half of its rounds, if the row has that.
+    pub(super) fn spread(&self, name: &str) -> Option<Spread> {
+        let median = *self.figures.get(name)?;
+        let end = |which: &str| self.figures.get(&format!("{name}_{which}")).copied().unwrap_or(median);
+        Some(Spread { median, low: end("low"), high: end("high") })
     }
 }
 
@@ -158,6 +166,16 @@ fn records(text: &str) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_has_the_middle_half_that_stands_beside_it() {
+        let figures = [("run.ms", 2.0), ("run.ms_low", 1.5), ("run.ms_high", 3.0), ("run.calls", 7.0)];
+        let figures = figures.map(|(name, figure)| (name.to_owned(), figure)).into();
+        let row = Row { values: Values::new(), figures };
+        assert_eq!(row.spread("run.ms"), Some(Spread { median: 2.0, low: 1.5, high: 3.0 }));
+        assert_eq!(row.spread("run.calls"), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
+        assert_eq!(row.spread("run.other"), None);
+    }
 
     #[test]
     fn cells_are_read_as_they_were_written() {
