@@ -90,16 +90,22 @@ pub fn text_of(estimate: &Estimate) -> String {
         if workers == 1 { "" } else { "s" },
     );
     let rates = &estimate.rates;
+    // An answer of all objects has no estimated end.
+    let farthest = match estimate.farthest {
+        farthest if farthest.is_finite() => {
+            format!("; the farthest of an answer is about {farthest:.3} away")
+        }
+        _ => String::new(),
+    };
     let _ = writeln!(
         page,
-        "  by {} bounds of sampled objects; a distance takes {} in a scan, {} picked out, {} in f64 ({} pivots); \
-         the farthest of an answer is about {:.3} away",
+        "  by {} bounds of sampled objects; a distance takes {} in a scan, {} picked out, {} in f64 ({} pivots){}",
         estimate.sampled,
         time(rates.scan_ns * 1e-9),
         time(rates.picked_ns * 1e-9),
         time(rates.exact_ns * 1e-9),
         rates.pivots,
-        estimate.farthest,
+        farthest,
     );
     if let Some(OnDevices { count, rate, is_measured }) = devices {
         let (gpus, known) =

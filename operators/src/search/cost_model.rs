@@ -73,6 +73,8 @@ pub struct Estimate {
     pub search: Search,
     /// Objects of the store.
     pub objects: u64,
+    /// Rows of the index: objects, and removed ones, which are bounded, too.
+    pub rows: u64,
     /// Bounds in the sample.
     pub sampled: usize,
     /// The times of a distance.
@@ -181,7 +183,8 @@ fn weigh(
     };
     let rates = rates.of_space(&**space, table.pivots(), first.prepared, interrupt)?;
     let objects = space.store().objects_count();
-    let mut estimate = Estimate { search, objects, sampled: 0, rates, farthest: 0.0, ways: Vec::new() };
+    let rows = table.len();
+    let mut estimate = Estimate { search, objects, rows, sampled: 0, rates, farthest: 0.0, ways: Vec::new() };
     estimate.ways.push(estimate.scan());
     for bound in bounds {
         let samples = probes.iter().map(|probe| Sample::of(table, probe, *bound));
@@ -229,7 +232,7 @@ impl Estimate {
 
     /// Seconds to bound all objects, the queries' distances to the pivots included.
     fn bounding(&self, bound_ns: f64) -> f64 {
-        self.seconds(self.objects as f64 * bound_ns + self.rates.pivots as f64 * self.rates.exact_ns)
+        self.seconds(self.rows as f64 * bound_ns + self.rates.pivots as f64 * self.rates.exact_ns)
     }
 
     /// Seconds to compute so many distances of each query, picked out by their bounds.

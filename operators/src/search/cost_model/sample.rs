@@ -78,10 +78,13 @@ impl Sample {
         reach(&self.uppers, share)
     }
 
-    /// The share of the objects whose lower bounds are within a range.
+    /// The share of the objects whose lower bounds are within a range; 1 if the sample found removed objects only.
     pub(super) fn share_within(&self, range: f64) -> f64 {
+        if self.lowers.is_empty() {
+            return 1.0;
+        }
         let range = range as f32;
-        self.lowers.iter().filter(|lower| **lower <= range).count() as f64 / self.lowers.len().max(1) as f64
+        self.lowers.iter().filter(|lower| **lower <= range).count() as f64 / self.lowers.len() as f64
     }
 }
 

@@ -8,7 +8,8 @@ use boxwork_stores::testing;
 fn made(objects: u64, (scan_ns, picked_ns): (f64, f64), ways: &[(Bound, f64, f64)]) -> Estimate {
     let search = Search { k: Some(10), range: None, queries: 1, workers: 1, devices: None };
     let rates = Rates { scan_ns, picked_ns, exact_ns: 0.0, pivots: 32 };
-    let mut estimate = Estimate { search, objects, sampled: 0, rates, farthest: 1.0, ways: Vec::new() };
+    let mut estimate =
+        Estimate { search, objects, rows: objects, sampled: 0, rates, farthest: 1.0, ways: Vec::new() };
     again(&mut estimate, ways);
     estimate
 }
