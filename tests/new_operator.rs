@@ -60,10 +60,22 @@ fn a_name_or_a_folder_that_cannot_be_is_refused() {
     let folder = folder();
     let at = folder.path();
     assert!(fails(at, &["new", "operator", "top-k"], 2).contains("there is an operator `top_k` already"));
-    assert!(fails(at, &["new", "operator", "fn"], 2).contains("the language or cargo uses it"));
+    assert!(fails(at, &["new", "operator", "fn"], 2).contains("the language, cargo or"));
     assert!(fails(at, &["new", "operator", "near", "--path", "."], 2).contains("no checkout of Boxwork"));
     fs::create_dir(at.join("near")).expect("a folder");
     fs::write(at.join("near/Cargo.toml"), "mine").expect("a file");
-    fails(at, &["new", "operator", "near"], 3);
+    assert!(fails(at, &["new", "operator", "near"], 2).contains("`near` is there already"));
+    assert!(fails(at, &["new", "operator", "results"], 2).contains("the new crate's own text"));
     assert_eq!(fs::read_to_string(at.join("near/Cargo.toml")).expect("my file"), "mine");
+}
+
+#[test]
+fn a_name_that_contains_the_examples_name_is_written_once() {
+    let folder = folder();
+    ok(folder.path(), &["new", "operator", "my_new_operator"]);
+    let read =
+        |file: &str| fs::read_to_string(folder.path().join("my_new_operator").join(file)).expect("a file");
+    assert!(read("Cargo.toml").contains("name = \"my_new_operator\""), "{}", read("Cargo.toml"));
+    assert!(read("src/main.rs").contains("&my_new_operator::MY_NEW_OPERATOR"), "{}", read("src/main.rs"));
+    assert!(!read("src/lib.rs").contains("my_my"), "{}", read("src/lib.rs"));
 }

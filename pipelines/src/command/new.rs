@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use boxwork_runtime::operator::Catalog;
 
 use super::talk;
-use crate::terminal::Exit;
+use crate::terminal::{Exit, say};
 
 /// Makes the crate of an operator of your own
 #[derive(Debug, clap::Args)]
@@ -45,23 +45,31 @@ const FILES: [(&str, &str); 6] = [
 const WORKSPACE: &str =
     "\n# This folder is a workspace of its own, even if it lies within another one.\n[workspace]\n";
 
-/// Names that cargo or the language refuses, and crates that the new one uses.
-const RESERVED: [&str; 58] = [
+/// Names that cargo or the language refuses, crates that the new one uses, and names of its own text.
+const RESERVED: [&str; 78] = [
     "abstract",
     "alloc",
+    "arguments",
     "as",
     "async",
     "await",
     "become",
+    "bind",
     "box",
+    "box_error",
     "boxwork",
+    "boxwork_runtime",
     "break",
     "build",
+    "column",
     "const",
+    "context",
     "continue",
     "core",
     "crate",
+    "data_type",
     "deps",
+    "descriptor",
     "do",
     "dyn",
     "else",
@@ -70,13 +78,16 @@ const RESERVED: [&str; 58] = [
     "extern",
     "false",
     "final",
+    "flow",
     "fn",
     "for",
     "gen",
+    "harness",
     "if",
     "impl",
     "in",
     "incremental",
+    "kept",
     "let",
     "loop",
     "macro",
@@ -84,11 +95,17 @@ const RESERVED: [&str; 58] = [
     "mod",
     "move",
     "mut",
+    "operator",
+    "operator_spec",
     "override",
+    "parameter",
+    "parameter_default",
+    "parameter_type",
     "priv",
     "proc_macro",
     "pub",
     "ref",
+    "results",
     "return",
     "self",
     "static",
@@ -100,11 +117,14 @@ const RESERVED: [&str; 58] = [
     "true",
     "try",
     "type",
+    "typeof",
     "unsafe",
+    "unsized",
     "use",
     "virtual",
     "where",
     "while",
+    "yield",
 ];
 
 /// Runs the subcommand.
@@ -114,12 +134,16 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let files = match made {
         Ok(source) => files(name, &source),
         Err(message) => {
-            talk(&format!("error: {message}\n"));
+            say(format_args!("error: {message}"));
             return Exit::Usage;
         }
     };
     if let Err(error) = write(Path::new(name), &files) {
-        talk(&format!("error: {name}: {error}\n"));
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            say(format_args!("error: `{name}` is there already: give another name"));
+            return Exit::Usage;
+        }
+        say(format_args!("error: {name}: {error}"));
         return Exit::Failed;
     }
     talk(&format!(
@@ -141,7 +165,9 @@ fn check_name(catalog: &Catalog, name: &str) -> Result<(), String> {
         ));
     }
     if RESERVED.contains(&kind.as_str()) {
-        return Err(format!("`{name}` cannot be the name of a crate: the language or cargo uses it"));
+        return Err(format!(
+            "`{name}` cannot be the name of a crate: the language, cargo or the new crate's own text uses it"
+        ));
     }
     match catalog.operator(&kind) {
         Some(_) => Err(format!("there is an operator `{kind}` already; give yours another name")),
@@ -192,11 +218,18 @@ fn files(name: &str, source: &Source) -> Vec<(&'static str, String)> {
             first.to_uppercase() + rest
         })
         .collect();
+    // Placeholders that no name contains come first: a name or a path may contain a form of the example's name.
+    let forms = [
+        ("path = \"../../runtime\"", "\u{1}", source.of("runtime")),
+        ("path = \"../..\"", "\u{2}", source.of("")),
+        ("new-operator", "\u{3}", name.to_owned()),
+        ("new_operator", "\u{4}", kind.clone()),
+        ("NewOperator", "\u{5}", camel),
+        ("NEW_OPERATOR", "\u{6}", kind.to_uppercase()),
+    ];
     let named = |text: &str| {
-        let text = text.replace("path = \"../../runtime\"", &source.of("runtime"));
-        let text = text.replace("path = \"../..\"", &source.of(""));
-        let text = text.replace("new-operator", name).replace("new_operator", &kind);
-        text.replace("NewOperator", &camel).replace("NEW_OPERATOR", &kind.to_uppercase())
+        let marked = forms.iter().fold(text.to_owned(), |text, (form, mark, _)| text.replace(form, mark));
+        forms.iter().fold(marked, |text, (_, mark, new)| text.replace(mark, new))
     };
     let mut files: Vec<_> = FILES.iter().map(|(file, text)| (*file, named(text))).collect();
     files[0].1 += WORKSPACE;

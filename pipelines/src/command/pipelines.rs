@@ -2,9 +2,9 @@
 
 use boxwork_runtime::parameter::nearest;
 
-use super::{Format, data, data_json, talk};
+use super::{Format, data, data_json};
 use crate::shipped::{self, Shipped};
-use crate::terminal::Exit;
+use crate::terminal::{Exit, say};
 
 /// Lists the shipped pipelines, which run by their names from any folder, or prints one
 #[derive(Debug, clap::Args)]
@@ -42,6 +42,6 @@ fn show(name: &str) -> Exit {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`boxwork pipelines` lists all".to_owned(),
     };
-    talk(&format!("error: there is no shipped pipeline `{name}`; {help}\n"));
+    say(format_args!("error: there is no shipped pipeline `{name}`; {help}"));
     Exit::Usage
 }
