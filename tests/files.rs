@@ -110,6 +110,12 @@ fn a_file_that_is_there_is_replaced_only_by_force() {
         assert_eq!(fs::read(at.join("old")).expect("a file") == b"old", call[0] == "extract", "{call:?}");
         fs::write(at.join("old"), "old").expect("written");
     }
+    // The file to read is never replaced by another kind of file.
+    let itself = ["--out", "v.arrow", "--force"];
+    for call in &calls[2..5] {
+        let said = fails(at, &[call, &itself[..]].concat(), 2);
+        assert_eq!(said, "error: `v.arrow` is the file to read: name another one\n", "{call:?}");
+    }
     // Neither standard output nor a page of results needs it.
     ok(at, &["export", "v.arrow", "--out", "-"]);
     ok(at, &["search", "--store", "v.arrow", "--query", "a", "--out", "old"]);

@@ -129,6 +129,13 @@ fn a_folder_of_which_a_part_is_there_adds_the_rest() {
     let replace = [&add[..], &["--replace"]].concat();
     says(at, &replace, 0, &["added 15, of which 15 replace others", "s.arrow holds 15 objects"]);
     says(at, &add, 0, &["added 0, 15 are there already"]);
+
+    // An index that an earlier change left behind is brought up, though no object is added.
+    ok(at, &["remove", "--store", "s.arrow", &all[3]]);
+    ok(at, &["add", "--store", "s.arrow", "images"]);
+    says(at, &add, 0, &["added 0, 15 are there already"]);
+    assert_eq!(ok(at, &search), ok(at, &[&search[..], &["--pivots", "i.arrow"]].concat()));
+    says(at, &["add", "--store", "s.arrow", "--pivots", "none.arrow", "images"], 3, &["none.arrow"]);
 }
 
 #[test]

@@ -225,11 +225,15 @@ struct Replacing {
 
 impl Replacing {
     /// Prints why the command must not write `out`: a file is there, or a device or pipe, which the finished file would
-    /// replace. `-` is standard output.
-    fn admit(self, out: &Path) -> Result<(), Exit> {
+    /// replace, or it is the file that the command reads. `-` is standard output.
+    fn admit(self, out: &Path, input: Option<&Path>) -> Result<(), Exit> {
         let path = out.display();
+        let is_input = |input: &Path| input.canonicalize().ok() == out.canonicalize().ok();
         match out.metadata() {
             Ok(_) if out.as_os_str() == "-" => return Ok(()),
+            Ok(_) if input.is_some_and(is_input) => {
+                say(format_args!("error: `{path}` is the file to read: name another one"))
+            }
             Ok(found) if !found.is_file() => {
                 say(format_args!("error: `{path}` is no file: name another one"))
             }

@@ -102,6 +102,19 @@ impl Operator for AppendStore {
         }
         let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
         if change.added() == 0 && self.present > 0 {
+            // Nothing changes, but an index may lack objects of earlier changes. The change holds the store's lock.
+            drop(change);
+            for pivots in &self.pivots {
+                let done =
+                    upkeep::bring_up(self.store.path(), pivots, self.access, &mut |numbers, piece, f| {
+                        cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
+                        !cx.is_cancelled()
+                    });
+                match done {
+                    Err(error) if error.is_cancelled() => return Ok(Flow::Done),
+                    done => done?,
+                };
+            }
             cx.note(in_words(0, 0, self.present));
             return Ok(Flow::Done);
         }
