@@ -1,4 +1,4 @@
-//! What an operator and its command are written with: `use boxwork::prelude::*;`.
+//! The names that an operator and its command need: `use boxwork::prelude::*;`.
 //!
 //! It is the prelude of the runtime, which is all that a crate with an operator alone needs
 //! ([`boxwork_runtime::prelude`]), with the shipped operators and their columns.

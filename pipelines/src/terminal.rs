@@ -144,7 +144,7 @@ impl Stop {
     }
 }
 
-/// What a command that makes or changes a store prints at its end.
+/// The result of a command that makes or changes a store, which the command prints at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     /// The end of the run.

@@ -1,4 +1,4 @@
-//! What an operator is written with: `use boxwork_runtime::prelude::*;`.
+//! The names that an operator needs: `use boxwork_runtime::prelude::*;`.
 //!
 //! The name `Default` stays the standard library's: the value of a parameter that is not given is a [`ParameterDefault`].
 //! The harness of one box is here with the feature `testing`, which belongs among the `[dev-dependencies]`.

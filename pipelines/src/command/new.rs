@@ -175,7 +175,7 @@ fn check_name(catalog: &Catalog, name: &str) -> Result<(), String> {
     }
 }
 
-/// Where the new crate finds Boxwork, as a part of its manifest.
+/// The source of Boxwork in the new crate's manifest.
 enum Source {
     /// A checkout, by its absolute path.
     Path(String),

@@ -1,4 +1,4 @@
-//! What the boxes of a request have reported: problems and notes, both bounded.
+//! The reports of a request's boxes: problems and notes, both bounded.
 
 use crate::operator::Problem;
 use crate::request::PROBLEMS_KEPT_MAX;
