@@ -6,22 +6,7 @@ mod command;
 
 use std::fs;
 
-use tempfile::TempDir;
-
-use command::{fails, folder, ok};
-
-/// Signatures of two dimensions as JSON lines, imported as `v.arrow`.
-fn with_points(lines: &str) -> TempDir {
-    let folder = folder();
-    fs::write(folder.path().join("v.jsonl"), lines).expect("the lines are written");
-    ok(folder.path(), &["import", "v.jsonl", "--out", "v.arrow"]);
-    folder
-}
-
-const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
-{"name": "b", "centroids": [[1, 0]], "weights": [2]}
-{"name": "c", "centroids": [[0, 0], [3, 4]], "weights": [1, 1]}
-"#;
+use command::{POINTS, fails, folder, ok, with_points};
 
 #[test]
 fn pictures_of_other_kinds_are_counted_and_other_files_change_no_status() {
@@ -50,7 +35,7 @@ fn pictures_of_other_kinds_are_counted_and_other_files_change_no_status() {
     ok(at, &["add", "--store", "s.arrow", "new/photo.heic"]);
     let said = fails(at, &["add", "--store", "s.arrow", "new"], 3);
     assert!(said.contains("photo.heic: heic files are not read"), "{said}");
-    fs::rename(at.join("new/photo.heic"), at.join("new/photo.jpg")).expect("a new name");
+    fs::rename(at.join("new/photo.heic"), at.join("new/photo.jfif")).expect("a new name");
     fs::write(at.join("new/1.png"), "no image").expect("written");
     fs::write(at.join("new/2.avif"), [0]).expect("written");
     let said = fails(at, &["add", "--store", "s.arrow", "new"], 1);

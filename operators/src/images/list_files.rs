@@ -24,7 +24,8 @@ use crate::columns;
 const FILES_PER_ENVELOPE: usize = 16;
 
 /// The extensions by default.
-const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"];
+const EXTENSIONS: [&str; 12] =
+    ["jpg", "jpeg", "jpe", "jfif", "png", "apng", "bmp", "dib", "gif", "tif", "tiff", "webp"];
 
 const FILES: Out = Out::new(0, "files", columns::files, "the files found, by name");
 
@@ -59,7 +60,7 @@ pub static LIST_FILES: OperatorSpec = OperatorSpec {
             "extensions",
             ParameterType::List(&ParameterType::Text),
             Default::EmptyList,
-            "the endings of files that count; by default jpg, jpeg, png, bmp, gif, tif, tiff, webp",
+            "the endings of files that count; by default jpg, jpeg, jpe, jfif, png, apng, bmp, dib, gif, tif, tiff, webp",
         ),
     ],
     outputs: &[FILES],
@@ -228,6 +229,7 @@ impl Listed {
         let unread: Vec<String> = self
             .passed_over
             .problems()
+            .filter(|problem| Path::new(&problem.subject).starts_with(path))
             .map(|problem| format!("; {}: {}", problem.subject, problem.message))
             .collect();
         BoxError::new(format!(
@@ -416,7 +418,7 @@ mod tests {
     #[test]
     fn nothing_to_list_is_an_error_that_says_what_was_looked_for() {
         let folder = folder_of(&["a/notes.txt"]);
-        check_error(&[folder.path()], &["no image", "jpg, jpeg, png"]);
+        check_error(&[folder.path()], &["no image", "jpg, jpeg, jpe, jfif, png"]);
         check_error(&[&folder.path().join("b")], &["`", "/b` cannot be listed", "check the path"]);
         assert!(Harness::new(&LIST_FILES, [("paths", Value::List(vec![]))]).is_err());
     }

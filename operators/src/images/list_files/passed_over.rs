@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use boxwork_runtime::operator::Problem;
 
 /// The endings of pictures that `decode` cannot read, and those that it reads only if a path names the file.
-const PICTURES: [&str; 58] = [
-    "3fr", "apng", "ari", "arw", "avif", "avifs", "cr2", "cr3", "crw", "cur", "dcr", "dds", "dib", "dng",
-    "eps", "erf", "exr", "fff", "hdr", "heic", "heics", "heif", "heifs", "hif", "icns", "ico", "iiq", "j2k",
-    "jfif", "jp2", "jpe", "jpf", "jpx", "jxl", "jxr", "kdc", "mef", "mos", "mrw", "nef", "nrw", "orf", "pbm",
-    "pcx", "pef", "pgm", "pnm", "ppm", "psd", "qoi", "raf", "raw", "rw2", "sr2", "srw", "svg", "tga", "x3f",
+const PICTURES: [&str; 54] = [
+    "3fr", "ari", "arw", "avif", "avifs", "cr2", "cr3", "crw", "cur", "dcr", "dds", "dng", "eps", "erf",
+    "exr", "fff", "hdr", "heic", "heics", "heif", "heifs", "hif", "icns", "ico", "iiq", "j2k", "jp2", "jpf",
+    "jpx", "jxl", "jxr", "kdc", "mef", "mos", "mrw", "nef", "nrw", "orf", "pbm", "pcx", "pef", "pgm", "pnm",
+    "ppm", "psd", "qoi", "raf", "raw", "rw2", "sr2", "srw", "svg", "tga", "x3f",
 ];
 
 /// The most endings of other files that a note names.
