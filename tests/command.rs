@@ -16,7 +16,7 @@ use boxwork_stores::signature_store::SignatureStore;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use command::{boxwork, fails, folder, json, ok};
+use command::{POINTS, boxwork, fails, folder, json, ok, with_points};
 
 /// A folder with 4 classes of 6 images and their store.
 fn with_store() -> TempDir {
@@ -25,19 +25,6 @@ fn with_store() -> TempDir {
     ok(folder.path(), &["extract", "images", "--out", "s.arrow", "--points", "300", "--seeds", "60"]);
     folder
 }
-
-/// Signatures of two dimensions as JSON lines, imported as `v.arrow`.
-fn with_points(lines: &str) -> TempDir {
-    let folder = folder();
-    fs::write(folder.path().join("v.jsonl"), lines).expect("the lines are written");
-    ok(folder.path(), &["import", "v.jsonl", "--out", "v.arrow"]);
-    folder
-}
-
-const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
-{"name": "b", "centroids": [[1, 0]], "weights": [2]}
-{"name": "c", "centroids": [[0, 0], [3, 4]], "weights": [1, 1]}
-"#;
 
 #[test]
 fn from_a_folder_of_images_to_the_most_similar_ones() {

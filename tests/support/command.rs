@@ -1,6 +1,7 @@
 //! The command in a folder of the test's own.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -40,3 +41,16 @@ pub fn json(text: &str) -> Json {
 pub fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder for the test")
 }
+
+/// Signatures of two dimensions as JSON lines, imported as `v.arrow`.
+pub fn with_points(lines: &str) -> TempDir {
+    let folder = folder();
+    fs::write(folder.path().join("v.jsonl"), lines).expect("the lines are written");
+    ok(folder.path(), &["import", "v.jsonl", "--out", "v.arrow"]);
+    folder
+}
+
+pub const POINTS: &str = r#"{"name": "a", "centroids": [[0, 0]], "weights": [1]}
+{"name": "b", "centroids": [[1, 0]], "weights": [2]}
+{"name": "c", "centroids": [[0, 0], [3, 4]], "weights": [1, 1]}
+"#;

@@ -201,16 +201,18 @@ impl Bind<'_> {
         self.get_text(name).map(PathBuf::from)
     }
 
+    /// A list whose values `of` takes; `wanted` names its type.
+    fn list<T>(&self, name: &str, wanted: &str, of: impl Fn(&Value) -> Option<T>) -> Vec<T> {
+        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, wanted) };
+        values.iter().map(|value| of(value).unwrap_or_else(|| self.wrong(name, wanted))).collect()
+    }
+
     /// A list of texts.
     pub fn texts(&self, name: &str) -> Vec<String> {
-        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
-        values
-            .iter()
-            .map(|value| match value {
-                Value::Text(text) => text.clone(),
-                _ => self.wrong(name, "a list of texts"),
-            })
-            .collect()
+        self.list(name, "a list of texts", |value| match value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        })
     }
 
     /// A list of paths.
@@ -220,26 +222,18 @@ impl Bind<'_> {
 
     /// A list of whole numbers.
     pub fn integers(&self, name: &str) -> Vec<i64> {
-        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
-        values
-            .iter()
-            .map(|value| match value {
-                Value::Integer(value) => *value,
-                _ => self.wrong(name, "a list of whole numbers"),
-            })
-            .collect()
+        self.list(name, "a list of whole numbers", |value| match value {
+            Value::Integer(value) => Some(*value),
+            _ => None,
+        })
     }
 
     /// A list of numbers.
     pub fn numbers(&self, name: &str) -> Vec<f64> {
-        let Some(Value::List(values)) = self.arguments.get(name) else { self.wrong(name, "a list") };
-        values
-            .iter()
-            .map(|value| match value {
-                Value::Number(number) => *number,
-                _ => self.wrong(name, "a list of numbers"),
-            })
-            .collect()
+        self.list(name, "a list of numbers", |value| match value {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        })
     }
 
     /// The resource that a parameter names, if it is given.
