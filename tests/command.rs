@@ -350,6 +350,12 @@ fn what_cannot_work_says_what_to_do_and_leaves_nothing() {
     let said = fails(at, &[&search[..], &["--range", "-0.5"]].concat(), 2);
     assert_eq!(said, "error: --range: -0.5 is not a number of at least 0\n");
     assert!(fails(at, &[&search[..], &["-k", "-1"]].concat(), 2).contains("'-k <N>'"));
+    let said = fails(at, &["extract", "empty", "--out", "n.arrow", "--multiplier", "-1,2,3"], 3);
+    assert!(said.contains("`multiplier` has 3 numbers: give 7"), "{said}");
+    for to_stream in [&["extract", "empty"][..], &["import", "v.jsonl"], &["index", "--store", "v.arrow"]] {
+        let said = fails(at, &[to_stream, &["--out", "-"]].concat(), 2);
+        assert_eq!(said, "error: --out: a store is no stream: name a file, or ./- for one called -\n");
+    }
     let refused =
         ["search", "--store", "v.arrow", "--query", "a", "--similarity", "gaussian", "--ground", "l1"];
     let said = fails(at, &refused, 1);

@@ -61,6 +61,8 @@ fn a_name_that_is_neither_a_file_nor_shipped_gets_advice() {
     assert!(said.contains("did you mean the shipped pipeline `search`?"), "{said}");
     let said = fails(at, &["run", "pipelines/search.yaml"], 1);
     assert!(said.contains("write `search` for the shipped pipeline"), "{said}");
+    let said = fails(at, &["explain", "search", "--set", "alpha=-1"], 1);
+    assert!(said.contains("shipped:search.yaml:"), "no path that a user could look for: {said}");
     let said = fails(at, &["pipelines", "show", "serach"], 2);
     assert!(said.contains("did you mean `search`?"), "{said}");
 }

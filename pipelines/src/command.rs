@@ -133,11 +133,13 @@ pub fn main_with(catalog: Catalog) -> ExitCode {
     }
 }
 
-/// The command line, in which an option takes a negative number: whether it fits is for the option to say.
+/// The command line, in which an option takes a negative number, and a list whose first number is negative: whether they
+/// fit is for the option to say.
 fn command_line() -> clap::Command {
     let takes_numbers = |arg: clap::Arg| {
         let is_option = !arg.is_positional() && arg.get_action().takes_values();
-        if is_option { arg.allow_negative_numbers(true) } else { arg }
+        let is_list = arg.get_value_delimiter().is_some();
+        if is_option { arg.allow_negative_numbers(true).allow_hyphen_values(is_list) } else { arg }
     };
     CommandLine::command().mut_subcommands(move |subcommand| subcommand.mut_args(takes_numbers))
 }
@@ -224,6 +226,15 @@ struct Replacing {
 }
 
 impl Replacing {
+    /// [`admit`](Self::admit) for a store or an index, which is a file: its parts are not written in their order.
+    fn admit_store(self, out: &Path, input: Option<&Path>) -> Result<(), Exit> {
+        if out.as_os_str() == "-" {
+            say(format_args!("error: --out: a store is no stream: name a file, or ./- for one called -"));
+            return Err(Exit::Usage);
+        }
+        self.admit(out, input)
+    }
+
     /// Prints why the command must not write `out`: a file is there, or a device or pipe, which the finished file would
     /// replace, or it is the file that the command reads. `-` is standard output.
     fn admit(self, out: &Path, input: Option<&Path>) -> Result<(), Exit> {

@@ -13,8 +13,8 @@ use crate::pipeline::{self, Loaded};
 /// A shipped pipeline: its name, and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// Its path in the source tree.
-    pub path: &'static str,
+    /// The name of its text in diagnostics and reports, such as `shipped:search.yaml`: no file that a user could look for.
+    pub source: &'static str,
     /// Its text.
     pub text: &'static str,
 }
@@ -23,7 +23,7 @@ macro_rules! shipped {
     ($name:ident, $file:literal, $about:literal) => {
         #[doc = $about]
         pub const $name: Shipped =
-            Shipped { path: concat!("pipelines/", $file), text: include_str!(concat!("../", $file)) };
+            Shipped { source: concat!("shipped:", $file), text: include_str!(concat!("../", $file)) };
     };
 }
 
@@ -83,7 +83,7 @@ pub const ALL: [Shipped; 20] = [
 impl Shipped {
     /// The name by which a user runs it: that of its file, without the ending.
     pub fn name(&self) -> &'static str {
-        let file = self.path.rsplit_once('/').map_or(self.path, |(_, file)| file);
+        let file = self.source.strip_prefix("shipped:").unwrap_or(self.source);
         file.strip_suffix(".yaml").unwrap_or(file)
     }
 
@@ -92,8 +92,8 @@ impl Shipped {
     /// # Panics
     /// When the text has a flaw, which the tests exclude.
     pub fn load(&self) -> Loaded {
-        let loaded = pipeline::load_text(self.path, self.text);
-        let mut loaded = loaded.unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.path));
+        let loaded = pipeline::load_text(self.source, self.text);
+        let mut loaded = loaded.unwrap_or_else(|flaws| panic!("{}: {flaws:?}", self.source));
         loaded.is_shipped = true;
         loaded
     }
@@ -119,7 +119,7 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
 pub fn read(path: &Path) -> Result<Loaded, Vec<Diagnostic>> {
     let is_file = path.exists() && !path.is_dir();
     match path.to_str().and_then(find) {
-        Some(shipped) if !is_file => Ok(pipeline::read_text(shipped.path, shipped.text)),
+        Some(shipped) if !is_file => Ok(pipeline::read_text(shipped.source, shipped.text)),
         _ => pipeline::read(path).map_err(|mut faults| {
             if !path.exists() {
                 faults.iter_mut().for_each(|fault| fault.help = Some(advice(path)));
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_files() {
         assert_eq!(SEARCH.name(), "search");
-        assert_eq!(find("add_from").map(|shipped| shipped.path), Some("pipelines/add_from.yaml"));
+        assert_eq!(find("add_from").map(|shipped| shipped.source), Some("shipped:add_from.yaml"));
         let mut names: Vec<&str> = ALL.iter().map(Shipped::name).collect();
         names.sort_unstable();
         names.dedup();

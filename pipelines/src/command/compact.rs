@@ -30,7 +30,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Exit {
-    if let Some(Err(exit)) = arguments.out.as_deref().map(|out| arguments.replacing.admit(out, None)) {
+    if let Some(Err(exit)) = arguments.out.as_deref().map(|out| arguments.replacing.admit_store(out, None)) {
         return exit;
     }
     let stop = Stop::listen(Some(&arguments.options));

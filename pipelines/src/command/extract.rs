@@ -79,7 +79,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    if let Err(exit) = arguments.replacing.admit(&arguments.out, None) {
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, None) {
         return exit;
     }
     let paths = arguments.paths.iter().map(|path| path_value(path)).collect();

@@ -40,7 +40,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    if let Err(exit) = arguments.replacing.admit(&arguments.out, Some(&arguments.file)) {
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.file)) {
         return exit;
     }
     let reader = if is_arrow(&arguments.file) { "read_column" } else { "read_jsonl" };

@@ -50,7 +50,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if arguments.append {
         return append(arguments);
     }
-    if let Err(exit) = arguments.replacing.admit(&arguments.out, Some(&arguments.store)) {
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
     }
     let mut values = BTreeMap::from([

@@ -39,7 +39,7 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    if let Err(exit) = arguments.replacing.admit(&arguments.out, Some(&arguments.store)) {
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
     }
     let values = BTreeMap::from([
