@@ -102,7 +102,7 @@ fn answers(
     let sink = pipeline.text.lines().filter_map(|line| Some(&line[line.find('{')?..])).find(is_sink);
     let named = r#"{kind: named_rows, store: objects, out: "${out}"}"#;
     let text = sink.map_or(pipeline.text.to_owned(), |sink| pipeline.text.replace(sink, named));
-    let loaded = pipeline::load_text(pipeline.path, &text);
+    let loaded = pipeline::load_text(pipeline.source, &text);
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(store)),
         ("pivots".to_owned(), path_value(&index_of(store))),
@@ -227,7 +227,7 @@ impl Case {
             ];
             let pipeline = NEAREST[turn % NEAREST.len()];
             let [found, expected] = stores.each_ref().map(|store| answers(runtime, pipeline, store, &given));
-            assert!(found == expected, "{} with {bound}, k {k}: {found:?} and {expected:?}", pipeline.path);
+            assert!(found == expected, "{} with {bound}, k {k}: {found:?} and {expected:?}", pipeline.source);
             assert_eq!(expected.expect("answers").lines().count(), 5 * k.min(self.objects.len()));
         }
         for pipeline in [shipped::RANGE, shipped::INDEXED_RANGE] {
@@ -239,7 +239,7 @@ impl Case {
                 lines.sort_unstable();
                 lines
             };
-            assert_eq!(sorted(found), sorted(expected), "{}", pipeline.path);
+            assert_eq!(sorted(found), sorted(expected), "{}", pipeline.source);
         }
         let [found, expected] =
             stores.each_ref().map(|store| answers(runtime, shipped::EXPORT, store, &[]).expect("lines"));
