@@ -46,9 +46,9 @@ fn found(
     values.extend([("format".to_owned(), text("json")), ("out".to_owned(), path(&out))]);
     let loaded = pipeline.load();
     let prepared = Prepared::new(&loaded.declaration, &catalog(), &values, &runtime.environment());
-    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)));
+    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.source)));
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
-    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path));
+    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.source));
     let json: Json = serde_json::from_str(&fs::read_to_string(out).expect("written")).expect("JSON");
     let hit = |hit: &Json| (hit["distance"].as_f64().expect("a number"), hit["id"].as_u64().expect("an id"));
     let of_query = |query: &Json| query["results"].as_array().expect("a list").iter().map(hit).collect();

@@ -12,7 +12,7 @@ use boxwork_fuzz::folder;
 use libfuzzer_sys::fuzz_target;
 
 static DRAWN: LazyLock<Drawing> = LazyLock::new(|| {
-    let shipped = shipped::ALL.iter().find(|shipped| shipped.path.ends_with("search.yaml"));
+    let shipped = shipped::ALL.iter().find(|shipped| shipped.name() == "search");
     let loaded = read_text("search.yaml", shipped.expect("a shipped pipeline").text);
     drawing::draw(&loaded, &boxwork_operators::catalog(), &loaded.declaration.defaults())
 });

@@ -23,7 +23,7 @@ use image::{DynamicImage, ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for shipped in shipped::ALL {
-        let name = shipped.path.replace('/', "_");
+        let name = format!("pipelines_{}.yaml", shipped.name());
         put(root, "pipeline", &name, shipped.text.as_bytes())?;
     }
     for folder in ["bad", "good"] {
