@@ -122,7 +122,7 @@ impl Setting {
             &values,
             &Environment { maps: true, ..Environment::of_slots(self.workers) },
         );
-        Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)))
+        Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.source)))
     }
 
     fn index_values(&self) -> [(&str, Value); 3] {

@@ -119,7 +119,7 @@ impl Case {
 
     /// The rows that a pipeline finds.
     fn found(&self, runtime: &Runtime, pipeline: Shipped, seed: u64, given: &[(&str, Value)]) -> String {
-        self.found_by(runtime, &changed(pipeline.path, pipeline.text), seed, given)
+        self.found_by(runtime, &changed(pipeline.source, pipeline.text), seed, given)
     }
 
     /// The rows that a changed pipeline finds.
@@ -234,7 +234,7 @@ fn check_on(device: &str, runtime: &Runtime, seed: u64, objects: usize, pivots: 
             assert!(
                 found == expected,
                 "{} with {bound}, k {k}, {measure:?}:\n{found}\n{expected}",
-                pipeline.path
+                pipeline.source
             );
         }
     }
@@ -269,13 +269,13 @@ fn a_second_phase_that_waits_for_its_estimate_does_not_stall_behind_a_small_edge
     let runtime = Runtime::start(Config::flat(2)).expect("the system gives threads");
     let case = Case::new(5, 300, Measure::new(Similarity::Gaussian, Ground::L2, 0.2).expect("sound"));
     case.index_on("cpu", "p", &runtime, 4, "random", 5);
-    let Shipped { path, text, .. } = shipped::TWO_PHASE;
+    let Shipped { source, text, .. } = shipped::TWO_PHASE;
     let small = text
         .replace("first: 64, most: 4096}", "first: 1, most: 8}")
         .replace("envelopes: 64}", "envelopes: 1}");
     assert_eq!(small.len() + 5, text.len(), "the pipeline has other sizes now");
     let given = [("k", Value::Integer(7)), ("bound", Value::Text("none".to_owned()))];
-    let found = case.found_by(&runtime, &changed(path, &small), 5, &given);
+    let found = case.found_by(&runtime, &changed(source, &small), 5, &given);
     assert!(found == expected(&case.ranked(5), Some(7), None));
 }
 
@@ -366,7 +366,7 @@ fn every_strategy_by_every_bound_is_right_of_sets_that_mislead() {
                         ("estimation", Value::Integer(12)),
                     ];
                     let found = case.found(&runtime, pipeline, seed, &given);
-                    assert!(found == expected, "{} with {bound}, k {k} of {name}", pipeline.path);
+                    assert!(found == expected, "{} with {bound}, k {k} of {name}", pipeline.source);
                 }
             }
             let given = [of_bound, ("range", Value::Number(border))];

@@ -27,9 +27,9 @@ fn run(runtime: &Runtime, pipeline: Shipped, given: &[(&str, &str)]) {
         values.insert("queries".to_owned(), Value::List(vec![Value::Text(query)]));
     }
     let prepared = Prepared::new(&pipeline.load().declaration, &catalog(), &values, &runtime.environment());
-    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path)));
+    let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{}: {error}", pipeline.source)));
     let request = runtime.submit(&prepared, &Submission::default()).unwrap_or_else(|error| panic!("{error}"));
-    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.path));
+    request.wait().result.unwrap_or_else(|error| panic!("{}: {error}", pipeline.source));
 }
 
 /// The names and distances that a search finds.
@@ -190,6 +190,6 @@ fn the_guide_and_the_shipped_pipelines_know_every_kind_and_distance() {
     ] {
         let declaration = pipeline.load().declaration;
         let declared = declaration.parameters.iter().find(|declared| declared.name == parameter);
-        assert_eq!(declared.expect("a parameter").one_of, wanted, "{parameter} of {}", pipeline.path);
+        assert_eq!(declared.expect("a parameter").one_of, wanted, "{parameter} of {}", pipeline.source);
     }
 }
