@@ -15,7 +15,9 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
+use boxwork_kernels::extract::{
+    ExtractParameters, Extractor, ImageRef, Preset, Signature, StageTimes, reference,
+};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::reference::sqfd;
 use boxwork_lab::sample_images::SampleSet;
@@ -37,7 +39,7 @@ fn main() {
     let parameters = ExtractParameters {
         points_count: arguments.get("points", 2500),
         iterations_count: arguments.get("iterations", 10),
-        ..ExtractParameters::default()
+        ..Preset::PRACTICAL.parameters()
     };
     let (points, iterations) = (parameters.points_count, parameters.iterations_count);
     let folder = arguments.text("images").map(PathBuf::from);

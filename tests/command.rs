@@ -156,7 +156,17 @@ fn an_index_that_does_not_fit_is_refused_with_the_way_out() {
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     };
-    refused(&search, 3, &["i.arrow", "alpha 0.5", "alpha 0.2", "make another index"]);
+    refused(
+        &search,
+        3,
+        &[
+            "i.arrow",
+            "alpha 0.5",
+            "alpha 0.2",
+            "search with `--alpha 0.5`",
+            "`boxwork index --store v.arrow --alpha 0.2 --pivots 2 --out i.arrow --force`",
+        ],
+    );
     let sound = [&search[..], &["--alpha", "0.5"]].concat();
     ok(path, &sound);
     refused(&[&sound[..], &["--strategy", "two_phase", "--range", "1"]].concat(), 2, &["give -k"]);

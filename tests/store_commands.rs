@@ -215,7 +215,8 @@ fn an_index_left_behind_is_refused_until_it_is_brought_up(at: &Path) {
     let search = ["search", "--store", "s.arrow", "--query", &all[0], "--pivots"];
     let with = |more: &[&'static str]| search.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>();
     ends(at, &with(&["a.arrow", "--alpha", "0.5"]), 0);
-    says(at, &with(&["a.arrow"]), 3, &["`a.arrow` is an index for", "alpha 0.5", "alpha 0.2"]);
+    let other = ["`a.arrow` is an index for", "alpha 0.5", "alpha 1.28: search with `--alpha 0.5`"];
+    says(at, &with(&["a.arrow"]), 3, &other);
     says(
         at,
         &with(&["i.arrow"]),

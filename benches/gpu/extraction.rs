@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::{ArrayRef, BinaryArray, StringArray, UInt32Array};
-use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, ImageRef};
+use boxwork_kernels::extract::{ExtractParameters, Extractor, FEATURES, ImageRef, Preset};
 use boxwork_operators::columns;
 use boxwork_runtime::Runtime;
 use boxwork_runtime::envelope::Envelope;
@@ -114,10 +114,8 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let rounds = arguments.get("rounds", if is_gpu { 11 } else { 3 });
     let envelopes = pictures.div_ceil(ENVELOPE).max(DIFFERENT);
     println!("question    how many signatures per second does a device extract from pictures in memory?");
-    println!(
-        "unit        pictures/s; {} of {SIDE} x {SIDE}, {points} points, {iterations} iterations",
-        envelopes * ENVELOPE
-    );
+    let count = envelopes * ENVELOPE;
+    println!("unit        pictures/s; {count} of {SIDE} x {SIDE}, {points} points, {iterations} iterations");
     let mut random = Random::new(11);
     PICTURES.get_or_init(|| (0..DIFFERENT).map(|_| envelope(&mut random)).collect());
 
@@ -131,6 +129,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         settings,
     };
     let settings = vec![
+        ("transform".to_owned(), text(Preset::PRACTICAL.name)),
         ("points".to_owned(), number(points)),
         ("iterations".to_owned(), number(iterations)),
         ("device".to_owned(), text(&format!("gpu:{device}"))),
@@ -190,7 +189,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
 
 /// Compares the first envelope's signatures with the processor's, and returns the mean number of centroids.
 fn check(points_count: u32, iterations_count: u32) -> f64 {
-    let parameters = ExtractParameters { points_count, iterations_count, ..ExtractParameters::default() };
+    let parameters = ExtractParameters { points_count, iterations_count, ..Preset::PRACTICAL.parameters() };
     let mut extractor = Extractor::new(parameters).expect("parameters in their ranges");
     let found = FIRST.lock().expect("no thread panics with it").take().expect("signatures came");
     let found = SignatureColumns::new(found.lists("signature").expect("a column")).expect("signatures");

@@ -30,7 +30,7 @@ pub fn write(path: &Path, (kind, objects): (&str, [&str; 3])) {
         rows.push_json(&format!("object {number}"), object).expect("a sound object");
     }
     let (names, columns) = rows.take();
-    let info = StoreInfo { parameters: None, source: Some("/pictures".into()) };
+    let info = StoreInfo { source: Some("/pictures".into()), ..StoreInfo::default() };
     let writer = kind.create(path, &columns, &info).expect("columns of this kind");
     let mut writer = writer.expect("a folder that can be written to");
     writer.push_rows(&names, &columns).expect("sound objects");

@@ -16,7 +16,11 @@ use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// A store of this many objects of 1 to 3 centroids, in the folder of temporary files.
 pub fn write(path: &Path, objects: usize) -> SignatureStore {
-    let info = StoreInfo { parameters: Some("{\"seed\":1}".to_owned()), source: Some("/pictures".into()) };
+    let info = StoreInfo {
+        parameters: Some("{\"seed\":1}".to_owned()),
+        alpha: Some(1.28),
+        source: Some("/pictures".into()),
+    };
     let mut writer = StoreWriter::create(path, &["x", "y"], &info).expect("a folder that can be written to");
     (0..objects).for_each(|object| {
         with_object(object, |name, signature, width| writer.push(name, signature, width, 7));

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
-use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef, Signature, StageTimes, reference};
+use boxwork_kernels::extract::{
+    ExtractParameters, Extractor, ImageRef, Preset, Signature, StageTimes, reference,
+};
 
 const SIDE: usize = 150;
 const IMAGES: usize = 24;
@@ -21,10 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pixels: Vec<Vec<u8>> = (0..IMAGES as u64).map(synthetic).collect();
     let images = pixels.iter().map(|rgb| ImageRef::new(SIDE, SIDE, rgb)).collect::<Result<Vec<_>, _>>()?;
     let settings = [
-        ("2500 points, 10 iterations", ExtractParameters::default()),
+        ("2500 points, 10 iterations", Preset::PRACTICAL.parameters()),
         (
             "2000 points, 5 iterations",
-            ExtractParameters { points_count: 2000, iterations_count: 5, ..ExtractParameters::default() },
+            ExtractParameters { points_count: 2000, iterations_count: 5, ..Preset::PRACTICAL.parameters() },
         ),
     ];
     for (name, parameters) in settings {

@@ -9,6 +9,7 @@ mod points;
 mod colour;
 mod transform;
 mod parameters;
+mod preset;
 mod texture;
 pub mod reference;
 mod lanes;
@@ -25,6 +26,7 @@ mod twins;
 pub use extractor::{Extractor, StageTimes};
 pub use parameters::{ExtractParameters, GroundDistance, ParameterError};
 pub use points::PointDistribution;
+pub use preset::Preset;
 pub use transform::{FEATURES, FeatureTransform};
 
 /// The most pixels along a side of an image. Larger images must be scaled first.

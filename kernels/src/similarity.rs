@@ -54,7 +54,7 @@ pub enum MeasureError {
     },
     /// Alpha is zero, negative, infinite or not a number.
     #[error(
-        "alpha is {0}; use a finite number above 0 (0.01 indexes best, 0.2 is a compromise, 1.28 is most precise)"
+        "alpha is {0}; use a finite number above 0 (smaller values index better, larger ones order better)"
     )]
     Alpha(f64),
     /// No similarity has this name.

@@ -198,7 +198,7 @@ struct Space {
     /// The distance of two centroids
     #[arg(long, value_name = "NAME", value_parser = ["l1", "l2", "linf", "l2_squared"])]
     ground: Option<String>,
-    /// The steepness of the similarity
+    /// The steepness of the similarity [default: the store's, or 0.2 if it keeps none]
     #[arg(long, value_name = "A")]
     alpha: Option<f64>,
 }

@@ -15,6 +15,14 @@ use boxwork_stores::pivot_table::PivotTable;
 use boxwork_stores::spaces;
 use serde_json::{Value as Json, json};
 
+/// The estimated work of a search, and its distance.
+pub struct Estimated {
+    /// The distance and the origin of its alpha, for users.
+    pub distance: String,
+    /// The work.
+    pub estimate: Estimate,
+}
+
 /// Estimates the search of a plan, for its box that bounds distances; `None` if it has none, or their values are
 /// unknown.
 ///
@@ -25,7 +33,7 @@ pub fn estimate(
     values: &BTreeMap<String, Value>,
     workers: usize,
     devices: &LazyDevices,
-) -> Result<Option<Estimate>, String> {
+) -> Result<Option<Estimated>, String> {
     let Some(bounds) = plan.boxes.iter().find(|planned| planned.spec.name == "lower_bounds") else {
         return Ok(None);
     };
@@ -43,6 +51,7 @@ pub fn estimate(
     let (column, name) = (text(store, "column"), text(store, "name").unwrap_or("name"));
     let store = open_store(Path::new(path), column, name, None, Access::Map, None).map_err(error_text)?;
     let space = spaces::open(&distance_options(space, None), store).map_err(error_text)?;
+    let distance = spaces::in_words(&*space);
     let table = PivotTable::open(pivots, space).map_err(error_text)?;
     let queries = match values.get("queries") {
         Some(Value::List(queries)) => queries.len().max(1),
@@ -61,7 +70,8 @@ pub fn estimate(
     let device: DeviceChoice = device.and_then(|text| text.parse().ok()).unwrap_or(DeviceChoice::Auto);
     let devices = OnDevices::picked(devices, &device, table.len());
     let search = Search { k, range, queries, workers, devices };
-    cost_model::estimate(&table, search).map(Some).map_err(|error| error.to_string())
+    let estimate = cost_model::estimate(&table, search).map_err(error_text)?;
+    Ok(Some(Estimated { distance, estimate }))
 }
 
 fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
@@ -76,7 +86,8 @@ fn error_text(error: impl std::fmt::Display) -> String {
 }
 
 /// The estimate for users.
-pub fn text_of(estimate: &Estimate) -> String {
+pub fn text_of(estimated: &Estimated) -> String {
+    let Estimated { distance, estimate } = estimated;
     let Search { k, range, queries, workers, devices } = estimate.search;
     let wanted = match (k, range) {
         (Some(k), Some(range)) => format!("the {k} nearest within {range}"),
@@ -89,6 +100,7 @@ pub fn text_of(estimate: &Estimate) -> String {
         if queries == 1 { "y" } else { "ies" },
         if workers == 1 { "" } else { "s" },
     );
+    let _ = writeln!(page, "  distance: {distance}");
     let rates = &estimate.rates;
     // An answer of all objects has no estimated end.
     let farthest = match estimate.farthest {
@@ -142,7 +154,8 @@ pub fn text_of(estimate: &Estimate) -> String {
 }
 
 /// The estimate for programs.
-pub fn json_of(estimate: &Estimate) -> Json {
+pub fn json_of(estimated: &Estimated) -> Json {
+    let Estimated { distance, estimate } = estimated;
     let Search { k, range, queries, workers, devices } = estimate.search;
     let devices = devices.map(
         |devices| json!({"count": devices.count, "rate": devices.rate, "is_measured": devices.is_measured}),
@@ -155,7 +168,7 @@ pub fn json_of(estimate: &Estimate) -> Json {
     };
     let choice = estimate.choice();
     json!({
-        "objects": estimate.objects, "k": k, "range": range, "queries": queries, "workers": workers,
+        "distance": distance, "objects": estimate.objects, "k": k, "range": range, "queries": queries, "workers": workers,
         "devices": devices,
         "sampled": estimate.sampled, "farthest": estimate.farthest,
         "scan_ns": estimate.rates.scan_ns, "picked_ns": estimate.rates.picked_ns,

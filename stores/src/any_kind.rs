@@ -142,8 +142,8 @@ pub trait AnyKind: Debug + Sync {
     fn rows_of_array(&self, objects: &ArrayRef) -> Option<Box<dyn AnyRows>>;
 
     /// Appends the objects in columns of this kind to a text, a line of JSON each, from which
-    /// [`Incoming`](crate::object_column::Incoming) makes equal ones. `is_first` says whether the file begins with
-    /// them.
+    /// [`Incoming`](crate::object_column::Incoming) makes equal ones. If the file begins with them, `head` has what its
+    /// first line says for all objects.
     ///
     /// # Errors
     /// When the columns are of another kind, or hold no sound objects.
@@ -151,7 +151,7 @@ pub trait AnyKind: Debug + Sync {
         &self,
         names: &StringArray,
         columns: &[ArrayRef],
-        is_first: bool,
+        head: Option<Head>,
         text: &mut String,
     ) -> Result<(), String>;
 
@@ -201,6 +201,13 @@ pub trait AnyKind: Debug + Sync {
     ) -> Result<u64, StoreError>;
 }
 
+/// What the first line of a file says for all objects, beside what their kind says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    /// The alpha of searches that name none.
+    pub alpha: Option<f64>,
+}
+
 /// Objects of a kind that come one by one and stay in memory: see [`Rows`](crate::object_store::Rows).
 pub trait AnyRows: Send {
     /// The objects' name in the plural.
@@ -238,11 +245,12 @@ pub trait AnyRows: Send {
     /// When the system gives no memory for them.
     fn keep(&mut self) -> Result<(), String>;
 
-    /// The store of all objects that were kept, named after the file from which they came.
+    /// The store of all objects that were kept, named after the file from which they came; `alpha` is that of the file,
+    /// if it says one.
     ///
     /// # Errors
     /// When there is no object, or no memory.
-    fn finish(self: Box<Self>, path: &Path) -> Result<Arc<dyn Store>, BoxError>;
+    fn finish(self: Box<Self>, path: &Path, alpha: Option<f64>) -> Result<Arc<dyn Store>, BoxError>;
 }
 
 /// An unfinished store of any kind: see [`StoreWriter`](crate::object_store::StoreWriter).

@@ -9,11 +9,23 @@ const LINE_BYTES_MAX: u64 = 1 << 28;
 /// Bytes of a line at most in tests with small limits.
 const LINE_BYTES_SMALL: u64 = 1 << 20;
 
+/// The key of the alpha of searches, which the first line of a file of signatures may say for all.
+pub(crate) const ALPHA: &str = "alpha";
+
 /// Appends a line. `write` appends the object, a JSON value: it stands under `key`. Without a key its members stand in
-/// the line, beside the name.
-pub fn write_line(text: &mut String, name: &str, key: Option<&str>, write: impl FnOnce(&mut String)) {
+/// the line, beside the name and the alpha of searches, if it is given.
+pub fn write_line(
+    text: &mut String,
+    name: &str,
+    alpha: Option<f64>,
+    key: Option<&str>,
+    write: impl FnOnce(&mut String),
+) {
     text.push_str("{\"name\":");
     text.push_str(&Value::from(name).to_string());
+    if let Some(alpha) = alpha {
+        text.push_str(&format!(",\"{ALPHA}\":{}", Value::from(alpha)));
+    }
     match key {
         Some(key) => {
             text.push(',');
@@ -53,6 +65,16 @@ pub fn next_line(reader: &mut dyn BufRead, text: &mut String) -> io::Result<usiz
     }
 }
 
+/// The alpha of searches that a line says, if it does.
+///
+/// # Errors
+/// When it is not a number above zero.
+pub fn alpha(members: &Map<String, Value>) -> Result<Option<f64>, String> {
+    let Some(value) = members.get(ALPHA) else { return Ok(None) };
+    let alpha = value.as_f64().filter(|alpha| alpha.is_finite() && *alpha > 0.0);
+    alpha.map(Some).ok_or_else(|| format!("`{ALPHA}` is {value}, which is not a number above zero"))
+}
+
 /// The members of a line.
 ///
 /// # Errors
@@ -79,7 +101,7 @@ mod tests {
             (None, "{\"name\":\"a \\\"b\\\"\\n\u{e9}\",\"x\":1}\n"),
         ] {
             let mut text = String::new();
-            write_line(&mut text, "a \"b\"\n\u{e9}", key, |text| text.push_str("{\"x\":1}"));
+            write_line(&mut text, "a \"b\"\n\u{e9}", None, key, |text| text.push_str("{\"x\":1}"));
             assert_eq!(text, line);
             assert_eq!(members(&text).unwrap()["name"], "a \"b\"\n\u{e9}");
         }

@@ -40,7 +40,8 @@ pub fn open(
     };
     read.map_err(|reason| BoxError::new(format!("`{}`: {reason}", path.display())))?;
     let none = || BoxError::new(format!("`{}` holds no objects", path.display()));
-    objects.rows.ok_or_else(none)?.finish(path)
+    let alpha = objects.alpha();
+    objects.rows.ok_or_else(none)?.finish(path, alpha)
 }
 
 /// Whether a file's ending is that of JSON lines.
@@ -58,6 +59,8 @@ pub struct Incoming {
     members: Map<String, Value>,
     rows: Option<Box<dyn AnyRows>>,
     count: u64,
+    /// The alpha that the first line of signatures says for all.
+    alpha: Option<f64>,
 }
 
 /// The columns of a batch that hold objects and their names.
@@ -72,7 +75,7 @@ impl Incoming {
     /// the defaults see [`open`].
     pub fn new(column: Option<&str>, name: &str, kind: Option<&'static dyn AnyKind>) -> Self {
         let (column, name) = (column.map(str::to_owned), name.to_owned());
-        Self { column, name, kind, members: Map::new(), rows: None, count: 0 }
+        Self { column, name, kind, members: Map::new(), rows: None, count: 0, alpha: None }
     }
 
     /// Gives each object in JSON this member, in place of its own.
@@ -87,6 +90,11 @@ impl Incoming {
         self.rows.as_mut().map(|rows| &mut **rows as &mut dyn AnyRows)
     }
 
+    /// The alpha of searches that the file says.
+    pub fn alpha(&self) -> Option<f64> {
+        self.alpha
+    }
+
     /// Takes the object in a line of JSON, and returns its name.
     ///
     /// # Errors
@@ -94,6 +102,7 @@ impl Incoming {
     pub fn push_line(&mut self, line: &str) -> Result<String, String> {
         let (named, mut value) = self.named_value(json_lines::members(line)?)?;
         if let Value::Object(members) = &mut value {
+            self.read_alpha(members)?;
             members.extend(self.members.clone());
         }
         let rows = match &mut self.rows {
@@ -105,6 +114,17 @@ impl Incoming {
         rows.push_json(&name, &value)?;
         self.count += 1;
         Ok(name)
+    }
+
+    /// Reads the alpha of a line: the first line says it for all objects.
+    fn read_alpha(&mut self, members: &Map<String, Value>) -> Result<(), String> {
+        let Some(alpha) = json_lines::alpha(members)? else { return Ok(()) };
+        if self.count > 0 && self.alpha != Some(alpha) {
+            let first = self.alpha.map_or_else(|| "none".to_owned(), |first| first.to_string());
+            return Err(format!("`alpha` is {alpha}, and the first object has {first}: it is for all"));
+        }
+        self.alpha = Some(alpha);
+        Ok(())
     }
 
     /// The name of the object in a line, if it has one, and the object.
@@ -407,6 +427,33 @@ mod tests {
         let error = open(&batch);
         assert!(error.contains("its batch should take"), "{error}");
         assert!(open(&sound[..9]).contains("is no Arrow IPC file"));
+    }
+
+    #[test]
+    fn the_first_line_says_the_alpha_of_all_signatures() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("signatures.jsonl");
+        let line = |name: &str, more: &str| {
+            format!("{{\"name\": \"{name}\", {more}\"centroids\": [[1]], \"weights\": [1]}}\n")
+        };
+        let open = |first: &str, second: &str, kind: Option<&str>| {
+            fs::write(&path, line("a", first) + &line("b", second)).unwrap();
+            open(&path, None, "name", kind.map(|kind| named(kind).unwrap()))
+        };
+        assert_eq!(open("", "", None).unwrap().alpha(), None);
+        for kind in [None, Some("signatures")] {
+            assert_eq!(open("\"alpha\": 1.28, ", "", kind).unwrap().alpha(), Some(1.28));
+            assert_eq!(open("\"alpha\": 3, ", "\"alpha\": 3.0, ", kind).unwrap().alpha(), Some(3.0));
+        }
+        for (first, second, reason) in [
+            ("\"alpha\": 0, ", "", "line 1: `alpha` is 0, which is not a number above zero"),
+            ("\"alpha\": \"1\", ", "", "line 1: `alpha` is \"1\""),
+            ("\"alpha\": 1, ", "\"alpha\": 2, ", "line 2: `alpha` is 2, and the first object has 1"),
+            ("", "\"alpha\": 2, ", "line 2: `alpha` is 2, and the first object has none"),
+        ] {
+            let error = open(first, second, Some("signatures")).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -243,16 +243,22 @@ impl<K: Kind> ObjectStore<K> {
 
     /// The parameters of the extraction, as JSON, if they are known.
     pub fn parameters(&self) -> Option<&str> {
-        self.info()?.parameters.as_deref()
+        self.info().parameters.as_deref()
     }
 
     /// The folder that contains the images, if there are images; names are paths in it.
     pub fn source(&self) -> Option<&Path> {
-        self.info()?.source.as_deref()
+        self.info().source.as_deref()
     }
 
-    fn info(&self) -> Option<&StoreInfo> {
-        self.files.parts.first().map(|part| &part.info)
+    /// The alpha of searches that name none, if the store keeps one.
+    pub fn alpha(&self) -> Option<f64> {
+        self.info().alpha
+    }
+
+    /// The metadata, which a change and a copy keep.
+    fn info(&self) -> &StoreInfo {
+        &self.files.info
     }
 
     /// A text unique to this content, by which an index recognises its store.

@@ -13,7 +13,7 @@ mod root_space;
 mod tests;
 
 pub use column_space::{ColumnDistance, ColumnSpace};
-pub use options::DistanceOptions;
+pub use options::{ALPHA, DistanceOptions};
 pub use root_space::RootSpace;
 pub use signature_space::SignatureSpace;
 
@@ -104,6 +104,20 @@ pub fn named(name: &str) -> Result<&'static dyn Distance, String> {
         let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
         format!("there is no distance `{name}`; there are {}", names.join(", "))
     })
+}
+
+/// The distance of a space for users: with the origin of its alpha, if it has one.
+pub fn in_words(space: &dyn Space) -> String {
+    let measure = space.measure();
+    let Some(alpha) = DistanceOptions::parse(&measure).and_then(|options| options.alpha) else {
+        return measure;
+    };
+    match space.store().alpha() {
+        Some(kept) if kept == alpha => format!("{measure} (the store's alpha)"),
+        Some(kept) => format!("{measure} (given; the store's alpha is {kept})"),
+        None if alpha == ALPHA => format!("{measure} (the store keeps no alpha; {ALPHA} is the default)"),
+        None => format!("{measure} (given; the store keeps no alpha)"),
+    }
 }
 
 /// The space that the options describe, over a store. Blocks on the disk.

@@ -162,6 +162,11 @@ pub trait Store: Any + Debug + Send + Sync {
         None
     }
 
+    /// The alpha of searches that name none, if the objects are signatures and the store keeps one.
+    fn alpha(&self) -> Option<f64> {
+        None
+    }
+
     /// The folder that contains the images, if the objects are images; names are paths in it.
     fn source(&self) -> Option<&Path> {
         None

@@ -39,7 +39,7 @@ fn written(case: Case, folder: &Path, count: u64) -> std::path::PathBuf {
     let path = folder.join(format!("s.{}.arrow", case.0));
     let (names, columns) = objects(case, 0..count);
     let kind = any_kind::named(case.0).expect("a listed kind");
-    let info = StoreInfo { parameters: None, source: Some("/somewhere".into()) };
+    let info = StoreInfo { source: Some("/somewhere".into()), ..StoreInfo::default() };
     let mut writer = kind.create(&path, &columns, &info).expect("its columns").expect("a folder");
     writer.push_rows(&names, &columns).expect("sound objects");
     assert_eq!(writer.finish().expect("a disk"), count);

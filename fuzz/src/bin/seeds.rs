@@ -16,7 +16,7 @@ use arrow_ipc::writer::{FileWriter, StreamWriter};
 use boxwork::shipped;
 use boxwork_fuzz::objects::{self, KINDS};
 use boxwork_fuzz::{folder, store};
-use boxwork_kernels::extract::{ExtractParameters, FeatureTransform, GroundDistance, PointDistribution};
+use boxwork_kernels::extract::{ExtractParameters, GroundDistance, PointDistribution, Preset};
 use boxwork_operators::extract::parameters_json;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
 
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let uniform = ExtractParameters {
         points_count: 200,
         distribution: PointDistribution::Uniform,
-        transform: FeatureTransform::BEST,
+        transform: Preset::BEST.transform(),
         distance: GroundDistance::LInf,
         iterations_count: 3,
         ..ExtractParameters::default()

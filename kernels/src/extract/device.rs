@@ -155,11 +155,20 @@ const _: () = assert!(PAIRS * (2 * 32) * (2 * 32) < 1 << 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extract::Preset;
+
+    #[test]
+    fn every_preset_fits_local_memory() {
+        for preset in Preset::ALL {
+            let form = DeviceExtraction::new(&preset.parameters()).unwrap();
+            assert!(form.is_some(), "{}", preset.name);
+        }
+    }
 
     #[test]
     fn what_fits_local_memory_has_a_form() {
         let form = |change: fn(&mut ExtractParameters)| {
-            let mut parameters = ExtractParameters::default();
+            let mut parameters = Preset::PRACTICAL.parameters();
             change(&mut parameters);
             DeviceExtraction::new(&parameters).unwrap()
         };

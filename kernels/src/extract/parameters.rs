@@ -18,7 +18,8 @@ pub enum GroundDistance {
     LInf,
 }
 
-/// Parameters of an extraction; `default()` is the practical setting.
+/// Parameters of an extraction; `default()` is the first preset's. A [preset](super::Preset) decides what a user does not
+/// give.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtractParameters {
     /// Sampling points per image, 1 to 65,536.
@@ -45,25 +46,6 @@ pub struct ExtractParameters {
     pub centroids_count_max: u32,
     /// Distance of the clustering.
     pub distance: GroundDistance,
-}
-
-impl Default for ExtractParameters {
-    fn default() -> Self {
-        Self {
-            points_count: 2500,
-            distribution: PointDistribution::Gaussian { sigma: 0.2 },
-            seed: 1,
-            grey_max: 15,
-            window_radius: 3,
-            transform: FeatureTransform::PRACTICAL,
-            seeds_count: 400,
-            iterations_count: 10,
-            cluster_weight_min: 2,
-            join_distance: 0.2,
-            centroids_count_max: 768,
-            distance: GroundDistance::L2,
-        }
-    }
 }
 
 /// The largest coordinate of a sample: one less than the fixed-point format holds, so that rounding cannot overflow.
@@ -114,26 +96,32 @@ impl ExtractParameters {
     /// The first parameter outside its range, with the range and what to do.
     pub fn validate(&self) -> Result<(), ParameterError> {
         let count = 65_536.0;
-        in_range("points_count", self.points_count, 1.0, count, "2500 is usual, and time grows with it")?;
+        in_range(
+            "points_count",
+            self.points_count,
+            1.0,
+            count,
+            "a preset has a usual number, and time grows with it",
+        )?;
         if let PointDistribution::Gaussian { sigma } = self.distribution {
             in_range(
                 "sigma",
                 sigma,
                 0.01,
                 10.0,
-                "0.2 is usual; for even points take the uniform distribution",
+                "a preset has a usual value; for even points take the uniform distribution",
             )?;
         }
-        in_range("grey_max", self.grey_max, 1.0, 255.0, "15 (four bits) is usual")?;
+        in_range("grey_max", self.grey_max, 1.0, 255.0, "a preset has a usual number")?;
         in_range("window_radius", self.window_radius, 0.0, 32.0, "3 is usual, and 0 switches texture off")?;
-        in_range("seeds_count", self.seeds_count, 1.0, count, "400 is usual")?;
-        in_range("iterations_count", self.iterations_count, 1.0, 1000.0, "5 to 10 are usual")?;
+        in_range("seeds_count", self.seeds_count, 1.0, count, "a preset has a usual number")?;
+        in_range("iterations_count", self.iterations_count, 1.0, 1000.0, "a preset has a usual number")?;
         in_range(
             "cluster_weight_min",
             self.cluster_weight_min,
             0.0,
             count,
-            "2 is usual; 0 keeps all but the empty",
+            "a preset has a usual number; 0 keeps all but the empty",
         )?;
         in_range("join_distance", self.join_distance, 0.0, COORDINATE_MAX, "0.2 is usual; 0 joins nothing")?;
         in_range("centroids_count_max", self.centroids_count_max, 1.0, count, "768 is usual")?;
@@ -192,7 +180,7 @@ mod tests {
     #[test]
     fn refusals_name_the_parameter_its_range_and_the_fix() {
         assert_eq!(ExtractParameters::default().validate(), Ok(()));
-        check(|p| p.points_count = 0, &["points_count is 0", "1 to 65536", "2500"]);
+        check(|p| p.points_count = 0, &["points_count is 0", "1 to 65536", "usual number"]);
         check(
             |p| p.distribution = PointDistribution::Gaussian { sigma: f64::NAN },
             &["sigma is NaN", "0.01 to 10"],

@@ -151,9 +151,10 @@ pub(super) fn keep_heaviest(means: &mut Vec<(Point, u32)>, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extract::Preset;
 
     fn sample(x: f64, y: f64) -> [i32; FEATURES] {
-        ExtractParameters::default().transform.apply([x / 8.0, y / 8.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+        Preset::PRACTICAL.transform().apply([x / 8.0, y / 8.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     }
 
     fn check(
@@ -161,7 +162,7 @@ mod tests {
         samples: &[[i32; FEATURES]],
         expected: &[[f32; 3]],
     ) {
-        let mut parameters = ExtractParameters { cluster_weight_min: 0, ..ExtractParameters::default() };
+        let mut parameters = ExtractParameters { cluster_weight_min: 0, ..Preset::PRACTICAL.parameters() };
         change(&mut parameters);
         let signature = cluster(&parameters, samples);
         let found: Vec<[f32; 3]> = (0..signature.weights.len())

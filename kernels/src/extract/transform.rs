@@ -23,24 +23,9 @@ pub struct FeatureTransform {
 }
 
 impl FeatureTransform {
-    /// The setting whose index works best: the default.
-    pub const PRACTICAL: Self = Self::scaling([8.0, 8.0, 0.01, 0.02, 0.02, 0.04, 0.25]);
-
-    /// The setting with the best precision.
-    pub const BEST: Self = Self::scaling([8.0, 8.0, 0.02, 0.02, 0.02, 0.08, 0.5]);
-
     /// Factors without an offset.
     pub const fn scaling(multiplier: [f64; FEATURES]) -> Self {
         Self { multiplier, offset: [0.0; FEATURES] }
-    }
-
-    /// The preset called `name`, `practical` or `best`.
-    pub fn preset(name: &str) -> Option<Self> {
-        match name {
-            "practical" => Some(Self::PRACTICAL),
-            "best" => Some(Self::BEST),
-            _ => None,
-        }
     }
 
     /// The fixed-point sample of `features`, in units of 2^-16.

@@ -51,11 +51,9 @@ fn check(parameters: &ExtractParameters, images: &[(usize, usize, Vec<u8>)]) {
 }
 
 #[test]
-fn default_parameters_on_whole_images() {
+fn every_preset_on_whole_images() {
     let images: Vec<_> = (0..4).map(|kind| (150, 150, pixels(150, 150, kind, 11))).collect();
-    check(&ExtractParameters::default(), &images);
-    let best = ExtractParameters { transform: FeatureTransform::BEST, ..ExtractParameters::default() };
-    check(&best, &images);
+    Preset::ALL.iter().for_each(|preset| check(&preset.parameters(), &images));
 }
 
 #[test]
@@ -101,13 +99,13 @@ fn parameters() -> impl Strategy<Value = ExtractParameters> {
     let points = (
         1_u32..400,
         prop_oneof![
-            Just(PointDistribution::Gaussian { sigma: 0.2 }),
+            Just(PointDistribution::Gaussian { sigma: 0.375 }),
             Just(PointDistribution::Uniform),
             Just(PointDistribution::Grid)
         ],
         any::<u64>(),
     );
-    let texture = (prop_oneof![Just(1_u8), Just(7), Just(15), Just(31), Just(200)], 0_u32..7);
+    let texture = (prop_oneof![Just(1_u8), Just(7), Just(15), Just(23), Just(31), Just(200)], 0_u32..7);
     let clusters = (1_u32..200, 1_u32..8, 0_u32..6, 0.0_f32..1.5);
     let rest = (
         1_u32..60,
@@ -115,7 +113,7 @@ fn parameters() -> impl Strategy<Value = ExtractParameters> {
         any::<bool>(),
     );
     (points, texture, clusters, rest).prop_map(|(points, texture, clusters, rest)| {
-        let mut transform = if rest.2 { FeatureTransform::PRACTICAL } else { FeatureTransform::BEST };
+        let mut transform = if rest.2 { Preset::BALANCED.transform() } else { Preset::BEST.transform() };
         if texture.0 > 30 {
             transform.multiplier[5] = 1e-3;
         }

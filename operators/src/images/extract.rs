@@ -27,8 +27,8 @@ use boxwork_runtime::parameter::{Arguments, DeviceChoice};
 use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
 
 use self::block::{Common, Pictures};
-use self::parameters::{Note, PARAMETERS, parameters_of};
-pub(crate) use self::parameters::{PARAMETERS_NOTE, scaled_size};
+use self::parameters::{Note, PARAMETERS, parameters_of, preset};
+pub(crate) use self::parameters::{PARAMETERS_NOTE, alpha_of, noted_alpha, scaled_size, with_alpha};
 pub use self::parameters::{parameters, parameters_from_json, parameters_json};
 use crate::columns;
 use crate::devices::code_path;
@@ -47,16 +47,17 @@ const SIGNATURES: Out =
 /// `signatures`: name, signature, and the original's width and height, in the order of the pictures.
 ///
 /// # Parameters
-/// The parameters of the extraction; the defaults are the practical setting. More `points`, `seeds` and `iterations`
-/// cost time and give finer signatures; `transform: best` and a larger alpha of the space give the most precise search,
-/// `transform: practical` the best indexes. `as_in`: a store whose parameters replace all others. `device`: where to
+/// The parameters of the extraction. `transform` names a preset, which decides all parameters that are not given, and the
+/// alpha with which a store of the signatures is searched: `balanced` has a good order for short signatures; `practical`
+/// and `best` are the settings of the thesis, of which `practical` indexes best and `best` is more precise. More `points`,
+/// `seeds` and `iterations` cost time and give finer signatures. `as_in`: a store whose parameters replace all others. `device`: where to
 /// compute; the bits are equal everywhere. The slots extract pictures that devices cannot take, and all pictures if the
 /// matrices of many grey levels, or many seeds, do not fit a device.
 pub static EXTRACT: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: &[PIXELS],
     outputs: &[SIGNATURES],
-    example: "extract: {kind: extract, points: 2500}",
+    example: "extract: {kind: extract, transform: balanced}",
     code_path: Some(code_path),
     ..OperatorSpec::new("extract", "Extracts feature signatures from pictures.", Kind::Stateful, make)
 };
@@ -80,18 +81,19 @@ const BLOCKS_PER_DEVICE: usize = 6;
 const PICTURES_PER_SLOT: usize = 16;
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let parameters = match crate::resources::get_signatures(bind, "as_in")? {
-        Some(store) => parameters_of(&store)?,
-        None => parameters(bind)?,
+    let (parameters, alpha) = match crate::resources::get_signatures(bind, "as_in")? {
+        Some(store) => (parameters_of(&store)?, store.alpha()),
+        None => (parameters(bind)?, Some(preset(bind).alpha)),
     };
     let picked = bind.pick_devices("device", None, 0)?;
     let pictures_min = if bind.device("device") == DeviceChoice::Auto { BLOCK_PICTURES_MIN } else { 0 };
-    Ok(Box::new(stage(parameters, picked, pictures_min, bind.slots())?))
+    Ok(Box::new(stage(parameters, alpha, picked, pictures_min, bind.slots())?))
 }
 
 /// An `extract` box on the picked devices.
 fn stage(
     parameters: ExtractParameters,
+    alpha: Option<f64>,
     picked: Picked,
     pictures_min: u64,
     slots: usize,
@@ -105,7 +107,7 @@ fn stage(
         blocks_per_device: BLOCKS_PER_DEVICE,
     };
     let task = Extract {
-        note: Note::new(parameters.clone()),
+        note: Note::new(parameters.clone(), alpha),
         lanes: vec![Lane::new(&parameters)?],
         parameters,
         common: form.map(|form| Arc::new(Common::new(form))),
@@ -313,8 +315,7 @@ fn envelope_of(
         ("width", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| widths[*row])))),
         ("height", Arc::new(UInt32Array::from_iter_values(kept.iter().map(|row| heights[*row])))),
     ];
-    let note = note.of_size(pixels.u32s("scaled_width")?[*first]);
-    Ok(Some(Envelope::from_columns(columns)?.with_note(PARAMETERS_NOTE, note)))
+    Ok(Some(note.put_on(Envelope::from_columns(columns)?, pixels.u32s("scaled_width")?[*first])))
 }
 
 /// Extracts an image's signature and appends it.

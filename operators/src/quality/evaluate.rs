@@ -21,6 +21,8 @@ use crate::columns;
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, store_parameter};
 use crate::results::sink::{OUT, OrderedWriter, class_of, share_writer};
+use boxwork_stores::space::SharedSpace;
+use boxwork_stores::spaces;
 use boxwork_stores::store::Store;
 
 /// The precision counts the objects of the query's class among so many of the nearest.
@@ -47,12 +49,19 @@ const DISTANCES: In =
 /// None.
 ///
 /// # Parameters
-/// `store`: the store, for the names. `out`: the file to write, or `-` for standard output. `format`: `table` for
-/// people or `json`: `{"map", "precision_at_10", "idim", "classes": {"NAME": {"map", "precision_at_10", "objects"}}}`;
-/// a figure without a value is `null`.
+/// `store`: the store, for the names. `space`: the space of the distances, which is then named, with the origin of its
+/// alpha. `out`: the file to write, or `-` for standard output. `format`: `table` for people or `json`: `{"distance",
+/// "map", "precision_at_10", "idim", "classes": {"NAME": {"map", "precision_at_10", "objects"}}}`; a figure without a
+/// value is `null`.
 pub static EVALUATE: OperatorSpec = OperatorSpec {
     parameters: &[
         store_parameter("the store whose objects the distances are of"),
+        Parameter::new(
+            "space",
+            ParameterType::Resource("space"),
+            Default::Absent,
+            "the space of the distances, to name it",
+        ),
         OUT,
         Parameter::new(
             "format",
@@ -70,8 +79,10 @@ pub static EVALUATE: OperatorSpec = OperatorSpec {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store = resources::store(bind)?;
     let objects = store.objects_count() as usize;
+    let space = bind.get_resource::<SharedSpace>("space")?;
     Ok(Box::new(Evaluate {
         store,
+        distance: space.map(|space| spaces::in_words(&*space.0)),
         writer: bind.shared(),
         part: bind.part,
         is_json: bind.text("format") == "json",
@@ -85,6 +96,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 
 struct Evaluate {
     store: Arc<dyn Store>,
+    /// The distance in words, if the space is given.
+    distance: Option<String>,
     writer: Arc<OrderedWriter>,
     part: Part,
     is_json: bool,
@@ -149,7 +162,8 @@ impl Operator for Evaluate {
             return Ok(Flow::More);
         }
         let idim = intrinsic_dimensionality(&mut self.moments);
-        let text = if self.is_json { ranked.json(idim) } else { ranked.table(idim) };
+        let distance = self.distance.as_deref();
+        let text = if self.is_json { ranked.json(distance, idim) } else { ranked.table(distance, idim) };
         let (writer, part) = (&self.writer, self.part);
         cx.detached("disk", || writer.write(part, text.into_bytes()))??;
         Ok(Flow::Done)
@@ -270,7 +284,7 @@ impl Ranked {
         mean(self.classes.iter().flat_map(|class| &class.precisions))
     }
 
-    fn json(&self, idim: Option<IntrinsicDimensionality>) -> String {
+    fn json(&self, distance: Option<&str>, idim: Option<IntrinsicDimensionality>) -> String {
         let classes: Map<String, Json> = self
             .classes
             .iter()
@@ -284,6 +298,7 @@ impl Ranked {
             })
             .collect();
         let json = json!({
+            "distance": distance,
             "map": self.map(),
             "precision_at_10": self.precision(),
             "idim": idim.map(|idim| idim.value),
@@ -293,7 +308,7 @@ impl Ranked {
         format!("{json:#}\n")
     }
 
-    fn table(&self, idim: Option<IntrinsicDimensionality>) -> String {
+    fn table(&self, distance: Option<&str>, idim: Option<IntrinsicDimensionality>) -> String {
         let names: Vec<String> = self.classes.iter().map(|class| printable(&class.name)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("all classes".len());
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
@@ -307,7 +322,8 @@ impl Ranked {
         }
         row("all classes", self.class_of.len(), self.map(), self.precision());
         let idim = idim.map_or("undefined, as all distances are equal".to_owned(), |idim| in_words(&idim));
-        text + &format!("\nintrinsic dimensionality: {idim}\n")
+        let distance = distance.map_or_else(String::new, |distance| format!("distance: {distance}\n"));
+        text + &format!("\n{distance}intrinsic dimensionality: {idim}\n")
     }
 }
 

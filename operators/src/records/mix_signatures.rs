@@ -12,6 +12,7 @@ use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, O
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
+use crate::images::extract::with_alpha;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::{Objects, SignatureStore};
 
@@ -120,7 +121,9 @@ impl Operator for MixSignatures {
             ];
             self.sent = numbers.end;
             cx.progress(self.sent, self.count);
-            if cx.push(SIGNATURES, Envelope::from_columns(columns)?)? == Pushed::Closed {
+            // The objects lie as those of the store do, so they are searched as those are.
+            let envelope = with_alpha(Envelope::from_columns(columns)?, self.store.alpha());
+            if cx.push(SIGNATURES, envelope)? == Pushed::Closed {
                 break;
             }
         }

@@ -12,6 +12,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::{COLUMN, HOLDS, NAME, read_arrow};
 use crate::columns;
+use crate::images::extract::{noted_alpha, with_alpha};
 use boxwork_stores::any_kind::AnyKind;
 use boxwork_stores::object_column::{Columns, Incoming};
 
@@ -98,7 +99,9 @@ impl ReadColumn {
                 self.batch = Some((columns, row + 1));
             }
         }
-        super::envelope(self.objects.rows(), self.kind)
+        // A store file says it in the metadata of its columns.
+        let alpha = self.input.schema.as_ref().and_then(|schema| noted_alpha(schema));
+        Ok(super::envelope(self.objects.rows(), self.kind)?.map(|envelope| with_alpha(envelope, alpha)))
     }
 
     fn error(&self, reason: &str) -> BoxError {

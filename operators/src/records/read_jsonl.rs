@@ -15,6 +15,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::{COLUMN, HOLDS, NAME};
 use crate::columns;
+use crate::images::extract::with_alpha;
 use boxwork_stores::any_kind::AnyKind;
 use boxwork_stores::json_lines::next_line;
 use boxwork_stores::object_column::Incoming;
@@ -32,7 +33,7 @@ const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects in th
 /// An object stands under the key `column`: `{"name": "a", "object": [0.5, 1]}`. A signature fills its line: `{"name":
 /// "a", "centroids": [[1, 2], [3, 4]], "weights": [1, 3]}`. All centroids of the file have the same number of
 /// coordinates; weights are above 0 and are divided by their sum. `width`, `height` (pixels) and `coordinates` (names)
-/// are optional. No two objects have one name. Empty lines are passed over; the first line that is not sound ends the
+/// are optional. The first line may say the `alpha` of searches for all. No two objects have one name. Empty lines are passed over; the first line that is not sound ends the
 /// request.
 ///
 /// # Inputs
@@ -117,7 +118,8 @@ impl ReadJsonl {
             let name = self.objects.push_line(&text).map_err(|reason| self.error(reason))?;
             self.accept_name(&name).map_err(|reason| self.error(reason))?;
         }
-        super::envelope(self.objects.rows(), self.kind)
+        let alpha = self.objects.alpha();
+        Ok(super::envelope(self.objects.rows(), self.kind)?.map(|envelope| with_alpha(envelope, alpha)))
     }
 
     /// Reads the next line that is not empty; says whether there is one.

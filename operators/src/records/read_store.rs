@@ -10,7 +10,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::HOLDS;
 use crate::columns;
-use crate::images::extract::PARAMETERS_NOTE;
+use crate::images::extract::{PARAMETERS_NOTE, with_alpha};
 use boxwork_stores::any_kind::AnyKind;
 use boxwork_stores::store::Store;
 
@@ -19,7 +19,7 @@ const ROWS: usize = 1024;
 
 const OBJECTS: Out = Out::new(0, "objects", columns::objects, "the objects, by id");
 
-/// Gives all objects of a store, in their order, with a note of how they were extracted.
+/// Gives all objects of a store, in their order, with notes of how they were extracted and of the store's alpha.
 ///
 /// The columns are copied from the file, since a box that reads them later cannot ask whether the file is still whole.
 ///
@@ -104,7 +104,7 @@ impl ReadStore {
         })?;
         let mut columns: Vec<(&str, ArrayRef)> = vec![("name", Arc::new(names.finish()))];
         columns.extend(self.kind.column_names().iter().copied().zip(self.store.columns(ids)?));
-        let envelope = Envelope::from_columns(columns)?;
+        let envelope = with_alpha(Envelope::from_columns(columns)?, self.store.alpha());
         Ok(match self.store.parameters() {
             Some(parameters) => envelope.with_note(PARAMETERS_NOTE, parameters),
             None => envelope,

@@ -9,7 +9,8 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::HOLDS;
 use crate::columns;
-use boxwork_stores::any_kind::AnyKind;
+use crate::images::extract::alpha_of;
+use boxwork_stores::any_kind::{AnyKind, Head};
 use boxwork_stores::signature_store::{StoreError, TemporaryFile, way_out};
 
 /// The name of the standard output.
@@ -21,7 +22,7 @@ const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects");
 ///
 /// A line is `{"name": ..., "object": ...}`. That of a signature is `{"name": ..., "centroids": [[...], ...],
 /// "weights": [...]}`, with `width` and `height` if the object has them; the first line also says the coordinates'
-/// names. Numbers read back to the bit, so that `read_jsonl` makes equal objects of the lines. A file appears under its
+/// names, and `alpha` if the store of the signatures keeps one. Numbers read back to the bit, so that `read_jsonl` makes equal objects of the lines. A file appears under its
 /// name when all of it is on disk.
 ///
 /// # Inputs
@@ -110,7 +111,8 @@ impl WriteJsonl {
     fn lines(&self, envelope: &Envelope) -> Result<String, BoxError> {
         let (names, columns) = super::objects(envelope, self.kind)?;
         let mut text = String::new();
-        let written = self.kind.write_lines(names, &columns, self.written == 0, &mut text);
+        let head = (self.written == 0).then(|| Head { alpha: alpha_of(envelope) });
+        let written = self.kind.write_lines(names, &columns, head, &mut text);
         written.map(|()| text).map_err(BoxError::new)
     }
 

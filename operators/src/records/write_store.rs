@@ -10,9 +10,12 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::HOLDS;
 use crate::columns;
-use crate::images::extract::PARAMETERS_NOTE;
+use crate::images::extract::{PARAMETERS_NOTE, alpha_of};
 use boxwork_stores::any_kind::{AnyKind, AnyWriter};
 use boxwork_stores::signature_store::{StoreError, StoreInfo};
+
+/// The kind of objects whose distance has an alpha.
+const SIGNATURES: &str = "signatures";
 
 const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, no two of one name");
 
@@ -30,8 +33,8 @@ const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, no 
 ///
 /// # Parameters
 /// `out`: the file to write. `source`: the folder that the names are paths in, so that the pictures can be shown.
-/// `parameters`: how the signatures were made, as JSON; kept as it is. When not given, what `extract` noted. `holds`: the
-/// kind of the objects.
+/// `parameters`: how the signatures were made, as JSON; kept as it is. When not given, what `extract` noted. `alpha`: the
+/// alpha of searches that name none; when not given, what came with the signatures. `holds`: the kind of the objects.
 pub static WRITE_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -52,6 +55,12 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
             Default::Absent,
             "the extraction's parameters, as JSON; when not given, what `extract` noted",
         ),
+        Parameter::new(
+            "alpha",
+            ParameterType::Positive,
+            Default::Absent,
+            "the alpha of searches that name none, for signatures; when not given, what came with them",
+        ),
         HOLDS,
     ],
     inputs: &[OBJECTS],
@@ -66,7 +75,14 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             .map_err(|error| BoxError::new(format!("`parameters` is not JSON: {error}")))?;
     }
     let source = bind.get_text("source").map(std::path::absolute).transpose()?;
-    let (kind, info) = (super::kind(bind)?, StoreInfo { parameters, source });
+    let (kind, alpha) = (super::kind(bind)?, bind.get_number("alpha"));
+    if alpha.is_some() && kind.name() != SIGNATURES {
+        let found = kind.name();
+        return Err(BoxError::new(format!(
+            "`alpha` is for {SIGNATURES}, and `holds` is {found}: leave it out"
+        )));
+    }
+    let info = StoreInfo { parameters, alpha, source };
     Ok(Box::new(WriteStore { out: bind.path("out"), info, kind, writer: None }))
 }
 
@@ -105,6 +121,7 @@ impl WriteStore {
             None => {
                 let noted = || envelope.note(PARAMETERS_NOTE).map(str::to_owned);
                 self.info.parameters = self.info.parameters.take().or_else(noted);
+                self.info.alpha = self.info.alpha.or_else(|| alpha_of(envelope));
                 let writer = self.kind.create(&self.out, &columns, &self.info).ok_or_else(|| {
                     let (found, wanted) = (columns[0].data_type(), self.kind.name());
                     BoxError::new(format!("the objects that came are {found}, where {wanted} are wanted"))

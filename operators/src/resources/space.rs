@@ -26,8 +26,9 @@ const GROUND: Parameter = Parameter::new(
 const ALPHA: Parameter = Parameter::new(
     "alpha",
     ParameterType::Positive,
-    Default::Number(0.2),
-    "the steepness for sqfd: 0.01 indexes best, 0.2 is a compromise, 1.28 is most precise",
+    Default::Absent,
+    "the steepness for sqfd; the store's by default, or 0.2 if it keeps none. Smaller values index better, larger ones \
+     order better",
 );
 
 /// A distance over objects, shared by requests as [`SharedSpace`].
@@ -69,7 +70,7 @@ pub(crate) static SQFD_SPACE: ResourceSpec = ResourceSpec {
     name: "sqfd_space",
     about: "The signature quadratic form distance over a store of signatures.",
     parameters: &[OBJECTS, SIMILARITY, GROUND, ALPHA],
-    example: "space: {kind: sqfd_space, store: signatures, alpha: 0.2}",
+    example: "space: {kind: sqfd_space, store: signatures}",
     provides: Some("space"),
     check: Some(|arguments| options(arguments, Some("sqfd")).properties().map(drop)),
     load: |bind| load(bind, Some("sqfd")),
@@ -110,7 +111,7 @@ pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions
         root: arguments.get("root") == Some(&Value::Boolean(true)),
         similarity: text("similarity").unwrap_or(usual.similarity),
         ground: text("ground").unwrap_or(usual.ground),
-        alpha: number("alpha").unwrap_or(usual.alpha),
+        alpha: number("alpha"),
     }
 }
 

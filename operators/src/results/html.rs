@@ -23,6 +23,7 @@ use crate::results::sink::{
     share_writer,
 };
 use boxwork_stores::space::SharedSpace;
+use boxwork_stores::spaces;
 use boxwork_stores::store::Store;
 
 /// The longer side of the pictures.
@@ -82,7 +83,7 @@ fn settings(bind: &Bind<'_>, store: &dyn Store) -> Result<Vec<(&'static str, Str
     let objects = format!("{} {}", store.objects_count(), store.kind());
     let mut settings = vec![("Store", store.path().display().to_string()), ("Objects", objects)];
     let space = bind.get_resource::<SharedSpace>("space")?;
-    settings.extend(space.map(|space| ("Distance", space.0.measure())));
+    settings.extend(space.map(|space| ("Distance", spaces::in_words(&*space.0))));
     settings.extend(bind.get_integer("k").map(|k| ("k", k.to_string())));
     settings.extend(bind.get_number("range").map(|range| ("Range", exact_text(range))));
     Ok(settings)
@@ -302,7 +303,7 @@ mod tests {
             image::RgbImage::from_pixel(400, 100, image::Rgb([9, 99, 200])).save(path).unwrap();
         }
         let objects = [("cats/1.png", 1), ("cats/2.png", 2), ("dogs/<b>.png", 3), ("photos/9.png", 4)];
-        let info = StoreInfo { source: Some(source), parameters: None };
+        let info = StoreInfo { source: Some(source), ..StoreInfo::default() };
         let space = testing::space(testing::store_of(folder.path(), &objects, &info));
         let resources: [(&str, Resource); 2] =
             [("s", testing::shared_store(space.store())), ("space", testing::shared_space(&space))];
@@ -335,7 +336,7 @@ mod tests {
         assert!(page.contains("dogs/<wbr>&lt;b&gt;.png") && !page.contains("<b>.png"));
         assert!(page.contains("Nothing found."));
         structure(&page, &folder.path().join("photos"));
-        let measure = testing::any_space(&space).measure();
+        let measure = spaces::in_words(&*testing::any_space(&space));
         for (name, value) in
             [("Objects", "4 signatures"), ("Distance", &*measure), ("k", "4"), ("Range", "0.75")]
         {

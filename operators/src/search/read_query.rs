@@ -326,7 +326,7 @@ mod tests {
         let parameters = ExtractParameters { points_count: 200, seed: 5, ..ExtractParameters::default() };
         let json = parameters_json(&parameters);
         let path = folder.path().join("photos.signatures.arrow");
-        let info = StoreInfo { parameters: Some(json), source: None };
+        let info = StoreInfo { parameters: Some(json), ..StoreInfo::default() };
         let mut writer = StoreWriter::create(&path, &PCT_COORDINATES, &info).unwrap();
         let image = image::RgbImage::from_fn(300, 200, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]));
         let rgb = Scaler::new(150, true).scale(&image).unwrap();

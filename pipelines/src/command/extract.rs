@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use boxwork_kernels::extract::Preset;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
@@ -23,13 +24,13 @@ pub struct Arguments {
     /// The store to write, such as photos.signatures.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Sampling points per image
-    #[arg(long, default_value_t = 2500)]
-    points: u32,
+    /// Sampling points per image [default: of the transform]
+    #[arg(long)]
+    points: Option<u32>,
     /// The distribution of the points: gaussian, uniform or grid
     #[arg(long, default_value = "gaussian")]
     distribution: String,
-    /// Standard deviation of gaussian points, in image sides [default: 0.2]
+    /// Standard deviation of gaussian points, in image sides [default: of the transform]
     #[arg(long)]
     sigma: Option<f64>,
     /// The seed for the points
@@ -38,27 +39,27 @@ pub struct Arguments {
     /// Width and height of the scaled images, in pixels
     #[arg(long, default_value_t = 150)]
     size: u32,
-    /// Grey levels that texture distinguishes
-    #[arg(long, default_value_t = 16)]
-    grey_levels: u32,
+    /// Grey levels that texture distinguishes [default: of the transform]
+    #[arg(long)]
+    grey_levels: Option<u32>,
     /// Half a texture window, in pixels
     #[arg(long, default_value_t = 3)]
     radius: u32,
-    /// The weights of the features: practical or best
-    #[arg(long, default_value = "practical")]
+    /// The preset: the weights of the features, all settings that are not given, and alpha
+    #[arg(long, value_name = "PRESET", default_value = Preset::NAMES[0], value_parser = Preset::NAMES)]
     transform: String,
     /// Factors of x, y, L, a, b, contrast and entropy, instead of the transform's
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     multiplier: Vec<f64>,
-    /// Samples that seed the clusters
-    #[arg(long, default_value_t = 400)]
-    seeds: u32,
-    /// Rounds of clustering
-    #[arg(long, default_value_t = 10)]
-    iterations: u32,
-    /// Samples that a cluster must hold, times the round's number
-    #[arg(long, default_value_t = 2)]
-    cluster_min: u32,
+    /// Samples that seed the clusters [default: of the transform]
+    #[arg(long)]
+    seeds: Option<u32>,
+    /// Rounds of clustering [default: of the transform]
+    #[arg(long)]
+    iterations: Option<u32>,
+    /// Samples that a cluster must hold, times the round's number [default: of the transform]
+    #[arg(long)]
+    cluster_min: Option<u32>,
     /// Clusters nearer than this are joined
     #[arg(long, default_value_t = 0.2)]
     join_distance: f64,
@@ -68,6 +69,9 @@ pub struct Arguments {
     /// The most centroids of a signature
     #[arg(long, default_value_t = 768)]
     cap: u32,
+    /// The alpha that the store keeps: searches, indexes and evaluations use it unless they name another [default: of the transform]
+    #[arg(long, value_name = "A")]
+    alpha: Option<f64>,
     /// Where to extract: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
@@ -94,19 +98,19 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     for (name, value) in [
         ("points", arguments.points),
-        ("seed", arguments.seed),
-        ("size", arguments.size),
+        ("seed", Some(arguments.seed)),
+        ("size", Some(arguments.size)),
         ("grey_levels", arguments.grey_levels),
-        ("radius", arguments.radius),
+        ("radius", Some(arguments.radius)),
         ("seeds", arguments.seeds),
         ("iterations", arguments.iterations),
         ("cluster_min", arguments.cluster_min),
-        ("cap", arguments.cap),
+        ("cap", Some(arguments.cap)),
     ] {
-        values.insert(name.to_owned(), whole(value));
+        values.extend(value.map(|value| (name.to_owned(), whole(value))));
     }
-    if let Some(sigma) = arguments.sigma {
-        values.insert("sigma".to_owned(), Value::Number(sigma));
+    for (name, value) in [("sigma", arguments.sigma), ("alpha", arguments.alpha)] {
+        values.extend(value.map(|value| (name.to_owned(), Value::Number(value))));
     }
     if !arguments.multiplier.is_empty() {
         let numbers = arguments.multiplier.iter().copied().map(Value::Number).collect();

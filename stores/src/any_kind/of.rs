@@ -11,7 +11,7 @@ use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::topology::Topology;
 use serde_json::Value;
 
-use super::{AnyChange, AnyKind, AnyRows, AnyWriter, of_another_form, unknown};
+use super::{AnyChange, AnyKind, AnyRows, AnyWriter, Head, of_another_form, unknown};
 use crate::json_lines::write_line;
 use crate::kinds::{Kind, OBJECT};
 use crate::object_store::{
@@ -66,7 +66,7 @@ impl<K: Kind> AnyKind for Of<K> {
         &self,
         names: &StringArray,
         columns: &[ArrayRef],
-        is_first: bool,
+        head: Option<Head>,
         text: &mut String,
     ) -> Result<(), String> {
         let Some(objects) = columns.first().filter(|objects| !objects.is_empty()) else { return Ok(()) };
@@ -77,7 +77,12 @@ impl<K: Kind> AnyKind for Of<K> {
         let key = if K::FILLS_LINE { None } else { Some(OBJECT) };
         for row in 0..objects.len() {
             let item = K::item(&batch, row);
-            write_line(text, names.value(row), key, |text| kind.write_json(item, is_first && row == 0, text));
+            let head = head.filter(|_| row == 0);
+            // Only a line that the object fills can say more than its name.
+            let alpha = head.and_then(|head| head.alpha).filter(|_| K::FILLS_LINE);
+            write_line(text, names.value(row), alpha, key, |text| {
+                kind.write_json(item, head.is_some(), text);
+            });
         }
         Ok(())
     }
@@ -156,8 +161,8 @@ impl<K: Kind> AnyRows for Rows<K> {
         self.keep()
     }
 
-    fn finish(self: Box<Self>, path: &Path) -> Result<Arc<dyn Store>, BoxError> {
-        Ok(Arc::new((*self).finish(path)?))
+    fn finish(self: Box<Self>, path: &Path, alpha: Option<f64>) -> Result<Arc<dyn Store>, BoxError> {
+        Ok(Arc::new((*self).finish(path, alpha)?))
     }
 }
 

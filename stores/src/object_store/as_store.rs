@@ -133,6 +133,10 @@ impl<K: Kind> Store for ObjectStore<K> {
         self.parameters()
     }
 
+    fn alpha(&self) -> Option<f64> {
+        self.alpha()
+    }
+
     fn source(&self) -> Option<&Path> {
         self.source()
     }

@@ -17,7 +17,7 @@ use arrow_array::ArrayRef;
 use super::lock::StoreLock;
 use super::manifest::{CHANGES_MAX, Line, Manifest, PartKind, is_beside};
 use super::temporary::{TemporaryFile, folder_of};
-use super::{Access, Files, ObjectStore, StoreError, StoreInfo, StoreWriter, orphans, removed};
+use super::{Access, Files, ObjectStore, StoreError, StoreWriter, orphans, removed};
 use crate::kinds::Kind;
 use crate::steps::step;
 use crate::store::Store;
@@ -130,12 +130,8 @@ impl<K: Kind> StoreChange<K> {
             return Err(StoreError::AlreadyThere { path: self.given.clone(), name: name.to_owned() });
         }
         if self.writer.is_none() {
-            let info = StoreInfo {
-                parameters: self.store.parameters().map(str::to_owned),
-                source: self.store.source().map(Path::to_owned),
-            };
-            let (path, kind) = (&self.parts.path, self.store.kind());
-            self.writer = Some(StoreWriter::of_part(&self.given, path, kind, &info)?);
+            let (path, kind, info) = (&self.parts.path, self.store.kind(), self.store.info());
+            self.writer = Some(StoreWriter::of_part(&self.given, path, kind, info)?);
         }
         Ok(self.writer.as_mut().expect("it was just made"))
     }

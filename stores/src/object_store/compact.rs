@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::lock::StoreLock;
 use super::map::Access;
 use super::temporary::TemporaryFile;
-use super::{ObjectStore, StoreError, StoreInfo, StoreWriter};
+use super::{ObjectStore, StoreError, StoreWriter};
 use crate::kinds::Kind;
 use crate::store::Store;
 
@@ -78,11 +78,7 @@ pub(crate) fn copied<K: Kind>(
     file: &Path,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<StoreWriter<K>, StoreError> {
-    let info = StoreInfo {
-        parameters: store.parameters().map(str::to_owned),
-        source: store.source().map(Path::to_owned),
-    };
-    let mut writer = StoreWriter::of_part(given, file, store.kind(), &info)?;
+    let mut writer = StoreWriter::of_part(given, file, store.kind(), store.info())?;
     for batch in 0..store.batches() {
         // Batch by batch: `read` checks after each that the file is unchanged.
         store.read(|objects| {

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::StoreError;
 use super::manifest::{Manifest, PartKind};
 use super::map::Access;
 use super::part::Part;
 use super::removed::{self, Removed};
 use super::temporary::real_path;
+use super::{StoreError, StoreInfo};
 use crate::limits::allow_many_files;
 
 /// The opened files of a store, as of one moment. Objects read from another program's file have no files here.
@@ -21,6 +21,8 @@ pub struct Files {
     /// The fingerprints of the store, from the base's to the present one, each with the number of ids.
     pub(super) history: Vec<(String, u64)>,
     pub(super) access: Access,
+    /// That of the first part; a changed store has it in all parts.
+    pub(super) info: StoreInfo,
 }
 
 impl Files {
@@ -40,8 +42,9 @@ impl Files {
             let Some(manifest) = Manifest::of_file(path, &file)? else {
                 let part = Part::of_file(path, file, access)?;
                 let history = vec![(part.fingerprint.clone(), part.len)];
+                let info = part.info.clone();
                 let (path, parts, removed) = (path.to_owned(), vec![Arc::new(part)], Removed::default());
-                return Ok(Self { path, parts, removed, history, access });
+                return Ok(Self { path, parts, removed, history, access, info });
             };
             match Self::of_manifest(path, &manifest, &[], access) {
                 // A part may be missing because the store was compacted just now: then open its new state.
@@ -107,7 +110,8 @@ impl Files {
                 reason: "no object is left".to_owned(),
             });
         }
-        Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history(), access })
+        let info = parts.first().map(|part| part.info.clone()).unwrap_or_default();
+        Ok(Self { path: path.to_owned(), parts, removed, history: manifest.history(), access, info })
     }
 
     /// The name of the objects' kind, from the files' metadata.

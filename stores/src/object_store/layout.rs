@@ -28,6 +28,8 @@ pub(super) const FORMAT_KEY: &str = "boxwork.format";
 pub(super) const VERSION_KEY: &str = "boxwork.version";
 /// The key of the extraction's parameters, as JSON.
 pub(super) const PARAMETERS_KEY: &str = "boxwork.parameters";
+/// The key of the alpha of searches, as a decimal number.
+pub(super) const ALPHA_KEY: &str = "boxwork.alpha";
 /// The key of the folder that contains the images.
 pub(super) const SOURCE_KEY: &str = "boxwork.source";
 /// The key of the program that wrote the file.

@@ -13,11 +13,12 @@ use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_footer_length};
 use arrow_ipc::{Block, Footer, MetadataVersion};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 
 use super::columns;
 use super::layout::{self, BatchEntry};
 use super::map::{Access, Map};
+use super::writer::is_alpha;
 use super::{StoreError, StoreInfo};
 use crate::kinds::Kind;
 
@@ -139,10 +140,7 @@ impl Part {
         if crc32fast::hash(&bytes(0..head_end)?) != head {
             return Err(damaged("its head", CHECKSUM_DIFFERS.to_owned()));
         }
-        let info = StoreInfo {
-            parameters: said(layout::PARAMETERS_KEY),
-            source: said(layout::SOURCE_KEY).map(PathBuf::from),
-        };
+        let info = info(&schema).map_err(|reason| not(&reason))?;
         Ok(Self {
             path: path.to_owned(),
             schema: SchemaRef::new(schema),
@@ -249,6 +247,17 @@ impl Part {
         let place = format!("batch {} of {}", idx + 1, self.batches());
         StoreError::Damaged { path: self.path.clone(), place, reason }
     }
+}
+
+/// What a file says of its objects as a whole.
+fn info(schema: &Schema) -> Result<StoreInfo, String> {
+    let said = |key: &str| schema.metadata().get(key).cloned();
+    let alpha = said(layout::ALPHA_KEY).map(|text| {
+        let alpha = text.parse().ok().filter(|alpha| is_alpha(*alpha));
+        alpha.ok_or_else(|| format!("its alpha is `{text}`, which is not a number above zero"))
+    });
+    let source = said(layout::SOURCE_KEY).map(PathBuf::from);
+    Ok(StoreInfo { parameters: said(layout::PARAMETERS_KEY), alpha: alpha.transpose()?, source })
 }
 
 /// The error for unreadable bytes of an open file.

@@ -10,7 +10,7 @@ use super::files::Files;
 use super::map::Access;
 use super::removed::Removed;
 use super::writer::BATCH_ROWS;
-use super::{Batch, ObjectStore};
+use super::{Batch, ObjectStore, StoreInfo};
 use crate::kinds::Kind;
 use crate::kinds::lists::ListsBuilder;
 use crate::new_number;
@@ -109,11 +109,12 @@ impl<K: Kind> Rows<K> {
         Ok(())
     }
 
-    /// The store of all objects, at least one, named after the file from which they came.
+    /// The store of all objects, at least one, named after the file from which they came. `alpha` is that of the file, if
+    /// it says one.
     ///
     /// # Errors
     /// When there is no object, or no memory.
-    pub fn finish(mut self, path: &Path) -> Result<ObjectStore<K>, BoxError> {
+    pub fn finish(mut self, path: &Path, alpha: Option<f64>) -> Result<ObjectStore<K>, BoxError> {
         let refused = |reason: &str| BoxError::new(format!("`{}` {reason}", path.display()));
         self.keep_all().map_err(|reason| refused(&reason))?;
         if self.is_empty() {
@@ -127,6 +128,7 @@ impl<K: Kind> Rows<K> {
             removed: Removed::default(),
             history: vec![(fingerprint, len)],
             access: Access::Read,
+            info: StoreInfo { alpha, ..StoreInfo::default() },
         };
         let (number, by_name) = (new_number(), OnceLock::new());
         Ok(ObjectStore { files, kind, batches, len, number, by_name, machine: None })

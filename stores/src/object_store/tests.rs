@@ -24,7 +24,11 @@ const COORDINATES: [&str; 2] = ["x", "y"];
 
 /// A store of objects with 1 to 3 centroids; their numbers depend on the object's place.
 fn write(path: &Path, objects: usize) -> u64 {
-    let info = StoreInfo { parameters: Some("{\"seed\":1}".into()), source: Some("/pictures".into()) };
+    let info = StoreInfo {
+        parameters: Some("{\"seed\":1}".into()),
+        alpha: Some(1.28),
+        source: Some("/pictures".into()),
+    };
     let mut writer = StoreWriter::create(path, &COORDINATES, &info).unwrap();
     for object in 0..objects {
         let n = object % 3 + 1;
@@ -43,6 +47,7 @@ fn check(store: &SignatureStore, objects: usize) {
     assert_eq!((store.len(), store.dimensions()), (objects as u64, 2));
     assert_eq!(store.coordinates(), COORDINATES);
     assert_eq!(store.parameters(), Some("{\"seed\":1}"));
+    assert_eq!(store.alpha(), Some(1.28));
     assert_eq!(store.source(), Some(Path::new("/pictures")));
     for object in 0..objects {
         let id = object as u64;
@@ -292,8 +297,13 @@ fn the_writer_names_the_object_that_it_refuses() {
     let message = writer.push("good", columns.signature(0, 1), 0, 0).unwrap_err().to_string();
     assert!(message.contains("two objects") && message.contains("`good`"), "{message}");
     assert!(StoreWriter::create::<&str>(&path, &[], &StoreInfo::default()).is_err());
-    let marked = StoreInfo { parameters: Some(layout::MARKER.into()), source: None };
+    let marked = StoreInfo { parameters: Some(layout::MARKER.into()), ..StoreInfo::default() };
     assert!(StoreWriter::create(&path, &["x"], &marked).is_err());
+    for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let info = StoreInfo { alpha: Some(alpha), ..StoreInfo::default() };
+        let message = StoreWriter::create(&path, &["x"], &info).err().unwrap().to_string();
+        assert!(message.contains(&format!("its alpha is {alpha}")), "{message}");
+    }
 }
 
 #[test]

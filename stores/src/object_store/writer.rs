@@ -30,12 +30,19 @@ const ALIGNMENT_BYTES: usize = 64;
 const _: () = assert!(BATCH_ROWS <= ENVELOPE_ROWS_MAX);
 
 /// A store's metadata.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreInfo {
     /// The parameters of the extraction, as JSON.
     pub parameters: Option<String>,
+    /// The alpha of searches that name none, for signatures; finite and above 0.
+    pub alpha: Option<f64>,
     /// The folder that contains the images, if there are images; names are paths in it.
     pub source: Option<PathBuf>,
+}
+
+/// Whether a number can be an alpha.
+pub(super) fn is_alpha(alpha: f64) -> bool {
+    alpha.is_finite() && alpha > 0.0
 }
 
 /// An unfinished store.
@@ -86,6 +93,13 @@ impl<K: Kind> StoreWriter<K> {
         note(layout::CREATOR_KEY, concat!("boxwork ", env!("CARGO_PKG_VERSION")).to_owned())?;
         if let Some(parameters) = &info.parameters {
             note(layout::PARAMETERS_KEY, parameters.clone())?;
+        }
+        if let Some(alpha) = info.alpha {
+            if !is_alpha(alpha) {
+                return Err(refuse(format!("its alpha is {alpha}, which is not a number above zero")));
+            }
+            // With the fewest digits that read back as this number.
+            note(layout::ALPHA_KEY, format!("{alpha:?}"))?;
         }
         if let Some(source) = &info.source {
             note(layout::SOURCE_KEY, source.to_string_lossy().into_owned())?;

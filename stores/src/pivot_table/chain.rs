@@ -93,8 +93,20 @@ fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), In
     };
     let (found, wanted) = (file.said(layout::MEASURE_KEY), space.measure());
     if found != wanted {
-        let found = found.to_owned();
-        return Err(IndexError::OtherMeasure { path: path.to_owned(), found, wanted });
+        let flags = |measure: &str| {
+            DistanceOptions::parse(measure).map(|options| options.flags(&**store)).unwrap_or_default()
+        };
+        // As many pivots as before: the store may have no more objects.
+        let pivots = format!(" --pivots {}", file.counts(file.said(layout::PIVOTS_KEY))?.len());
+        let (found_flags, wanted_flags) = (flags(found), flags(&wanted) + &pivots);
+        return Err(IndexError::OtherMeasure {
+            path: path.to_owned(),
+            store: store.path().to_owned(),
+            found: found.to_owned(),
+            wanted,
+            found_flags,
+            wanted_flags,
+        });
     }
     Ok((file, name, ids))
 }

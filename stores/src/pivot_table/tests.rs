@@ -123,7 +123,11 @@ fn an_index_of_something_else_is_refused_with_the_way_out() {
     };
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, 0.3).unwrap();
     let other = Arc::new(SqfdSpace::new(Arc::clone(space.store()), measure));
-    refused(&path, &other, &["alpha 0.2", "alpha 0.3", "search with gaussian", "or make another index"]);
+    refused(
+        &path,
+        &other,
+        &["alpha 0.2", "alpha 0.3", "search with `--alpha 0.2`", "or make the index for this search"],
+    );
     // A store of this name with one more object.
     let grown = testing::space(testing::store(folder.path(), 41));
     refused(&path, &grown, &["index of another store", "has changed", "boxwork index --store"]);
@@ -249,7 +253,9 @@ fn tables_of_every_space_bound_its_distances_in_memory_and_on_disk() {
             let other = DistanceOptions { root: !root, ..options.clone() };
             let error = PivotTable::open(&path, spaces::open(&other, Arc::clone(store)).unwrap());
             let error = error.unwrap_err().to_string();
-            assert!(error.contains(&options.text()) && error.contains("make another index"), "{error}");
+            assert!(error.contains(&options.text()) && error.contains("make the index for this"), "{error}");
+            let flag = format!("{} --pivots 6 --out ", if root { "" } else { " --root" });
+            assert!(error.contains(&flag), "{error}");
         }
     }
 }

@@ -22,8 +22,8 @@ pub struct DistanceOptions {
     pub similarity: String,
     /// The distance of two centroids.
     pub ground: String,
-    /// The steepness of the similarity.
-    pub alpha: f64,
+    /// The steepness of the similarity; without it the store's, or [`ALPHA`] for a store that keeps none.
+    pub alpha: Option<f64>,
 }
 
 impl Default for DistanceOptions {
@@ -34,11 +34,13 @@ impl Default for DistanceOptions {
             root: false,
             similarity: "gaussian".to_owned(),
             ground: "l2".to_owned(),
-            alpha: 0.2,
+            alpha: None,
         }
     }
 }
 
+/// The alpha of stores that keep none.
+pub const ALPHA: f64 = 0.2;
 /// Leaves the distance to the store.
 pub(super) const AUTO: &str = "auto";
 /// The beginning of the text of a rooted distance.
@@ -66,13 +68,12 @@ impl DistanceOptions {
         Ok(Some(if self.root { properties.rooted() } else { properties }))
     }
 
-    /// These options with `auto` replaced by the store's usual distance.
+    /// These options with `auto` replaced by the store's usual distance, and no alpha by the store's.
     pub(super) fn resolved(&self, store: &Arc<dyn Store>) -> Self {
-        if self.distance != AUTO {
-            return self.clone();
-        }
-        let usual = store.usual_distance();
-        Self { distance: usual.to_owned(), ..self.clone() }
+        let is_auto = self.distance == AUTO;
+        let distance = if is_auto { store.usual_distance().to_owned() } else { self.distance.clone() };
+        let alpha = self.alpha.or_else(|| store.alpha()).unwrap_or(ALPHA);
+        Self { distance, alpha: Some(alpha), ..self.clone() }
     }
 
     /// The exponent of lp.
@@ -102,7 +103,7 @@ impl DistanceOptions {
     /// # Errors
     /// When the constants are invalid.
     pub(super) fn measure(&self) -> Result<Measure, MeasureError> {
-        Measure::new(self.similarity.parse()?, self.ground.parse()?, self.alpha)
+        Measure::new(self.similarity.parse()?, self.ground.parse()?, self.alpha.unwrap_or(ALPHA))
     }
 
     /// The distance and its constants in words; [`DistanceOptions::parse`] reads them.
@@ -118,12 +119,39 @@ impl DistanceOptions {
             Ok(Constants::Ground) => write!(text, " over {}", self.ground),
             Ok(Constants::Similarity) => {
                 text.clear();
-                write!(text, "{} similarity over {} at alpha {:?}", self.similarity, self.ground, self.alpha)
+                let alpha = self.alpha.unwrap_or(ALPHA);
+                write!(text, "{} similarity over {} at alpha {alpha:?}", self.similarity, self.ground)
             }
             Ok(Constants::None) | Err(_) => Ok(()),
         };
         written.expect("a string takes any text");
         text
+    }
+
+    /// The options of a command that name this distance over a store, such as ` --alpha 1.28`; each begins with a space.
+    pub fn flags(&self, store: &dyn Store) -> String {
+        let usual = Self::default();
+        let mut flags = String::new();
+        let mut flag = |name: &str, value: &str, usual: &str| {
+            if value != usual {
+                flags.push_str(&format!(" --{name} {value}"));
+            }
+        };
+        flag("distance", &self.distance, store.usual_distance());
+        match named(&self.distance).map(|distance| distance.constants()) {
+            Ok(Constants::Exponent) => flag("p", &format!("{:?}", self.p.unwrap_or(f64::NAN)), ""),
+            Ok(Constants::Ground) => flag("ground", &self.ground, &usual.ground),
+            Ok(Constants::Similarity) => {
+                flag("similarity", &self.similarity, &usual.similarity);
+                flag("ground", &self.ground, &usual.ground);
+                flag("alpha", &format!("{:?}", self.alpha.unwrap_or(ALPHA)), "");
+            }
+            Ok(Constants::None) | Err(_) => {}
+        }
+        if self.root {
+            flags.push_str(" --root");
+        }
+        flags
     }
 
     /// Parses the text of a measure; `None` if this program did not write it.
@@ -133,7 +161,8 @@ impl DistanceOptions {
         let options = if let Some((similarity, rest)) = text.split_once(" similarity over ") {
             let (ground, alpha) = rest.split_once(" at alpha ")?;
             let (similarity, ground) = (similarity.to_owned(), ground.to_owned());
-            Self { distance: "sqfd".to_owned(), similarity, ground, alpha: alpha.parse().ok()?, ..usual }
+            let alpha = Some(alpha.parse().ok()?);
+            Self { distance: "sqfd".to_owned(), similarity, ground, alpha, ..usual }
         } else if let Some((distance, p)) = text.split_once(" with p ") {
             Self { distance: distance.to_owned(), p: Some(p.parse().ok()?), ..usual }
         } else if let Some((distance, ground)) = text.split_once(" over ") {

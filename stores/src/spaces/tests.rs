@@ -13,7 +13,7 @@ use crate::any_kind::named as kind_named;
 use crate::kinds::{Kind, Sets, Texts, Vectors};
 use crate::object_column;
 use crate::object_store::ObjectStore;
-use crate::signature_store::{SignatureStore, StoreError};
+use crate::signature_store::{SignatureStore, StoreError, StoreInfo};
 use crate::space::Scratch;
 use crate::testing;
 
@@ -165,6 +165,44 @@ fn auto_is_the_usual_distance_of_the_store() {
     ] {
         assert_eq!(open(&auto, store).unwrap().measure(), measure);
     }
+}
+
+#[test]
+fn alpha_is_the_given_one_or_the_stores_or_a_fifth() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kept, given, used, words) in [
+        (Some(1.28), None, 1.28, "(the store's alpha)"),
+        (Some(1.28), Some(0.1), 0.1, "(given; the store's alpha is 1.28)"),
+        (None, None, 0.2, "(the store keeps no alpha; 0.2 is the default)"),
+        (None, Some(0.2), 0.2, "(the store keeps no alpha; 0.2 is the default)"),
+        (None, Some(3.0), 3.0, "(given; the store keeps no alpha)"),
+    ] {
+        let info = StoreInfo { alpha: kept, ..StoreInfo::default() };
+        let store: Arc<dyn Store> = testing::store_of(folder.path(), &[("a", 1), ("b", 2)], &info);
+        let of_alpha = DistanceOptions { alpha: given, ..DistanceOptions::default() };
+        let space = open(&of_alpha, Arc::clone(&store)).unwrap();
+        let measure = format!("gaussian similarity over l2 at alpha {used:?}");
+        assert_eq!(space.measure(), measure);
+        assert_eq!(in_words(&*space), format!("{measure} {words}"));
+        let emd = open(&DistanceOptions { alpha: given, ..options("emd", "l2") }, store).unwrap();
+        assert_eq!(in_words(&*emd), "emd over l2");
+    }
+}
+
+#[test]
+fn flags_name_a_distance_to_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signatures, vectors) = (testing::store(folder.path(), 5), vectors(folder.path()));
+    let flags = |text: &str, store: &dyn Store| DistanceOptions::parse(text).unwrap().flags(store);
+    let of_signatures = |text: &str| flags(text, &*signatures);
+    assert_eq!(of_signatures("gaussian similarity over l2 at alpha 1.28"), " --alpha 1.28");
+    assert_eq!(
+        of_signatures("root of heuristic similarity over l1 at alpha 0.5"),
+        " --similarity heuristic --ground l1 --alpha 0.5 --root"
+    );
+    assert_eq!(of_signatures("emd over linf"), " --distance emd --ground linf");
+    assert_eq!(flags("l2", &*vectors), "");
+    assert_eq!(flags("root of lp with p 2.5", &*vectors), " --distance lp --p 2.5 --root");
 }
 
 #[test]

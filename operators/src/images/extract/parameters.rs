@@ -1,8 +1,10 @@
 //! The parameters of an extraction: of a box, and as JSON in a store.
 
+use arrow_schema::Schema;
 use boxwork_kernels::extract::{
-    ExtractParameters, FEATURES, FeatureTransform, GroundDistance, PointDistribution,
+    ExtractParameters, FEATURES, FeatureTransform, GroundDistance, PointDistribution, Preset,
 };
+use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::signature_store::SignatureStore;
@@ -10,14 +12,14 @@ use serde_json::{Value as Json, json};
 
 use crate::resources::device_parameter;
 
-/// The standard deviation of Gaussian points when none is given.
-const SIGMA: f64 = 0.2;
+/// The standard deviation of Gaussian points where a store does not say it: the only one when it was written.
+const SIGMA: f64 = Preset::PRACTICAL.sigma;
 
 const COUNT: ParameterType = ParameterType::Integer { minimum: 1, maximum: 65_536 };
 
 /// Parameters of the box.
 pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter::new("points", COUNT, Default::Integer(2500), "sampling points per image"),
+    Parameter::new("points", COUNT, Default::Absent, "sampling points per image; the transform's by default"),
     Parameter::new(
         "distribution",
         ParameterType::Choice(&["gaussian", "uniform", "grid"]),
@@ -28,15 +30,15 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "sigma",
         ParameterType::Number { minimum: 0.01, maximum: 10.0 },
         Default::Absent,
-        "standard deviation of gaussian points; 0.2 by default",
+        "standard deviation of gaussian points; the transform's by default",
     )
     .unit("image sides"),
     Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "seed for the points"),
     Parameter::new(
         "grey_levels",
         ParameterType::Integer { minimum: 2, maximum: 256 },
-        Default::Integer(16),
-        "grey levels that texture distinguishes",
+        Default::Absent,
+        "grey levels that texture distinguishes; the transform's by default",
     ),
     Parameter::new(
         "radius",
@@ -47,28 +49,33 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     .unit("pixels"),
     Parameter::new(
         "transform",
-        ParameterType::Choice(&["practical", "best"]),
-        Default::Text("practical"),
-        "the weights of the features: practical indexes best, best is most precise",
+        ParameterType::Choice(&Preset::NAMES),
+        Default::Text(Preset::NAMES[0]),
+        "the preset: weights of the features, all settings that are not given, and the alpha of searches",
     ),
     Parameter::new(
         "multiplier",
         ParameterType::List(&ParameterType::Number { minimum: -1000.0, maximum: 1000.0 }),
         Default::EmptyList,
-        "factors of x, y, L, a, b, contrast and entropy, instead of `transform`",
+        "factors of x, y, L, a, b, contrast and entropy, instead of the transform's",
     ),
-    Parameter::new("seeds", COUNT, Default::Integer(400), "samples that seed the clusters"),
+    Parameter::new(
+        "seeds",
+        COUNT,
+        Default::Absent,
+        "samples that seed the clusters; the transform's by default",
+    ),
     Parameter::new(
         "iterations",
         ParameterType::Integer { minimum: 1, maximum: 1000 },
-        Default::Integer(10),
-        "rounds of clustering",
+        Default::Absent,
+        "rounds of clustering; the transform's by default",
     ),
     Parameter::new(
         "cluster_min",
         ParameterType::Integer { minimum: 0, maximum: 65_536 },
-        Default::Integer(2),
-        "samples that a cluster must hold, times the round's number",
+        Default::Absent,
+        "samples that a cluster must hold, times the round's number; the transform's by default",
     ),
     Parameter::new(
         "join_distance",
@@ -106,7 +113,12 @@ pub(super) fn parameters_of(store: &SignatureStore) -> Result<ExtractParameters,
     })
 }
 
-/// The extraction that the parameters of a box describe.
+/// The preset that the parameters of a box name.
+pub(super) fn preset(bind: &Bind<'_>) -> Preset {
+    Preset::named(bind.text("transform")).unwrap_or(Preset::ALL[0])
+}
+
+/// The extraction that the parameters of a box describe: the preset's, but for what is given.
 ///
 /// # Errors
 /// If `sigma` is given for points that are not gaussian, or `multiplier` is not seven numbers.
@@ -118,10 +130,10 @@ pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
             "`sigma` is for gaussian points only, and `distribution` is {distribution}: leave one of them out"
         )));
     }
+    let preset = preset(bind);
+    let usual = preset.parameters();
     let transform = match bind.numbers("multiplier") {
-        none if none.is_empty() => {
-            FeatureTransform::preset(bind.text("transform")).unwrap_or(FeatureTransform::PRACTICAL)
-        }
+        none if none.is_empty() => usual.transform,
         numbers => FeatureTransform::scaling(<[f64; FEATURES]>::try_from(numbers).map_err(|numbers| {
             let count = numbers.len();
             BoxError::new(format!(
@@ -130,25 +142,27 @@ pub fn parameters(bind: &Bind<'_>) -> Result<ExtractParameters, BoxError> {
         })?),
     };
     let count = |name| bind.count(name) as u32;
+    // The parameters' ranges fit a `u32`.
+    let count_or = |name, usual| bind.get_integer(name).map_or(usual, |count| count as u32);
     Ok(ExtractParameters {
-        points_count: count("points"),
-        distribution: distribution_of(distribution, sigma).map_err(BoxError::new)?,
+        points_count: count_or("points", usual.points_count),
+        distribution: distribution_of(distribution, sigma, preset.sigma).map_err(BoxError::new)?,
         seed: bind.count("seed") as u64,
-        grey_max: (bind.count("grey_levels") - 1) as u8,
+        grey_max: (count_or("grey_levels", preset.grey_levels) - 1) as u8,
         window_radius: count("radius"),
         transform,
-        seeds_count: count("seeds"),
-        iterations_count: count("iterations"),
-        cluster_weight_min: count("cluster_min"),
+        seeds_count: count_or("seeds", usual.seeds_count),
+        iterations_count: count_or("iterations", usual.iterations_count),
+        cluster_weight_min: count_or("cluster_min", usual.cluster_weight_min),
         join_distance: bind.number("join_distance") as f32,
         centroids_count_max: count("cap"),
         distance: ground_of(bind.text("ground")).map_err(BoxError::new)?,
     })
 }
 
-fn distribution_of(name: &str, sigma: Option<f64>) -> Result<PointDistribution, String> {
+fn distribution_of(name: &str, sigma: Option<f64>, usual: f64) -> Result<PointDistribution, String> {
     match name {
-        "gaussian" => Ok(PointDistribution::Gaussian { sigma: sigma.unwrap_or(SIGMA) }),
+        "gaussian" => Ok(PointDistribution::Gaussian { sigma: sigma.unwrap_or(usual) }),
         "uniform" => Ok(PointDistribution::Uniform),
         "grid" => Ok(PointDistribution::Grid),
         _ => Err(format!("unknown distribution of points `{name}`; use gaussian, uniform or grid")),
@@ -223,7 +237,7 @@ pub fn parameters_from_json(text: &str) -> Result<ExtractParameters, String> {
     let sigma = json.get("sigma").map(|_| number("sigma")).transpose()?;
     let parameters = ExtractParameters {
         points_count: count("points")?,
-        distribution: distribution_of(word("distribution")?, sigma)?,
+        distribution: distribution_of(word("distribution")?, sigma, SIGMA)?,
         seed: field("seed")?.as_u64().ok_or("`seed` is no whole number")?,
         grey_max: u8::try_from(count("grey_levels")?.saturating_sub(1))
             .map_err(|_| "`grey_levels` is above 256")?,
@@ -251,22 +265,48 @@ pub(crate) fn scaled_size(text: &str) -> u32 {
 /// The key of the note on envelopes of signatures that records their extraction; `write_store` keeps it.
 pub(crate) const PARAMETERS_NOTE: &str = "boxwork.parameters";
 
-/// The note on envelopes of signatures: the parameters as JSON, with the size of the first picture.
+/// The key of the note on envelopes of signatures that says the alpha of their searches; `write_store` keeps it, under
+/// this key.
+const ALPHA_NOTE: &str = "boxwork.alpha";
+
+/// The envelope with a note of the alpha of its signatures, if it is known.
+pub(crate) fn with_alpha(envelope: Envelope, alpha: Option<f64>) -> Envelope {
+    match alpha {
+        Some(alpha) => envelope.with_note(ALPHA_NOTE, &format!("{alpha:?}")),
+        None => envelope,
+    }
+}
+
+/// The alpha that [`with_alpha`] has noted.
+pub(crate) fn alpha_of(envelope: &Envelope) -> Option<f64> {
+    noted_alpha(envelope.schema())
+}
+
+/// The alpha in the metadata of Arrow columns: of an envelope, or of a store file, which has it under this key too.
+pub(crate) fn noted_alpha(schema: &Schema) -> Option<f64> {
+    let alpha = schema.metadata().get(ALPHA_NOTE)?.parse().ok();
+    alpha.filter(|alpha: &f64| alpha.is_finite() && *alpha > 0.0)
+}
+
+/// The notes on envelopes of signatures: the parameters as JSON, with the size of the first picture, and the alpha.
 pub(crate) struct Note {
     parameters: ExtractParameters,
+    alpha: Option<f64>,
     text: Option<String>,
 }
 
 impl Note {
-    pub(crate) fn new(parameters: ExtractParameters) -> Self {
-        Self { parameters, text: None }
+    pub(crate) fn new(parameters: ExtractParameters, alpha: Option<f64>) -> Self {
+        Self { parameters, alpha, text: None }
     }
 
-    pub(super) fn of_size(&mut self, size: u32) -> &str {
-        self.text.get_or_insert_with(|| {
+    /// Puts the notes on an envelope of signatures of pictures of this size.
+    pub(super) fn put_on(&mut self, envelope: Envelope, size: u32) -> Envelope {
+        let parameters = self.text.get_or_insert_with(|| {
             let mut json: Json = serde_json::from_str(&parameters_json(&self.parameters)).unwrap_or_default();
             json["size"] = json!(size);
             json.to_string()
-        })
+        });
+        with_alpha(envelope.with_note(PARAMETERS_NOTE, parameters), self.alpha)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow_array::BinaryArray;
-use boxwork_kernels::extract::{FeatureTransform, GroundDistance, PointDistribution};
+use boxwork_kernels::extract::{GroundDistance, PointDistribution, Preset};
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use boxwork_runtime::feeding::{Devices, Options};
 use boxwork_runtime::harness::Harness;
@@ -45,6 +45,7 @@ fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
     let note = envelopes[0].note(PARAMETERS_NOTE).unwrap();
     assert_eq!(parameters_from_json(note).unwrap().points_count, 300);
     assert_eq!(scaled_size(note), 30);
+    assert_eq!(alpha_of(&envelopes[0]), Some(Preset::BALANCED.alpha));
     let columns = SignatureColumns::new(envelopes[0].lists("signature").unwrap()).unwrap();
     let parameters = ExtractParameters { points_count: 300, ..ExtractParameters::default() };
     let expected = Extractor::new(parameters).unwrap().extract(ImageRef::new(30, 30, &noise).unwrap());
@@ -53,12 +54,42 @@ fn extracts_what_the_kernel_does_and_reports_what_is_no_image() {
     assert_eq!(found.coordinate(5), expected.centroids[5]);
 }
 
-#[test]
-fn the_defaults_are_the_kernels() {
-    let arguments = Arguments::check(EXTRACT.parameters, []).unwrap();
+/// The parameters of a box with these settings.
+fn parameters_with(given: &[(&str, Value)]) -> ExtractParameters {
+    let given = given.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let arguments = Arguments::check(EXTRACT.parameters, given).unwrap();
     let (resources, environment) = (BTreeMap::new(), Environment::of_slots(1));
-    let bind = Bind::new("extract", &arguments, &resources, &environment);
-    assert_eq!(parameters(&bind).unwrap(), ExtractParameters::default());
+    parameters(&Bind::new("extract", &arguments, &resources, &environment)).unwrap()
+}
+
+#[test]
+fn a_preset_decides_what_is_not_given() {
+    assert_eq!(parameters_with(&[]), Preset::BALANCED.parameters());
+    let transform = |name: &str| ("transform", Value::Text(name.to_owned()));
+    for preset in Preset::ALL {
+        assert_eq!(parameters_with(&[transform(preset.name)]), preset.parameters());
+    }
+    let numbers = [8.0, 8.0, 0.01, 0.02, 0.02, 0.04, 0.5];
+    let multiplier = ("multiplier", Value::List(numbers.map(Value::Number).to_vec()));
+    let mut expected = Preset::BALANCED.parameters();
+    expected.transform.multiplier = numbers;
+    assert_eq!(parameters_with(std::slice::from_ref(&multiplier)), expected);
+    let mut expected = Preset::BEST.parameters();
+    expected.transform.multiplier = numbers;
+    assert_eq!(parameters_with(&[transform("best"), multiplier]), expected);
+    let given = [("points", 300), ("seeds", 60), ("grey_levels", 9), ("iterations", 2), ("cluster_min", 0)];
+    let given: Vec<_> = given.into_iter().map(|(name, count)| (name, Value::Integer(count))).collect();
+    let expected = ExtractParameters {
+        points_count: 300,
+        seeds_count: 60,
+        grey_max: 8,
+        iterations_count: 2,
+        cluster_weight_min: 0,
+        distribution: PointDistribution::Gaussian { sigma: 0.3 },
+        ..Preset::PRACTICAL.parameters()
+    };
+    let sigma = ("sigma", Value::Number(0.3));
+    assert_eq!(parameters_with(&[&given[..], &[sigma, transform("practical")]].concat()), expected);
 }
 
 #[test]
@@ -68,7 +99,7 @@ fn parameters_are_read_back() {
         seed: u64::MAX,
         join_distance: 0.1 + 0.2,
         distance: GroundDistance::LInf,
-        transform: FeatureTransform::BEST,
+        transform: Preset::BEST.transform(),
         ..ExtractParameters::default()
     };
     // A reader that rounds carelessly reads the neighbour of this number.
@@ -77,7 +108,7 @@ fn parameters_are_read_back() {
     for parameters in [ExtractParameters::default(), uniform, careful] {
         assert_eq!(parameters_from_json(&parameters_json(&parameters)), Ok(parameters));
     }
-    let json = parameters_json(&ExtractParameters::default());
+    let json = parameters_json(&Preset::PRACTICAL.parameters());
     assert!(json.contains("\"join_distance\":0.2,") && json.contains("\"sigma\":0.2"), "{json}");
     assert!(parameters_from_json("{}").unwrap_err().contains("`points` is missing"));
     assert!(parameters_from_json("points").unwrap_err().contains("not JSON"));
@@ -143,7 +174,7 @@ fn check(
     change(&mut parameters);
     let allowed: Vec<usize> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(devices), allowed.into())), reason: String::new() };
-    let stage = stage(parameters.clone(), picked, 0, 2).unwrap();
+    let stage = stage(parameters.clone(), None, picked, 0, 2).unwrap();
     let mut harness = Harness::of(&EXTRACT, Box::new(stage));
     for rgbs in envelopes {
         harness.give(PIXELS, pixels(rgbs, side));
@@ -202,7 +233,9 @@ fn a_device_gives_the_same_bits() {
     for change in changes {
         check(&devices, change, 30, &[pictures(5, 30)]);
     }
-    check(&devices, |p| *p = ExtractParameters::default(), 150, &[pictures(4, 150)]);
+    for preset in Preset::ALL {
+        check(&devices, |p| *p = preset.parameters(), 150, &[pictures(4, 150)]);
+    }
     assert_eq!(devices.take_warnings(), [""; 0], "the device did nothing");
     assert!(devices.statistics()[0].blocks > 5);
     drop(devices);

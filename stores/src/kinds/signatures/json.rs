@@ -1,7 +1,7 @@
 //! A signature in JSON: `{"centroids": [[0.1, 0.2], [0.3, 0.4]], "weights": [0.25, 0.75]}`.
 //!
 //! If they are known, `"width"` and `"height"` say the size of the image in pixels. `"coordinates"` names the numbers
-//! of a centroid. Numbers are written with the fewest digits that read back as the same `f32`.
+//! of a centroid. `"alpha"` is for the reader of the whole file. Numbers are written with the fewest digits that read back as the same `f32`.
 
 use std::fmt::Write;
 
@@ -9,10 +9,11 @@ use boxwork_runtime::parameter::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::SizedSignature;
+use crate::json_lines::ALPHA;
 use crate::kinds::lists::write_numbers;
 
 /// The keys of a signature.
-const KEYS: [&str; 5] = ["centroids", "weights", "width", "height", "coordinates"];
+const KEYS: [&str; 6] = ["centroids", "weights", "width", "height", "coordinates", ALPHA];
 
 const INFALLIBLE: &str = "a string takes any text";
 
