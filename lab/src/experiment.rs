@@ -1,8 +1,8 @@
 //! Sweeps: tasks measured over every combination of some values, into a table and plots.
 //!
 //! In reading order: `sweep` reads the file, `plan` turns each combination into calls, `table` keeps the rows,
-//! `compare` compares one value with the others. The caller provides the tasks ([`Work`]): this module knows no
-//! pipeline.
+//! `compare` compares one value with the others, `ascent` looks for the best values. The caller provides the tasks
+//! ([`Work`]): this module knows no pipeline.
 //!
 //! Invariants: nothing runs before all combinations have been checked; a row is written when it is complete, and never
 //! measured again; a file that rows share is made once.
@@ -11,6 +11,7 @@ mod sweep;
 mod plan;
 mod table;
 mod compare;
+mod ascent;
 
 #[cfg(test)]
 mod tests;
@@ -29,10 +30,12 @@ use crate::number::number;
 use crate::page::Page;
 use crate::plot::{Chart, Line, standalone};
 use crate::spread::Spread;
-use crate::turns::{Figures, Measured, Rounds, take_turns};
+use crate::turns::{self, Figures, Rounds, take_turns};
 
+pub use self::ascent::{Ascent, Goal, ascend};
 pub use self::compare::Comparison;
 pub use self::sweep::{Fault, Sweep};
+pub use self::table::Row as Measurement;
 
 /// A task with its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +88,7 @@ pub trait Work {
     ///
     /// # Errors
     /// When that fails, or the user pressed Ctrl-C.
-    fn open(&mut self, call: &Call) -> Result<Box<dyn Measured<Failure>>, Failure>;
+    fn open(&mut self, call: &Call) -> Result<Box<dyn turns::Measured<Failure>>, Failure>;
 }
 
 /// An experiment ended before its last row.
@@ -186,6 +189,20 @@ impl Experiment {
         work: &mut dyn Work,
         say: &mut dyn FnMut(&str),
     ) -> Result<Summary, ExperimentError> {
+        let Measured { table, rows, kept } = self.measure(out, work, say)?;
+        let comparison = Comparison::of(&self.sweep, &rows);
+        let cells = table::cells(&table.axes, table.figures(), &rows);
+        let plots = self.write(out, &rows, &cells, comparison.as_ref())?;
+        Ok(Summary { rows: rows.len(), kept, plots, comparison })
+    }
+
+    /// Measures the missing rows.
+    fn measure(
+        &self,
+        out: &Path,
+        work: &mut dyn Work,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Measured, ExperimentError> {
         let data = out.join("data");
         fs::create_dir_all(&data).map_err(ExperimentError::file(&data))?;
         let mut table = Table::open(&out.join("results.csv"), &self.sweep)?;
@@ -204,10 +221,7 @@ impl Experiment {
         }
         let all: Vec<&Values> = rows.iter().map(|row| &row.values).collect();
         let rows = table.rows_of(&all);
-        let comparison = Comparison::of(&self.sweep, &rows);
-        let cells = table::cells(&table.axes, table.figures(), &rows);
-        let plots = self.write(out, &rows, &cells, comparison.as_ref())?;
-        Ok(Summary { rows: rows.len(), kept: rows.len() - measured, plots, comparison })
+        Ok(Measured { kept: rows.len() - measured, table, rows })
     }
 
     /// Rows that take turns: those that are compared with each other, or each row alone.
@@ -264,6 +278,15 @@ impl Experiment {
         write("index.html", &page.finish())?;
         Ok(plots)
     }
+}
+
+/// The rows of an experiment.
+struct Measured {
+    table: Table,
+    /// Those of this sweep, in its order.
+    rows: Vec<Measurement>,
+    /// How many of these an earlier run measured.
+    kept: usize,
 }
 
 /// The figures measured so far in one run.

@@ -14,6 +14,7 @@ mod quality;
 pub mod faults;
 
 pub use devices::device_kernels;
+pub use images::list_files::list_images;
 pub use images::{decode, extract};
 pub use records::{read_arrow, read_jsonl, read_store, write_jsonl, write_store};
 pub use resources::space::options as distance_options;

@@ -29,6 +29,7 @@ mod search;
 mod synthesize;
 mod top;
 mod topology;
+mod tune;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -85,6 +86,7 @@ enum Subcommands {
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
     Experiment(experiment::Arguments),
+    Tune(tune::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -115,6 +117,7 @@ impl Subcommands {
             Self::SampleImages(arguments) => sample_images::run(arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
             Self::Experiment(arguments) => experiment::run(catalog, arguments),
+            Self::Tune(arguments) => tune::run(catalog, arguments),
             Self::Bench(arguments) => bench::run(arguments),
         }
     }

@@ -156,16 +156,25 @@ impl Sweep {
     /// # Errors
     /// The first fault of the syntax, or else every name that is wrong.
     pub(super) fn read(text: &str, given: &[(String, String)]) -> Result<Self, Vec<Fault>> {
+        let (sweep, mut faults) = Self::parse(text, given)?;
+        sweep.check(given, &mut faults);
+        faults.sort();
+        if faults.is_empty() { Ok(sweep) } else { Err(faults) }
+    }
+
+    /// Reads a sweep that may have any number of combinations, with the faults of `given`.
+    ///
+    /// # Errors
+    /// The first fault of the syntax.
+    pub(super) fn parse(text: &str, given: &[(String, String)]) -> Result<(Self, Vec<Fault>), Vec<Fault>> {
         let mut sweep: Self = serde_saphyr::from_str(text).map_err(|error| vec![fault(&error)])?;
         if sweep.experiment != VERSION {
             return Err(vec![Fault::whole(format!(
                 "this boxwork reads sweeps with `experiment: {VERSION}`"
             ))]);
         }
-        let mut faults = sweep.give(given);
-        sweep.check(given, &mut faults);
-        faults.sort();
-        if faults.is_empty() { Ok(sweep) } else { Err(faults) }
+        let faults = sweep.give(given);
+        Ok((sweep, faults))
     }
 
     /// Replaces values of axes by those of the command line.

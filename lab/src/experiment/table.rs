@@ -14,9 +14,11 @@ use crate::spread::Spread;
 
 /// A row: the axes' values and the figures.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
-    pub(super) values: Values,
-    pub(super) figures: BTreeMap<String, f64>,
+pub struct Row {
+    /// The value of each axis.
+    pub values: BTreeMap<String, String>,
+    /// The figures, such as `quality.map`.
+    pub figures: BTreeMap<String, f64>,
 }
 
 impl Row {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::{Call, Experiment, ExperimentError, Failure, Task, Work, load};
+use super::{Call, Experiment, ExperimentError, Failure, Goal, Task, Work, ascend, load};
 use crate::turns::{Figures, Measured};
 
 /// Tasks that record their calls. `store` makes a file; `scan` and `jump` read one and have figures.
@@ -210,4 +210,37 @@ fn a_step_that_fails_is_named_with_its_row() {
     let failed = experiment.run(folder.path(), &mut Failing(Noting::default()), &mut |_| {});
     let error = failed.expect_err("there is no store");
     assert_eq!(error.to_string(), "step `store` of the row strategy=scan block=16: the disk is full");
+}
+
+#[test]
+fn an_ascent_finds_the_best_value_of_each_axis_and_continues() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "experiment: 1\naxes:\n  alpha: [2, 1, 3]\n  block: [10, 30, 20]\n  count: [7]\nrounds: 1\nwarmup: 0\nsteps:\n  \
+                store: {do: store, count: \"${count}\"}\n  jump: {do: jump, store: \"${store}\", alpha: \"${alpha}\", block: \
+                \"${block}\"}\n";
+    let goal = Goal { figure: "jump.ms", gain: 0.01, limit: ("jump.distances", 100.0) };
+    let climb = |passes: usize, rounds: &mut usize| {
+        let mut work = Noting::default();
+        let ascent = ascend("s", text, &[], &goal, passes, folder.path(), &mut work, &mut |_| {});
+        *rounds = work.rounds.borrow().iter().filter(|call| call.task == "jump").count();
+        ascent.expect("climbed")
+    };
+    let mut rounds = 0;
+    let ascent = climb(3, &mut rounds);
+    assert_eq!(ascent.changes().collect::<Vec<_>>(), [("alpha", "2", "3"), ("block", "10", "30")]);
+    assert_eq!((ascent.first.figures["jump.ms"], ascent.best.figures["jump.ms"]), (20.0, 90.0));
+    // Three of alpha, two more of block, and in the second pass two more of alpha: the sum of the axes, not the product.
+    assert_eq!((rounds, ascent.rows.len()), (7, 7));
+    let page = ascent.page("Tuned", &[], "use <it>", &["jump.ms"]);
+    assert!(page.contains("use &lt;it&gt;") && page.matches("<svg").count() == 2, "{page}");
+    let again = climb(3, &mut rounds);
+    assert_eq!((rounds, again.best), (0, ascent.best));
+    // Every row is beyond this limit by as much, so the first one stays.
+    let strict = Goal { limit: ("jump.distances", 30.0), ..goal };
+    let kept = ascend("s", text, &[], &strict, 1, folder.path(), &mut Noting::default(), &mut |_| {})
+        .expect("climbed");
+    assert_eq!(kept.best, kept.first);
+    let unknown = [("blokc".to_owned(), "3".to_owned())];
+    let fault = ascend("s", text, &unknown, &strict, 1, folder.path(), &mut Noting::default(), &mut |_| {});
+    assert!(fault.expect_err("no such axis").to_string().contains("did you mean `block`"));
 }

@@ -139,6 +139,16 @@ impl Operator for ListFiles {
     }
 }
 
+/// The path and the name of every image file below a folder, in the order and with the names of the box.
+///
+/// # Errors
+/// When the folder cannot be listed, or holds no image.
+pub fn list_images(folder: &Path) -> Result<Vec<(PathBuf, String)>, BoxError> {
+    let names = EXTENSIONS.iter().map(|extension| (*extension).to_owned()).collect();
+    let listed = list(&[folder.to_owned()], &Extensions { names, chosen: false })?;
+    Ok(listed.files.into_iter().map(|file| (PathBuf::from(file.path), file.name)).collect())
+}
+
 fn envelope(files: &[Found]) -> Result<Envelope, BoxError> {
     let paths = StringArray::from_iter_values(files.iter().map(|file| &file.path));
     let names = StringArray::from_iter_values(files.iter().map(|file| &file.name));

@@ -8,7 +8,7 @@ use boxwork_lab::experiment::{self, Experiment, ExperimentError};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::printable::printable_lines;
 
-use self::pipelines::Pipelines;
+pub(super) use self::pipelines::Pipelines;
 use super::{print_diagnostics, say, talk};
 use crate::terminal::{Exit, Stop};
 use crate::{given, pipeline};

@@ -65,7 +65,7 @@ enum Kind {
 }
 
 /// The tasks of sweeps, over a catalogue of operators.
-pub(super) struct Pipelines<'a> {
+pub(in crate::command) struct Pipelines<'a> {
     catalog: &'a Catalog,
     /// The folder of pipelines with relative paths.
     folder: PathBuf,
@@ -79,7 +79,7 @@ pub(super) struct Pipelines<'a> {
 }
 
 impl<'a> Pipelines<'a> {
-    pub(super) fn new(catalog: &'a Catalog, folder: &Path, cancellation: &Cancellation) -> Self {
+    pub(in crate::command) fn new(catalog: &'a Catalog, folder: &Path, cancellation: &Cancellation) -> Self {
         Self {
             catalog,
             folder: folder.to_owned(),
