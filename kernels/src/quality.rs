@@ -14,13 +14,22 @@
 /// assert_eq!(average_precision([true, false, true], 2), Some((1.0 + 2.0 / 3.0) / 2.0));
 /// ```
 pub fn average_precision(ranking: impl IntoIterator<Item = bool>, relevant: usize) -> Option<f64> {
+    let hits = ranking.into_iter().enumerate().filter(|(_, hit)| *hit);
+    average_precision_of_places(hits.map(|(before, _)| before as u64), relevant)
+}
+
+/// As [`average_precision`], from the places of the objects of the query's class: ascending, counted from 0.
+///
+/// ```
+/// use boxwork_kernels::quality::{average_precision, average_precision_of_places};
+/// assert_eq!(average_precision_of_places([0, 2], 2), average_precision([true, false, true], 2));
+/// ```
+pub fn average_precision_of_places(places: impl IntoIterator<Item = u64>, relevant: usize) -> Option<f64> {
     let mut found = 0usize;
     let mut precisions = 0.0;
-    for (before, hit) in ranking.into_iter().enumerate() {
-        if hit {
-            found += 1;
-            precisions += found as f64 / (before + 1) as f64;
-        }
+    for place in places {
+        found += 1;
+        precisions += found as f64 / (place + 1) as f64;
     }
     assert!(found <= relevant, "a ranking holds no more of a class than the class has");
     (relevant > 0).then(|| precisions / relevant as f64)

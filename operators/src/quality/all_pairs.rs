@@ -15,7 +15,7 @@ use crate::resources::{self, store_parameter};
 use boxwork_stores::store::Store;
 
 /// Rows of an envelope at most.
-const ENVELOPE_ROWS: u64 = 4096;
+pub(crate) const ENVELOPE_ROWS: u64 = 4096;
 
 const PAIRS: Out = Out::new(0, "pairs", columns::pairs, "every two objects, once");
 
@@ -28,33 +28,43 @@ const PAIRS: Out = Out::new(0, "pairs", columns::pairs, "every two objects, once
 /// `pairs`: `a` and `b`, `a < b`.
 ///
 /// # Parameters
-/// `store`: the store. `most`: the most objects that are paired, since the pairs grow with their square.
+/// `store`: the store. `most`: the most objects that are paired, since the time grows with their square.
 pub static ALL_PAIRS: OperatorSpec = OperatorSpec {
-    parameters: &[
-        store_parameter("the store whose objects are paired"),
-        Parameter::new(
-            "most",
-            ParameterType::Integer { minimum: 1, maximum: 1 << 31 },
-            Default::Integer(10_000),
-            "refuse a store of more objects than this",
-        )
-        .unit("objects"),
-    ],
+    parameters: &[store_parameter("the store whose objects are paired"), MOST],
     outputs: &[PAIRS],
     example: "pairs: {kind: all_pairs, store: signatures, most: 20000}",
     ..OperatorSpec::new("all_pairs", "Pairs all objects of a store.", Kind::Stateful, make)
 };
 
+/// The most objects of a store whose objects are paired.
+pub(crate) const MOST: Parameter = Parameter::new(
+    "most",
+    ParameterType::Integer { minimum: 1, maximum: 1 << 31 },
+    Default::Integer(100_000),
+    "refuse a store of more objects than this",
+)
+.unit("objects");
+
+/// Refuses more objects than [`MOST`] allows.
+///
+/// # Errors
+/// Names the number to allow.
+pub(crate) fn refuse_many(bind: &Bind<'_>, objects: u64) -> Result<(), BoxError> {
+    let most = bind.count("most") as u64;
+    if objects <= most {
+        return Ok(());
+    }
+    Err(BoxError::new(format!(
+        "the store has {objects} objects, which make {} pairs, and `most` allows {most} objects: raise `most` to \
+         {objects} if you have the time for all these distances; they need no more memory",
+        pairs_count(objects)
+    )))
+}
+
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let store = resources::store(bind)?;
-    let (objects, most) = (store.objects_count(), bind.count("most") as u64);
-    if objects > most {
-        return Err(BoxError::new(format!(
-            "the store has {objects} objects, which make {} pairs, and `most` allows {most} objects: raise `most` to \
-             {objects} if that is what you want",
-            pairs_count(objects)
-        )));
-    }
+    let objects = store.objects_count();
+    refuse_many(bind, objects)?;
     Ok(Box::new(AllPairs { store, objects, next: 0 }))
 }
 

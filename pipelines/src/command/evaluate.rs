@@ -21,8 +21,8 @@ pub struct Arguments {
     store: PathBuf,
     #[command(flatten)]
     space: Space,
-    /// Objects at most: the time grows with their square
-    #[arg(long, default_value_t = 10_000)]
+    /// Objects at most: the time grows with their square, the memory does not
+    #[arg(long, default_value_t = 100_000)]
     most: u32,
     /// Pairs of objects up to which distances are computed in 64 bits, if no device does
     #[arg(long, default_value_t = 32_768)]

@@ -1,0 +1,122 @@
+//! The qualities of the classes, as text for people or as JSON.
+
+use boxwork_kernels::quality::{IntrinsicDimensionality, mean_average_precision};
+use boxwork_runtime::printable::printable;
+use serde_json::{Map, Value as Json, json};
+
+/// The qualities of all classes.
+pub(super) struct Report<'a> {
+    /// In the order of the classes' names.
+    pub(super) classes: Vec<Class<'a>>,
+    pub(super) objects: usize,
+    pub(super) idim: Option<IntrinsicDimensionality>,
+}
+
+/// A class and the qualities of its queries; it has none if it has a single object.
+pub(super) struct Class<'a> {
+    pub(super) name: &'a str,
+    pub(super) objects: usize,
+    pub(super) average_precisions: &'a [f64],
+    pub(super) precisions: &'a [f64],
+}
+
+impl Report<'_> {
+    fn map(&self) -> Option<f64> {
+        mean_average_precision(
+            self.classes.iter().flat_map(|class| class.average_precisions.iter().copied().map(Some)),
+        )
+    }
+
+    fn precision(&self) -> Option<f64> {
+        mean(self.classes.iter().flat_map(|class| class.precisions))
+    }
+
+    pub(super) fn json(&self, distance: Option<&str>) -> String {
+        let classes: Map<String, Json> = self
+            .classes
+            .iter()
+            .map(|class| {
+                let json = json!({
+                    "map": class.map(),
+                    "precision_at_10": mean(class.precisions),
+                    "objects": class.objects,
+                });
+                (class.name.to_owned(), json)
+            })
+            .collect();
+        let json = json!({
+            "distance": distance,
+            "map": self.map(),
+            "precision_at_10": self.precision(),
+            "idim": self.idim.map(|idim| idim.value),
+            "idim_error": self.idim.map(|idim| idim.error),
+            "classes": classes,
+        });
+        format!("{json:#}\n")
+    }
+
+    pub(super) fn table(&self, distance: Option<&str>) -> String {
+        let names: Vec<String> = self.classes.iter().map(|class| printable(class.name)).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("all classes".len());
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
+        let mut text = format!("{:width$}  objects     MAP    P@10\n", "class");
+        let mut row = |name: &str, objects: usize, map: Option<f64>, precision: Option<f64>| {
+            let (map, precision) = (number(map), number(precision));
+            text.push_str(&format!("{name:width$}  {objects:>7}  {map:>6}  {precision:>6}\n"));
+        };
+        for (name, class) in names.iter().zip(&self.classes) {
+            row(name, class.objects, class.map(), mean(class.precisions));
+        }
+        row("all classes", self.objects, self.map(), self.precision());
+        let undefined = if self.objects < 2 { "there are no two objects" } else { "all distances are equal" };
+        let idim = self.idim.map_or(format!("undefined, as {undefined}"), |idim| in_words(&idim));
+        let distance = distance.map_or_else(String::new, |distance| format!("distance: {distance}\n"));
+        text + &format!("\n{distance}intrinsic dimensionality: {idim}\n")
+    }
+}
+
+/// An intrinsic dimensionality with the digits that are right.
+fn in_words(idim: &IntrinsicDimensionality) -> String {
+    let IntrinsicDimensionality { value, error } = *idim;
+    if error.is_infinite() {
+        return format!("{value:.4}, with an error that is not known");
+    }
+    // The last digit counts in units that the error fills, at least in part: 0.004 leaves three places.
+    let places = if error > 0.0 { (-error.log10()).ceil().clamp(0.0, 4.0) as usize } else { 4 };
+    let unit = 10f64.powi(-(places as i32));
+    if error <= unit / 2.0 {
+        return format!("{value:.places$}");
+    }
+    format!("{value:.places$}, within {:.places$} of that of exact distances", (error / unit).ceil() * unit)
+}
+
+impl Class<'_> {
+    fn map(&self) -> Option<f64> {
+        mean_average_precision(self.average_precisions.iter().copied().map(Some))
+    }
+}
+
+fn mean<'a>(values: impl IntoIterator<Item = &'a f64>) -> Option<f64> {
+    let (sum, count) = values.into_iter().fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_prints_digits_of_idim_that_are_right() {
+        for (error, expected) in [
+            (0.0, "0.4567"),
+            (1e-7, "0.4567"),
+            (0.0041, "0.457, within 0.005 of that of exact distances"),
+            (0.0004, "0.4567, within 0.0004 of that of exact distances"),
+            (0.00049, "0.4567, within 0.0005 of that of exact distances"),
+            (7.5, "0, within 8 of that of exact distances"),
+            (f64::INFINITY, "0.4567, with an error that is not known"),
+        ] {
+            assert_eq!(in_words(&IntrinsicDimensionality { value: 0.45672, error }), expected, "{error}");
+        }
+    }
+}
