@@ -63,7 +63,7 @@
 //! # }
 //! ```
 
-mod signals;
+pub(crate) mod signals;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
