@@ -63,6 +63,9 @@ fn a_preset_gives_the_store_that_all_its_settings_give() {
         spelt[1..].iter().copied().chain(["--multiplier=8,8,0.02,0.02,0.02,0.08,0.5"]).collect();
     assert!(stored(&["--transform", "best"]) == stored(&best), "best is another store than before");
     assert!(usual == stored(&["--transform", "balanced"]) && usual != stored(&spelt));
+    // The pipeline's own defaults are the command's.
+    ok(at, &["run", "extract", "--set", "paths=images", "--set", "source=images", "--set", "out=r.arrow"]);
+    assert!(fs::read(at.join("r.arrow")).expect("a store") == usual, "`run extract` makes another store");
     for preset in Preset::ALL {
         stored(&["--transform", preset.name]);
         assert_eq!(alpha(at, "p.arrow"), Some(preset.alpha), "{}", preset.name);
@@ -243,5 +246,27 @@ fn the_guide_has_the_table_of_presets() {
              {alpha} |"
         );
         assert!(guide.lines().any(|line| line == row), "the guide lacks the line\n{row}");
+    }
+}
+
+/// Their figures are those of the thesis, so they depend on no default.
+#[test]
+fn the_sweeps_state_their_preset_and_alpha() {
+    for entry in fs::read_dir("experiments").expect("the sweeps") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|ending| ending != "yaml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a sweep");
+        let (_, steps) = text.split_once("\nsteps:\n").expect("steps");
+        for step in steps.split("do: ").skip(1) {
+            let task = step.split([',', '\n', '}']).next().unwrap_or_default();
+            let stated = match task {
+                "sample_images" | "synthesize" | "sizes" => continue,
+                "extract" => "transform: ",
+                _ => "alpha: ",
+            };
+            assert!(step.contains(stated), "{}: `do: {task}` lacks `{stated}`", path.display());
+        }
     }
 }

@@ -93,22 +93,27 @@ fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), In
     };
     let (found, wanted) = (file.said(layout::MEASURE_KEY), space.measure());
     if found != wanted {
-        let flags = |measure: &str| {
-            DistanceOptions::parse(measure).map(|options| options.flags(&**store)).unwrap_or_default()
-        };
-        // As many pivots as before: the store may have no more objects.
-        let pivots = format!(" --pivots {}", file.counts(file.said(layout::PIVOTS_KEY))?.len());
-        let (found_flags, wanted_flags) = (flags(found), flags(&wanted) + &pivots);
-        return Err(IndexError::OtherMeasure {
-            path: path.to_owned(),
-            store: store.path().to_owned(),
-            found: found.to_owned(),
-            wanted,
-            found_flags,
-            wanted_flags,
-        });
+        let fix = measure_fix(path, &file, &**store, &wanted)?;
+        return Err(IndexError::OtherMeasure { path: path.to_owned(), found: found.to_owned(), wanted, fix });
     }
     Ok((file, name, ids))
+}
+
+/// The options of a search by an index of another measure, and the command that makes the index of the wanted one, with as
+/// many pivots, as the store may have no more objects.
+fn measure_fix(path: &Path, file: &IndexFile, store: &dyn Store, wanted: &str) -> Result<String, IndexError> {
+    let flags = |measure: &str| {
+        DistanceOptions::parse(measure).map(|options| options.flags(store)).unwrap_or_default()
+    };
+    let (found, wanted) = (flags(file.said(layout::MEASURE_KEY)), flags(wanted));
+    let pivots = file.counts(file.said(layout::PIVOTS_KEY))?.len();
+    Ok(format!(
+        "search with `{}`, or make the index for this search: `boxwork index --store {}{wanted} --pivots {pivots} --out \
+         {} --force`",
+        found.trim_start(),
+        store.path().display(),
+        path.display()
+    ))
 }
 
 /// Reads an index of a space: its first file (see [`first`]) and all files that follow.

@@ -71,20 +71,16 @@ pub enum IndexError {
         objects: u64,
     },
     /// The index was made for another measure.
-    #[error("`{}` is an index for {found}, and the search is for {wanted}: search with `{}`, or make the index for this search: `boxwork index --store {}{wanted_flags} --out {0} --force`", path.display(), found_flags.trim_start(), store.display())]
+    #[error("`{}` is an index for {found}, and the search is for {wanted}: {fix}", path.display())]
     OtherMeasure {
         /// The index.
         path: PathBuf,
-        /// The store.
-        store: PathBuf,
         /// The measure of the index.
         found: String,
         /// The measure of the space.
         wanted: String,
-        /// The options of commands that name the measure of the index.
-        found_flags: String,
-        /// The options of `boxwork index` that make the index of the space, with as many pivots.
-        wanted_flags: String,
+        /// The options that search with this index, and the command that makes the other one.
+        fix: String,
     },
     /// The store has fewer objects than pivots were requested.
     #[error("{pivots} pivots were requested and `{}` holds {objects} objects: ask for at most {objects}", store.display())]
