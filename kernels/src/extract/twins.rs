@@ -56,6 +56,19 @@ fn every_preset_on_whole_images() {
     Preset::ALL.iter().for_each(|preset| check(&preset.parameters(), &images));
 }
 
+/// Bits of stores that exist: they must not change, so that a query image is treated as a store's images were.
+#[test]
+fn the_practical_preset_gives_the_bits_that_stores_were_made_with() {
+    let mut extractor = Extractor::new(Preset::PRACTICAL.parameters()).expect("valid");
+    let sums = [0, 1, 2, 3].map(|kind| {
+        let rgb = pixels(150, 150, kind, 11);
+        let signature = extractor.extract(ImageRef::new(150, 150, &rgb).expect("sizes agree"));
+        let all = bits(&signature).into_iter().flatten();
+        all.fold(0_u32, |sum, bits| sum.rotate_left(5) ^ bits.wrapping_mul(0x9e37_79b9))
+    });
+    assert_eq!(sums, [1_172_874_164, 1_431_315_467, 3_841_225_609, 2_476_172_930]);
+}
+
 #[test]
 fn degenerate_images() {
     let sizes = [(1, 1), (1, 2), (2, 1), (1, 37), (37, 1), (2, 2), (3, 5), (16, 400)];
