@@ -157,6 +157,15 @@ pub(crate) fn distances_envelope(rows: &[(u32, u64, f64)]) -> Result<Envelope, E
     Envelope::from_columns(columns)
 }
 
+/// A file with its size and time.
+pub fn listed(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("path", DataType::Utf8, "the file's path"),
+        Column::new("name", DataType::Utf8, "the object's name"),
+        Column::new("bytes", DataType::UInt64, "of the file"),
+        Column::new("modified", DataType::UInt64, "the file's last change, in nanoseconds since 1970"),
+    ])
+}
 /// Two objects of a store.
 pub fn pairs(_: &Arguments) -> Descriptor {
     Descriptor::new([

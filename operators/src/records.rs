@@ -4,6 +4,7 @@ pub mod read_jsonl;
 pub mod read_arrow;
 mod read_column;
 pub mod write_store;
+mod write_kept;
 pub(crate) mod append_store;
 pub(crate) mod mix_signatures;
 pub mod read_store;
@@ -78,6 +79,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_jsonl::READ_JSONL,
     &read_column::READ_COLUMN,
     &write_store::WRITE_STORE,
+    &write_kept::WRITE_KEPT,
     &append_store::APPEND_STORE,
     &mix_signatures::MIX_SIGNATURES,
     &read_store::READ_STORE,

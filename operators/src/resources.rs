@@ -3,6 +3,7 @@
 pub(crate) mod store;
 pub(crate) mod space;
 pub(crate) mod pivot_table;
+pub(crate) mod partial;
 
 use std::sync::Arc;
 
@@ -13,8 +14,14 @@ use boxwork_stores::space::{SharedSpace, Space};
 use boxwork_stores::store::{SharedStore, Store};
 
 /// The kinds of resource of this folder.
-pub(crate) static LIST: &[&ResourceSpec] =
-    &[&store::STORE, &store::SIGNATURE_STORE, &space::SPACE, &space::SQFD_SPACE, &pivot_table::PIVOT_TABLE];
+pub(crate) static LIST: &[&ResourceSpec] = &[
+    &store::STORE,
+    &store::SIGNATURE_STORE,
+    &space::SPACE,
+    &space::SQFD_SPACE,
+    &pivot_table::PIVOT_TABLE,
+    &partial::PARTIAL,
+];
 
 /// The parameter of boxes that compute distances.
 pub(crate) const SPACE: Parameter = Parameter::new(

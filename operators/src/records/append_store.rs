@@ -101,7 +101,7 @@ impl Operator for AppendStore {
             return Ok(Flow::Wait);
         }
         let Some(change) = self.change.take().filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
-        if change.added() == 0 && self.present > 0 {
+        if change.added() == 0 {
             // Nothing changes, but an index may lack objects of earlier changes. The change holds the store's lock.
             drop(change);
             for pivots in &self.pivots {

@@ -13,7 +13,8 @@ use crate::terminal::{Exit, Options};
 
 /// Adds images, or the objects of another store, to a store without making it again
 ///
-/// Objects that are there already are left out. As `extract`, it skips and counts pictures that cannot be read: the others are added, and the exit status is 1.
+/// Pictures whose names are there already are left out and not read, unless they replace others. As `extract`, it skips and
+/// counts pictures that cannot be read: the others are added, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folders, searched with all subfolders, or images, extracted with the store's parameters
@@ -28,7 +29,8 @@ pub struct Arguments {
     /// An index of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     pivots: Vec<PathBuf>,
-    /// Objects replace those of equal names; without it, an object whose name is there with other content is refused
+    /// Objects replace those of equal names; without it, a picture whose name is there is left out, and another object
+    /// of --from is refused
     #[arg(long)]
     replace: bool,
     #[command(flatten)]

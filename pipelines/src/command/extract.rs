@@ -16,6 +16,8 @@ use crate::terminal::{Exit, Options};
 /// Pictures that cannot be read (other kinds such as heic, damaged files, files of a folder without an ending) are
 /// skipped and counted; the store is written, and the exit status is 1. Hidden files and files that are no pictures are
 /// counted too, and do not change the status. A file that is named itself is read whatever its ending.
+///
+/// If a run is interrupted, the same call continues it: what it has done is in FILE.partial until the store is written.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Folders, searched with all subfolders, or images
@@ -75,6 +77,9 @@ pub struct Arguments {
     /// Where to extract: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
+    /// Start anew, if an interrupted extraction into this file has left a part of its work
+    #[arg(long)]
+    restart: bool,
     #[command(flatten)]
     replacing: Replacing,
     #[command(flatten)]
@@ -116,6 +121,13 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         let numbers = arguments.multiplier.iter().copied().map(Value::Number).collect();
         values.insert("multiplier".to_owned(), Value::List(numbers));
     }
+    // Signatures depend on these, on the numbers of the preset, and on the program.
+    let device_free = values.iter().filter(|(name, _)| !["paths", "out", "device"].contains(&name.as_str()));
+    let settings: Vec<String> = device_free.map(|(name, value)| format!("{name}={value:?}")).collect();
+    let preset = Preset::named(&arguments.transform);
+    let settings = format!("boxwork {}: {}; {preset:?}", env!("CARGO_PKG_VERSION"), settings.join(", "));
+    values.insert("settings".to_owned(), Value::Text(settings));
+    values.insert("restart".to_owned(), Value::Boolean(arguments.restart));
     // One folder: the names are paths in it, so that a page can show the pictures.
     if let [folder] = &arguments.paths[..]
         && folder.is_dir()
