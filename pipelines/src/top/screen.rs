@@ -43,7 +43,10 @@ pub fn draw(view: &View, frame: &mut Frame<'_>) {
 /// Draws a view into an area of any size.
 fn paint(view: &View, area: Rect, buffer: &mut Buffer) {
     let mut lines = Lines { area, next: 0, buffer };
-    lines.put(&state(view, usize::from(area.width)), state_style(view));
+    // On a low screen the reason takes the place of the state, so that a row is left.
+    if view.lost.is_none() || area.height >= HEIGHT_WITH_KEYS {
+        lines.put(&state(view, usize::from(area.width)), state_style(view));
+    }
     if let Some(reason) = &view.lost {
         let text = format!("no answer: {reason}; trying again");
         lines.put(&text, Style::new().fg(Color::Red).add_modifier(Modifier::BOLD));

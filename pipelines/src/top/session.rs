@@ -67,8 +67,12 @@ impl Drop for Restored {
 fn read(mut look: Look, interval: Duration) -> io::Result<Receiver<Result<Reading, String>>> {
     let (sender, readings) = sync_channel(1);
     let work = move || {
-        while sender.send(look()).is_ok() {
+        loop {
+            // The caller has the first reading: a second one at once would give rates of a moment.
             std::thread::sleep(interval);
+            if sender.send(look()).is_err() {
+                return;
+            }
         }
     };
     std::thread::Builder::new().name("readings".to_owned()).spawn(work)?;

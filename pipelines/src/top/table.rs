@@ -219,7 +219,7 @@ impl Table {
                 ],
             }
         });
-        Self { columns, rows: rows.collect(), name_width_wanted: 40 }
+        Self { columns, rows: rows.collect(), name_width_wanted: 30 }
     }
 
     fn slots(figures: &Figures) -> Self {
