@@ -21,6 +21,7 @@ mod import;
 mod index;
 mod new;
 mod pipelines;
+mod reference;
 mod remove;
 mod run;
 mod sample_images;
@@ -80,6 +81,7 @@ enum Subcommands {
     Boxes(boxes::Arguments),
     New(new::Arguments),
     Schema(schema::Arguments),
+    Reference(reference::Arguments),
     Top(top::Arguments),
     Topology(topology::Arguments),
     Devices(devices::Arguments),
@@ -111,6 +113,7 @@ impl Subcommands {
             Self::Boxes(arguments) => boxes::run(catalog, arguments),
             Self::New(arguments) => new::run(catalog, arguments),
             Self::Schema(arguments) => schema::run(catalog, arguments),
+            Self::Reference(arguments) => reference::run(catalog, arguments),
             Self::Top(arguments) => top::run(arguments),
             Self::Topology(arguments) => topology::run(arguments),
             Self::Devices(arguments) => devices::run(arguments),

@@ -24,6 +24,7 @@ pub mod expand;
 mod trace;
 mod report;
 pub mod metrics;
+pub mod reference;
 pub mod top;
 pub mod engine;
 pub mod terminal;
