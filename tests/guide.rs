@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use guide::{Page, pages, root, src};
+use boxwork::pipeline;
+use guide::{Fence, Page, pages, root, src};
 
 /// A path without `.` and `..`; none if it leaves its root.
 fn plain(path: &Path) -> Option<PathBuf> {
@@ -99,4 +100,66 @@ fn the_reference_is_that_of_the_command() {
         let differs = made.lines().zip(there.lines()).find(|(made, there)| made != there);
         assert!(made == there, "{} is out of date at {differs:?}; type: {refresh}", path.display());
     }
+}
+
+/// A part of a pipeline as a pipeline: entries alone are boxes, or resources if their kinds are.
+fn completed(part: &str) -> String {
+    let catalog = boxwork::catalog();
+    let is_box = |line: &str| {
+        let kind = line.split("kind: ").nth(1).and_then(|rest| rest.split([',', '}']).next());
+        kind.is_some_and(|kind| kind.contains('$') || catalog.operator(kind).is_some())
+    };
+    let lines: Vec<&str> = part.lines().filter(|line| !line.starts_with('#')).collect();
+    let has_sections = lines.iter().any(|line| line.trim_end().ends_with(':'));
+    let text = if has_sections || lines.iter().any(|line| line.starts_with("boxwork:")) {
+        lines.join("\n")
+    } else {
+        let of = |boxes: bool| {
+            lines.iter().filter(move |line| is_box(line) == boxes).map(|line| format!("  {line}\n"))
+        };
+        let resources: String = of(false).collect();
+        let resources = if resources.is_empty() { resources } else { format!("resources:\n{resources}") };
+        format!("{resources}boxes:\n{}", of(true).collect::<String>())
+    };
+    let version = if text.contains("boxwork: 1") { "" } else { "boxwork: 1\n" };
+    let boxes = if text.contains("boxes:") { "" } else { "\nboxes: {}\n" };
+    format!("{version}{text}{boxes}")
+}
+
+/// The faults of a part that do not come from what it leaves out.
+fn faults_of_part(fence: &Fence) -> Vec<String> {
+    let text = completed(&fence.text);
+    let loaded = match pipeline::load_text("part.yaml", &text) {
+        Ok(loaded) => loaded,
+        Err(faults) => return faults.iter().map(|fault| format!("{}\n{text}", fault.message)).collect(),
+    };
+    let (_, faults) = loaded.check(&boxwork::catalog(), &loaded.declaration.defaults());
+    let is_of_the_rest = |code: &str, message: &str| {
+        matches!(code, "unconnected-input" | "unread-box" | "no-boxes" | "unknown-pipeline-parameter")
+            || (code == "wrong-value" && message.contains("there is no resource"))
+    };
+    let own = faults.iter().filter(|fault| !is_of_the_rest(fault.code, &fault.message));
+    own.map(|fault| format!("{}: {}\n{text}", fault.code, fault.message)).collect()
+}
+
+#[test]
+fn parts_of_pipelines_have_no_fault_of_their_own() {
+    let mut pages = pages(&src());
+    pages.push(Page::read(&root().join("README.md")));
+    let mut count = 0;
+    for page in pages {
+        for fence in page.fences().iter().filter(|fence| fence.language() == "yaml" && fence.is("part")) {
+            let faults = faults_of_part(fence);
+            assert!(faults.is_empty(), "{}:{}: {faults:#?}", page.name(), fence.line);
+            count += 1;
+        }
+    }
+    assert!(count > 40, "the examples of the reference are found: {count}");
+    let wrong = |text: &str| {
+        let page = Page { path: src(), text: format!("```yaml,part\n{text}\n```\n") };
+        faults_of_part(&page.fences()[0]).len()
+    };
+    assert_eq!(wrong("near: {kind: filter_range, range: 0.3, space: space}"), 0);
+    assert!(wrong("near: {kind: filter_range, rang: 0.3, space: space}") > 0);
+    assert!(wrong("space: {kind: sqfd_space, store: signatures, alpha: -1}") > 0);
 }

@@ -6,7 +6,8 @@
 //!   `<!-- not run: REASON -->`, says why.
 //! - `text`: what the commands of the block above it print, compared with times, sizes and rates masked. `text,example`
 //!   is not compared.
-//! - `yaml`: a whole pipeline or sweep, checked; `yaml,file=NAME` also leaves it in the folder. `yaml,part` is not whole.
+//! - `yaml`: a whole pipeline or sweep, checked; `yaml,file=NAME` also leaves it in the folder. `yaml,part` is not
+//!   whole; the test `guide` checks what it has.
 //!
 //! `<!-- needs: NAME ... -->` at the head of a page lists the data that are there already: `Pictures`, `some.jpg`,
 //! `new-photos`, `photos.signatures.arrow`, `photos.pivots.arrow`, `vectors.jsonl`, `more.jsonl`. With BOXWORK_WRITE_GUIDE=1 the `text` blocks are written again.
@@ -179,7 +180,7 @@ fn check(at: &Path, fence: &Fence, place: &str) {
 #[test]
 fn the_blocks_of_the_guide_run() {
     let mut all = pages(&src());
-    // Its examples are parts, which the catalogue's own test checks.
+    // Its examples are parts, which the test `guide` checks.
     all.retain(|page| !page.path.starts_with(src().join("reference")));
     all.push(Page::read(&root().join("README.md")));
     let mut sum = Counts::default();
