@@ -11,6 +11,7 @@
 //!
 //! `<!-- needs: NAME ... -->` at the head of a page lists the data that are there already: `Pictures`, `some.jpg`,
 //! `new-photos`, `photos.signatures.arrow`, `photos.pivots.arrow`, `vectors.jsonl`, `more.jsonl`. With BOXWORK_WRITE_GUIDE=1 the `text` blocks are written again.
+#![cfg(unix)]
 
 #[path = "support/guide.rs"]
 mod guide;

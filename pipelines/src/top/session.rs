@@ -4,7 +4,7 @@
 //! a signal, an error, a panic (the hook of [`ratatui::try_init`]).
 
 use std::io::{self, IsTerminal as _};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event};
@@ -45,7 +45,12 @@ pub fn show(mut view: View, look: Look, interval: Duration, stops: impl Fn() -> 
                 Err(error) => break Err(error),
             }
         }
-        readings.try_iter().for_each(|reading| view.take(reading));
+        match readings.try_recv() {
+            Ok(reading) => view.take(reading),
+            Err(TryRecvError::Empty) => {}
+            // A panic ended it: its message is on the terminal, which the hook has restored.
+            Err(TryRecvError::Disconnected) => break Err(io::Error::other("the reading thread has ended")),
+        }
         if stops() {
             break Ok(());
         }
