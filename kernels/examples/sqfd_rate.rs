@@ -1,10 +1,10 @@
 //! How many signature distances a second does one core compute, on each code path?
 //!
-//! Gaussian over L2, seven dimensions, 81 centroids a side, candidates that stay in the cache of the
-//! core. The baseline is the f64 reference, own similarities cached. Answers are checked before they are timed;
-//! the median of the runs is printed, with the fastest and the slowest.
+//! Seven dimensions, 81 and 23 centroids a side, candidates that stay in the cache of the core. The baseline is the f64
+//! reference, own similarities cached. Answers are checked before they are timed; the median of the runs is printed,
+//! with the fastest and the slowest.
 //!
-//! `cargo run --release -p boxwork-kernels --example sqfd_rate`
+//! `cargo run --release -p boxwork-kernels --example sqfd_rate -- [ALPHA [CENTROIDS...]]`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::{Columns, Evaluator, PreparedQuery, StoreColumns, reference};
 
 const DIMENSIONS: usize = 7;
-const CENTROIDS: usize = 81;
+const CENTROIDS: [usize; 2] = [81, 23];
 const SIGNATURES: usize = 128;
 const RUNS: usize = 201;
 
@@ -27,25 +27,34 @@ fn main() {
         (Similarity::Heuristic, Ground::L1),
         (Similarity::Minus, Ground::L2),
     ];
+    let mut sizes: Vec<usize> =
+        std::env::args().skip(2).map(|size| size.parse().expect("centroids, a number")).collect();
+    if sizes.is_empty() {
+        sizes.extend(CENTROIDS);
+    }
     for (similarity, ground) in measures {
         let measure = Measure::new(similarity, ground, alpha).expect("a Hilbert measure");
-        println!("{similarity} over {ground}, alpha {alpha}, {CENTROIDS} x {CENTROIDS}, D = {DIMENSIONS}");
-        measure_all(measure);
+        for &centroids in &sizes {
+            println!(
+                "{similarity} over {ground}, alpha {alpha}, {centroids} x {centroids}, D = {DIMENSIONS}"
+            );
+            measure_all(measure, centroids);
+        }
     }
 }
 
-fn measure_all(measure: Measure) {
+fn measure_all(measure: Measure, centroids: usize) {
     let mut random = Random::new(1);
     let mut random = || 2.0 * random.unit_f32() - 1.0;
-    let total = SIGNATURES * CENTROIDS;
+    let total = SIGNATURES * centroids;
     let coordinates: Vec<Vec<f32>> =
         (0..DIMENSIONS).map(|_| (0..total).map(|_| 4.0 * random()).collect()).collect();
     let mut weights: Vec<f32> = (0..total).map(|_| random() + 1.1).collect();
-    for signature in weights.chunks_mut(CENTROIDS) {
+    for signature in weights.chunks_mut(centroids) {
         let sum: f32 = signature.iter().sum();
         signature.iter_mut().for_each(|weight| *weight /= sum);
     }
-    let offsets: Vec<i32> = (0..=SIGNATURES).map(|i| (i * CENTROIDS) as i32).collect();
+    let offsets: Vec<i32> = (0..=SIGNATURES).map(|i| (i * centroids) as i32).collect();
     let coordinates: Vec<&[f32]> = coordinates.iter().map(Vec::as_slice).collect();
     let store = StoreColumns::new(Columns::new(&coordinates, &weights), &offsets);
 
@@ -54,7 +63,7 @@ fn measure_all(measure: Measure) {
         (0..SIGNATURES).map(|row| reference::sigma_self(&measure, store.signature(row))).collect();
     let query = PreparedQuery::new(measure, store.signature(0));
     let mut expected = vec![0.0; SIGNATURES];
-    time("reference", 3, || {
+    time("reference", centroids, 3, || {
         for (row, expected) in expected.iter_mut().enumerate() {
             let cross = reference::sigma(&measure, store.signature(0), store.signature(row));
             *expected = reference::distance(sigma_self[0], sigma_self[row], cross);
@@ -65,7 +74,7 @@ fn measure_all(measure: Measure) {
     for path in CodePath::available() {
         let mut evaluator = Evaluator::new(path);
         let mut found = vec![0.0; SIGNATURES];
-        time(&path.to_string(), RUNS, || {
+        time(&path.to_string(), centroids, RUNS, || {
             evaluator.distances(black_box(&query), &store, &rows, &sigma_self, black_box(&mut found));
         });
         let errors = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs());
@@ -82,7 +91,7 @@ fn measure_all(measure: Measure) {
     }
 }
 
-fn time(name: &str, runs: usize, mut run: impl FnMut()) {
+fn time(name: &str, centroids: usize, runs: usize, mut run: impl FnMut()) {
     run();
     let mut seconds: Vec<f64> = (0..runs)
         .map(|_| {
@@ -93,7 +102,7 @@ fn time(name: &str, runs: usize, mut run: impl FnMut()) {
         .collect();
     seconds.sort_by(f64::total_cmp);
     let rate = |seconds: f64| SIGNATURES as f64 / seconds;
-    let pair_ns = |seconds: f64| 1e9 * seconds / (SIGNATURES * CENTROIDS * CENTROIDS) as f64;
+    let pair_ns = |seconds: f64| 1e9 * seconds / (SIGNATURES * centroids * centroids) as f64;
     let median = seconds[runs / 2];
     println!(
         "  {name:>9}  {:>9.0} distances/s, {:.3} ns a pair ({:.3} to {:.3})",

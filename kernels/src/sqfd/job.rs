@@ -3,7 +3,7 @@
 use super::columns::StoreColumns;
 use super::lanes::{Lanes, Work};
 use super::query::PreparedQuery;
-use super::stream::{ROWS, Stream};
+use super::stream::{ROWS, STREAM_CENTROIDS, Stream};
 use super::terms::{Direct, Gaussian, Heuristic, L1, L2, Minus, SquaredL2, Term};
 use crate::interrupt::{Interrupted, Patience};
 use crate::similarity::{Ground, Similarity};
@@ -72,6 +72,7 @@ impl Job<'_> {
         term: T,
     ) -> Result<(), Interrupted> {
         let columns = self.store.columns();
+        let frame = (self.query.centre(), self.query.scale());
         self.sums.fill(0.0);
         let mut next = 0;
         // Centroids of rows[next] that are done already. Only a signature larger than a whole stream is cut.
@@ -79,30 +80,33 @@ impl Job<'_> {
         while next < self.rows.len() {
             self.stream.restart(columns.dimensions());
             self.streamed.clear();
+            // Signatures that lie side by side, as in a scan, are appended together.
+            let mut run = Run::default();
             while next < self.rows.len() {
                 let (start, len) = self.store.range(self.rows[next] as usize);
-                let left = len - done;
-                if left > self.stream.room() && self.stream.used() > 0 {
+                let (start, left) = (start + done, len - done);
+                let used = self.stream.used() + run.len;
+                if left > STREAM_CENTROIDS - used && used > 0 {
                     break;
                 }
-                let taken = left.min(self.stream.room());
-                self.streamed.push(Streamed { row_idx: next, from: self.stream.used(), len: taken });
-                let (centre, scale) = (self.query.centre(), self.query.scale());
-                let range = (start + done, taken);
-                self.stream.append(columns.coordinates(), columns.weights(), range, centre, scale);
+                let taken = left.min(STREAM_CENTROIDS - used);
+                self.streamed.push(Streamed { row_idx: next, from: used, len: taken });
+                if !run.extend(start, taken) {
+                    self.stream.append::<L, DIMENSIONS>(lanes, columns, (run.start, run.len), frame);
+                    run = Run { start, len: taken };
+                }
                 done += taken;
                 if done < len {
                     break;
                 }
                 (next, done) = (next + 1, 0);
             }
-            let mut coming = self.rows[next..].iter();
+            self.stream.append::<L, DIMENSIONS>(lanes, columns, (run.start, run.len), frame);
+            let mut coming = Coming { store: self.store, rows: &self.rows[next..] };
             let groups = self.query.groups();
             let query_centroids = groups.len() / (columns.dimensions() + 1) * ROWS;
             self.stream.run::<L, T, DIMENSIONS>(lanes, term, groups, |centroids| {
-                if let Some(&row) = coming.next() {
-                    prefetch(self.store, row);
-                }
+                coming.prefetch(centroids);
                 self.patience.spend(centroids * query_centroids)
             })?;
             for part in self.streamed.iter() {
@@ -113,12 +117,56 @@ impl Job<'_> {
     }
 }
 
-/// Prefetches the centroids of a row.
+/// Consecutive centroids of the columns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    start: usize,
+    len: usize,
+}
+
+impl Run {
+    /// Adds centroids `start..start + len`, if they follow or the run is empty. Returns whether they were added.
+    #[inline(always)]
+    fn extend(&mut self, start: usize, len: usize) -> bool {
+        if self.len == 0 {
+            self.start = start;
+        }
+        let follows = self.start + self.len == start;
+        self.len += if follows { len } else { 0 };
+        follows
+    }
+}
+
+/// The rows of the next streams.
+struct Coming<'a> {
+    store: &'a StoreColumns<'a>,
+    rows: &'a [u32],
+}
+
+impl Coming<'_> {
+    /// Prefetches the next rows, at least so many centroids.
+    #[inline(always)]
+    fn prefetch(&mut self, centroids: usize) {
+        let (mut run, mut left) = (Run::default(), centroids);
+        while left > 0
+            && let Some((&row, rest)) = self.rows.split_first()
+        {
+            let (start, len) = self.store.range(row as usize);
+            if !run.extend(start, len) {
+                prefetch(self.store, run);
+                run = Run { start, len };
+            }
+            (self.rows, left) = (rest, left.saturating_sub(len));
+        }
+        prefetch(self.store, run);
+    }
+}
+
+/// Prefetches centroids.
 #[inline(always)]
-fn prefetch(store: &StoreColumns<'_>, row: u32) {
+fn prefetch(store: &StoreColumns<'_>, Run { start, len }: Run) {
     #[cfg(target_arch = "x86_64")]
     {
-        let (start, len) = store.range(row as usize);
         let columns = store.columns();
         for column in columns.coordinates() {
             super::x86::prefetch(&column[start..start + len]);
@@ -126,5 +174,5 @@ fn prefetch(store: &StoreColumns<'_>, row: u32) {
         super::x86::prefetch(&columns.weights()[start..start + len]);
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (store, row);
+    let _ = (store, start, len);
 }

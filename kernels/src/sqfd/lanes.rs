@@ -27,6 +27,9 @@ pub(super) trait Lanes: Copy {
     type V: Copy;
 
     fn splat(self, x: f32) -> Self::V;
+    /// The same numbers, of which the compiler does not know that it has loaded them before. It would otherwise load the
+    /// numbers that a loop needs in every round before the loop, and move them to the stack when registers run out.
+    fn reload(self, from: &[f32]) -> &[f32];
     /// The first `COUNT` numbers of a slice, which must have as many.
     fn load(self, from: &[f32]) -> Self::V;
     fn store(self, x: Self::V, to: &mut [f32]);
@@ -73,6 +76,10 @@ impl Lanes for Portable {
     #[inline(always)]
     fn splat(self, x: f32) -> Self::V {
         [x; COUNT]
+    }
+    #[inline(always)]
+    fn reload(self, from: &[f32]) -> &[f32] {
+        from
     }
     #[inline(always)]
     fn load(self, from: &[f32]) -> Self::V {

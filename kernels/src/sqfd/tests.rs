@@ -12,12 +12,17 @@ const QUERIES: usize = 8;
 
 /// Checks that on every path, with the first rows of the store as queries, all distances are within the declared error.
 fn check(measure: Measure, store: &Store) {
+    check_first(measure, store, QUERIES);
+}
+
+/// As [`check`], with so many rows as queries.
+fn check_first(measure: Measure, store: &Store, queries: usize) {
     store.with(|columns| {
         let rows: Vec<u32> = (0..columns.rows() as u32).collect();
         let sigma_self: Vec<f64> =
             rows.iter().map(|&row| reference::sigma_self(&measure, columns.signature(row as usize))).collect();
         let mut found = vec![0.0; rows.len()];
-        for &row in rows.iter().take(QUERIES) {
+        for &row in rows.iter().take(queries) {
             let signature = columns.signature(row as usize);
             let query = PreparedQuery::new(measure, signature);
             for path in CodePath::available() {
@@ -206,16 +211,33 @@ fn a_result_does_not_depend_on_the_other_rows() {
             let query = PreparedQuery::new(measure, columns.signature(0));
             for path in CodePath::available() {
                 let mut evaluator = Evaluator::new(path);
-                let rows: Vec<u32> = (0..columns.rows() as u32).rev().collect();
-                let mut all = vec![0.0; rows.len()];
-                evaluator.sigma_cross(&query, columns, &rows, &mut all);
-                for (&row, &expected) in rows.iter().zip(&all) {
-                    let mut alone = [0.0];
-                    evaluator.sigma_cross(&query, columns, &[row], &mut alone);
-                    assert_eq!(alone[0].to_bits(), expected.to_bits(), "{path} {measure:?} row {row}");
+                // Side by side in memory, strewn, and more than once.
+                let ascending: Vec<u32> = (0..columns.rows() as u32).collect();
+                let descending = ascending.iter().rev().copied().collect();
+                let twice = ascending.iter().flat_map(|&row| [row, row / 2]).collect();
+                for rows in [ascending, descending, twice] {
+                    let mut all = vec![0.0; rows.len()];
+                    evaluator.sigma_cross(&query, columns, &rows, &mut all);
+                    for (&row, &expected) in rows.iter().zip(&all) {
+                        let mut alone = [0.0];
+                        evaluator.sigma_cross(&query, columns, &[row], &mut alone);
+                        assert_eq!(alone[0].to_bits(), expected.to_bits(), "{path} {measure:?} row {row}");
+                    }
                 }
             }
         });
+    }
+}
+
+#[test]
+fn signatures_of_every_small_size_are_within_the_error() {
+    for query in [1, 2, 12, 13, 23, 32, 33, 48] {
+        // The last signatures end with the columns, where no whole vector is left.
+        let sizes: Vec<usize> = [query].into_iter().chain(0..=48).chain([1, 3, 7]).collect();
+        let store = Store::random(21, 7, &sizes, 3.0);
+        for measure in every_measure(0.2) {
+            check_first(measure, &store, 1);
+        }
     }
 }
 

@@ -43,6 +43,20 @@ pub(super) fn prefetch(numbers: &[f32]) {
     }
 }
 
+/// The slice at an address that the compiler does not know. Emits no instruction.
+#[inline(always)]
+fn unseen(numbers: &[f32]) -> &[f32] {
+    #[cfg_attr(miri, expect(unused_mut, reason = "Miri runs no assembly, and there is none to run"))]
+    let mut start = numbers.as_ptr();
+    #[cfg(not(miri))]
+    // SAFETY: there is no instruction, so the register keeps its value.
+    unsafe {
+        asm!("/* {0} */", inout(reg) start, options(nomem, nostack, preserves_flags));
+    }
+    // SAFETY: the pointer and the length are still those of the slice.
+    unsafe { std::slice::from_raw_parts(start, numbers.len()) }
+}
+
 /// Keeps four chains of dependent operations in step: the compiler may not move an instruction of the next step before all
 /// four of this one. Without this it finishes one chain after the other to save registers, and the processor's instruction
 /// window is too short to reach the second chain. Emits no instruction.
@@ -112,6 +126,10 @@ impl Lanes for Avx2 {
     fn splat(self, x: f32) -> __m256 {
         // SAFETY: self proves AVX.
         unsafe { _mm256_set1_ps(x) }
+    }
+    #[inline(always)]
+    fn reload(self, from: &[f32]) -> &[f32] {
+        unseen(from)
     }
     #[inline(always)]
     fn load(self, from: &[f32]) -> __m256 {
@@ -215,6 +233,10 @@ impl Lanes for Avx512 {
     fn splat(self, x: f32) -> __m512 {
         // SAFETY: self proves AVX-512 F.
         unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    fn reload(self, from: &[f32]) -> &[f32] {
+        unseen(from)
     }
     #[inline(always)]
     fn load(self, from: &[f32]) -> __m512 {
