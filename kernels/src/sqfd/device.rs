@@ -16,7 +16,7 @@ pub const TEXT: &str = include_str!("device.cl");
 /// Work items of a group.
 const ITEMS: usize = 256;
 
-/// The most centroids of a piece. `LANES` work items add them up, and the depth of that sum is part of the declared error.
+/// The most centroids of a piece. They are added up in `LANES` sums, whose depth is part of the declared error.
 pub const PIECE: usize = 128;
 const LANES: usize = 8;
 
@@ -43,6 +43,9 @@ const MATRIX_PARTIAL: usize = 128;
 pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
 pub(super) const HALVES_END_MIN: f32 = -1e8;
 
+/// Centroids of a query up to which its products are too few to hide the wait for the next candidates.
+const AHEAD_CENTROIDS_MAX: usize = 40;
+
 /// Work items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
 const BAND: usize = 16;
@@ -58,7 +61,7 @@ pub const APART_NORM_MAX: f32 = 100.0;
 pub const GATHERED: u32 = u32::MAX;
 
 const _: () = assert!(PARTIAL.is_multiple_of(ROWS_PER_GROUP) && LOCAL_ROWS.is_multiple_of(PARTIAL));
-const _: () = assert!(ITEMS.is_multiple_of(LANES) && PIECE.is_multiple_of(LANES));
+const _: () = assert!(PIECE.is_multiple_of(LANES));
 
 /// The depth of the sum of a term on a device, for a query of this many centroids. It includes the candidate's weight and
 /// the tree of its piece.
@@ -97,6 +100,8 @@ struct Matrices {
     batch: usize,
     /// Bands of which every fourth power is computed by multiplication, because the unit for powers is the bottleneck.
     by_product: usize,
+    /// Whether a batch of candidates is read while the one before is computed.
+    ahead: bool,
 }
 
 impl Shape {
@@ -131,8 +136,8 @@ impl Shape {
             ("APART", usize::from(self.apart)),
             ("TENSOR", usize::from(self.matrices.is_some())),
         ];
-        if let Some(Matrices { batch, by_product }) = self.matrices {
-            numbers.extend([("BATCH", batch), ("PRODUCTS", by_product)]);
+        if let Some(Matrices { batch, by_product, ahead }) = self.matrices {
+            numbers.extend([("BATCH", batch), ("PRODUCTS", by_product), ("AHEAD", usize::from(ahead))]);
         }
         let numbers = numbers.into_iter().map(|(name, value)| (name, value.to_string()));
         let named = self.measure.iter().map(|name| (*name, "1".to_owned()));
@@ -169,13 +174,10 @@ impl Shape {
     /// Changes the split of the work, for benchmarks.
     ///
     /// # Panics
-    /// If a group could not add up its pieces.
+    /// If a group could not hold a piece.
     #[must_use]
     pub fn split(self, items: usize, held: usize) -> Self {
-        assert!(
-            items.is_multiple_of(LANES) && held > 0 && items * held >= PIECE,
-            "a group that holds a piece"
-        );
+        assert!(held > 0 && items * held >= PIECE, "a group that holds a piece");
         Self { items, held, ..self }
     }
 
@@ -205,8 +207,21 @@ impl Shape {
             && self.tile().is_multiple_of(self.items / WARP * BAND)
             && batch > 0
             && bands.is_multiple_of(batch);
-        let matrices = fits.then_some(Matrices { batch, by_product: by_product.min(batch) });
+        let matrices = fits.then_some(Matrices { batch, by_product: by_product.min(batch), ahead: false });
         Self { apart: self.apart && matrices.is_none(), matrices, ..self }
+    }
+
+    /// The same for queries of at most so many centroids. If they are few, matrix units read a batch of candidates while
+    /// they compute the one before. The sums have the same bits.
+    #[must_use]
+    pub fn for_queries(self, centroids_max: usize) -> Self {
+        self.ahead(centroids_max <= AHEAD_CENTROIDS_MAX)
+    }
+
+    /// As [`for_queries`](Self::for_queries), with the choice given; for benchmarks.
+    #[must_use]
+    pub fn ahead(self, ahead: bool) -> Self {
+        Self { matrices: self.matrices.map(|matrices| Matrices { ahead, ..matrices }), ..self }
     }
 
     /// If `apart`, the same for candidates within [`APART_NORM_MAX`] of every query's centre: a candidate's norm is then

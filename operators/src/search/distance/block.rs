@@ -101,7 +101,8 @@ impl Common {
             factor = scale;
         }
         let program_near = distances_program(&shape.clone().apart(true));
-        let of_matrices = shape.clone().matrices();
+        let centroids_max = row_offsets.windows(2).map(|rows| rows[1] - rows[0]).max().unwrap_or(0);
+        let of_matrices = shape.clone().matrices().for_queries(centroids_max as usize);
         let program_matrices = distances_program(&of_matrices);
         let program = distances_program(&shape);
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
