@@ -181,6 +181,7 @@ impl MetricSearch {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
@@ -302,6 +303,41 @@ pub(crate) mod tests {
         let arguments = Arguments::check(PIVOT_TABLE.parameters, given[..1].to_vec()).unwrap();
         let load = |environment| (PIVOT_TABLE.load)(&Bind::new("x", &arguments, &resources, environment));
         assert!(load(&going).is_ok() && load(&stopped).is_err());
+    }
+
+    #[test]
+    fn the_building_of_an_index_computes_few_distances_after_it_was_stopped() {
+        use boxwork_kernels::metric_index::{
+            Aesa, AesaChoice, ClusterSize, Laesa, ListOfClusters, MTree, PmTree,
+        };
+        type Build = fn(&IndexedObjects<'_>) -> Result<(), MetricIndexError>;
+        let builds: [(&str, Build); 6] = [
+            ("aesa", |objects| Aesa::build(objects, AesaChoice::default()).map(drop)),
+            ("laesa", |objects| Laesa::build(objects, &[3, 8, 99], 8).map(drop)),
+            ("list of clusters", |objects| ListOfClusters::build(objects, ClusterSize::Objects(9)).map(drop)),
+            ("m-tree", |objects| MTree::build(objects, 8).map(drop)),
+            ("pm-tree", |objects| PmTree::build(objects, 8, &[3, 8]).map(drop)),
+            ("pivots", |objects| objects.pivots(40, 1).map(drop)),
+        ];
+        let between = |a: u32, b: u32| f64::from((a * 37 % 101).abs_diff(b * 37 % 101));
+        for (name, build) in builds {
+            for stop_at in [1, 2, 10, 30] {
+                let (questions, after) = (Cell::new(0), Cell::new(0));
+                let counted = |a: u32, b: u32| {
+                    after.set(after.get() + usize::from(questions.get() >= stop_at));
+                    between(a, b)
+                };
+                let stop = || {
+                    questions.set(questions.get() + 1);
+                    questions.get() >= stop_at
+                };
+                let objects = IndexedObjects::new(101, &counted).unwrap().until(&stop);
+                let error = build(&objects).expect_err(name).to_string();
+                assert!(error.contains("interrupted"), "{name}: {error}");
+                assert_eq!((questions.get(), after.get()), (stop_at, 0), "{name} went on");
+                assert!(objects.computed() <= 8 * stop_at as u64, "{name}: {}", objects.computed());
+            }
+        }
     }
 
     /// Asks a box over every space for the nearest objects and for all within a range, and compares with a scan.

@@ -15,6 +15,7 @@ use crate::columns;
 use crate::images::extract::with_alpha;
 use boxwork_stores::signature::SignatureBuilder;
 use boxwork_stores::signature_store::{Objects, SignatureStore};
+use boxwork_stores::store::Store as _;
 
 /// Rows of an envelope: a few megabytes at the usual number of centroids.
 const ROWS: u64 = 1024;
@@ -94,7 +95,10 @@ impl Operator for MixSignatures {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.deviations.is_empty() {
             let store = &self.store;
-            cx.detached("disk", || store.bring_in(0..store.len()))??;
+            // A batch at a time: a cancelled request gets no further permit.
+            for batch in 0..store.batches() {
+                cx.detached("disk", || store.bring_in(store.batch_ids(batch)))??;
+            }
             self.deviations = store.read(deviations)?;
             return Ok(Flow::More);
         }
@@ -109,9 +113,14 @@ impl Operator for MixSignatures {
             let names = self.store.read::<_, BoxError>(|objects| {
                 numbers
                     .clone()
+                    .take_while(|_| !cx.is_cancelled())
                     .map(|number| self.push(objects, number, &mut signatures))
                     .collect::<Result<Vec<_>, _>>()
             })?;
+            // Signatures may be so large that one of them takes a while.
+            if names.len() < rows {
+                return Ok(Flow::Done);
+            }
             let zeros: ArrayRef = Arc::new(UInt32Array::from(vec![0; rows]));
             let columns: [(&str, ArrayRef); 4] = [
                 ("name", Arc::new(StringArray::from(names))),
@@ -238,5 +247,19 @@ mod tests {
                 store.read(|objects| Ok::<_, BoxError>(objects.signature(id)?.coordinate(0) == column));
             assert!(same.unwrap(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_cancelled_request_makes_no_further_signatures() {
+        let folder = tempfile::tempdir().unwrap();
+        let resource: Resource = testing::shared_store(&testing::store(folder.path(), 5));
+        let given = [("store", Value::Text("s".into())), ("count", Value::Integer(100_000))];
+        let mut harness = Harness::with_resources(&MIX_SIGNATURES, given, [("s", resource)]).unwrap();
+        harness.room(1);
+        harness.run().unwrap();
+        harness.taken(SIGNATURES);
+        harness.cancel();
+        harness.run().unwrap();
+        assert!(harness.is_done() && harness.taken(SIGNATURES).is_empty());
     }
 }

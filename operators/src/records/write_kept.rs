@@ -82,7 +82,7 @@ struct WriteKept {
     kind: &'static dyn AnyKind,
     shared: Arc<SharedPartial>,
     /// Names, sizes and times of all files, and their places by name.
-    listed: Option<(Vec<(String, u64, u64)>, HashMap<String, usize>)>,
+    listed: Option<Listed>,
     /// The objects of this run.
     made: HashMap<String, Kept>,
     /// The next file of the list whose object goes to the store.
@@ -118,6 +118,7 @@ impl Operator for WriteKept {
     }
 }
 
+/// Names, sizes and times of files, and the places of the names.
 type Listed = (Vec<(String, u64, u64)>, HashMap<String, usize>);
 
 fn listed(envelopes: &[Envelope]) -> Result<Listed, BoxError> {

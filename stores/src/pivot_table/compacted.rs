@@ -50,7 +50,7 @@ impl PivotTable {
         let pivots = self.pivots_in(&**after, cancelled)?;
         let pairs: Vec<[u64; 2]> = pivots.iter().flat_map(|a| pivots.iter().map(move |b| [*a, *b])).collect();
         let mut between = vec![0.0; pairs.len()];
-        after.between(&pairs, &mut between)?;
+        after.between_until(&pairs, &mut between, cancelled)?;
         let purpose = Purpose::Replacement { of: self.fingerprint.clone() };
         let mut writer = PivotTableWriter::new(&index, Arc::clone(after), &pivots, &between, purpose)?;
         let ids: Vec<u64> = (0..after.store().ids_count()).collect();
@@ -108,7 +108,7 @@ impl PivotTable {
                 }
                 let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
                 let mut distances = vec![0.0; pairs.len()];
-                after.between(&pairs, &mut distances)?;
+                after.between_until(&pairs, &mut distances, cancelled)?;
                 if distances.iter().all(|distance| *distance > 0.0) {
                     pivots.push(id);
                     break;

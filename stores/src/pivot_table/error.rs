@@ -150,7 +150,12 @@ pub enum IndexError {
 impl IndexError {
     /// Whether the caller cancelled the work.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled | Self::Store(StoreError::Cancelled { .. }))
+        matches!(
+            self,
+            Self::Cancelled
+                | Self::Store(StoreError::Cancelled { .. } | StoreError::Interrupted(_))
+                | Self::Space(SpaceError::Interrupted(_))
+        )
     }
 }
 

@@ -44,10 +44,14 @@ impl PivotTable {
         if cancelled() {
             return Err(IndexError::Cancelled);
         }
-        Self::of_rows(space, measured?)
+        Self::of_rows(space, measured?, cancelled)
     }
 
-    fn of_rows(space: Arc<dyn Space>, measured: Measured) -> Result<Self, IndexError> {
+    fn of_rows(
+        space: Arc<dyn Space>,
+        measured: Measured,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, IndexError> {
         let Measured { pivots, mut rows } = measured;
         let (store, count) = (Arc::clone(space.store()), pivots.len());
         let largest = rows.iter().fold(0.0, |largest: f64, distance| largest.max(*distance));
@@ -58,7 +62,7 @@ impl PivotTable {
         let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
         let mut extent = Extent::default();
         for id in &ids {
-            extent = extent.max(space.extent(*id)?);
+            extent = extent.max(space.extent_until(*id, cancelled)?);
         }
         let noise_squared = space.noise_squared(extent, largest) / (unit * unit);
         let is_hilbert = space.properties().hilbert;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use boxwork_kernels::sqfd::reference;
+use boxwork_kernels::sqfd::{PreparedQuery, reference};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Devices, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
@@ -53,7 +53,11 @@ impl DevicePairs {
         let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
         places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);
         let prepared = store.read::<_, BoxError>(|objects| {
-            places.keys().map(|id| Ok(space.prepare(objects.signature(*id)?))).collect::<Result<Vec<_>, _>>()
+            let prepare = |id: &u64| -> Result<PreparedQuery, BoxError> {
+                let signature = objects.signature(*id)?;
+                Ok(PreparedQuery::new_until(space.measure(), signature, &|| cx.is_cancelled())?)
+            };
+            places.keys().map(prepare).collect::<Result<Vec<_>, _>>()
         })?;
         let common = Common::of(space, self.residence.clone(), prepared.iter(), None);
         let wanted = rows.iter().map(|(query, id)| (places[query], *id)).collect();
