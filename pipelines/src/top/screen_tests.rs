@@ -98,7 +98,7 @@ fn important_columns_stay_at_each_width() {
             (120, "copies"),
         ],
         &[(20, "edge"), (20, "rows/s"), (29, "waiting"), (60, "full/s"), (120, "waiting bytes")],
-        &[(20, "slot"), (20, "busy"), (29, "tasks/s"), (60, "other node"), (120, "hand-overs/s")],
+        &[(20, "slot"), (20, "busy"), (29, "tasks/s"), (60, "other node"), (150, "hand-overs/s")],
         &[(20, "blockin"), (20, "in flight"), (37, "operations/s"), (60, "waiting")],
     ];
     for (subject, kept) in Subject::ALL.into_iter().zip(kept) {
