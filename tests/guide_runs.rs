@@ -6,6 +6,7 @@
 //!   `<!-- not run: REASON -->`, says why.
 //! - `text`: what the commands of the block above it print, compared with times, sizes and rates masked. `text,example`
 //!   is not compared.
+//! - `console`: commands after `$ `, each followed by what it prints.
 //! - `yaml`: a whole pipeline or sweep, checked; `yaml,file=NAME` also leaves it in the folder. `yaml,part` is not
 //!   whole; the test `guide` checks what it has.
 //!
@@ -155,6 +156,14 @@ fn run(page: &Page, counts: &mut Counts) -> String {
                 }
                 counts.compared += 1;
             }
+            "console" => {
+                for (command, expected) in steps(&fence.text) {
+                    let now = ran(at, command, 0);
+                    assert_eq!(masked(&now), masked(expected), "{place}: {command}");
+                    counts.run += 1;
+                    counts.compared += 1;
+                }
+            }
             "yaml" if fence.is("part") => {}
             "yaml" => {
                 check(at, fence, &place);
@@ -165,6 +174,12 @@ fn run(page: &Page, counts: &mut Counts) -> String {
         }
     }
     text
+}
+
+/// The commands of a console, each with the lines up to the next one.
+fn steps(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let steps = text.strip_prefix("$ ").into_iter().flat_map(|text| text.split("\n$ "));
+    steps.map(|step| step.split_once('\n').unwrap_or((step, "")))
 }
 
 /// Checks a pipeline or a sweep, and leaves it where the page's commands find it.
@@ -204,8 +219,10 @@ fn the_blocks_of_the_guide_run() {
 }
 
 #[test]
-fn times_and_sizes_are_masked_and_nothing_else() {
+fn times_and_sizes_are_masked_and_steps_are_cut() {
     assert_eq!(masked("wrote a: 12 images in 9.4 s; 3 left\n"), "wrote a: 12 images in # s; 3 left");
     assert_eq!(masked("(0.5  MiB) 7\n"), "# MiB) 7");
     assert_ne!(masked("12 images in 1 s"), masked("13 images in 1 s"));
+    let steps: Vec<_> = steps("$ a b\nc\nd\n$ e\n$ f\n").collect();
+    assert_eq!(steps, [("a b", "c\nd"), ("e", ""), ("f", "")]);
 }

@@ -25,6 +25,7 @@ pub fn boxes(catalog: &Catalog) -> String {
     for spec in &operators {
         let _ = writeln!(page, "| [`{0}`](#{0}) | {1} |", spec.name, in_table(&spec.about));
     }
+    operators.into_iter().for_each(|spec| operator(&mut page, spec));
     let mut resources: Vec<_> = catalog.resources().iter().collect();
     resources.sort_by_key(|spec| spec.name);
     page += "\n## Kinds of resource\n\n| kind | use |\n|---|---|\n";
@@ -32,7 +33,6 @@ pub fn boxes(catalog: &Catalog) -> String {
         let anchor = anchor(catalog, spec.name);
         let _ = writeln!(page, "| [`{}`](#{anchor}) | {} |", spec.name, in_table(spec.about));
     }
-    operators.into_iter().for_each(|spec| operator(&mut page, spec));
     resources.into_iter().for_each(|spec| resource(&mut page, spec));
     page
 }

@@ -59,12 +59,15 @@ pub fn show(mut view: View, look: Look, interval: Duration, stops: impl Fn() -> 
     shown
 }
 
-/// Gives the terminal back when it is dropped.
+/// Restores the terminal when it is dropped.
 struct Restored;
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        ratatui::restore();
+        // After a panic the hook has done so: a second time would move the cursor above the message.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 
