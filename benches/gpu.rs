@@ -8,8 +8,9 @@
 //! 4.17 are the published answer. Arguments: `objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8
 //! apart=no streams=no`; `split` and `apart` take lists (`split=128x8,256x4`), to compare divisions of the kernel's
 //! work; `apart=4x1` uses matrix units, four bands of candidates at once, one of them with a power in four by
-//! multiplication; `text=FILE` takes another text for the kernel, `gatherers=4` this many threads to gather a streamed
-//! block.
+//! multiplication, and `apart=4x1a` the same with candidates read ahead; `text=FILE` takes another text for the kernel,
+//! `gatherers=4` this many threads to gather a streamed block. With at most 48 centroids, 81 are measured in the same
+//! run, and the ratios are printed.
 //!
 //! `what=bounds`: lower and upper bounds of all objects by a pivot table on the device, and the selection of the
 //! objects that remain for the k nearest. The bench also prints the rates at which the device copies and reads memory:
@@ -103,7 +104,8 @@ const OF_OTHERS: [&str; 14] = [
 /// The text of `what=help`.
 const HELP: &str = "\
 what=distances  signature distances a second (as without `what`)
-                objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8,... apart=no,yes streams=no
+                objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8,... apart=no,yes,2x0,2x0a
+                streams=no; centroids=23 (48 at most) also measures 81 and prints the ratio
                 needs 32 bytes a centroid on the host and on the device
 what=bounds     bounds of all objects by a pivot table, and the selection of what is left
                 objects=17500000 pivots=32 k=10 rounds=21 held=2,... bound=all|triangular,ptolemaic,combined,simplex

@@ -11,9 +11,13 @@
 //! object's own similarity in f64, then the block.
 //!
 //! `cargo bench --bench sqfd -- alpha=1.0 centroids=81 signatures=128 rounds=41`; alpha=all, the default, is 1.0, 0.2,
-//! 0.64 and 3.0. The binary needs no other file.
+//! 0.64 and 3.0. If `centroids` is not 81, a last table compares this size, 13, 33 and 81 in cache and from memory
+//! (`sizes.rs`), at the first alpha. The binary needs no other file.
 
 mod support;
+
+#[path = "sqfd/sizes.rs"]
+mod sizes;
 
 use std::hint::black_box;
 
@@ -53,10 +57,13 @@ fn main() {
     let file = std::env::temp_dir().join(format!("boxwork-sqfd-{}.bin", std::process::id()));
     signatures.write(&file).expect("the folder of temporary files can be written to");
     let mut peer = Peer::opencv(&["sqfd", file.to_str().expect("a path in UTF-8")]);
-    for alpha in alphas {
+    for &alpha in &alphas {
         signatures.with(|store| measure(alpha, store, rounds, peer.as_mut()));
     }
     drop(peer);
+    if centroids != 81 {
+        sizes::run(alphas[0], centroids, count, rounds);
+    }
     // The system cleans up what cannot be removed.
     let _ = std::fs::remove_file(&file);
 }

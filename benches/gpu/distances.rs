@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use super::support::Arguments;
 use super::support::signatures::{DIMENSIONS, Signatures};
+use super::support::{Arguments, verdict};
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery, StoreColumns, reference};
@@ -190,58 +190,126 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let (centroids, queries) = (arguments.get("centroids", 75), arguments.get("queries", 1usize));
     let alpha = arguments.get("alpha", 0.2);
     println!("question    how many signature distances per second does a device compute?");
-    println!("unit        distances/s, {centroids} x {centroids} centroids, D = {DIMENSIONS}, alpha {alpha}");
+    println!("unit        distances/s, D = {DIMENSIONS}, alpha {alpha}");
     println!("objects     {objects} on the device, {queries} queries, {blocks} blocks");
-    // Products, exponential (its issue), two additions: one instruction each for 32 pairs; four are issued per clock.
-    let pairs =
-        f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6 / (DIMENSIONS as f64 + 3.0);
-    if is_gpu {
-        let limit = pairs / (centroids * centroids) as f64;
-        println!(
-            "limit       {limit:.3e} distances/s by issue, at the driver's clock of {} MHz",
-            info.clock_mhz
-        );
-    }
-    let signatures = Arc::new(Signatures::random(1, objects, centroids..=centroids));
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("alpha is positive");
-    let mut version = 0;
     // Kept for the life of the process, like the library's own.
     let text: Option<&'static str> = arguments
         .text("text")
         .map(|path| &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak());
-    let ways: &[Way] = match arguments.text("streams") {
-        Some("yes") => &[Way::Gathered],
-        Some("pinned") => &[Way::Pinned],
-        Some("no") => &[Way::Resident],
-        _ => &[Way::Resident, Way::Gathered, Way::Pinned],
-    };
-    for &way in ways {
-        for split in arguments.text("split").unwrap_or("256x8").split(',') {
-            for apart in arguments.text("apart").unwrap_or("no").split(',') {
-                let (items, held) = split.split_once('x').expect("ITEMSxHELD");
-                let (items, held) = (items.parse().expect("a number"), held.parse().expect("a number"));
-                let shape = Shape::new(&measure, DIMENSIONS).split(items, held);
-                let shape = match apart.split_once('x') {
-                    Some((batch, products)) => shape
-                        .matrices_of(batch.parse().expect("a number"), products.parse().expect("a number")),
-                    None => shape.apart(apart == "yes"),
-                };
-                version += 1;
-                let mut scene =
-                    signatures.with(|store| scene(&signatures, store, measure, shape, queries, version, way));
-                if let Some(text) = text {
-                    scene.program.text = text;
-                }
-                let name = format!("{} {split} apart={apart}", format!("{way:?}").to_lowercase());
-                let whole = line(&name, devices, device, &Arc::new(scene), measure, blocks);
-                let row = ["4.15", &format!("{way:?}").to_lowercase(), &objects.to_string()];
-                arguments.append_csv(&[&row[..], &[&format!("{:.4}", 1e9 / whole)]].concat());
+    let bench = Bench { arguments, devices, device, measure, objects, queries, blocks, text };
+    let rates = bench.size(centroids, 1);
+    if centroids <= SMALL_MAX {
+        // The same lines for the usual size, in one run.
+        let usual = bench.size(USUAL, 1 + rates.len() as u64);
+        for ((name, rate), (_, usual)) in rates.iter().zip(&usual) {
+            let what = format!("{name}: kernel at {centroids} x {centroids} over {USUAL} x {USUAL}");
+            let ratio = rate / usual;
+            println!(
+                "ratio       {what}: {ratio:.2}; by arithmetic {:.2}, by bytes {:.2}",
+                (USUAL * USUAL) as f64 / (centroids * centroids) as f64,
+                USUAL as f64 / centroids as f64
+            );
+            if centroids == RATIO_OF && is_gpu {
+                verdict(&what, ratio, RATIO_WANTED, ratio >= RATIO_WANTED);
             }
         }
-        if !is_gpu && way == Way::Gathered {
-            println!("a device of class CPU shares its memory with the host: streaming costs a copy there");
-        }
     }
+}
+
+/// Centroids up to which objects are measured beside those of the usual size.
+const SMALL_MAX: usize = 48;
+const USUAL: usize = 81;
+/// How many times as many distances there must be of 23 centroids as of 81.
+const RATIO_WANTED: f64 = 8.0;
+const RATIO_OF: usize = 23;
+
+/// What the lines of every size share.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    devices: &'a Arc<Devices>,
+    device: usize,
+    measure: Measure,
+    objects: usize,
+    queries: usize,
+    blocks: usize,
+    text: Option<&'static str>,
+}
+
+impl Bench<'_> {
+    /// Measures objects of so many centroids in every way that the arguments name. `version` is the first scene's.
+    /// Returns names and the rates of the kernel alone.
+    fn size(&self, centroids: usize, mut version: u64) -> Vec<(String, f64)> {
+        let Self { arguments, devices, device, measure, .. } = *self;
+        let info = devices.list()[device].info().clone();
+        let is_gpu = info.class == DeviceClass::Gpu;
+        println!("size        {centroids} x {centroids}, {} bytes an object", object_bytes(centroids));
+        if is_gpu {
+            // Products, exponential (its issue), two additions: one instruction each for 32 pairs; four are issued per
+            // clock.
+            let pairs = f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6
+                / (DIMENSIONS as f64 + 3.0);
+            let limit = pairs / (centroids * centroids) as f64;
+            println!(
+                "limit       {limit:.3e} distances/s by issue, at the driver's clock of {} MHz",
+                info.clock_mhz
+            );
+        }
+        let signatures = Arc::new(Signatures::random(1, self.objects, centroids..=centroids));
+        let ways: &[Way] = match arguments.text("streams") {
+            Some("yes") => &[Way::Gathered],
+            Some("pinned") => &[Way::Pinned],
+            Some("no") => &[Way::Resident],
+            _ => &[Way::Resident, Way::Gathered, Way::Pinned],
+        };
+        let mut rates = Vec::new();
+        for &way in ways {
+            for split in arguments.text("split").unwrap_or("256x8").split(',') {
+                for apart in arguments.text("apart").unwrap_or("no").split(',') {
+                    let shape = shape(&measure, split, apart);
+                    let mut scene = signatures
+                        .with(|store| scene(&signatures, store, measure, shape, self.queries, version, way));
+                    // Each size has signatures of its own on the device.
+                    scene.part = centroids as u64;
+                    version += 1;
+                    if let Some(text) = self.text {
+                        scene.program.text = text;
+                    }
+                    let name = format!("{} {split} apart={apart}", format!("{way:?}").to_lowercase());
+                    let (kernel, whole) =
+                        line(&name, devices, device, &Arc::new(scene), measure, self.blocks);
+                    let row = ["4.15", &format!("{way:?}").to_lowercase(), &self.objects.to_string()];
+                    arguments.append_csv(&[&row[..], &[&format!("{:.4}", 1e9 / whole)]].concat());
+                    rates.push((name, kernel));
+                }
+            }
+            if !is_gpu && way == Way::Gathered {
+                println!(
+                    "a device of class CPU shares its memory with the host: streaming costs a copy there"
+                );
+            }
+        }
+        rates
+    }
+}
+
+/// The shape that a `split` and an `apart` name.
+fn shape(measure: &Measure, split: &str, apart: &str) -> Shape {
+    let (items, held) = split.split_once('x').expect("ITEMSxHELD");
+    let (items, held) = (items.parse().expect("a number"), held.parse().expect("a number"));
+    let shape = Shape::new(measure, DIMENSIONS).split(items, held);
+    let (apart, ahead) = apart.strip_suffix('a').map_or((apart, false), |apart| (apart, true));
+    match apart.split_once('x') {
+        Some((batch, products)) => shape
+            .matrices_of(batch.parse().expect("a number"), products.parse().expect("a number"))
+            .ahead(ahead),
+        None => shape.apart(apart == "yes"),
+    }
+}
+
+/// Bytes of an object's coordinates and weights.
+fn object_bytes(centroids: usize) -> usize {
+    centroids * (DIMENSIONS + 1) * size_of::<f32>()
 }
 
 pub(super) fn scene(
@@ -297,7 +365,8 @@ pub(super) fn time(timing: &mut Timing, devices: &Devices, device: usize) -> f64
     1e6 * timed.wall / timed.size
 }
 
-/// One way to run the kernel: checked, then timed. Returns the distances per second by the wall clock.
+/// One way to run the kernel: checked, then timed. Returns the distances per second of the kernel alone, and by the wall
+/// clock.
 fn line(
     name: &str,
     devices: &Arc<Devices>,
@@ -305,7 +374,7 @@ fn line(
     scene: &Arc<Scene>,
     measure: Measure,
     blocks: usize,
-) -> f64 {
+) -> (f64, f64) {
     let mut runner = Runner::new(devices, device);
     runner.submit(scene, true);
     let first = runner.take();
@@ -325,7 +394,12 @@ fn line(
         100.0 * together.size / together.wall * alone.kernel / alone.size,
         bytes * blocks as f64 / together.wall / 1e9,
     );
-    together.size / together.wall
+    let (kernel, whole) = (alone.size / alone.kernel, together.size / together.wall);
+    // One query reads each object once; more read most of them from a cache.
+    let centroids = scene.signatures.weights.len() / scene.signatures.count();
+    let read = kernel / scene.queries() as f64 * object_bytes(centroids) as f64;
+    println!("{:28} reads objects at {:.1} GB/s", "", read / 1e9);
+    (kernel, whole)
 }
 
 /// The times of some blocks, in seconds.
