@@ -49,6 +49,10 @@ fn unseen(numbers: &[f32]) -> &[f32] {
     #[cfg_attr(miri, expect(unused_mut, reason = "Miri runs no assembly, and there is none to run"))]
     let mut start = numbers.as_ptr();
     #[cfg(not(miri))]
+    #[expect(
+        clippy::pointers_in_nomem_asm_block,
+        reason = "there is no instruction that could read the numbers"
+    )]
     // SAFETY: there is no instruction, so the register keeps its value.
     unsafe {
         asm!("/* {0} */", inout(reg) start, options(nomem, nostack, preserves_flags));
