@@ -238,7 +238,11 @@ fn a_search_that_holds_too_much_says_so() {
     let words = ["box `top`", "what may be among the nearest takes 2.0 MiB", "smaller `k`"];
     case.check_shipped(shipped::SEARCH, &nearest, &words);
 
-    let words = ["box `quality`", "every two of 1100 objects takes 2.3 MiB", "smaller store"];
+    let words = [
+        "box `quality`",
+        "keeping the distances of 1100 objects to their classes takes 4.6 MiB",
+        "free memory",
+    ];
     case.check_shipped(shipped::EVALUATE, &[("store", path(&small)), out.clone()], &words);
 
     let pivots = case.file("large.pivots.arrow");

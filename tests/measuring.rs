@@ -171,7 +171,23 @@ fn the_shipped_sweeps_have_no_faults() {
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
     assert!(sweeps.len() >= 14, "{sweeps:?}");
     for sweep in &sweeps {
-        let checked = run(&folder, &["experiment", sweep.to_str().expect("a name"), "--check"]);
+        let mut call = vec!["experiment", sweep.to_str().expect("a name"), "--check"];
+        if sweep.ends_with("tune.yaml") {
+            // Its axes are varied one at a time; all combinations are too many.
+            let said = fails(&folder, &call, 1);
+            assert!(said.contains("more than 10000 combinations"), "{said}");
+            call.extend([
+                "--set",
+                "entropy=0.5",
+                "--set",
+                "contrast=0.04",
+                "--set",
+                "alpha=2",
+                "--set",
+                "place=1",
+            ]);
+        }
+        let checked = run(&folder, &call);
         assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     }
 }

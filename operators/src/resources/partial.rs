@@ -20,6 +20,7 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use boxwork_runtime::operator::{Bind, BoxError, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::store_error::way_out;
 
 const MARK: &[u8; 8] = b"bxpart01";
 /// Bytes before a chunk's content: its length, and its checksum.
@@ -119,7 +120,7 @@ impl Partial {
             name.push(format!("-{}", std::process::id()));
         }
         let path = out.with_file_name(name);
-        let failed = |error: io::Error| BoxError::new(format!("`{}`: {error}", path.display()));
+        let failed = |error: io::Error| unusable(&path, &error);
         let mut file = locked(&path, out)?;
         if is_anew || settings.is_none() {
             file.set_len(0).map_err(failed)?;
@@ -153,7 +154,7 @@ impl Partial {
 
     /// Reads the sound chunks and returns their end; nothing if not even the settings are sound.
     fn read(&mut self, file: &mut File, settings: &str) -> Result<Option<u64>, BoxError> {
-        let failed = |error: io::Error| BoxError::new(format!("`{}`: {error}", self.path.display()));
+        let failed = |error: io::Error| unusable(&self.path, &error);
         let bytes = file.metadata().map_err(failed)?.len();
         let mut mark = Vec::new();
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
@@ -213,8 +214,7 @@ impl Partial {
         chunk.extend(content);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let written = file.seek(SeekFrom::End(0)).and_then(|place| file.write_all(&chunk).map(|()| place));
-        written
-            .map_err(|error| BoxError::new(format!("`{}` cannot be written: {error}", self.path.display())))
+        written.map_err(|error| unusable(&self.path, &error))
     }
 
     /// The objects of a chunk. Blocks on the disk.
@@ -246,12 +246,16 @@ impl Drop for Partial {
     }
 }
 
+/// A partial file cannot be read or written.
+fn unusable(path: &Path, error: &io::Error) -> BoxError {
+    BoxError::new(format!("`{}` cannot be used: {error}{}", path.display(), way_out(error)))
+}
+
 /// Opens a file with its lock, if it still has its name then: a run that ends removes the file.
 fn locked(path: &Path, out: &Path) -> Result<File, BoxError> {
     loop {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let failed =
-            |error: io::Error| BoxError::new(format!("`{}` cannot be written: {error}", path.display()));
+        let failed = |error: io::Error| unusable(path, &error);
         let file = file.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}

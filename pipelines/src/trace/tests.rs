@@ -251,5 +251,5 @@ fn an_extraction_on_more_slots_than_cores_can_be_drawn() {
     let read = lines(&text).iter().filter(|line| line["ph"] == "b" && line["name"] == "blocks").count();
     assert!(read > 0);
     assert_eq!(last_count(&text, "disk", "block"), Some(0));
-    assert_eq!(last_count(&text, "files.files -> bytes.files", "envelopes"), Some(0));
+    assert_eq!(last_count(&text, "left.files -> bytes.files", "envelopes"), Some(0));
 }

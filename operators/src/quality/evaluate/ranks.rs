@@ -50,7 +50,7 @@ impl Ranks {
             starts.push(starts.last().copied().unwrap_or(0) + blocks.mates(query) as usize);
         }
         let count = starts.last().copied().unwrap_or(0);
-        let what = || format!("the distances of {} objects to their classes", queries.len());
+        let what = || format!("keeping the distances of {} objects to their classes", queries.len());
         let advice = "free memory";
         Ok(Self {
             filled: vec![0; queries.len()],

@@ -196,6 +196,11 @@ fn figures_are_those_of_sorted_lists_to_the_bit() {
             let mut found: Json = serde_json::from_str(&check.by_fours().unwrap()).unwrap();
             let found_idim = found.as_object_mut().unwrap().remove("idim").unwrap();
             found.as_object_mut().unwrap().remove("idim_error");
+            assert_eq!(
+                found.as_object_mut().unwrap().remove("distance"),
+                Some(Json::Null),
+                "no space is named"
+            );
             assert_eq!(found, expected, "{objects} objects, blocks by {mates_max}");
             // The sums are over other orders.
             if objects > 2 {

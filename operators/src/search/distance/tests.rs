@@ -260,7 +260,7 @@ fn products_of_matrices_are_within_their_declared_error() {
         let all: Vec<(u32, u64, u64)> = (0..4).map(|number| (number, 0, 17)).collect();
         check_ranges(&space, Some(&devices), Criteria::default(), &queries, &[all]);
         let strewn: Vec<(u32, u64)> = (0..60).map(|idx| ((idx * 7 % 4) as u32, (idx * 5) % 17)).collect();
-        check(&space, &devices, &queries, &[strewn.clone()]);
+        check(&space, &devices, &queries, std::slice::from_ref(&strewn));
         // Short queries, for which candidates are read ahead: sizes 2, 3, 4 and 18.
         if dimensions == 7 {
             let queries = queries_of(space.store(), &[0, 1, 6, 12]);
