@@ -298,11 +298,10 @@ fn shape(measure: &Measure, split: &str, apart: &str) -> Shape {
     let (items, held) = split.split_once('x').expect("ITEMSxHELD");
     let (items, held) = (items.parse().expect("a number"), held.parse().expect("a number"));
     let shape = Shape::new(measure, DIMENSIONS).split(items, held);
-    let (apart, ahead) = apart.strip_suffix('a').map_or((apart, false), |apart| (apart, true));
     match apart.split_once('x') {
-        Some((batch, products)) => shape
-            .matrices_of(batch.parse().expect("a number"), products.parse().expect("a number"))
-            .ahead(ahead),
+        Some((batch, products)) => {
+            shape.matrices_of(batch.parse().expect("a number"), products.parse().expect("a number"))
+        }
         None => shape.apart(apart == "yes"),
     }
 }

@@ -4,8 +4,7 @@
 // the registers of each work item, so no item idles whatever the sizes of the signatures. All items read the query's
 // centroids from local memory at the same time. The sum of each centroid is then weighted, and the sums of each piece (a
 // signature, or PIECE centroids of one) are added in a fixed tree. `device.rs` lays out tiles and pieces and defines all
-// constants: DIMENSIONS, ROW, ITEMS, HELD, ROWS, PARTIAL, APART, TENSOR, BATCH, PRODUCTS, AHEAD, GATHERED, and the
-// measure's name.
+// constants: DIMENSIONS, ROW, ITEMS, HELD, ROWS, PARTIAL, APART, TENSOR, GATHERED, and the measure's name.
 //
 // The depth of every sum is part of the declared error (`error_bound.rs`): PARTIAL terms, then partial sums, then the tree.
 //
@@ -19,9 +18,14 @@
 #define TILE (ITEMS * HELD)
 // Sums of a piece's centroids that are added at last.
 #define LANES 8
-// The place on the shelf of a slot. Neighbouring work items add up neighbouring pieces, which may all be of 32 centroids or
-// a multiple: without gaps they would wait for the same bank of local memory.
+
+// The place of a slot on the shelf. Without matrix units, each work item adds up a piece of its own. Neighbouring pieces may
+// all be of 32 centroids or a multiple, so without gaps their work items would wait for the same bank of local memory.
+#if TENSOR
+#define SHELVED(slot) (slot)
+#else
 #define SHELVED(slot) ((slot) + (slot) / 32)
+#endif
 
 // Powers of two; subnormal results become 0. NVIDIA's compiler scales the argument to keep such results, which costs three
 // instructions per pair, so the instruction is named here.
@@ -221,27 +225,6 @@ inline uint place(uint4 tile, __global const uint4 *pieces, uint slot) {
     return pieces[low].x + used - pieces[low].y;
 }
 
-#if TENSOR
-// Reads the numbers of a batch of bands, the first of which has `slots` as this work item's first slot.
-inline void fetch(float numbers[BATCH][2][NUMBERS], __global const float *columns, uint stride, uint4 tile,
-                  __local const float *shelf, uint slots, uint quarter) {
-#pragma unroll
-    for (uint b = 0; b < BATCH; ++b) {
-#pragma unroll
-        for (uint side = 0; side < 2; ++side) {
-            const uint slot = slots + b * BAND + side * 8;
-            const uint centroid =
-                tile.z == GATHERED ? as_uint(shelf[SHELVED(slot)]) : tile.z + min(slot, tile.w - 1);
-#pragma unroll
-            for (uint i = 0; i < NUMBERS; ++i) {
-                const uint d = 4 * i + quarter;
-                numbers[b][side][i] = d <= DIMENSIONS ? columns[d * stride + centroid] : 0.0f;
-            }
-        }
-    }
-}
-#endif
-
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // DIMENSIONS columns of coordinates and one of weights, each `stride` long.
     __global const float *columns, uint stride,
@@ -260,6 +243,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // By query, then by piece, from `sums_first` on.
     __global float *sums, uint sums_first) {
     __local float shelf[SHELVED(TILE)];
+#if TENSOR
+    __local float folded[ITEMS];
+#endif
 
     const uint item = get_local_id(0);
     // The work groups of one tile are consecutive, so its columns are in a cache for all queries but the first.
@@ -280,7 +266,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     // For centroids that are not consecutive: their places, until their sums replace them.
     if (tile.z == GATHERED) {
         for (uint slot = item; slot < TILE; slot += ITEMS) {
-            shelf[SHELVED(slot)] = as_float(place(tile, pieces, slot));
+            shelf[slot] = as_float(place(tile, pieces, slot));
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -290,7 +276,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         const uint d = 4 * i + quarter;
         moved[i] = d < DIMENSIONS ? centres[query * DIMENSIONS + d] : 0.0f;
     }
-    float numbers[BATCH][2][NUMBERS];
     for (uint from = 0; from < BANDS; from += BATCH) {
         uint4 upper[BATCH][STEPS];
         uint4 both[BATCH][STEPS];
@@ -298,9 +283,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         float2 totals[BATCH];
         // The lanes of one quarter hold the weights of a band's rows.
         float2 weights[BATCH];
+        float numbers[BATCH][2][NUMBERS];
         const uint slots = (item / WARP * BANDS + from) * BAND + lane / 4;
-        if (!AHEAD || from == 0) {
-            fetch(numbers, columns, stride, tile, shelf, slots, quarter);
+#pragma unroll
+        for (uint b = 0; b < BATCH; ++b) {
+#pragma unroll
+            for (uint side = 0; side < 2; ++side) {
+                const uint slot = slots + b * BAND + side * 8;
+                const uint centroid =
+                    tile.z == GATHERED ? as_uint(shelf[slot]) : tile.z + min(slot, tile.w - 1);
+#pragma unroll
+                for (uint i = 0; i < NUMBERS; ++i) {
+                    const uint d = 4 * i + quarter;
+                    numbers[b][side][i] = d <= DIMENSIONS ? columns[d * stride + centroid] : 0.0f;
+                }
+            }
         }
 #pragma unroll EACH_BAND
         for (uint b = 0; b < BATCH; ++b) {
@@ -344,11 +341,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
                 both[b][s] = (uint4)(halves(left.x, left.z), halves(left.y, left.w), halves(high.x, high.z),
                                      halves(high.y, high.w));
             }
-        }
-        // The next batch is asked for before the products of this one: those of a short query are too few for other warps
-        // to hide the wait.
-        if (AHEAD && from + BATCH < BANDS) {
-            fetch(numbers, columns, stride, tile, shelf, slots + BATCH * BAND, quarter);
         }
         for (uint first = row_offsets[query]; first < rows_end; first += ROWS) {
             const uint count = min((uint)ROWS, rows_end - first);
@@ -427,8 +419,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
             const float above = over_four(totals[b].x);
             const float below = over_four(totals[b].y);
             if (quarter == DIMENSIONS % 4) {
-                shelf[SHELVED(slots + b * BAND)] = above * weights[b].x;
-                shelf[SHELVED(slots + b * BAND + 8)] = below * weights[b].y;
+                shelf[slots + b * BAND] = above * weights[b].x;
+                shelf[slots + b * BAND + 8] = below * weights[b].y;
             }
         }
     }
@@ -522,7 +514,29 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    // A piece is added up by one work item, so that a tile of many pieces needs no barriers. LANES sums are independent.
+#if TENSOR
+    // LANES work items add up a piece together.
+    const uint adder = item % LANES;
+    for (uint first = 0; first < tile.y; first += ITEMS / LANES) {
+        const uint mine = first + item / LANES;
+        float sum = 0.0f;
+        if (mine < tile.y) {
+            const uint4 piece = pieces[tile.x + mine];
+            for (uint i = adder; i < piece.z; i += LANES) {
+                sum += shelf[piece.y + i];
+            }
+        }
+        folded[item] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (adder == 0 && mine < tile.y) {
+            __local const float *s = folded + item;
+            sums[sums_first + query_idx * pieces_count + tile.x - pieces_first + mine] =
+                ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+#else
+    // A work item adds up a piece, so that a tile of many short pieces needs no barriers. LANES sums are independent.
     for (uint mine = item; mine < tile.y; mine += ITEMS) {
         const uint4 piece = pieces[tile.x + mine];
         const uint whole = piece.z / LANES * LANES;
@@ -546,4 +560,5 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
         sums[sums_first + query_idx * pieces_count + tile.x - pieces_first + mine] =
             ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
     }
+#endif
 }

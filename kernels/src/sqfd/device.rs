@@ -43,8 +43,9 @@ const MATRIX_PARTIAL: usize = 128;
 pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
 pub(super) const HALVES_END_MIN: f32 = -1e8;
 
-/// Centroids of a query up to which its products are too few to hide the wait for the next candidates.
-const AHEAD_CENTROIDS_MAX: usize = 40;
+/// Centroids up to which signatures are short. Up to 33 this is measured on an H200: a query's products are then too few for
+/// matrix units to pay, and tiles of half the size, which have fewer pieces to add up, are faster.
+const SHORT: usize = 40;
 
 /// Work items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
@@ -100,8 +101,6 @@ struct Matrices {
     batch: usize,
     /// Bands of which every fourth power is computed by multiplication, because the unit for powers is the bottleneck.
     by_product: usize,
-    /// Whether a batch of candidates is read while the one before is computed.
-    ahead: bool,
 }
 
 impl Shape {
@@ -136,8 +135,8 @@ impl Shape {
             ("APART", usize::from(self.apart)),
             ("TENSOR", usize::from(self.matrices.is_some())),
         ];
-        if let Some(Matrices { batch, by_product, ahead }) = self.matrices {
-            numbers.extend([("BATCH", batch), ("PRODUCTS", by_product), ("AHEAD", usize::from(ahead))]);
+        if let Some(Matrices { batch, by_product }) = self.matrices {
+            numbers.extend([("BATCH", batch), ("PRODUCTS", by_product)]);
         }
         let numbers = numbers.into_iter().map(|(name, value)| (name, value.to_string()));
         let named = self.measure.iter().map(|name| (*name, "1".to_owned()));
@@ -207,21 +206,20 @@ impl Shape {
             && self.tile().is_multiple_of(self.items / WARP * BAND)
             && batch > 0
             && bands.is_multiple_of(batch);
-        let matrices = fits.then_some(Matrices { batch, by_product: by_product.min(batch), ahead: false });
+        let matrices = fits.then_some(Matrices { batch, by_product: by_product.min(batch) });
         Self { apart: self.apart && matrices.is_none(), matrices, ..self }
     }
 
-    /// The same for queries of at most so many centroids. If they are few, matrix units read a batch of candidates while
-    /// they compute the one before. The sums have the same bits.
+    /// The same for objects of so many centroids on average. All blocks over the same objects need the same tiles.
     #[must_use]
-    pub fn for_queries(self, centroids_max: usize) -> Self {
-        self.ahead(centroids_max <= AHEAD_CENTROIDS_MAX)
+    pub fn for_objects(self, centroids_mean: usize) -> Self {
+        let items = if centroids_mean <= SHORT { ITEMS / 2 } else { ITEMS };
+        if items * self.held < PIECE { self } else { Self { items, ..self } }
     }
 
-    /// As [`for_queries`](Self::for_queries), with the choice given; for benchmarks.
-    #[must_use]
-    pub fn ahead(self, ahead: bool) -> Self {
-        Self { matrices: self.matrices.map(|matrices| Matrices { ahead, ..matrices }), ..self }
+    /// Whether matrix units are the faster way for queries of at most so many centroids.
+    pub fn is_for_matrices(centroids_max: usize) -> bool {
+        centroids_max > SHORT
     }
 
     /// If `apart`, the same for candidates within [`APART_NORM_MAX`] of every query's centre: a candidate's norm is then

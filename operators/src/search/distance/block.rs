@@ -20,7 +20,7 @@ use crate::devices::device_kernels::distances_program;
 use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Gathered};
-use boxwork_stores::signature_store::{Objects, StoreError};
+use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// A chunk is brought to the device if a block wants at least one in this many of its objects; else its rows are
@@ -91,7 +91,8 @@ impl Common {
         queries: impl Iterator<Item = &'a PreparedQuery> + Clone,
         select: Option<Select>,
     ) -> Self {
-        let shape = Shape::new(&space.measure(), space.store().dimensions());
+        let shape = Shape::new(&space.measure(), space.store().dimensions())
+            .for_objects(centroids_mean(space.store()));
         let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
         for query in queries.clone() {
             let count = query.device_rows(&shape, &mut rows) as u32;
@@ -102,7 +103,8 @@ impl Common {
         }
         let program_near = distances_program(&shape.clone().apart(true));
         let centroids_max = row_offsets.windows(2).map(|rows| rows[1] - rows[0]).max().unwrap_or(0);
-        let of_matrices = shape.clone().matrices().for_queries(centroids_max as usize);
+        let is_for_matrices = Shape::is_for_matrices(centroids_max as usize);
+        let of_matrices = shape.clone().matrices();
         let program_matrices = distances_program(&of_matrices);
         let program = distances_program(&shape);
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
@@ -120,9 +122,25 @@ impl Common {
             program_near,
             program_matrices,
             items_of_matrices: of_matrices.items(),
-            fits_matrices: { queries }.all(PreparedQuery::fits_matrices),
+            fits_matrices: is_for_matrices && { queries }.all(PreparedQuery::fits_matrices),
         }
     }
+}
+
+/// The mean number of centroids in the first batches of a store, by their bytes: the names count, too, so it is too large
+/// rather than too small. Objects that come from no file count as long.
+fn centroids_mean(store: &SignatureStore) -> usize {
+    const BATCHES: usize = 16;
+    let batches = 0..store.batches().min(BATCHES);
+    let (mut bytes, mut objects) = (0, 0);
+    for batch in batches {
+        bytes += store.batch_bytes(batch);
+        objects += (store.ids(batch).end - store.ids(batch).start) as usize;
+    }
+    if bytes == 0 {
+        return usize::MAX;
+    }
+    bytes / (size_of::<f32>() * (store.dimensions() + 1) * objects.max(1))
 }
 
 /// Candidates of several envelopes.
