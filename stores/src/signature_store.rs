@@ -35,6 +35,19 @@ impl ObjectStore<Signatures> {
         self.coordinates().len()
     }
 
+    /// The mean number of centroids in the first batches, by their bytes: the names count, too, so it is too large rather than
+    /// too small. Objects that come from no file count as long.
+    pub fn centroids_mean(&self) -> usize {
+        const BATCHES: usize = 16;
+        let (mut bytes, mut objects) = (0, 0);
+        for batch in 0..self.batches().min(BATCHES) {
+            bytes += self.batch_bytes(batch);
+            objects += (self.ids(batch).end - self.ids(batch).start) as usize;
+        }
+        let centroid = size_of::<f32>() * (self.dimensions() + 1);
+        if bytes == 0 { usize::MAX } else { bytes / (centroid * objects.max(1)) }
+    }
+
     /// Names of the coordinates, in their order.
     pub fn coordinates(&self) -> &[String] {
         self.kind().coordinates()

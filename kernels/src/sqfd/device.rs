@@ -217,9 +217,9 @@ impl Shape {
         if items * self.held < PIECE { self } else { Self { items, ..self } }
     }
 
-    /// Whether matrix units are the faster way for queries of at most so many centroids.
-    pub fn is_for_matrices(centroids_max: usize) -> bool {
-        centroids_max > SHORT
+    /// Whether matrix units are the faster way for queries whose rows begin, and end, at these offsets.
+    pub fn is_for_matrices(row_offsets: &[u32]) -> bool {
+        row_offsets.windows(2).any(|rows| (rows[1] - rows[0]) as usize > SHORT)
     }
 
     /// If `apart`, the same for candidates within [`APART_NORM_MAX`] of every query's centre: a candidate's norm is then

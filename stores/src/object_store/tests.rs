@@ -153,6 +153,10 @@ fn centroids_and_names_stay_in_the_map() {
             let names = copy.column(0).to_data();
             assert!(names.buffers().iter().all(|buffer| !map.contains(&buffer.as_ptr())));
             assert_eq!(copy.num_rows(), 3);
+            let centroids = (0..100).map(|id| Ok(objects.signature(id)?.weights().len()));
+            let mean = centroids.sum::<Result<usize, StoreError>>()? as f64 / 100.0;
+            let by_bytes = store.centroids_mean() as f64;
+            assert!((mean.floor()..mean + 8.0).contains(&by_bytes), "{by_bytes}, not {mean}");
             Ok::<_, StoreError>(())
         })
         .unwrap();

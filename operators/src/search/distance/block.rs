@@ -20,7 +20,7 @@ use crate::devices::device_kernels::distances_program;
 use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Gathered};
-use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError};
+use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
 /// A chunk is brought to the device if a block wants at least one in this many of its objects; else its rows are
@@ -92,7 +92,7 @@ impl Common {
         select: Option<Select>,
     ) -> Self {
         let shape = Shape::new(&space.measure(), space.store().dimensions())
-            .for_objects(centroids_mean(space.store()));
+            .for_objects(space.store().centroids_mean());
         let (mut rows, mut row_offsets, mut centres, mut factor) = (Vec::new(), vec![0], Vec::new(), 1.0);
         for query in queries.clone() {
             let count = query.device_rows(&shape, &mut rows) as u32;
@@ -102,17 +102,15 @@ impl Common {
             factor = scale;
         }
         let program_near = distances_program(&shape.clone().apart(true));
-        let centroids_max = row_offsets.windows(2).map(|rows| rows[1] - rows[0]).max().unwrap_or(0);
-        let is_for_matrices = Shape::is_for_matrices(centroids_max as usize);
+        let is_for_matrices = Shape::is_for_matrices(&row_offsets);
         let of_matrices = shape.clone().matrices();
         let program_matrices = distances_program(&of_matrices);
-        let program = distances_program(&shape);
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         Self {
             space: Arc::clone(space),
             residence,
+            program: distances_program(&shape),
             shape,
-            program,
             rows,
             row_offsets,
             centres,
@@ -125,22 +123,6 @@ impl Common {
             fits_matrices: is_for_matrices && { queries }.all(PreparedQuery::fits_matrices),
         }
     }
-}
-
-/// The mean number of centroids in the first batches of a store, by their bytes: the names count, too, so it is too large
-/// rather than too small. Objects that come from no file count as long.
-fn centroids_mean(store: &SignatureStore) -> usize {
-    const BATCHES: usize = 16;
-    let batches = 0..store.batches().min(BATCHES);
-    let (mut bytes, mut objects) = (0, 0);
-    for batch in batches {
-        bytes += store.batch_bytes(batch);
-        objects += (store.ids(batch).end - store.ids(batch).start) as usize;
-    }
-    if bytes == 0 {
-        return usize::MAX;
-    }
-    bytes / (size_of::<f32>() * (store.dimensions() + 1) * objects.max(1))
 }
 
 /// Candidates of several envelopes.
