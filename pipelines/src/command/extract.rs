@@ -7,7 +7,7 @@ use boxwork_kernels::extract::Preset;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Replacing, device, path_value, run_shipped, whole, wrote};
+use super::{Replacing, device, path_value, run_shipped, say, whole, wrote};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
@@ -137,6 +137,12 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let summary = run_shipped("extract", shipped::EXTRACT, catalog, &values, &arguments.options);
     if summary.is_done() {
         wrote(&arguments.out, "image", &summary);
+    }
+    let mut partial = arguments.out.clone().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    if summary.exit == Exit::Interrupted && partial.exists() {
+        say(format_args!("what is done is in {}: the same call continues", partial.display()));
     }
     summary.exit
 }
