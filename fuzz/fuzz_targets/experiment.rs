@@ -41,7 +41,7 @@ fn run(experiment: &Experiment, table: &str) {
     }
     let out = folder().join("experiment");
     let results = out.join("results.csv");
-    let mut again = |measured: &mut usize| -> Result<_, ExperimentError> {
+    let again = |measured: &mut usize| -> Result<_, ExperimentError> {
         let mut tasks = Tasks::default();
         let summary = experiment.run(&out, &mut tasks, &mut |_| {});
         *measured = tasks.opened;

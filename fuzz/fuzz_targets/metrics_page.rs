@@ -2,15 +2,18 @@
 //! steers the terminal.
 #![no_main]
 
-use boxwork::top::{Reading, table};
+use boxwork::top::{Figures, Reading, text};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
-    let (before, after) = text.split_once("\n---\n").unwrap_or(("", text));
+fuzz_target!(|page: &str| {
+    let (before, after) = page.split_once("\n---\n").unwrap_or(("", page));
     let before = shown(Reading::new(before)).unwrap_or_default();
     let Some(after) = shown(Reading::new(after)) else { return };
-    for change in [table(&before, &after), table(&after, &before), table(&after, &after)] {
-        assert!(!change.is_empty() && !change.contains(|c: char| c.is_control() && c != '\n'));
+    for (before, after) in [(&before, &after), (&after, &before), (&after, &after)] {
+        for width in [20, 80, 300] {
+            let change = text(&Figures::between(before, after), width);
+            assert!(!change.is_empty() && !change.contains(|c: char| c.is_control() && c != '\n'));
+        }
     }
 });
 
