@@ -105,7 +105,7 @@ fn masked(text: &str) -> String {
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What was counted on a page.
+/// The blocks of a page, counted.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     not_run: usize,

@@ -56,7 +56,7 @@ fn settings_are_found_checked_and_usable_as_printed() {
     .expect("a picture less");
     let said = fails(at, &call, 2);
     assert!(said.contains("pictures.txt") && said.contains("--out"), "{said}");
-    assert!(fails(at, &["tune", "--store-of", "tune"], 2).contains("classes with 4 pictures or more"));
+    assert!(fails(at, &["tune", "--store-of", "tune"], 2).contains("too few classes of 4 pictures or more"));
     assert!(fails(at, &["tune", "--store-of", "nowhere"], 2).contains("nowhere"));
 }
 

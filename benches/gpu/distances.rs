@@ -200,7 +200,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let bench = Bench { arguments, devices, device, measure, objects, queries, blocks, text };
     let rates = bench.size(centroids, 1);
     if centroids <= SMALL_MAX {
-        // The same lines for the usual size, in one run.
+        // One run measures the usual size too, as ratios of two runs say little.
         let usual = bench.size(USUAL, 1 + rates.len() as u64);
         for ((name, rate), (_, usual)) in rates.iter().zip(&usual) {
             let what = format!("{name}: kernel at {centroids} x {centroids} over {USUAL} x {USUAL}");
@@ -224,7 +224,7 @@ const USUAL: usize = 81;
 const RATIO_WANTED: f64 = 8.0;
 const RATIO_OF: usize = 23;
 
-/// What the lines of every size share.
+/// Settings that the lines of every size share.
 struct Bench<'a> {
     arguments: &'a Arguments,
     devices: &'a Arc<Devices>,

@@ -30,6 +30,14 @@ pub(crate) const HOLDS: Parameter = Parameter::new(
     "the kind of the objects",
 );
 
+/// The parameter for the folder of the pictures.
+pub(crate) const SOURCE: Parameter = Parameter::new(
+    "source",
+    ParameterType::Path,
+    Default::Absent,
+    "the folder that the objects' names are paths in",
+);
+
 /// The kind that [`HOLDS`] names.
 pub(crate) fn kind(bind: &Bind<'_>) -> Result<&'static dyn AnyKind, BoxError> {
     any_kind::named(bind.text(HOLDS.name)).map_err(BoxError::new)

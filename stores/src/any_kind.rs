@@ -201,7 +201,7 @@ pub trait AnyKind: Debug + Sync {
     ) -> Result<u64, StoreError>;
 }
 
-/// What the first line of a file says for all objects, beside what their kind says.
+/// The facts for all objects in the first line of a file, beside those of their kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
     /// The alpha of searches that name none.

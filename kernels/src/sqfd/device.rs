@@ -210,7 +210,7 @@ impl Shape {
         Self { apart: self.apart && matrices.is_none(), matrices, ..self }
     }
 
-    /// The same for objects of so many centroids on average. All blocks over the same objects need the same tiles.
+    /// The shape for objects of so many centroids on average. All blocks over these objects need tiles of one size.
     #[must_use]
     pub fn for_objects(self, centroids_mean: usize) -> Self {
         let items = if centroids_mean <= SHORT { ITEMS / 2 } else { ITEMS };

@@ -27,7 +27,7 @@ pub(super) trait Lanes: Copy {
     type V: Copy;
 
     fn splat(self, x: f32) -> Self::V;
-    /// The same numbers, of which the compiler does not know that it has loaded them before. It would otherwise load the
+    /// Returns the numbers so that the compiler does not know that it has loaded them before. Otherwise it would load the
     /// numbers that a loop needs in every round before the loop, and move them to the stack when registers run out.
     fn reload(self, from: &[f32]) -> &[f32];
     /// The first `COUNT` numbers of a slice, which must have as many.

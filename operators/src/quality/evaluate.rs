@@ -126,7 +126,7 @@ struct Ranking {
     early: BTreeMap<Place, Envelope>,
     /// The envelope that is counted, its next row, and its moments so far.
     current: Option<(Envelope, usize, DistanceMoments)>,
-    /// Of all envelopes before, merged in the order of the pairs: merging rounds.
+    /// The moments of all envelopes before, merged in the order of the pairs, as merging rounds.
     moments: DistanceMoments,
     seen: u64,
     total: u64,

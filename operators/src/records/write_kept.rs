@@ -13,6 +13,7 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use super::SOURCE;
 use crate::columns;
 use crate::images::extract::{PARAMETERS_NOTE, noted_alpha};
 use crate::images::skip_kept::PARTIAL;
@@ -42,12 +43,7 @@ const CHUNKS_MAX: usize = 8;
 pub static WRITE_KEPT: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new("out", ParameterType::Path, Default::Required, "the file to write"),
-        Parameter::new(
-            "source",
-            ParameterType::Path,
-            Default::Absent,
-            "the folder that the objects' names are paths in",
-        ),
+        SOURCE,
         Parameter::new(
             "alpha",
             ParameterType::Positive,

@@ -8,7 +8,7 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use super::HOLDS;
+use super::{HOLDS, SOURCE};
 use crate::columns;
 use crate::images::extract::{PARAMETERS_NOTE, alpha_of};
 use boxwork_stores::any_kind::{AnyKind, AnyWriter};
@@ -43,12 +43,7 @@ pub static WRITE_STORE: OperatorSpec = OperatorSpec {
             Default::Required,
             "the file to write, by custom `NAME.signatures.arrow` or `NAME.vectors.arrow`",
         ),
-        Parameter::new(
-            "source",
-            ParameterType::Path,
-            Default::Absent,
-            "the folder that the objects' names are paths in",
-        ),
+        SOURCE,
         Parameter::new(
             "parameters",
             ParameterType::Text,

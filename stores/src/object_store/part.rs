@@ -249,7 +249,7 @@ impl Part {
     }
 }
 
-/// What a file says of its objects as a whole.
+/// Reads the facts of a file about its objects as a whole.
 fn info(schema: &Schema) -> Result<StoreInfo, String> {
     let said = |key: &str| schema.metadata().get(key).cloned();
     let alpha = said(layout::ALPHA_KEY).map(|text| {

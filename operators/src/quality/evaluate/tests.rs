@@ -55,7 +55,7 @@ impl Check<'_> {
         Envelope::from_columns(columns).unwrap()
     }
 
-    /// What the box writes if these envelopes come.
+    /// Returns the text that the box writes if these envelopes come.
     fn evaluate(&self, envelopes: &[Vec<(u64, u64)>]) -> Result<String, BoxError> {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("quality");

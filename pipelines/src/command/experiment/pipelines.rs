@@ -27,7 +27,7 @@ use crate::pipeline::{self, Loaded};
 use crate::shipped::{self, Shipped};
 
 /// Interval at which Ctrl-C is checked.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(50);
 /// The distance between the queries' ids: a prime, so that they are spread over any store.
 const QUERY_STEP: u64 = 7919;
 /// JSON rounds distances; the factor keeps every answer within a range read from JSON.

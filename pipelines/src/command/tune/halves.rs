@@ -39,7 +39,7 @@ impl Halves {
     /// Links at most `most` pictures below `out`, in turns to one half and the other, spread evenly over each class.
     ///
     /// # Errors
-    /// What is wrong with the folder, and the fix.
+    /// Names the fault of the folder, and the fix.
     pub(super) fn link(folder: &Path, out: &Path, most: usize) -> Result<Self, String> {
         let files = list_images(folder).map_err(|error| error.to_string())?;
         let found = files.len();
@@ -52,8 +52,8 @@ impl Halves {
         classes.retain(|_, paths| paths.len() >= PER_CLASS_MIN);
         if classes.len() < 2 {
             return Err(format!(
-                "`{}` has {} classes with {PER_CLASS_MIN} pictures or more, and settings are judged by two or more: put \
-                 the pictures of each class into a folder of its own",
+                "`{}` has too few classes of {PER_CLASS_MIN} pictures or more: {}, and settings are judged by two or more: \
+                 put the pictures of each class into a folder of its own",
                 folder.display(),
                 classes.len()
             ));
@@ -169,6 +169,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         pictures(folder.path(), &[("a", 10), ("b", 3)]);
         let message = Halves::link(folder.path(), &folder.path().join("out"), 100).expect_err("one class");
-        assert!(message.contains("1 classes") && message.contains("a folder of its own"), "{message}");
+        assert!(message.contains("or more: 1, and") && message.contains("a folder of its own"), "{message}");
     }
 }
