@@ -30,20 +30,26 @@ function adopt(state, options) {
   }
 }
 
+/** Shows that a session is over, with the way on. */
+function isOver(title, fault) {
+  const liked = model.marks.all().filter(({ relevance }) => relevance === 1).map(({ item }) => ({ name: item.name }));
+  show({
+    kind: 'error',
+    title,
+    detail: fault.detail,
+    actions: [{ word: liked.length > 0 ? 'Begin anew with the liked ones' : 'Begin anew', run: () => begin(liked) }],
+  });
+  fault.isShown = true;
+}
+
 /** What helps after a fault of a session; a fault that this explains is not shown again. */
 async function recover(fault, name) {
   if (fault.status === 404 && fault.kind === 'unknown-session') {
     forget(name);
+    if (model.state !== null) isOver('This session has ended', fault);
     model.leave();
   } else if (fault.kind === 'store-changed') {
-    const liked = model.marks.all().filter(({ relevance }) => relevance === 1).map(({ item }) => ({ name: item.name }));
-    show({
-      kind: 'error',
-      title: 'The collection has changed',
-      detail: fault.detail,
-      actions: [{ word: 'Begin anew with the liked ones', run: () => begin(liked) }],
-    });
-    fault.isShown = true;
+    isOver('The collection has changed', fault);
   } else if (fault.status === 409) {
     adopt(await api.session(name));
     show({

@@ -35,7 +35,7 @@ export function picture(store, item, { size = 192, sizes, isLazy = false } = {})
     return frame;
   }
   const image = h('img', {
-    alt: item.name, width: item.width, height: item.height, decoding: 'async', draggable: 'false', loading: isLazy && 'lazy',
+    alt: item.name, width: item.width || null, height: item.height || null, decoding: 'async', draggable: 'false', loading: isLazy && 'lazy',
   });
   image.addEventListener('error', () => frame.replaceChildren(placeholder(item)), { once: true });
   const address = (pixels) => thumbnail(store, item.id, pixels);

@@ -114,6 +114,7 @@ export function sessionView(route, { onwhy, onsimilar, signal }) {
 
   const draw = () => {
     const { state } = model;
+    if (state === null) root.replaceChildren(ended());
     if (state === null || state.session !== name || signal.aborted) return;
     drawHead();
     filter.draw();
