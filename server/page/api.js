@@ -15,7 +15,8 @@ import { send } from './http.js';
 
 const json = async (...request) => (await send(...request)).json();
 const path = (...parts) => `/v1/${parts.map(encodeURIComponent).join('/')}`;
-const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== ''));
+const query = (values) =>
+  new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== ''));
 
 /** @returns {Promise<Store[]>} */
 export const stores = async () => (await json('GET', '/v1/stores')).stores;
@@ -37,6 +38,12 @@ export const searchPicture = (store, file, k) =>
 /** @returns {Promise<State>} */
 export const begin = (store, values) => json('POST', path('stores', store, 'sessions'), { json: values });
 
+/** Plays a session again on the store as it is now. @returns {Promise<State>} */
+export const replay = async (store, name) => {
+  const log = await (await send('GET', path('sessions', name, 'log'))).text();
+  return json('POST', path('stores', store, 'sessions'), { body: log, type: 'application/jsonl' });
+};
+
 /** @returns {Promise<State>} */
 export const session = (name) => json('GET', path('sessions', name));
 
@@ -44,7 +51,8 @@ export const session = (name) => json('GET', path('sessions', name));
 export const round = (name, number) => json('GET', path('sessions', name, 'rounds', number));
 
 /** Sends the marks of a round. The server answers the same body alike. @returns {Promise<State>} */
-export const judge = (name, values) => json('POST', path('sessions', name, 'rounds'), { json: values, isRepeatable: true });
+export const judge = (name, values) =>
+  json('POST', path('sessions', name, 'rounds'), { json: values, isRepeatable: true });
 
 /** @returns {Promise<State>} */
 export const undo = (name) => json('POST', path('sessions', name, 'undo'), { json: {} });

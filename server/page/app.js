@@ -24,8 +24,9 @@ function usePicture(file) {
     attempt('The search failed', async () => go({ store: model.store.name, search: await searchByPicture(file) }));
   } else {
     let token = null;
-    attempt('The picture could not be used', async () => { token = (await sendPicture(file, 1)).query.token; })
-      .then((isSent) => isSent && begin([{ token }]));
+    attempt('The picture could not be used', async () => {
+      token = (await sendPicture(file, 1)).query.token;
+    }).then((isSent) => isSent && begin([{ token }]));
   }
 }
 
@@ -68,12 +69,21 @@ function makeStores() {
   label.hidden = false;
   select.append(...model.stores.map(({ name }) => h('option', { value: name }, name)));
   select.addEventListener('change', () => go({ store: select.value }));
-  model.addEventListener('state', () => { select.value = model.store?.name ?? ''; });
+  model.addEventListener('state', () => {
+    select.value = model.store?.name ?? '';
+  });
 }
 
 themeButton(at('theme'), icon);
 at('help').addEventListener('click', help);
-listenToKeys({ n: () => { if (!at('bar').hidden) next(); }, u: undo, r: redo, '?': help });
+listenToKeys({
+  n: () => {
+    if (!at('bar').hidden) next();
+  },
+  u: undo,
+  r: redo,
+  '?': help,
+});
 listenToPictures(usePicture);
 addEventListener('hashchange', draw);
 await attempt('The collections could not be listed', async () => {
@@ -81,6 +91,7 @@ await attempt('The collections could not be listed', async () => {
   model.store = model.stores[0] ?? null;
   makeStores();
   makeBar();
-  if (model.store === null) at('view').replaceChildren(h('section.hero', {}, h('h1', {}, 'There is no collection here')));
+  if (model.store === null)
+    at('view').replaceChildren(h('section.hero', {}, h('h1', {}, 'There is no collection here')));
   else draw();
 });

@@ -13,17 +13,37 @@ function freshText() {
 }
 
 export function makeBar() {
-  const back = h('button.tool', { type: 'button', id: 'undo', title: 'Undo (u)', onclick: undo }, icon('undo'), h('span', {}, 'Undo'));
-  const again = h('button.tool', { type: 'button', id: 'redo', title: 'Redo (r)', onclick: redo }, icon('redo'), h('span', {}, 'Redo'));
+  const back = h(
+    'button.tool',
+    { type: 'button', id: 'undo', title: 'Undo (u)', onclick: undo },
+    icon('undo'),
+    h('span', {}, 'Undo'),
+  );
+  const again = h(
+    'button.tool',
+    { type: 'button', id: 'redo', title: 'Redo (r)', onclick: redo },
+    icon('redo'),
+    h('span', {}, 'Redo'),
+  );
   const range = h('input', { type: 'range', id: 'explore', min: '0', max: '1', step: '0.05' });
   const text = () => range.setAttribute('aria-valuetext', EXPLORE_TEXTS[Math.round(Number(range.value) * 4)]);
   range.addEventListener('input', text);
   range.addEventListener('change', () => tune({ explore: Number(range.value) }));
-  const slider = h('div.slider', {},
-    h('label', { for: 'explore' }, 'More like these'), range, h('span', { 'aria-hidden': 'true' }, 'Surprise me'));
+  const slider = h(
+    'div.slider',
+    {},
+    h('label', { for: 'explore' }, 'More like these'),
+    range,
+    h('span', { 'aria-hidden': 'true' }, 'Surprise me'),
+  );
   const fresh = h('span.fresh', {});
   const word = h('span', {});
-  const forward = h('button.primary', { type: 'button', id: 'next', title: 'Next round (n)', onclick: () => next() }, word, icon('next'));
+  const forward = h(
+    'button.primary',
+    { type: 'button', id: 'next', title: 'Next round (n)', onclick: () => next() },
+    word,
+    icon('next'),
+  );
   const bar = at('bar');
   bar.append(h('div.bar-inner', {}, h('div.bar-tools', {}, back, again), slider, h('div.bar-go', {}, fresh, forward)));
 
@@ -34,7 +54,8 @@ export function makeBar() {
     const { state, marks, isChanging } = model;
     const { view } = here();
     const isSession = state !== null && view === 'session';
-    bar.hidden = !isSession && (model.store === null || view === 'session' || (view === 'start' && marks.freshCount === 0));
+    bar.hidden =
+      !isSession && (model.store === null || view === 'session' || (view === 'start' && marks.freshCount === 0));
     slider.hidden = !isSession;
     enable(back, !isChanging && (marks.canUndo || Boolean(state?.can_undo)));
     enable(again, !isChanging && (marks.canRedo || Boolean(state?.can_redo)));

@@ -30,25 +30,38 @@ export class Card {
   constructor(item, { note, isLazy, onwhy, onsimilar }) {
     this.item = item;
     const click = (event) => toggle(item, event.shiftKey ? 0 : 1);
-    this.button = h('button.picture', { type: 'button', title: item.name, tabIndex: -1, onclick: click },
+    this.button = h(
+      'button.picture',
+      { type: 'button', title: item.name, tabIndex: -1, onclick: click },
       picture(model.store, item, { sizes: SIZES, isLazy }),
-      note && h('span.note', {}, note));
+      note && h('span.note', {}, note),
+    );
     this.like = this.#act('like', 'Like', () => toggle(item, 1));
     this.dislike = this.#act('dislike', 'Dislike', () => toggle(item, 0));
-    this.element = h('li.card', { data: { id: String(item.id) } },
+    this.element = h(
+      'li.card',
+      { data: { id: String(item.id) } },
       this.button,
-      h('div.acts', {},
+      h(
+        'div.acts',
+        {},
         this.like,
         this.dislike,
         this.#act('similar', 'More like this one', () => onsimilar(item)),
-        this.#act('why', 'Why this one', () => onwhy(item))));
+        this.#act('why', 'Why this one', () => onwhy(item)),
+      ),
+    );
     this.draw();
   }
 
   /** A small button for the pointer; each has a key, so the Tab key passes over them. */
   #act(name, word, run) {
     const text = `${word}: ${this.item.name}`;
-    return h('button.act', { type: 'button', tabIndex: -1, 'aria-label': text, title: word, data: { act: name }, onclick: run }, icon(name));
+    return h(
+      'button.act',
+      { type: 'button', tabIndex: -1, 'aria-label': text, title: word, data: { act: name }, onclick: run },
+      icon(name),
+    );
   }
 
   /** Shows the mark that the object has now. */

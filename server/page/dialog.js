@@ -9,16 +9,33 @@ import { h, icon } from './dom.js';
  */
 export function open(title, content, onclose) {
   const close = () => dialog.close();
-  const leave = (event) => { if (event.target === dialog) close(); };
-  const dialog = /** @type {HTMLDialogElement} */ (h(
-    'dialog',
-    { 'aria-labelledby': 'dialog-title', onclick: leave, onclose: () => { dialog.remove(); onclose?.(); } },
-    h('div.dialog', {},
-      h('header', {},
-        h('h2', { id: 'dialog-title' }, title),
-        h('button.round-button', { type: 'button', 'aria-label': 'Close', onclick: close }, icon('close'))),
-      content),
-  ));
+  const leave = (event) => {
+    if (event.target === dialog) close();
+  };
+  const dialog = /** @type {HTMLDialogElement} */ (
+    h(
+      'dialog',
+      {
+        'aria-labelledby': 'dialog-title',
+        onclick: leave,
+        onclose: () => {
+          dialog.remove();
+          onclose?.();
+        },
+      },
+      h(
+        'div.dialog',
+        {},
+        h(
+          'header',
+          {},
+          h('h2', { id: 'dialog-title' }, title),
+          h('button.round-button', { type: 'button', 'aria-label': 'Close', onclick: close }, icon('close')),
+        ),
+        content,
+      ),
+    )
+  );
   document.body.append(dialog);
   dialog.showModal();
   return close;

@@ -15,7 +15,11 @@ export class Grid {
   /** @param {{onwhy: (item: any) => void, onsimilar: (item: any) => void, signal: AbortSignal}} options */
   constructor({ onwhy, onsimilar, signal }) {
     this.options = { onwhy, onsimilar };
-    this.element = h('ul.grid', { role: 'list', onkeydown: (event) => this.#key(event), onfocusin: (event) => this.#focused(event) });
+    this.element = h('ul.grid', {
+      role: 'list',
+      onkeydown: (event) => this.#key(event),
+      onfocusin: (event) => this.#focused(event),
+    });
     model.addEventListener('state', () => this.#draw(), { signal });
   }
 
@@ -27,9 +31,14 @@ export class Grid {
   show(items, { label, note, isMore = false }) {
     const hadFocus = this.element.contains(document.activeElement);
     const before = isMore ? this.#cards : [];
-    const made = items.map((item, idx) => new Card(item, {
-      ...this.options, note: note?.(item), isLazy: before.length + idx >= EAGER_COUNT,
-    }));
+    const made = items.map(
+      (item, idx) =>
+        new Card(item, {
+          ...this.options,
+          note: note?.(item),
+          isLazy: before.length + idx >= EAGER_COUNT,
+        }),
+    );
     this.#cards = [...before, ...made];
     this.element.setAttribute('aria-label', label);
     if (isMore) this.element.append(...made.map((card) => card.element));
@@ -53,7 +62,9 @@ export class Grid {
   }
 
   #rove(idx) {
-    this.#cards.forEach((card, at) => { card.button.tabIndex = at === idx ? 0 : -1; });
+    this.#cards.forEach((card, at) => {
+      card.button.tabIndex = at === idx ? 0 : -1;
+    });
   }
 
   #focused(event) {

@@ -18,18 +18,51 @@ const ANYWHERE = [
   [['?'], 'this help'],
 ];
 
-const table = (caption, rows) => h('table.keys', {},
-  h('caption', {}, caption),
-  h('tbody', {}, rows.map(([keys, does]) => h('tr', {}, h('th', { scope: 'row' }, keys.flatMap((key, idx) => [idx > 0 && ' ', h('kbd', {}, key)])), h('td', {}, does)))));
+const table = (caption, rows) =>
+  h(
+    'table.keys',
+    {},
+    h('caption', {}, caption),
+    h(
+      'tbody',
+      {},
+      rows.map(([keys, does]) =>
+        h(
+          'tr',
+          {},
+          h(
+            'th',
+            { scope: 'row' },
+            keys.flatMap((key, idx) => [idx > 0 && ' ', h('kbd', {}, key)]),
+          ),
+          h('td', {}, does),
+        ),
+      ),
+    ),
+  );
 
 export function help() {
   const box = h('input', { type: 'checkbox', id: 'keys', checked: hasKeys() });
   box.addEventListener('change', () => setKeys(box.checked));
-  open('Help', h('div.stack', {},
-    h('p', {}, 'Click the pictures that are like what you look for, and Shift-click or cross out those that are not. ',
-      'Then ask for the next round: it shows new pictures, chosen by all your marks. A few marks a round are enough.'),
-    h('p', {}, 'The slider says how bold a round is: to the left it shows what is most like your marks, to the right it tries ',
-      'what is still unknown.'),
-    h('div.key-tables', {}, table('On a picture', IN_GRID), table('Anywhere', ANYWHERE)),
-    h('label.check', { for: 'keys' }, box, 'Single letters work anywhere on the page')));
+  open(
+    'Help',
+    h(
+      'div.stack',
+      {},
+      h(
+        'p',
+        {},
+        'Click the pictures that are like what you look for, and Shift-click or cross out those that are not. ',
+        'Then ask for the next round: it shows new pictures, chosen by all your marks. A few marks a round are enough.',
+      ),
+      h(
+        'p',
+        {},
+        'The slider says how bold a round is: to the left it shows what is most like your marks, to the right it tries ',
+        'what is still unknown.',
+      ),
+      h('div.key-tables', {}, table('On a picture', IN_GRID), table('Anywhere', ANYWHERE)),
+      h('label.check', { for: 'keys' }, box, 'Single letters work anywhere on the page'),
+    ),
+  );
 }

@@ -11,7 +11,8 @@ function countsOf(round, current) {
 }
 
 const amount = (name, number, word) =>
-  number > 0 && h('span.amount', { data: { kind: name } }, icon(name), String(number), h('span.unseen', {}, ` ${word}`));
+  number > 0 &&
+  h('span.amount', { data: { kind: name } }, icon(name), String(number), h('span.unseen', {}, ` ${word}`));
 
 /** The strip; `shown` is the round that is on the page, or null. */
 export function historyStrip(shown) {
@@ -22,8 +23,13 @@ export function historyStrip(shown) {
     const round = idx + 1;
     const { liked, disliked } = countsOf(round, current);
     const isUndone = round > current;
-    const inner = [h('span.round-name', {}, `Round ${round}`), amount('like', liked, 'liked, '), amount('dislike', disliked, 'disliked')];
-    if (isUndone) return h('li', {}, h('span.past', { data: { undone: '' }, title: 'Undone: Redo brings it back' }, inner));
+    const inner = [
+      h('span.round-name', {}, `Round ${round}`),
+      amount('like', liked, 'liked, '),
+      amount('dislike', disliked, 'disliked'),
+    ];
+    if (isUndone)
+      return h('li', {}, h('span.past', { data: { undone: '' }, title: 'Undone: Redo brings it back' }, inner));
     const href = link({ session: state.session, round: round === current ? null : round });
     return h('li', {}, h('a.past', { href, 'aria-current': round === shown ? 'step' : null }, inner));
   });

@@ -7,6 +7,8 @@ import { askToken, authorization } from './token.js';
 const BUSY_TRIES_MAX = 6;
 /** Times that a request without effect twice is sent again because there was no answer. */
 const SILENT_TRIES_MAX = 2;
+/** How often a server is asked whether it can be reached again. */
+const ASK_MS = 2000;
 const WAIT_S_MAX = 60;
 const ANSWER_MS_MAX = 60_000;
 
@@ -31,7 +33,7 @@ async function problemOf(response) {
 /** Seconds of a Retry-After header: a number or a date. */
 function secondsOf(header) {
   const seconds = Number(header);
-  const until = Number.isFinite(seconds) && header !== null ? seconds : (Date.parse(header ?? '') - Date.now()) / 1000;
+  const until = Number.isFinite(seconds) ? seconds : (Date.parse(header) - Date.now()) / 1000;
   return Math.min(Math.max(Number.isFinite(until) ? until : 1, 0.2), WAIT_S_MAX);
 }
 
@@ -40,17 +42,32 @@ function waiting(title, until) {
   return new Promise((resolve, reject) => {
     const stop = () => reject(new Problem({ title: 'Stopped waiting', detail: 'Nothing was changed.' }));
     const message = show({ kind: 'wait', title, actions: [{ word: 'Stop waiting', run: stop }], stays: true });
-    until(() => { message.close(); resolve(undefined); });
+    until(() => {
+      message.close();
+      resolve(undefined);
+    });
   });
 }
 
-const online = () => waiting('You are offline. This continues as soon as there is a connection.', (done) =>
-  addEventListener('online', done, { once: true }));
+/** Waits for a connection. A server on this machine can be reached without any network: it is asked, too. */
+const online = () =>
+  waiting('There is no connection. This continues as soon as there is one.', (done) => {
+    const end = () => {
+      clearInterval(timer);
+      removeEventListener('online', end);
+      done();
+    };
+    const timer = setInterval(() => fetch('/healthz').then(end, () => undefined), ASK_MS);
+    addEventListener('online', end);
+  });
 
-const later = (seconds) => waiting(`The server is busy. Trying again in ${Math.ceil(seconds)} s.`, (done) =>
-  setTimeout(done, seconds * 1000));
+const later = (seconds) =>
+  waiting(`The server is busy. Trying again in ${Math.ceil(seconds)} s.`, (done) => setTimeout(done, seconds * 1000));
 
-const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+const pause = (milliseconds) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
 
 /**
  * Sends a request and returns its answer, whose status is a good one.
@@ -64,7 +81,6 @@ export async function send(method, path, { json, body, type, isRepeatable = meth
   if (json !== undefined) headers['content-type'] = 'application/json';
   else if (type) headers['content-type'] = type;
   for (let busy = 0, silent = 0; ;) {
-    if (!navigator.onLine) await online();
     let response;
     try {
       response = await fetch(path, {
@@ -77,17 +93,26 @@ export async function send(method, path, { json, body, type, isRepeatable = meth
       if (fault.name === 'TimeoutError') {
         throw new Problem({ title: 'No answer', detail: 'The server did not answer within a minute.' });
       }
-      silent += 1;
-      if (navigator.onLine && isRepeatable && silent <= SILENT_TRIES_MAX) await pause(200 * silent);
-      else if (navigator.onLine) {
-        throw new Problem({ title: 'No connection', detail: 'The server cannot be reached. Is it running? Your marks are kept.' });
+      if (!navigator.onLine && isRepeatable) {
+        await online();
+        continue;
       }
+      silent += 1;
+      if (!isRepeatable || silent > SILENT_TRIES_MAX) {
+        throw new Problem({
+          title: 'No connection',
+          detail: 'The server cannot be reached. Is it running? Your marks are kept.',
+        });
+      }
+      await pause(200 * silent);
       continue;
     }
     if (response.ok) return response;
-    if ((response.status === 429 || response.status === 503) && busy < BUSY_TRIES_MAX) {
+    // A server that is not busy but unable, such as one with a full disk, names no time.
+    const retry = response.headers.get('retry-after');
+    if ((response.status === 429 || response.status === 503) && retry !== null && busy < BUSY_TRIES_MAX) {
       busy += 1;
-      await later(secondsOf(response.headers.get('retry-after')));
+      await later(secondsOf(retry));
     } else if (response.status === 401) await askToken();
     else throw await problemOf(response);
   }

@@ -14,6 +14,10 @@ export class Marks extends EventTarget {
   #done = [];
   /** @type {{item: Item, from: number | null, to: number | null}[]} */
   #undone = [];
+  /** The steps behind the marks that are on their way. */
+  #sentSteps = [];
+  /** Marks that are new because their round was undone. @type {Set<number>} */
+  #restored = new Set();
 
   #changed() {
     this.dispatchEvent(new Event('change'));
@@ -41,6 +45,7 @@ export class Marks extends EventTarget {
     if (from === relevance) return;
     this.#done.push({ item, from, to: relevance });
     this.#undone = [];
+    this.#restored.delete(item.id);
     this.#put(item, relevance);
   }
 
@@ -91,6 +96,7 @@ export class Marks extends EventTarget {
   send() {
     for (const [id, mark] of this.#fresh) this.#sent.set(id, mark);
     this.#fresh.clear();
+    this.#sentSteps = this.#done;
     this.#done = [];
     this.#undone = [];
     return [...this.#sent].map(([id, { relevance }]) => ({ id, relevance }));
@@ -101,6 +107,8 @@ export class Marks extends EventTarget {
     const later = [...this.#fresh];
     this.#fresh = new Map([...this.#sent, ...later]);
     this.#sent.clear();
+    this.#done = [...this.#sentSteps, ...this.#done];
+    this.#sentSteps = [];
     for (const id of refused) this.#fresh.delete(id);
     this.#changed();
   }
@@ -114,21 +122,30 @@ export class Marks extends EventTarget {
     const before = this.#kept;
     this.#kept = new Map(marks.map(({ relevance, round, ...item }) => [item.id, { item, relevance, round }]));
     this.#sent.clear();
-    if (restore) {
-      for (const [id, { item, relevance }] of before) {
-        if (this.#kept.get(id)?.relevance !== relevance && !this.#fresh.has(id)) this.#fresh.set(id, { item, relevance });
-      }
-    }
+    this.#sentSteps = [];
+    if (restore) this.#restore(before);
     for (const [id, { relevance }] of this.#fresh) {
       if ((this.#kept.get(id)?.relevance ?? null) === relevance) this.#fresh.delete(id);
     }
     this.#changed();
   }
 
+  /** Makes marks new that were kept before, in place of those of a later round that was undone before. */
+  #restore(before) {
+    for (const id of this.#restored) this.#fresh.delete(id);
+    this.#restored.clear();
+    for (const [id, { item, relevance }] of before) {
+      if (this.#kept.get(id)?.relevance === relevance || this.#fresh.has(id)) continue;
+      this.#fresh.set(id, { item, relevance });
+      this.#restored.add(id);
+    }
+  }
+
   /** Forgets what is new. */
   clear() {
     this.#fresh.clear();
     this.#sent.clear();
+    this.#restored.clear();
     this.#done = [];
     this.#undone = [];
     this.#changed();

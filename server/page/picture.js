@@ -5,7 +5,12 @@ import { authorization, hasToken } from './token.js';
 
 /** A drawing in place of a picture. */
 function placeholder(item) {
-  return h('div.missing', { role: 'img', 'aria-label': item.name }, icon('missing'), h('span', { 'aria-hidden': 'true' }, item.name));
+  return h(
+    'div.missing',
+    { role: 'img', 'aria-label': item.name },
+    icon('missing'),
+    h('span', { 'aria-hidden': 'true' }, item.name),
+  );
 }
 
 /** Loads a picture by a request with the token, which an `img` cannot carry. */
@@ -35,7 +40,12 @@ export function picture(store, item, { size = 192, sizes, isLazy = false } = {})
     return frame;
   }
   const image = h('img', {
-    alt: item.name, width: item.width || null, height: item.height || null, decoding: 'async', draggable: 'false', loading: isLazy && 'lazy',
+    alt: item.name,
+    width: item.width || null,
+    height: item.height || null,
+    decoding: 'async',
+    draggable: 'false',
+    loading: isLazy && 'lazy',
   });
   image.addEventListener('error', () => frame.replaceChildren(placeholder(item)), { once: true });
   const address = (pixels) => thumbnail(store, item.id, pixels);

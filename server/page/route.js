@@ -31,6 +31,7 @@ export function link(values) {
 /** Goes to a place; the browser's Back returns. */
 export function go(values) {
   const hash = link(values);
-  if (hash === location.hash || (hash === '#' && location.hash === '')) dispatchEvent(new HashChangeEvent('hashchange'));
+  if (hash === location.hash || (hash === '#' && location.hash === ''))
+    dispatchEvent(new HashChangeEvent('hashchange'));
   else location.hash = hash;
 }

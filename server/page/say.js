@@ -23,21 +23,43 @@ export function show({ kind, title, detail, more = [], actions = [], stays = kin
     if (element.contains(document.activeElement)) at('view').focus({ preventScroll: true });
     element.remove();
   };
-  const act = ({ word, run }) => h('button.quiet', { type: 'button', onclick: () => { close(); run(); } }, word);
+  const act = ({ word, run }) =>
+    h(
+      'button.quiet',
+      {
+        type: 'button',
+        onclick: () => {
+          close();
+          run();
+        },
+      },
+      word,
+    );
   const element = h(
     'section.toast',
     { role: kind === 'error' ? 'alert' : 'status', data: { kind } },
-    h('div.toast-text', {},
+    h(
+      'div.toast-text',
+      {},
       h('strong', {}, title),
       detail && h('p', {}, detail),
-      more.length > 0 && h('ul', {}, more.map((line) => h('li', {}, line)))),
+      more.length > 0 &&
+        h(
+          'ul',
+          {},
+          more.map((line) => h('li', {}, line)),
+        ),
+    ),
     actions.length > 0 && h('div.toast-actions', {}, actions.map(act)),
     h('button.round-button', { type: 'button', 'aria-label': 'Close this message', onclick: close }, icon('close')),
   );
   const messages = at('toasts');
   while (messages.children.length >= MESSAGES_MAX) messages.firstElementChild?.remove();
   messages.append(element);
-  if (!stays) setTimeout(() => { if (!element.matches(':hover, :focus-within')) close(); }, NOTICE_MS);
+  if (!stays)
+    setTimeout(() => {
+      if (!element.matches(':hover, :focus-within')) close();
+    }, NOTICE_MS);
   return { close, element };
 }
 

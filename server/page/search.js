@@ -10,13 +10,13 @@ import { sendPicture } from './upload.js';
 
 const HITS_COUNT = 48;
 
-/** What a picture that was sent has found, by its token: the search view shows it without asking again. */
-const found = new Map();
+/** What the last picture that was sent has found: the search view shows it without asking again. */
+let last = null;
 
 /** Sends a picture and returns what the search view is to show. */
 export async function searchByPicture(file) {
   const answer = await sendPicture(file, HITS_COUNT);
-  found.set(answer.query.token, answer);
+  last = answer;
   return answer.query.token;
 }
 
@@ -38,12 +38,18 @@ export function searchView({ search, onwhy, onsimilar, signal }) {
   model.query = [query];
 
   attempt('The search failed', async () => {
-    const answer = found.get(search) ?? await api.search(store.name, { query, k: Math.min(HITS_COUNT, store.limits.k) });
+    const answer =
+      last?.query.token === search
+        ? last
+        : await api.search(store.name, { query, k: Math.min(HITS_COUNT, store.limits.k) });
     if (signal.aborted) return;
     const hits = answer.hits.filter(({ id }) => id !== query.id);
     const name = model.pictures.get(search)?.name ?? answer.query.name;
     if (name) title.textContent = `Most similar to ${name}`;
-    const image = queryPicture({ ...answer.query, width: answer.query.width ?? 1, height: answer.query.height ?? 1 }, store);
+    const image = queryPicture(
+      { ...answer.query, width: answer.query.width ?? 1, height: answer.query.height ?? 1 },
+      store,
+    );
     if (image) given.replaceChildren(image);
     about.textContent = `${count(hits.length, 'picture')} in order of distance. Mark some and begin rounds with them.`;
     grid.show(hits, { label: 'Search results', note: ({ distance }) => distance.toFixed(3) });

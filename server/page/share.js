@@ -15,7 +15,8 @@ function save(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-const rowsOf = (kept) => kept.map(({ item, relevance }) => ({ id: item.id, name: item.name, class: item.class, relevance }));
+const rowsOf = (kept) =>
+  kept.map(({ item, relevance }) => ({ id: item.id, name: item.name, class: item.class, relevance }));
 
 export function saveCsv(kept) {
   if (kept.length === 0) return;
@@ -27,7 +28,11 @@ export function saveJson(kept) {
   if (kept.length === 0) return;
   const { store, state } = model;
   const liked = rowsOf(kept);
-  save('liked.json', 'application/json', `${JSON.stringify({ store: store.name, session: state?.session, liked }, null, 2)}\n`);
+  save(
+    'liked.json',
+    'application/json',
+    `${JSON.stringify({ store: store.name, session: state?.session, liked }, null, 2)}\n`,
+  );
 }
 
 /** Puts the session's address on the clipboard, or shows it where the browser does not allow that. */
@@ -35,10 +40,17 @@ export async function copyLink() {
   const address = new URL(link({ session: model.state.session }), location.href).href;
   try {
     await navigator.clipboard.writeText(address);
-    show({ kind: 'notice', title: 'The link is on the clipboard', detail: 'Whoever has it can see and continue this session.' });
+    show({
+      kind: 'notice',
+      title: 'The link is on the clipboard',
+      detail: 'Whoever has it can see and continue this session.',
+    });
   } catch {
     const input = h('input', { id: 'link', readonly: true, value: address });
-    open('Link to this session', h('div.stack', {}, h('label', { for: 'link' }, 'Whoever has it can see and continue this session'), input));
+    open(
+      'Link to this session',
+      h('div.stack', {}, h('label', { for: 'link' }, 'Whoever has it can see and continue this session'), input),
+    );
     input.select();
   }
 }

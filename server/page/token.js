@@ -28,13 +28,18 @@ export function askToken() {
     };
     const close = open(
       'This server asks for a token',
-      h('form.stack', { onsubmit: keep },
+      h(
+        'form.stack',
+        { onsubmit: keep },
         h('label', { for: 'token' }, 'Token, as in the file that the server was started with'),
         input,
-        h('button.primary', { type: 'submit' }, 'Continue')),
+        h('button.primary', { type: 'submit' }, 'Continue'),
+      ),
       () => reject(new DOMException('no token', 'AbortError')),
     );
     input.focus();
-  }).finally(() => { asked = null; });
+  }).finally(() => {
+    asked = null;
+  });
   return asked;
 }

@@ -15,14 +15,23 @@ class Tray {
     this.count = h('span.tray-count', {}, '0');
     this.hint = h('p.hint', {}, empty);
     this.list = h('ul', { role: 'list' });
-    this.element = h('section.tray', { data: { tray: name } },
-      h('h2', {}, icon(name === 'kept' ? 'like' : 'dislike'), title, this.count), this.hint, this.list);
+    this.element = h(
+      'section.tray',
+      { data: { tray: name } },
+      h('h2', {}, icon(name === 'kept' ? 'like' : 'dislike'), title, this.count),
+      this.hint,
+      this.list,
+    );
   }
 
   #entry(item) {
     let entry = this.#entries.get(item.id);
     if (!entry) {
-      const button = h('button.small', { type: 'button', onclick: () => this.onwhy(item) }, picture(model.store, item, { size: 96, isLazy: true }));
+      const button = h(
+        'button.small',
+        { type: 'button', onclick: () => this.onwhy(item) },
+        picture(model.store, item, { size: 96, isLazy: true }),
+      );
       entry = { button, element: h('li', {}, button) };
       this.#entries.set(item.id, entry);
     }
@@ -40,7 +49,9 @@ class Tray {
       button.setAttribute('aria-label', text);
       return element;
     });
-    const isSame = elements.length === this.list.children.length && elements.every((element, idx) => element === this.list.children[idx]);
+    const isSame =
+      elements.length === this.list.children.length &&
+      elements.every((element, idx) => element === this.list.children[idx]);
     if (!isSame) this.list.replaceChildren(...elements);
   }
 }
@@ -49,15 +60,29 @@ class Tray {
 export function trays(onwhy) {
   const kept = new Tray('Kept', 'kept', 'Pictures that you like gather here.', onwhy);
   const disliked = new Tray('Disliked', 'disliked', 'Nothing yet.', onwhy);
-  const liked = () => model.marks.all().filter(({ relevance }) => isLiked(relevance)).reverse();
+  const liked = () =>
+    model.marks
+      .all()
+      .filter(({ relevance }) => isLiked(relevance))
+      .reverse();
   const tool = (name, word, run) => h('button.tool', { type: 'button', onclick: run }, icon(name), word);
   const saves = [tool('save', 'CSV', () => saveCsv(liked())), tool('save', 'JSON', () => saveJson(liked()))];
-  const element = h('aside.trays', { 'aria-label': 'Judged so far' },
-    kept.element, disliked.element, h('div.share', {}, saves, tool('link', 'Copy link', copyLink)));
+  const element = h(
+    'aside.trays',
+    { 'aria-label': 'Judged so far' },
+    kept.element,
+    disliked.element,
+    h('div.share', {}, saves, tool('link', 'Copy link', copyLink)),
+  );
   const draw = () => {
     const marks = liked();
     kept.draw(marks);
-    disliked.draw(model.marks.all().filter(({ relevance }) => !isLiked(relevance)).reverse());
+    disliked.draw(
+      model.marks
+        .all()
+        .filter(({ relevance }) => !isLiked(relevance))
+        .reverse(),
+    );
     for (const save of saves) save.setAttribute('aria-disabled', String(marks.length === 0));
   };
   return { element, draw };

@@ -5,12 +5,15 @@ import { model } from './model.js';
 import { complain } from './say.js';
 
 const MEBIBYTE = 1 << 20;
+/** Pictures from outside that the page remembers. */
+const PICTURES_MAX = 16;
 
 /** Whether a file can be sent; says why not. */
 function isFit(file) {
   const most = model.store.limits.image_bytes;
   let detail = null;
-  if (!file.type.startsWith('image/')) detail = `${file.name} is no picture. Choose a JPEG, PNG, GIF, WebP, BMP or TIFF file.`;
+  if (!file.type.startsWith('image/'))
+    detail = `${file.name} is no picture. Choose a JPEG, PNG, GIF, WebP, BMP or TIFF file.`;
   else if (file.size === 0) detail = `${file.name} is empty.`;
   else if (file.size > most) {
     detail = `${file.name} has ${(file.size / MEBIBYTE).toFixed(1)} MiB; the server takes ${most / MEBIBYTE} MiB. Choose a smaller one.`;
@@ -22,6 +25,11 @@ function isFit(file) {
 /** Sends a picture; returns what the search by it found, and remembers the picture by its token. */
 export async function sendPicture(file, k) {
   const found = await api.searchPicture(model.store.name, file, k);
+  for (const [token, { url }] of model.pictures) {
+    if (model.pictures.size < PICTURES_MAX) break;
+    URL.revokeObjectURL(url);
+    model.pictures.delete(token);
+  }
   model.pictures.set(found.query.token, { url: URL.createObjectURL(file), name: file.name });
   return found;
 }
@@ -50,7 +58,9 @@ export function listen(use) {
     event.preventDefault();
     root.dataset.dropping = '';
   });
-  addEventListener('dragleave', (event) => { if (event.relatedTarget === null) delete root.dataset.dropping; });
+  addEventListener('dragleave', (event) => {
+    if (event.relatedTarget === null) delete root.dataset.dropping;
+  });
   addEventListener('drop', (event) => {
     if (!isFile(event)) return;
     event.preventDefault();
