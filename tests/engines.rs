@@ -8,13 +8,17 @@ mod values;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use boxwork::engine::{Ended, Engine, Failure, Limits};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use boxwork::engine::{Ended, Engine, Exchange, Failure, Limits, Preparation};
 use boxwork::shipped::{self, Shipped};
-use boxwork_operators::catalog;
-use boxwork_runtime::operator::Memory;
+use boxwork_operators::{Asked, catalog, open_store, query_objects};
+use boxwork_runtime::operator::{Cancellation, Memory, RequestInput, Resource};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::PrepareError;
+use boxwork_stores::store::SharedStore;
 use numbered::write_objects;
 use values::path_value;
 
@@ -76,6 +80,71 @@ fn two_engines_run_at_once_with_settings_of_their_own() {
     let [first, second] = outs.map(|out| fs::read_to_string(out).expect("the search has written it"));
     assert_eq!(first, second, "the answer does not depend on the engine");
     assert_eq!([&one, &eight].map(|engine| engine.runtime().statistics().slots.len()), [1, 8]);
+}
+
+/// Runs a search by a program: with an open store, and with rows for the caller.
+fn searched(
+    engine: &Engine,
+    values: &BTreeMap<String, Value>,
+    resources: &BTreeMap<String, Resource>,
+    exchange: &Exchange,
+) -> Result<Ended, PrepareError> {
+    let preparation = Preparation { resources: resources.clone(), ..Preparation::default() };
+    let prepared = engine.prepare_with(&shipped::SEARCH.load(), &catalog(), values, preparation)?;
+    let more = BTreeMap::from([("k".to_owned(), Value::Integer(3))]);
+    Ok(engine.run_with(&prepared, &more, Limits::default(), exchange, &mut |_| {}))
+}
+
+#[test]
+fn a_caller_gives_the_store_and_the_queries_and_takes_the_rows_of_any_sink() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let engine = Engine::builder().workers(2).start().expect("threads");
+    let path = store(&engine, folder.path(), 100);
+    let Value::Text(file) = &path else { unreachable!("a path is text") };
+    let opened = open_store(Path::new(file), None, "name", None, engine.access(), None);
+    let opened = opened.unwrap_or_else(|error| panic!("{error}"));
+    // With the store given, its file is not opened: a path that leads nowhere does no harm.
+    let resources =
+        || BTreeMap::from([("objects".to_owned(), Arc::new(SharedStore(opened.clone())) as Resource)]);
+    let mut values = named(&search(&Value::Text("nowhere".to_owned()), Path::new("-"), 0..70));
+    let taken = || Exchange { outputs: vec!["results".to_owned()], ..Exchange::default() };
+    let mut by_format = Vec::new();
+    for format in ["json", "csv", "table", "html"] {
+        values.insert("format".to_owned(), Value::Text(format.to_owned()));
+        let ended =
+            searched(&engine, &values, &resources(), &taken()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(ended.failure.is_none(), "{:?}", ended.failure);
+        by_format.push(ended.outputs["results"].clone());
+    }
+    assert!(by_format.iter().all(|rows| *rows == by_format[0]));
+    // Two requests, and the second counts on.
+    let [first, second] = &by_format[0][..] else { panic!("{} batches", by_format[0].len()) };
+    assert_eq!((first.num_rows(), second.num_rows()), (3 * 64, 3 * 6));
+    assert_eq!(second["query"].as_primitive::<UInt32Type>().values()[..4], [64, 64, 64, 65]);
+    assert_eq!(second["id"].as_primitive::<UInt64Type>().values()[0], 64);
+
+    // The queries with their objects, of which one is an object by id.
+    let asked = vec![Asked::Id(69), Asked::Text("o3".to_owned())];
+    let queries = query_objects(&opened, asked, &|| false).unwrap_or_else(|error| panic!("{error}"));
+    values.insert("queries".to_owned(), Value::List(Vec::new()));
+    let inputs = BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![queries]))]);
+    let exchange = Exchange { inputs, ..taken() };
+    let ended = searched(&engine, &values, &resources(), &exchange).unwrap_or_else(|error| panic!("{error}"));
+    let rows = &ended.outputs["results"][0];
+    assert_eq!(rows["id"].as_primitive::<UInt64Type>().values()[0], 69);
+    assert_eq!(rows.slice(0, 3)["distance"].as_ref(), by_format[0][1].slice(15, 3)["distance"].as_ref());
+
+    // One run is cancelled; the engine and its next run are not.
+    let mut exchange = Exchange { cancellation: Cancellation::new(), ..taken() };
+    exchange.cancellation.cancel();
+    values.insert("queries".to_owned(), Value::List(vec![Value::Text("o1".to_owned())]));
+    let ended = searched(&engine, &values, &resources(), &exchange).unwrap_or_else(|error| panic!("{error}"));
+    assert!(matches!(ended.failure, Some(Failure::Cancelled)), "{:?}", ended.failure);
+    exchange.cancellation = Cancellation::never();
+    assert!(searched(&engine, &values, &resources(), &exchange).is_ok_and(|ended| ended.failure.is_none()));
+    let unknown = BTreeMap::from([("thing".to_owned(), Arc::new(()) as Resource)]);
+    let refused = searched(&engine, &values, &unknown, &exchange).map(drop).expect_err("no such resource");
+    assert!(refused.to_string().contains("`thing`") && refused.to_string().contains("no such resource"));
 }
 
 #[test]

@@ -147,6 +147,27 @@ pub fn distances(_: &Arguments) -> Descriptor {
     ])
 }
 
+/// An object of an answer, as sinks of results give it to a request's caller.
+pub fn answers(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("rank", DataType::UInt32, "the object's place in the answer, from 1"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("name", DataType::Utf8, "the object's name"),
+        Column::new("distance", DataType::Float64, "of the object from the query"),
+    ])
+}
+
+/// The quality of a class, as `evaluate` gives it to a request's caller; a class of one object has none.
+pub fn qualities(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("class", DataType::Utf8, "the class; null for all classes together, in the last row"),
+        Column::new("objects", DataType::UInt64, "objects of the class"),
+        Column::new("map", DataType::Float64, "mean average precision; null without queries"),
+        Column::new("precision_at_10", DataType::Float64, "mean share of the class among the 10 nearest"),
+    ])
+}
+
 /// An envelope of [`distances`], from rows of (query, id, distance).
 pub(crate) fn distances_envelope(rows: &[(u32, u64, f64)]) -> Result<Envelope, EnvelopeError> {
     let columns: [(&str, ArrayRef); 3] = [

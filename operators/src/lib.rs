@@ -20,6 +20,7 @@ pub use records::{read_arrow, read_jsonl, read_store, write_jsonl, write_store};
 pub use resources::space::options as distance_options;
 pub use resources::store::open as open_store;
 pub use search::cost_model;
+pub use search::query_objects::{Asked, query_objects};
 
 use boxwork_runtime::operator::Catalog;
 

@@ -1,6 +1,7 @@
 //! Results as text, tables and pages.
 
 pub(crate) mod sink;
+pub(crate) mod rows;
 pub(crate) mod table;
 pub(crate) mod json;
 pub(crate) mod csv;

@@ -1,6 +1,7 @@
 //! From queries to the nearest objects.
 
 pub(crate) mod queries;
+pub mod query_objects;
 pub(crate) mod read_query;
 pub(crate) mod distance;
 pub(crate) mod head;

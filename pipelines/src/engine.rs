@@ -64,14 +64,18 @@
 //! ```
 
 pub(crate) mod signals;
+mod renumbered;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use boxwork_runtime::feeding::LazyDevices;
-use boxwork_runtime::operator::{Cancellation, Catalog, Environment, Memory, Part};
+use boxwork_runtime::operator::{
+    Cancellation, Catalog, Collected, Environment, Memory, Part, RequestInput, RequestOutput, Resource,
+};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
@@ -80,6 +84,7 @@ use boxwork_runtime::topology::Topology;
 use boxwork_runtime::{Config, Request, Runtime};
 use boxwork_stores::object_store::Access;
 
+pub use self::renumbered::counted_from;
 pub(crate) use self::signals::Interrupts;
 use crate::pipeline::Loaded;
 
@@ -197,6 +202,28 @@ pub struct Limits {
     pub deadline: Option<Instant>,
 }
 
+/// The part of the caller in a run: its envelopes, and its wish to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Exchange {
+    /// By box: its record batches, for a run of one request.
+    pub inputs: BTreeMap<String, RequestInput>,
+    /// The boxes whose record batches the caller takes.
+    pub outputs: Vec<String>,
+    /// Cancels this run, and no other of the engine.
+    pub cancellation: Cancellation,
+}
+
+/// What a preparation takes beside the values.
+#[derive(Clone, Default)]
+pub struct Preparation {
+    /// By name: resources that the caller has already, such as an open store, in place of those that would be loaded.
+    pub resources: BTreeMap<String, Resource>,
+    /// The time at which the preparation is cancelled.
+    pub deadline: Option<Instant>,
+    /// Cancels this preparation, and nothing else of the engine.
+    pub cancellation: Cancellation,
+}
+
 /// A report during a run, at least ten times a second.
 pub enum Event<'a> {
     /// The oldest of its requests under way.
@@ -214,6 +241,9 @@ pub struct Ended {
     pub failure: Option<Failure>,
     /// The time from the first request to the end of the last.
     pub elapsed: Duration,
+    /// By box: the batches for the caller, of all requests that have ended, in the order of the requests. Numbers of
+    /// queries count over the whole run.
+    pub outputs: BTreeMap<String, Vec<RecordBatch>>,
 }
 
 /// A run ended before all of its requests were done.
@@ -255,11 +285,27 @@ impl Engine {
         values: &BTreeMap<String, Value>,
         deadline: Option<Instant>,
     ) -> Result<Arc<Prepared>, PrepareError> {
+        let preparation = Preparation { deadline, ..Preparation::default() };
+        self.prepare_with(loaded, catalog, values, preparation)
+    }
+
+    /// As [`Engine::prepare`], with resources of the caller.
+    ///
+    /// # Errors
+    /// As [`Engine::prepare`]; and when the pipeline has no resource of a given name.
+    pub fn prepare_with(
+        &self,
+        loaded: &Loaded,
+        catalog: &Catalog,
+        values: &BTreeMap<String, Value>,
+        preparation: Preparation,
+    ) -> Result<Arc<Prepared>, PrepareError> {
+        let Preparation { resources, deadline, cancellation } = preparation;
         let environment = Environment {
-            cancellation: self.cancellation.clone().until(deadline),
+            cancellation: self.cancellation.clone().or(&cancellation).until(deadline),
             ..self.runtime.environment()
         };
-        Prepared::new(&loaded.declaration, catalog, values, &environment).map(Arc::new)
+        Prepared::with_resources(&loaded.declaration, catalog, values, &environment, resources).map(Arc::new)
     }
 
     /// Submits one request of a prepared pipeline, optionally with the caller's envelopes for inputs and outputs.
@@ -273,10 +319,23 @@ impl Engine {
     /// Runs a prepared pipeline to its end. Queries beyond the limit of one request make further requests, some of
     /// which run at once. This thread calls `watch` during the run.
     pub fn run(&self, prepared: &Arc<Prepared>, limits: Limits, watch: &mut dyn FnMut(Event<'_>)) -> Ended {
+        self.run_with(prepared, &BTreeMap::new(), limits, &Exchange::default(), watch)
+    }
+
+    /// As [`Engine::run`], with other values than the prepared ones, and with envelopes from and for the caller.
+    pub fn run_with(
+        &self,
+        prepared: &Arc<Prepared>,
+        values: &BTreeMap<String, Value>,
+        limits: Limits,
+        exchange: &Exchange,
+        watch: &mut dyn FnMut(Event<'_>),
+    ) -> Ended {
         let begun = Instant::now();
-        let mut run = Run { engine: self, prepared, limits, outcomes: Vec::new() };
+        let (outcomes, outputs) = (Vec::new(), BTreeMap::new());
+        let mut run = Run { engine: self, prepared, values, limits, exchange, outcomes, outputs };
         let failure = run.requests(watch);
-        Ended { outcomes: run.outcomes, failure, elapsed: begun.elapsed() }
+        Ended { outcomes: run.outcomes, failure, elapsed: begun.elapsed(), outputs: run.outputs }
     }
 
     /// Cancels what the engine prepares and runs, now and later.
@@ -303,23 +362,37 @@ impl Engine {
 struct Run<'a> {
     engine: &'a Engine,
     prepared: &'a Arc<Prepared>,
+    values: &'a BTreeMap<String, Value>,
     limits: Limits,
+    exchange: &'a Exchange,
     outcomes: Vec<Outcome>,
+    outputs: BTreeMap<String, Vec<RecordBatch>>,
+}
+
+/// A request under way, and its batches for the caller.
+struct UnderWay {
+    request: Request,
+    idx: usize,
+    collected: Vec<(String, Collected)>,
 }
 
 impl Run<'_> {
     /// The values of each request: queries beyond one request's limit make further requests.
     fn parts(&self) -> Vec<BTreeMap<String, Value>> {
         let most = self.prepared.plan().queries;
-        let batched = self.prepared.batched().and_then(|name| match self.prepared.values().get(name) {
+        let value = |name| self.values.get(name).or_else(|| self.prepared.values().get(name));
+        let batched = self.prepared.batched().and_then(|name| match value(name) {
             Some(Value::List(values)) if values.len() > most => Some((name, values)),
             _ => None,
         });
         match batched {
-            None => vec![BTreeMap::new()],
+            None => vec![self.values.clone()],
             Some((name, values)) => {
-                let part =
-                    |values: &[Value]| BTreeMap::from([(name.to_owned(), Value::List(values.to_vec()))]);
+                let part = |values: &[Value]| {
+                    let mut of_part = self.values.clone();
+                    of_part.insert(name.to_owned(), Value::List(values.to_vec()));
+                    of_part
+                };
                 values.chunks(most).map(part).collect()
             }
         }
@@ -328,15 +401,12 @@ impl Run<'_> {
     fn requests(&mut self, watch: &mut dyn FnMut(Event<'_>)) -> Option<Failure> {
         let parts = self.parts();
         let count = parts.len();
-        let mut under_way: VecDeque<Request> = VecDeque::new();
+        let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let mut waiting = parts.into_iter().enumerate();
         loop {
             while under_way.len() < REQUESTS_IN_FLIGHT {
                 let Some((idx, values)) = waiting.next() else { break };
-                let Limits { memory_bytes, deadline } = self.limits;
-                let part = Part { idx, count };
-                let submission = Submission { values, part, memory_bytes, deadline, ..Submission::default() };
-                match self.engine.submit(self.prepared, &submission) {
+                match self.submit(values, Part { idx, count }) {
                     Ok(request) => under_way.push_back(request),
                     Err(error) => {
                         self.cancel(&under_way);
@@ -345,18 +415,20 @@ impl Run<'_> {
                 }
             }
             let oldest = under_way.front()?;
-            if self.engine.is_cancelled() {
+            if self.engine.is_cancelled() || self.exchange.cancellation.is_cancelled() {
                 // Before the caller learns of it: the caller may then unblock a request, which must not end
                 // successfully.
-                under_way.iter().for_each(Request::cancel);
+                under_way.iter().for_each(|under_way| under_way.request.cancel());
                 watch(Event::Cancelled);
                 self.cancel(&under_way);
                 return Some(Failure::Cancelled);
             }
-            match oldest.wait_timeout(POLL) {
-                None => watch(Event::UnderWay(oldest)),
+            match oldest.request.wait_timeout(POLL) {
+                None => watch(Event::UnderWay(&oldest.request)),
                 Some(outcome) => {
-                    under_way.pop_front();
+                    if let Some(ended) = under_way.pop_front() {
+                        self.keep(ended);
+                    }
                     let result = outcome.result.clone();
                     self.outcomes.push(outcome);
                     if let Err(error) = result {
@@ -368,8 +440,31 @@ impl Run<'_> {
         }
     }
 
-    fn cancel(&mut self, requests: &VecDeque<Request>) {
-        requests.iter().for_each(Request::cancel);
-        self.outcomes.extend(requests.iter().map(Request::wait));
+    fn submit(&self, values: BTreeMap<String, Value>, part: Part) -> Result<UnderWay, PrepareError> {
+        let (mut outputs, mut collected) = (BTreeMap::new(), Vec::new());
+        for name in &self.exchange.outputs {
+            let (output, batches) = RequestOutput::collected();
+            outputs.insert(name.clone(), output);
+            collected.push((name.clone(), batches));
+        }
+        let Limits { memory_bytes, deadline } = self.limits;
+        let inputs = self.exchange.inputs.clone();
+        let submission = Submission { values, part, memory_bytes, deadline, inputs, outputs };
+        let request = self.engine.submit(self.prepared, &submission)?;
+        Ok(UnderWay { request, idx: part.idx, collected })
+    }
+
+    /// Keeps the batches of a request that has ended.
+    fn keep(&mut self, ended: UnderWay) {
+        let queries_before = (ended.idx * self.prepared.plan().queries) as u32;
+        for (name, collected) in ended.collected {
+            let batches = collected.take().into_iter().map(|batch| counted_from(queries_before, batch));
+            self.outputs.entry(name).or_default().extend(batches);
+        }
+    }
+
+    fn cancel(&mut self, requests: &VecDeque<UnderWay>) {
+        requests.iter().for_each(|under_way| under_way.request.cancel());
+        self.outcomes.extend(requests.iter().map(|under_way| under_way.request.wait()));
     }
 }

@@ -97,16 +97,37 @@ impl Prepared {
         given: &BTreeMap<String, Value>,
         environment: &Environment,
     ) -> Result<Self, PrepareError> {
+        Self::with_resources(declaration, catalog, given, environment, BTreeMap::new())
+    }
+
+    /// As [`Prepared::new`], with resources that the caller has already: by name, in place of those that would be loaded.
+    /// The type of a resource is that of its kind, such as a shared store.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`]; and when the pipeline has no resource of such a name.
+    pub fn with_resources(
+        declaration: &Declaration,
+        catalog: &Catalog,
+        given: &BTreeMap<String, Value>,
+        environment: &Environment,
+        resources: BTreeMap<String, Resource>,
+    ) -> Result<Self, PrepareError> {
         let values = declaration.values(given).map_err(PrepareError::Values)?;
         let (plan, faults) = plan::check(declaration, catalog, &values);
         let Some(plan) = plan else {
             let errors = faults.into_iter().filter(|fault| fault.severity == Severity::Error).collect();
             return Err(PrepareError::Faults(errors));
         };
+        for name in resources.keys() {
+            if !plan.resources.iter().any(|resource| resource.name == *name) {
+                let cause = BoxError::new("the caller gives it, and the pipeline has no such resource");
+                return Err(PrepareError::Resource { name: name.clone(), cause });
+            }
+        }
         let mut prepared = Self {
             plan,
             values,
-            resources: BTreeMap::new(),
+            resources,
             shared: Vec::new(),
             arguments: Vec::new(),
             once: Vec::new(),
@@ -144,6 +165,9 @@ impl Prepared {
         for resource in &self.plan.resources {
             stopped(cancellation)?;
             let name = &resource.name;
+            if self.resources.contains_key(name) {
+                continue;
+            }
             let failed = |cause| PrepareError::Resource { name: name.clone(), cause };
             let arguments = resource.arguments.as_ref().ok_or_else(|| failed(unbound()))?;
             let resources = &self.resources;

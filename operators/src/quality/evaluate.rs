@@ -18,7 +18,9 @@ use std::sync::Arc;
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::quality::DistanceMoments;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Part};
+use boxwork_runtime::operator::{
+    Bind, BoxError, CALLER, Context, Flow, In, Kind, Operator, OperatorSpec, OutputWriter, Part,
+};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use self::ranks::Ranks;
@@ -49,7 +51,8 @@ const DISTANCES: In =
 /// `distances`: the distances of the pairs that `class_pairs` gives, by `pair_distances`. Envelopes may overtake each other.
 ///
 /// # Outputs
-/// None.
+/// None. A request's caller may take a row for each class, and one for all (`Submission::outputs`); nothing is written
+/// then. The metadata of these rows has `distance`, `idim` and `idim_error`.
 ///
 /// # Parameters
 /// `store`: the store, for the names. `space`: the space of the distances, which is then named, with the origin of its
@@ -74,6 +77,7 @@ pub static EVALUATE: OperatorSpec = OperatorSpec {
         ),
     ],
     inputs: &[DISTANCES],
+    gives: Some(columns::qualities),
     example: "quality: {kind: evaluate, store: signatures, format: json}",
     share: Some(share_writer),
     ..OperatorSpec::new("evaluate", "Measures how well images of a class are found.", Kind::Stateful, make)
@@ -86,6 +90,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         distance: space.map(|space| spaces::in_words(&*space.0)),
         mates_max: MATES_MAX,
         writer: bind.shared(),
+        output: bind.take_output()?,
         part: bind.part,
         is_json: bind.text("format") == "json",
         ranking: None,
@@ -98,6 +103,8 @@ struct Evaluate {
     distance: Option<String>,
     mates_max: u64,
     writer: Arc<OrderedWriter>,
+    /// Takes the rows, if the request's caller wants them.
+    output: Option<OutputWriter>,
     part: Part,
     is_json: bool,
     ranking: Option<Ranking>,
@@ -168,6 +175,11 @@ impl Operator for Evaluate {
         }
         let report = ranking.report();
         let distance = self.distance.as_deref();
+        if let Some(output) = &mut self.output {
+            let rows = report.rows(distance)?;
+            cx.detached(CALLER, || output.writer.write(rows).and_then(|_| output.writer.finish()))??;
+            return Ok(Flow::Done);
+        }
         let text = if self.is_json { report.json(distance) } else { report.table(distance) };
         let (writer, part) = (&self.writer, self.part);
         cx.detached("disk", || writer.write(part, text.into_bytes()))??;

@@ -66,6 +66,15 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             return Err(BoxError::new(message));
         }
     };
+    reading(input, class, descriptor)
+}
+
+/// The operator of a box whose first output gives the batches of an input; it waits for them in a blocking class.
+pub(crate) fn reading(
+    input: InputReader,
+    class: &'static str,
+    descriptor: Descriptor,
+) -> Result<Box<dyn Operator>, BoxError> {
     if let Some(schema) = &input.schema {
         project(&RecordBatch::new_empty(Arc::clone(schema)), &descriptor)?;
     }

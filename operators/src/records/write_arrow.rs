@@ -50,6 +50,7 @@ pub static WRITE_ARROW: OperatorSpec = OperatorSpec {
         ),
     ],
     inputs: &[ROWS],
+    gives: Some(columns::named),
     example: "results: {kind: write_arrow, columns: distances}",
     ..OperatorSpec::new("write_arrow", "Writes Arrow record batches.", Kind::Stateful, make)
 };

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
+use crate::columns;
+use crate::results::rows::RowSink;
 use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as CSV (RFC 4180, but with plain line feeds).
@@ -14,7 +16,7 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 /// `results`: distances. `query` (side): the queries.
 ///
 /// # Outputs
-/// None.
+/// None. A request's caller may take the results as rows (`Submission::outputs`); nothing is written then.
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
@@ -22,12 +24,16 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 pub static CSV: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
+    gives: Some(columns::answers),
     example: "results: {kind: csv, store: signatures, out: results.csv}",
     share: Some(share_writer),
     ..OperatorSpec::new("csv", "Writes results as comma-separated lines.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    if let Some(rows) = RowSink::make(bind)? {
+        return Ok(rows);
+    }
     TextSink::make(bind, render)
 }
 

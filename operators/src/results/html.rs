@@ -14,10 +14,12 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use image::DynamicImage;
 use image::codecs::jpeg::JpegEncoder;
 
+use crate::columns;
 use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
 use crate::resources;
 use crate::results::html::markup::Picture;
+use crate::results::rows::RowSink;
 use crate::results::sink::{
     Answer, Collected, INPUTS, K, OUT, OrderedWriter, QUERY, RANGE, RESULTS, SPACE, STORE, exact_text,
     share_writer,
@@ -43,7 +45,7 @@ const THUMBNAILS_KEPT: usize = 4096;
 /// `results`: distances. `query` (side): the queries.
 ///
 /// # Outputs
-/// None.
+/// None. A request's caller may take the results as rows (`Submission::outputs`); nothing is written then.
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
@@ -58,12 +60,16 @@ pub static HTML: OperatorSpec = OperatorSpec {
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],
     inputs: INPUTS,
+    gives: Some(columns::answers),
     example: "results: {kind: html, store: signatures, out: results.html, space: space, k: 10}",
     share: Some(share_writer),
     ..OperatorSpec::new("html", "Writes results as a page of pictures.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    if let Some(rows) = RowSink::make(bind)? {
+        return Ok(rows);
+    }
     let store = resources::store(bind)?;
     let settings = settings(bind, &*store)?;
     Ok(Box::new(Html {

@@ -2,6 +2,8 @@
 
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
+use crate::columns;
+use crate::results::rows::RowSink;
 use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as JSON.
@@ -14,7 +16,7 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 /// `results`: distances. `query` (side): the queries.
 ///
 /// # Outputs
-/// None.
+/// None. A request's caller may take the results as rows (`Submission::outputs`); nothing is written then.
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
@@ -22,12 +24,16 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 pub static JSON: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
+    gives: Some(columns::answers),
     example: "results: {kind: json, store: signatures, out: results.json}",
     share: Some(share_writer),
     ..OperatorSpec::new("json", "Writes results as JSON.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    if let Some(rows) = RowSink::make(bind)? {
+        return Ok(rows);
+    }
     TextSink::make(bind, render)
 }
 

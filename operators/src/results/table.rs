@@ -3,6 +3,8 @@
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 use boxwork_runtime::printable::printable;
 
+use crate::columns;
+use crate::results::rows::RowSink;
 use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 
 /// Writes results as aligned tables, one a query.
@@ -11,7 +13,7 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 /// `results`: distances. `query` (side): the queries.
 ///
 /// # Outputs
-/// None.
+/// None. A request's caller may take the results as rows (`Submission::outputs`); nothing is written then.
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
@@ -19,12 +21,16 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 pub static TABLE: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
+    gives: Some(columns::answers),
     example: "results: {kind: table, store: signatures}",
     share: Some(share_writer),
     ..OperatorSpec::new("table", "Writes results as tables for people.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    if let Some(rows) = RowSink::make(bind)? {
+        return Ok(rows);
+    }
     TextSink::make(bind, render)
 }
 

@@ -2,26 +2,19 @@
 //!
 //! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, StringArray, UInt32Array};
-use boxwork_kernels::extract::{Extractor, ImageRef};
+use arrow_array::ArrayRef;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType, did_you_mean};
-use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
-use boxwork_stores::signature_store::SignatureStore;
-use boxwork_stores::store::{Store, concatenated};
+use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Kind, Operator, OperatorSpec, Out};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::store::Store;
 
+use super::query_objects::{Found, Images, batch, look_up};
 use crate::columns;
-use crate::images::decode::{Scaler, decode_image};
-use crate::images::extract::{parameters_from_json, push, scaled_size};
 use crate::images::read_files::read_whole;
+use crate::records::read_arrow;
 use crate::resources::{self, store_parameter};
-
-/// At most this many names are compared with a misspelt query.
-const SUGGESTIONS_FROM: usize = 100_000;
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
 
@@ -32,7 +25,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 /// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`.
 ///
 /// # Inputs
-/// None.
+/// None. A request's caller may give the queries with their objects ([`query_objects`](super::query_objects)); the
+/// parameter `queries` then has no effect.
 ///
 /// # Outputs
 /// `queries`: one envelope, numbered from 0 in the given order; `name` is the object's full name, the path or the text.
@@ -56,15 +50,12 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    if let Some(input) = bind.take_input()? {
+        return read_arrow::reading(input, CALLER, columns::queries(bind.arguments));
+    }
     let (given, store) = (bind.texts("queries"), resources::store(bind)?);
-    Ok(Box::new(ReadQuery {
-        given,
-        store,
-        found: None,
-        names: Vec::new(),
-        objects: Vec::new(),
-        images: None,
-    }))
+    let images = Images::new(Arc::clone(&store));
+    Ok(Box::new(ReadQuery { given, store, found: None, names: Vec::new(), objects: Vec::new(), images }))
 }
 
 struct ReadQuery {
@@ -75,14 +66,7 @@ struct ReadQuery {
     names: Vec<String>,
     /// One object per array, for each query so far.
     objects: Vec<ArrayRef>,
-    images: Option<(Scaler, Extractor)>,
-}
-
-#[derive(Clone, Debug)]
-enum Found {
-    Object(u64),
-    File,
-    Spelt(ArrayRef),
+    images: Images,
 }
 
 impl Operator for ReadQuery {
@@ -94,14 +78,9 @@ impl Operator for ReadQuery {
         };
         let at = self.names.len();
         let Some(found) = found.get(at).cloned() else {
-            let count = self.names.len() as u32;
-            if count > 0 {
-                let columns: [(&str, ArrayRef); 3] = [
-                    ("query", Arc::new(UInt32Array::from_iter_values(0..count))),
-                    ("name", Arc::new(StringArray::from(std::mem::take(&mut self.names)))),
-                    ("object", concatenated(&self.objects)?),
-                ];
-                cx.push(QUERIES, Envelope::from_columns(columns)?)?;
+            if at > 0 {
+                let queries = batch(std::mem::take(&mut self.names), &self.objects)?;
+                cx.push(QUERIES, Envelope::new(queries)?)?;
             }
             return Ok(Flow::Done);
         };
@@ -111,7 +90,7 @@ impl Operator for ReadQuery {
             Found::File => {
                 let path = self.given[at].clone();
                 let content = cx.detached("disk", || read_whole(&path))?;
-                let extracted = content.and_then(|content| self.extract(&content));
+                let extracted = content.and_then(|content| self.images.of_file(&content));
                 let object =
                     extracted.map_err(|message| BoxError::new(format!("query `{path}`: {message}")))?;
                 (path, object)
@@ -125,142 +104,21 @@ impl Operator for ReadQuery {
     }
 }
 
-impl ReadQuery {
-    /// Extracts an image as the store's images were.
-    fn extract(&mut self, content: &[u8]) -> Result<ArrayRef, String> {
-        let Some(store) = Arc::clone(&self.store).as_signatures() else {
-            return Err("it is an image, and the store does not hold signatures of images".to_owned());
-        };
-        let (scaler, extractor) = match &mut self.images {
-            Some(images) => images,
-            None => self.images.insert(images_as_in(&store)?),
-        };
-        let image = decode_image(content)?;
-        let rgb = scaler.scale(&image).map_err(|error| error.to_string())?;
-        let side = scaler.size() as usize;
-        let image = ImageRef::new(side, side, &rgb).map_err(|error| error.to_string())?;
-        let mut signature = SignatureBuilder::new(store.coordinates()).map_err(|error| error.to_string())?;
-        push(extractor, image, &mut signature)?;
-        Ok(Arc::new(signature.finish()))
-    }
-}
-
-/// A scaler and an extractor with the store's parameters.
-fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
-    let Some(json) = store.parameters() else {
-        return Err(format!(
-            "it is an image, but the store `{}` does not say how its signatures were extracted (it was imported): \
-             ask for an object's name instead",
-            store.path().display()
-        ));
-    };
-    store.check_coordinates(&PCT_COORDINATES).map_err(|error| error.to_string())?;
-    let unclear = |reason: String| {
-        format!("the extraction parameters in `{}` cannot be read: {reason}", store.path().display())
-    };
-    let parameters = parameters_from_json(json).map_err(unclear)?;
-    let extractor = Extractor::new(parameters).map_err(|error| unclear(error.to_string()))?;
-    Ok((Scaler::new(scaled_size(json), true), extractor))
-}
-
-/// Looks up all queries, and brings those that are objects into memory.
-fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> {
-    let mut found: Vec<Option<Found>> = Vec::with_capacity(given.len());
-    for query in given {
-        found.push(store.find(query)?.map(Found::Object));
-    }
-    if found.iter().any(Option::is_none) {
-        let by_end = look_up_ends(given, &found, store)?;
-        for (idx, ends) in by_end.into_iter().enumerate() {
-            if found[idx].is_some() {
-                continue;
-            }
-            let query = &given[idx];
-            found[idx] = Some(match ends[..] {
-                [only] => Found::Object(only),
-                _ if Path::new(query).is_file() => Found::File,
-                [] => match store.parse(query) {
-                    Ok(Some(object)) => Found::Spelt(object),
-                    Ok(None) => return Err(not_found(query, store, "nor an image file")?),
-                    Err(reason) => return Err(not_found(query, store, &format!("nor an object: {reason}"))?),
-                },
-                [first, second, ..] => {
-                    return Err(BoxError::new(format!(
-                        "`{query}` is the end of more than one name in the store (`{}`, `{}`): give more of the name",
-                        store.name(first)?,
-                        store.name(second)?
-                    )));
-                }
-            });
-        }
-    }
-    let found: Vec<Found> = found.into_iter().flatten().collect();
-    let objects = found.iter().filter_map(|found| match found {
-        Found::Object(id) => Some(*id),
-        Found::File | Found::Spelt(_) => None,
-    });
-    store.bring_in(&objects.collect::<Vec<u64>>())?;
-    Ok(found)
-}
-
-/// For each query not found yet: the first two objects whose names end with it.
-fn look_up_ends(
-    given: &[String],
-    found: &[Option<Found>],
-    store: &dyn Store,
-) -> Result<Vec<Vec<u64>>, BoxError> {
-    let missing: Vec<(usize, String)> = (0..given.len())
-        .filter(|idx| found[*idx].is_none() && !given[*idx].is_empty())
-        .map(|idx| (idx, format!("/{}", given[idx].trim_start_matches("./"))))
-        .collect();
-    let mut ends = vec![Vec::new(); given.len()];
-    for batch in 0..store.batches() {
-        store.each_name(batch, &mut |id, name| {
-            for (idx, end) in &missing {
-                if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {
-                    ends[*idx].push(id);
-                }
-            }
-        })?;
-    }
-    Ok(ends)
-}
-
-/// The error for a query that was not found, with a similar name if there is one.
-fn not_found(query: &str, store: &dyn Store, nor: &str) -> Result<BoxError, BoxError> {
-    let (mut names, mut was_removed) = (Vec::new(), false);
-    for batch in 0..store.batches() {
-        store.each_name(batch, &mut |id, name| {
-            if !store.has(id) {
-                was_removed |= name == query;
-            } else if names.len() < SUGGESTIONS_FROM {
-                names.push(name.to_owned());
-            }
-        })?;
-    }
-    let near = did_you_mean(query, names.iter().map(String::as_str));
-    let path = store.path().display();
-    if was_removed {
-        return Ok(BoxError::new(format!(
-            "`{query}` was removed from `{path}`: ask for an object that is there, or add it again with `boxwork add`"
-        )));
-    }
-    Ok(BoxError::new(format!("`{query}` is neither the name of an object in `{path}` {nor}{near}")))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use boxwork_kernels::extract::ExtractParameters;
+    use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef};
     use boxwork_runtime::harness::Harness;
     use boxwork_runtime::operator::Resource;
     use boxwork_runtime::parameter::Value;
 
     use super::*;
-    use crate::images::extract::parameters_json;
-    use boxwork_stores::signature::SignatureColumns;
-    use boxwork_stores::signature_store::{Objects, StoreError, StoreInfo, StoreWriter};
+    use crate::images::decode::Scaler;
+    use crate::images::extract::{parameters_json, push};
+    use crate::search::query_objects::{Asked, query_objects};
+    use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder, SignatureColumns};
+    use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError, StoreInfo, StoreWriter};
     use boxwork_stores::testing;
 
     fn harness(store: &Arc<SignatureStore>, queries: &[&str]) -> Harness {
@@ -347,6 +205,24 @@ mod tests {
             assert_eq!(found.signature(row).weights(), expected.signature(0).weights());
             assert_eq!(found.signature(row).coordinate(6), expected.signature(0).coordinate(6));
         }
+        // The same from memory, by name and by id.
+        let shared: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
+        let (width, height) = image.dimensions();
+        let picture = Asked::Picture { width, height, rgb: image.into_raw() };
+        let asked = vec![picture, Asked::Text("1.png".to_owned()), Asked::Id(0)];
+        let given = query_objects(&shared, asked, &|| false).unwrap();
+        let given = Envelope::new(given).unwrap();
+        assert_eq!(names(&given), ["picture 0", "cats/1.png", "cats/1.png"]);
+        let found = SignatureColumns::new(given.lists("object").unwrap()).unwrap();
+        for row in 0..3 {
+            assert_eq!(found.signature(row).weights(), expected.signature(0).weights());
+        }
+        let refused = |asked: Asked| query_objects(&shared, vec![asked], &|| false).unwrap_err().to_string();
+        assert!(refused(Asked::Id(1)).contains("query 0: object 1 of"), "{}", refused(Asked::Id(1)));
+        let short = Asked::Picture { width: 2, height: 2, rgb: vec![0; 3] };
+        assert!(refused(short).contains("2 x 2 pixels"));
+        let cancelled = query_objects(&shared, vec![Asked::Id(0)], &|| true).unwrap_err().to_string();
+        assert!(cancelled.contains("cancelled"), "{cancelled}");
         fs::write(&file, b"no image").unwrap();
         check_error(&store, file.to_str().unwrap(), &["query `", "query.png", "no image of a known format"]);
     }

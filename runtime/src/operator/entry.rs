@@ -131,6 +131,8 @@ pub struct OperatorEntry {
     pub code_path: Option<CodePath>,
     /// Checks what can be checked with no file opened.
     pub check: Option<CheckBox>,
+    /// The columns of the batches that a box gives to its request's caller, if the caller wants them.
+    pub gives: Option<DescriptorOf>,
 }
 
 impl OperatorEntry {
@@ -157,6 +159,7 @@ impl OperatorEntry {
             share: None,
             code_path: None,
             check: None,
+            gives: None,
         }
     }
 
@@ -265,6 +268,7 @@ impl From<&'static OperatorSpec> for OperatorEntry {
             share: spec.share.map(|share| Arc::new(share) as MakeShared),
             code_path: spec.code_path.map(|code_path| Arc::new(code_path) as CodePath),
             check: spec.check.map(|check: BoxCheck| Arc::new(check) as CheckBox),
+            gives: spec.gives.map(|gives| Arc::new(gives) as DescriptorOf),
         }
     }
 }

@@ -56,6 +56,8 @@ impl Environment {
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation {
     asked: Option<Arc<AtomicBool>>,
+    /// Another cancellation that stops the work too.
+    also: Option<Arc<AtomicBool>>,
     /// A counter and its first value: the work stops once the counter has another value.
     counted: Option<(&'static AtomicU64, u64)>,
     deadline: Option<Instant>,
@@ -69,7 +71,7 @@ impl Cancellation {
 
     /// A cancellation that never happens.
     pub const fn never() -> Self {
-        Self { asked: None, counted: None, deadline: None }
+        Self { asked: None, also: None, counted: None, deadline: None }
     }
 
     /// This cancellation, which also stops the work once a counter leaves its present value. A signal handler, which
@@ -77,6 +79,13 @@ impl Cancellation {
     #[must_use]
     pub fn or_counted(mut self, counter: &'static AtomicU64) -> Self {
         self.counted = Some((counter, counter.load(Ordering::Relaxed)));
+        self
+    }
+
+    /// This cancellation, which also stops the work once another is asked to; of the other ones given before, the last.
+    #[must_use]
+    pub fn or(mut self, other: &Self) -> Self {
+        self.also.clone_from(&other.asked);
         self
     }
 
@@ -101,7 +110,8 @@ impl Cancellation {
     /// Whether [`Cancellation::cancel`] was called, or the counter of [`Cancellation::or_counted`] has changed.
     pub fn is_asked(&self) -> bool {
         let is_counted = || self.counted.is_some_and(|(counter, was)| counter.load(Ordering::Relaxed) != was);
-        self.asked.as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed)) || is_counted()
+        let mut flags = self.asked.iter().chain(&self.also);
+        flags.any(|asked| asked.load(Ordering::Relaxed)) || is_counted()
     }
 
     /// Whether the work must stop.
@@ -135,6 +145,18 @@ mod tests {
         cancellation.cancel();
         assert!(clone.is_cancelled() && clone.is_asked());
         assert!(!Cancellation::never().is_cancelled());
+    }
+
+    #[test]
+    fn either_of_two_cancellations_stops_the_work() {
+        let (engine, call) = (Cancellation::new(), Cancellation::new());
+        let both = || engine.clone().or(&call);
+        assert!(!both().is_asked());
+        call.cancel();
+        assert!(both().is_asked() && !engine.is_asked());
+        let other = Cancellation::new();
+        engine.cancel();
+        assert!(engine.clone().or(&other).is_cancelled() && !other.is_asked());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Bind, BoxError, HintIn, HintOut, In, Operator, Out, Resource};
+use crate::descriptor::Descriptor;
 use crate::feeding::LazyDevices;
 use crate::parameter::{Arguments, Parameter};
 
@@ -57,6 +58,9 @@ pub struct OperatorSpec {
     pub code_path: Option<fn(&Arguments, &LazyDevices) -> String>,
     /// Checks what can be checked with no file opened: that a box may do what it does with its resources, say.
     pub check: Option<BoxCheck>,
+    /// The columns of the batches that a box gives to its request's caller, if the caller wants them
+    /// ([`Submission::outputs`](crate::request::Submission::outputs)).
+    pub gives: Option<fn(&Arguments) -> Descriptor>,
 }
 
 impl OperatorSpec {
@@ -82,6 +86,7 @@ impl OperatorSpec {
             share: None,
             code_path: None,
             check: None,
+            gives: None,
         }
     }
 

@@ -74,6 +74,21 @@ impl<K: Kind> Rows<K> {
         Ok(())
     }
 
+    /// Appends a batch of objects in the columns of their kind, whose numbers stay where they are, after those so far.
+    ///
+    /// # Errors
+    /// When the columns are of another kind, hold no sound objects, or differ in length from the names.
+    pub fn append(&mut self, names: StringArray, columns: &[ArrayRef]) -> Result<(), String> {
+        self.keep_all()?;
+        if columns.iter().any(|column| column.len() != names.len()) || names.null_count() > 0 {
+            return Err("each object has a name, and each name an object".to_owned());
+        }
+        match names.is_empty() {
+            true => Ok(()),
+            false => self.keep_batch(names, columns),
+        }
+    }
+
     /// Whether there are enough objects to [take](Rows::take) them.
     pub fn is_full(&self, rows: usize) -> bool {
         self.rows >= rows || K::is_full(&self.builder)
@@ -98,7 +113,11 @@ impl<K: Kind> Rows<K> {
             return Ok(());
         }
         let (names, columns) = self.take();
-        let whole = self.kind.batch(&columns)?;
+        self.keep_batch(names, &columns)
+    }
+
+    fn keep_batch(&mut self, names: StringArray, columns: &[ArrayRef]) -> Result<(), String> {
+        let whole = self.kind.batch(columns)?;
         let bytes = columns.iter().map(|column| column.get_buffer_memory_size()).sum();
         let rows = names.len();
         self.checksum.add::<K>(&names, &whole, rows);

@@ -1,5 +1,10 @@
-//! The qualities of the classes, as text for people or as JSON.
+//! The qualities of the classes, as text for people, as JSON or as rows.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use boxwork_kernels::quality::{IntrinsicDimensionality, mean_average_precision};
 use boxwork_runtime::printable::printable;
 use serde_json::{Map, Value as Json, json};
@@ -53,6 +58,32 @@ impl Report<'_> {
             "classes": classes,
         });
         format!("{json:#}\n")
+    }
+
+    /// Rows of [`columns::qualities`](crate::columns::qualities): one for each class, and one for all.
+    pub(super) fn rows(&self, distance: Option<&str>) -> Result<RecordBatch, ArrowError> {
+        let classes = self.classes.iter();
+        let names = classes.clone().map(|class| Some(class.name)).chain([None]);
+        let objects = classes.clone().map(|class| class.objects as u64).chain([self.objects as u64]);
+        let maps = classes.clone().map(Class::map).chain([self.map()]);
+        let precisions = classes.map(|class| mean(class.precisions)).chain([self.precision()]);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter(names)),
+            Arc::new(UInt64Array::from_iter_values(objects)),
+            Arc::new(Float64Array::from_iter(maps)),
+            Arc::new(Float64Array::from_iter(precisions)),
+        ];
+        let fields = vec![
+            Field::new("class", DataType::Utf8, true),
+            Field::new("objects", DataType::UInt64, false),
+            Field::new("map", DataType::Float64, true),
+            Field::new("precision_at_10", DataType::Float64, true),
+        ];
+        let mut metadata = HashMap::new();
+        metadata.extend(distance.map(|distance| ("distance".to_owned(), distance.to_owned())));
+        metadata.extend(self.idim.map(|idim| ("idim".to_owned(), format!("{:?}", idim.value))));
+        metadata.extend(self.idim.map(|idim| ("idim_error".to_owned(), format!("{:?}", idim.error))));
+        RecordBatch::try_new(Arc::new(Schema::new(fields).with_metadata(metadata)), columns)
     }
 
     pub(super) fn table(&self, distance: Option<&str>) -> String {

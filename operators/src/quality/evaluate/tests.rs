@@ -65,6 +65,7 @@ impl Check<'_> {
             store,
             mates_max: self.mates_max,
             writer: Arc::new(OrderedWriter::new(out.to_str().unwrap())),
+            output: None,
             part: Part::WHOLE,
             is_json: self.format == "json",
             ranking: None,
