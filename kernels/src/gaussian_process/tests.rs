@@ -34,9 +34,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
         right.swap(column, pivot);
         for row in column + 1..n {
             let factor = matrix[row][column] / matrix[column][column];
-            for k in column..n {
-                matrix[row][k] -= factor * matrix[column][k];
-            }
+            let (above, below) = matrix.split_at_mut(row);
+            let pairs = below[0].iter_mut().zip(&above[column]).skip(column);
+            pairs.for_each(|(value, other)| *value -= factor * other);
             right[row] -= factor * right[column];
         }
     }
