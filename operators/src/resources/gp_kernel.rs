@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::gaussian_process::{Covariance, Form};
-use boxwork_kernels::interrupt::Interrupt;
+use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::space::Space;
@@ -21,6 +21,8 @@ pub(crate) use cache::{Cache, Caches, Column};
 
 /// Pairs of objects whose median distance gives the length.
 const PAIRS: u64 = 4096;
+/// Pairs between two looks at a cancellation.
+const PAIRS_PER_PIECE: usize = 64;
 /// The seed of these pairs.
 const PAIRS_SEED: u64 = 0x6770_6c65_6e67_7468;
 /// The most objects of a store whose covariances are all computed from exact distances.
@@ -121,7 +123,13 @@ fn usual_length(space: &dyn Space, form: Form, interrupt: Interrupt<'_>) -> Resu
     ids.sort_unstable();
     ids.dedup();
     store.bring_in(&ids)?;
-    space.between_until(&pairs, &mut distances, interrupt)?;
+    // A distance of small objects asks nobody, so the pairs come in pieces.
+    for (pairs, distances) in pairs.chunks(PAIRS_PER_PIECE).zip(distances.chunks_mut(PAIRS_PER_PIECE)) {
+        if interrupt() {
+            return Err(Interrupted.into());
+        }
+        space.between_until(pairs, distances, interrupt)?;
+    }
     distances.sort_unstable_by(f64::total_cmp);
     let median = distances[distances.len() / 2];
     // In a store of duplicates any length does.
@@ -185,6 +193,7 @@ pub(crate) const KERNEL: Parameter = Parameter::new(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use boxwork_stores::signature_store::StoreInfo;
     use boxwork_stores::testing;
 
     #[test]
@@ -207,7 +216,7 @@ mod tests {
         assert!(usual_length(&*space, Form::Gaussian, &|| true).is_err());
         let other = tempfile::tempdir().unwrap();
         let equal = [("a/1", 1), ("a/2", 1), ("a/3", 1)];
-        let space = testing::space(testing::store_of(other.path(), &equal, &Default::default()));
+        let space = testing::space(testing::store_of(other.path(), &equal, &StoreInfo::default()));
         assert_eq!(usual_length(&*testing::any_space(&space), Form::Gaussian, &|| false).unwrap(), 0.5);
     }
 
@@ -215,7 +224,7 @@ mod tests {
     fn members_are_those_of_a_folder_or_a_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let names = [("x/cats/1", 1), ("x/dogs/2", 2), ("y/cats/3", 3), ("cats", 4)];
-        let space = testing::space(testing::store_of(folder.path(), &names, &Default::default()));
+        let space = testing::space(testing::store_of(folder.path(), &names, &StoreInfo::default()));
         let space = testing::any_space(&space);
         let kernel = GpKernel::new(space, Covariance::new(Form::Gaussian, 1.0), Arc::default());
         for (class, members) in
