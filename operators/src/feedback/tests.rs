@@ -70,7 +70,7 @@ impl Round {
         let mut given: Vec<(&str, Value)> = given.into();
         given.extend(has("kernel").then(|| ("kernel", named("k"))));
         given.extend(has("store").then(|| ("store", named("s"))));
-        given.extend(has("explore").then(|| ("explore", Value::Number(self.explore))));
+        given.extend(has("explore").then_some(("explore", Value::Number(self.explore))));
         given.extend(has("seen").then(|| ("seen", texts(&self.seen))));
         Harness::with_resources(spec, given, [("k", kernel), ("s", store)])
     }
