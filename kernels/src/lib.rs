@@ -1,4 +1,5 @@
-//! The algorithms of Boxwork: extraction of signatures, distances, bounds, metric indexes, and measures of quality.
+//! The algorithms of Boxwork: extraction of signatures, distances, bounds, metric
+//! indexes, regression by Gaussian processes, and measures of quality.
 //!
 //! Each algorithm has a plain reference, which defines its result, and fast twins for vector units and OpenCL devices.
 //! Tests hold the twins to the reference, to the bit or within an error that the twin declares.
@@ -17,6 +18,7 @@ pub mod sqfd;
 pub mod lower_bound;
 pub mod selection;
 pub mod distance;
+pub mod gaussian_process;
 pub mod metric_index;
 pub mod quality;
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use boxwork_runtime::descriptor::{Column, Descriptor, Family};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
@@ -37,6 +37,12 @@ pub const NAMED: Parameter = Parameter::new(
         "pairs",
         "pair_distances",
         "pivots",
+        "marks",
+        "model",
+        "bounds",
+        "rounds",
+        "reasons",
+        "sessions",
     ]),
     Default::Required,
     "the columns of the rows",
@@ -57,6 +63,12 @@ pub fn named(arguments: &Arguments) -> Descriptor {
         "pairs" => pairs(arguments),
         "pair_distances" => pair_distances(arguments),
         "pivots" => pivots(arguments),
+        "marks" => marks(arguments),
+        "model" => model(arguments),
+        "bounds" => bounds(arguments),
+        "rounds" => rounds(arguments),
+        "reasons" => reasons(arguments),
+        "sessions" => sessions(arguments),
         _ => Descriptor::default(),
     }
 }
@@ -210,5 +222,112 @@ pub fn pivots(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("query", DataType::UInt32, "the pivot's number, and its number as a query"),
         Column::new("id", DataType::UInt64, "the object's row in the store"),
+    ])
+}
+
+/// A judgement of an object.
+pub fn marks(_: &Arguments) -> Descriptor {
+    Descriptor::new(mark_columns())
+}
+
+fn mark_columns() -> [Column; 7] {
+    [
+        Column::new("query", DataType::UInt32, "the session's number within the request: 0"),
+        Column::new("mark", DataType::UInt32, "the mark's number, from 0"),
+        Column::new(
+            "id",
+            DataType::UInt64,
+            "the object's row in the store; for others 2^64 - 2, 2^64 - 3 and so on",
+        ),
+        Column::new("name", DataType::Utf8, "the object's name, or as the user wrote it"),
+        Column::family("object", &OBJECT, "the object"),
+        Column::new("relevance", DataType::Float64, "from 0, disliked, to 1, liked"),
+        Column::new("noise", DataType::Float64, "the variance of the relevance's noise"),
+    ]
+}
+
+/// The marks of a session with the Gaussian process fitted to them.
+pub fn model(_: &Arguments) -> Descriptor {
+    let row = Field::new("item", DataType::Float64, false);
+    let fitted = [
+        Column::new("alpha", DataType::Float64, "the mark's weight in the mean of every object"),
+        Column::new("row", DataType::List(Arc::new(row)), "the mark's row of the Cholesky factor"),
+    ];
+    Descriptor::new(mark_columns().into_iter().chain(fitted))
+}
+
+/// The mean of an object under a model, and a bound of what may be expected of it.
+pub fn bounds(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the session's number within the request: 0"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("mean", DataType::Float64, "the mean, roughly: the expected relevance"),
+        Column::new(
+            "upper",
+            DataType::Float64,
+            "at least the mean plus the weighted deviation, within `error`",
+        ),
+        Column::new("error", DataType::Float64, "how far `upper` may be from its value"),
+    ])
+}
+
+/// The objects of a round, in the order of the choice.
+pub fn rounds(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the session's number within the request: 0"),
+        Column::new("rank", DataType::UInt32, "the place in the round, from 1"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("mean", DataType::Float64, "the expected relevance"),
+        Column::new("deviation", DataType::Float64, "its standard deviation given the marks"),
+        Column::new(
+            "upper",
+            DataType::Float64,
+            "the bound by which the object was chosen, given the marks and earlier ranks",
+        ),
+        Column::new("liked", DataType::UInt64, "the id of the mark that raises the mean most, or 2^64 - 1"),
+        Column::new("liked_share", DataType::Float64, "by how much it does"),
+        Column::new(
+            "disliked",
+            DataType::UInt64,
+            "the id of the mark that lowers the mean most, or 2^64 - 1",
+        ),
+        Column::new("disliked_share", DataType::Float64, "by how much it does, below 0"),
+    ])
+}
+
+/// The parts of marks in the mean of one object.
+pub fn reasons(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the session's number within the request: 0"),
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("mean", DataType::Float64, "the expected relevance of the object"),
+        Column::new("deviation", DataType::Float64, "its standard deviation"),
+        Column::new("mark", DataType::UInt64, "the id of a mark, or 2^64 - 1 if there is none"),
+        Column::new("name", DataType::Utf8, "the mark's name"),
+        Column::new("relevance", DataType::Float64, "the mark's relevance, from 0 to 1"),
+        Column::new("noise", DataType::Float64, "the variance of the relevance's noise"),
+        Column::new("share", DataType::Float64, "by how much the mark raises or lowers the mean"),
+        Column::new("distance", DataType::Float64, "of the object from the mark's object"),
+    ])
+}
+
+/// What a simulated session has found.
+pub fn sessions(_: &Arguments) -> Descriptor {
+    let item = Arc::new(Field::new("item", DataType::UInt32, false));
+    Descriptor::new([
+        Column::new("method", DataType::Utf8, "the method that chose the objects"),
+        Column::new("class", DataType::Utf8, "the class that the user looks for"),
+        Column::new("user", DataType::UInt32, "the user's number, from 0"),
+        Column::new(
+            "first",
+            DataType::UInt32,
+            "objects shown up to the first relevant one; one more than all if there was none",
+        ),
+        Column::new(
+            "tenth",
+            DataType::UInt32,
+            "objects shown up to the tenth relevant one; one more than all if there was none",
+        ),
+        Column::new("found", DataType::List(item), "relevant objects among those shown, after each round"),
     ])
 }

@@ -11,6 +11,7 @@ mod search;
 mod index;
 mod results;
 mod quality;
+mod feedback;
 pub mod faults;
 
 pub use devices::device_kernels;
@@ -26,7 +27,15 @@ use boxwork_runtime::operator::Catalog;
 
 /// All operators and resources that Boxwork ships, in the order of a search.
 pub fn catalog() -> Catalog {
-    let operators = [images::LIST, records::LIST, search::LIST, index::LIST, quality::LIST, results::LIST];
+    let operators = [
+        images::LIST,
+        records::LIST,
+        search::LIST,
+        index::LIST,
+        quality::LIST,
+        feedback::LIST,
+        results::LIST,
+    ];
     Catalog::new(operators.concat(), resources::LIST.iter().copied()).with_renamed(RENAMED)
 }
 

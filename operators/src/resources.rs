@@ -4,6 +4,7 @@ pub(crate) mod store;
 pub(crate) mod space;
 pub(crate) mod pivot_table;
 pub(crate) mod partial;
+pub(crate) mod gp_kernel;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(crate) static LIST: &[&ResourceSpec] = &[
     &space::SQFD_SPACE,
     &pivot_table::PIVOT_TABLE,
     &partial::PARTIAL,
+    &gp_kernel::GP_KERNEL,
 ];
 
 /// The parameter of boxes that compute distances.
@@ -87,4 +89,22 @@ fn of_signatures(bind: &Bind<'_>, store: Arc<dyn Store>) -> Result<Arc<Signature
             bind.name
         ))
     })
+}
+
+/// The class of an object: the last folder in its name.
+pub(crate) fn class_of(name: &str) -> Option<&str> {
+    let (folders, _) = name.rsplit_once('/')?;
+    folders.rsplit('/').next().filter(|class| !class.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_is_the_last_folder() {
+        assert_eq!(class_of("photos/cats/001.jpg"), Some("cats"));
+        assert_eq!(class_of("cats/001.jpg"), Some("cats"));
+        assert_eq!((class_of("001.jpg"), class_of("/001.jpg")), (None, None));
+    }
 }

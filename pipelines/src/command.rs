@@ -15,6 +15,7 @@ mod explain;
 mod experiment;
 mod export;
 mod extract;
+mod feedback;
 mod flags;
 mod graph;
 mod import;
@@ -27,6 +28,7 @@ mod run;
 mod sample_images;
 mod schema;
 mod search;
+mod simulate;
 mod synthesize;
 mod top;
 mod topology;
@@ -71,6 +73,8 @@ enum Subcommands {
     Export(export::Arguments),
     Index(index::Arguments),
     Search(search::Arguments),
+    Feedback(feedback::Arguments),
+    Simulate(simulate::Arguments),
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
@@ -103,6 +107,8 @@ impl Subcommands {
             Self::Export(arguments) => export::run(catalog, arguments),
             Self::Index(arguments) => index::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
+            Self::Feedback(arguments) => feedback::run(catalog, arguments),
+            Self::Simulate(arguments) => simulate::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),

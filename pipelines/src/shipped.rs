@@ -48,6 +48,14 @@ shipped!(
 shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
 shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
+shipped!(FEEDBACK, "feedback.yaml", "The objects to show next, by judgements.");
+shipped!(
+    FEEDBACK_RANKING,
+    "feedback_ranking.yaml",
+    "All objects by the relevance that judgements make likely."
+);
+shipped!(FEEDBACK_WHY, "feedback_why.yaml", "Why an object is expected to be relevant.");
+shipped!(SIMULATE, "simulate.yaml", "How much feedback finds for simulated users.");
 shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
 shipped!(METRIC_INDEX, "metric_index.yaml", "The k nearest objects of any kind, by a metric index.");
 shipped!(
@@ -57,7 +65,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 20] = [
+pub const ALL: [Shipped; 24] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -75,6 +83,10 @@ pub const ALL: [Shipped; 20] = [
     TWO_PHASE,
     INDEXED_RANGE,
     EVALUATE,
+    FEEDBACK,
+    FEEDBACK_RANKING,
+    FEEDBACK_WHY,
+    SIMULATE,
     METRIC_SEARCH,
     METRIC_INDEX,
     METRIC_SIGNATURES,

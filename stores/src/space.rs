@@ -228,6 +228,12 @@ pub trait Prepared: Debug + Send + Sync {
         f: &mut dyn FnMut(&mut ObjectDistance<'_>),
     ) -> Result<(), SpaceError>;
 
+    /// The exact distance from the object in a row of an Arrow array, which need not be of the store.
+    ///
+    /// # Errors
+    /// When the array holds objects of another kind, the object has no distances, and when the caller interrupts.
+    fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError>;
+
     /// The size of the query: the cost of a distance is proportional to it.
     fn size(&self) -> usize {
         1

@@ -16,7 +16,7 @@ use boxwork_kernels::interrupt::{Interrupt, Patience, ask};
 use boxwork_kernels::memory::{filled, room};
 use boxwork_runtime::operator::BoxError;
 
-use crate::results::sink::class_of;
+use crate::resources::class_of;
 use boxwork_stores::store::Store;
 
 /// Distances to objects of their classes that the queries of a block have together. At 12 bytes each these are 192 MiB.

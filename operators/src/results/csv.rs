@@ -52,7 +52,8 @@ pub(crate) fn render(answers: &[Answer], part: Part) -> String {
     text
 }
 
-fn field(text: &str) -> Cow<'_, str> {
+/// A field, quoted if it must be.
+pub(crate) fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
     } else {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the page needs no other file; a picture that cannot be shown is a neutral tile, never an error.
 
-mod markup;
+pub(crate) mod markup;
 
 use std::collections::HashMap;
 use std::fs;
@@ -166,7 +166,7 @@ impl Operator for Html {
 }
 
 /// The paths at which an object's image may lie.
-fn paths_of(source: Option<&Path>, name: &str) -> Vec<PathBuf> {
+pub(crate) fn paths_of(source: Option<&Path>, name: &str) -> Vec<PathBuf> {
     // A name from another's store must not lead out of the folder.
     let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     let Some(source) = source.filter(|_| is_below) else { return Vec::new() };
@@ -178,7 +178,7 @@ fn paths_of(source: Option<&Path>, name: &str) -> Vec<PathBuf> {
 }
 
 /// The first of the files that is an image, scaled; nothing where none is.
-fn thumbnail(
+pub(crate) fn thumbnail(
     cx: &mut Context<'_>,
     paths: &[PathBuf],
     kept: &mut HashMap<PathBuf, Option<Picture>>,

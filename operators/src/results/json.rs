@@ -63,7 +63,8 @@ pub(crate) fn render(answers: &[Answer], part: Part) -> String {
     text
 }
 
-fn quoted(text: &str) -> String {
+/// A text as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

@@ -294,12 +294,6 @@ impl Unfinished {
     }
 }
 
-/// The class of an object: the last folder in its name.
-pub(crate) fn class_of(name: &str) -> Option<&str> {
-    let (folders, _) = name.rsplit_once('/')?;
-    folders.rsplit('/').next().filter(|class| !class.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use boxwork_runtime::harness::Harness;
@@ -356,13 +350,6 @@ mod tests {
         let error =
             OrderedWriter::new(folder.path().to_str().unwrap()).write(Part::WHOLE, vec![]).unwrap_err();
         assert!(error.to_string().contains("folder"), "{error}");
-    }
-
-    #[test]
-    fn the_class_is_the_last_folder() {
-        assert_eq!(class_of("photos/cats/001.jpg"), Some("cats"));
-        assert_eq!(class_of("cats/001.jpg"), Some("cats"));
-        assert_eq!((class_of("001.jpg"), class_of("/001.jpg")), (None, None));
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(super) fn batch(names: Vec<String>, objects: &[ArrayRef]) -> Result<RecordBa
 
 /// The source of a query's object.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// An object of the store.
     Object(u64),
     /// An image file.
@@ -133,19 +133,19 @@ pub(super) enum Found {
 }
 
 /// Extracts images as a store's images were.
-pub(super) struct Images {
+pub(crate) struct Images {
     store: Arc<dyn Store>,
     /// Made for the first image.
     tools: Option<(Scaler, Extractor)>,
 }
 
 impl Images {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, tools: None }
     }
 
     /// The signature of an image file with this content.
-    pub(super) fn of_file(&mut self, content: &[u8]) -> Result<ArrayRef, String> {
+    pub(crate) fn of_file(&mut self, content: &[u8]) -> Result<ArrayRef, String> {
         // Made first: where no image can be extracted, none needs to be decoded.
         self.tools()?;
         self.of_picture(&decode_image(content)?)
@@ -193,7 +193,7 @@ fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
 }
 
 /// Looks up all queries, and brings those that are objects into memory.
-pub(super) fn look_up(
+pub(crate) fn look_up(
     given: &[String],
     store: &dyn Store,
     interrupt: Interrupt<'_>,

@@ -101,6 +101,16 @@ impl Prepared for SqfdQuery {
         Ok(())
     }
 
+    fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        let other = SqfdQuery::new_until(Arc::clone(&self.space), objects, row, interrupt)?;
+        let cross = self.with_signature(|signature| {
+            other.with_signature(|other| {
+                reference::sigma_until(&self.space.measure(), signature, other, interrupt)
+            })
+        })???;
+        Ok(reference::distance(self.prepared.sigma_self(), other.prepared.sigma_self(), cross))
+    }
+
     fn size(&self) -> usize {
         self.len
     }

@@ -242,6 +242,12 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         })
     }
 
+    fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        ask(interrupt)?;
+        let batch = self.space.object(&objects.slice(row, 1))?;
+        Ok(self.space.distance.to(&self.query, D::Kind::item(&batch, 0)))
+    }
+
     fn slack(&self) -> Slack {
         self.space.slack()
     }

@@ -108,6 +108,10 @@ impl Prepared for RootQuery {
         self.0.lend(interrupt, &mut |distance| f(&mut |id| distance(id).sqrt()))
     }
 
+    fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        Ok(self.0.to_object(objects, row, interrupt)?.sqrt())
+    }
+
     fn slack(&self) -> Slack {
         self.0.slack().rooted()
     }

@@ -269,6 +269,23 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
         })
     }
 
+    fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        if interrupt() {
+            return Err(StoreError::from(Interrupted).into());
+        }
+        let refused = |error: String| SpaceError::Query(error);
+        let coordinates = coordinate_names(objects.data_type()).unwrap_or_default();
+        self.space.signatures.check_coordinates(&coordinates)?;
+        let others = SignatureColumns::new(objects.as_list::<i32>());
+        let others = others.map_err(|error| refused(error.to_string()))?;
+        let other = others.signature(row);
+        self.space.distance.check(other).map_err(|error| refused(error.to_string()))?;
+        let columns = SignatureColumns::new(&self.signatures);
+        let columns = columns.map_err(|error| refused(error.to_string()))?;
+        let signature = columns.signature(self.row);
+        Ok(self.space.distance.distance(signature, other))
+    }
+
     fn slack(&self) -> Slack {
         self.slack
     }

@@ -10,7 +10,7 @@ use boxwork_stores::signature_store::StoreInfo;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::results::sink::class_of;
+use crate::resources::class_of;
 use boxwork_stores::testing;
 
 const NAMES: [&str; 6] = ["p/cats/0", "cats/1", "p/cats/2", "dogs/3", "dogs/4", "owls/5"];

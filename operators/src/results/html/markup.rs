@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use crate::results::sink::{Answer, Hit, class_of, exact_text};
+use crate::resources::class_of;
+use crate::results::sink::{Answer, Hit, exact_text};
 use boxwork_stores::store::Store;
 
 /// Names of a store that are compared to find out whether it has classes.
@@ -12,13 +13,13 @@ const NAMES_COMPARED: u64 = 256;
 
 /// A picture as base64, and the address of its file.
 #[derive(Clone)]
-pub(super) struct Picture {
-    pub(super) jpeg: String,
-    pub(super) address: String,
+pub(crate) struct Picture {
+    pub(crate) jpeg: String,
+    pub(crate) address: String,
 }
 
 /// The start of the page: its title, and the settings by name.
-pub(super) fn head(title: &str, settings: &[(&str, String)]) -> String {
+pub(crate) fn head(title: &str, settings: &[(&str, String)]) -> String {
     let (title, style) = (escaped(title), include_str!("page.css"));
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -79,7 +80,7 @@ pub(super) fn opening(
 pub(super) const CLOSING: &str = "</ol>\n</div>\n</section>\n";
 
 /// The end of the page.
-pub(super) const FOOT: &str = "</main>\n</body>\n</html>\n";
+pub(crate) const FOOT: &str = "</main>\n</body>\n</html>\n";
 
 /// An object of an answer.
 pub(super) fn item(answer: &Answer, hit: &Hit, has_classes: bool, picture: Option<&Picture>) -> String {
@@ -100,7 +101,7 @@ pub(super) fn item(answer: &Answer, hit: &Hit, has_classes: bool, picture: Optio
 }
 
 /// The picture, which leads to its file.
-fn tile(picture: Option<&Picture>, name: &str) -> String {
+pub(crate) fn tile(picture: Option<&Picture>, name: &str) -> String {
     let Some(Picture { jpeg, address }) = picture else {
         return "<span class=\"missing\">no picture</span>".to_owned();
     };
@@ -143,12 +144,12 @@ pub(super) fn address_of(path: &Path) -> String {
 }
 
 /// Text that a line breaks after a separator rather than anywhere; a file's ending stays with its name.
-fn breakable(text: &str) -> String {
+pub(crate) fn breakable(text: &str) -> String {
     let parts = text.split_inclusive(['/', '_', '-']).map(escaped);
     parts.collect::<Vec<_>>().join("<wbr>")
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
