@@ -1,0 +1,11 @@
+//! The handlers, by subject; each takes a request apart, asks the backend, and puts the answer together.
+
+pub mod shapes;
+pub mod stores;
+pub mod query;
+pub mod search;
+pub mod question;
+pub mod sessions;
+pub mod replay;
+pub mod health;
+pub mod plain;
