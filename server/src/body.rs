@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,6 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::limits::Limits;
 use crate::problem::{Fault, Kind, Problem};
+
+/// The longest time for which a body that is refused is read.
+const DISCARDED: Duration = Duration::from_secs(2);
 
 /// The media type of a body, in small letters and without parameters.
 pub fn media_type(headers: &HeaderMap) -> Option<String> {
@@ -32,11 +36,15 @@ pub async fn read(request: Request, limits: &Limits, bytes_max: usize) -> Result
     }
     let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let too_large = || {
-        let limit =
-            if bytes_max >> 20 > 0 { format!("{} MiB", bytes_max >> 20) } else { format!("{bytes_max} bytes") };
+        let limit = if bytes_max >> 20 > 0 {
+            format!("{} MiB", bytes_max >> 20)
+        } else {
+            format!("{bytes_max} bytes")
+        };
         Problem::new(Kind::TOO_LARGE, format!("the body is longer than {limit}"))
     };
     if declared.is_some_and(|declared| declared > bytes_max as u64) {
+        discard(request.into_body(), 4 * bytes_max).await;
         return Err(too_large());
     }
     let whole = collect(request.into_body(), bytes_max, declared.unwrap_or(0).min(bytes_max as u64) as usize);
@@ -49,6 +57,22 @@ pub async fn read(request: Request, limits: &Limits, bytes_max: usize) -> Result
             Err(Problem::new(Kind::SLOW_BODY, format!("the body was not complete after {seconds} seconds")))
         }
     }
+}
+
+/// Reads what is refused, for a while: a client that is still sending would not read the answer.
+async fn discard(mut body: Body, bytes_max: usize) {
+    let mut left = bytes_max;
+    let discarding = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    // Late or not: the answer follows.
+    let _ = tokio::time::timeout(DISCARDED, discarding).await;
 }
 
 /// The bytes of a body; nothing if it is too long.
@@ -183,7 +207,10 @@ impl Members {
         let value = self.take(name)?;
         let count = value.as_u64().filter(|count| (from..=to).contains(count));
         if count.is_none() {
-            self.fault(name, format!("`{name}` is a whole number from {from} to {to}, not {}", brief(&value)));
+            self.fault(
+                name,
+                format!("`{name}` is a whole number from {from} to {to}, not {}", brief(&value)),
+            );
         }
         count
     }

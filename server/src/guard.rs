@@ -113,7 +113,8 @@ pub const ROUTES: &[&str] = &[
 
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
     if app.is_stopping() {
-        let problem = Problem::new(Kind::STOPPING, "the server is stopping: try again when it has started anew");
+        let problem =
+            Problem::new(Kind::STOPPING, "the server is stopping: try again when it has started anew");
         return Err(Problem { retry_seconds: Some(5), ..problem });
     }
     let (headers, uri) = (request.headers(), request.uri());
@@ -157,7 +158,8 @@ fn without_port(host: &str) -> &str {
 fn check_host(app: &App, host: &str) -> Result<(), Problem> {
     let name = without_port(host);
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    let is_loopback = bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_loopback =
+        bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     let is_named = app.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
     if is_loopback || is_named {
         return Ok(());
@@ -277,7 +279,12 @@ fn request_id() -> String {
     format!("{:x}-{:x}", begun & 0xff_ffff_ffff, NUMBER.fetch_add(1, Ordering::Relaxed) + 1)
 }
 
-fn complete(app: &App, mut response: Response<Body>, id: &str, origin: Option<HeaderValue>) -> Response<Body> {
+fn complete(
+    app: &App,
+    mut response: Response<Body>,
+    id: &str,
+    origin: Option<HeaderValue>,
+) -> Response<Body> {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = problem.response(id);
         if problem.kind == Kind::TOKEN {
@@ -330,7 +337,9 @@ mod tests {
 
     #[test]
     fn paths_that_climb_are_refused() {
-        for path in ["/a/../b", "/%2e%2e/b", "/a/%2E.", "/..%2fetc", "/a%00", "/%ff", "/a/..\\b", "/..%5c", "/."] {
+        for path in
+            ["/a/../b", "/%2e%2e/b", "/a/%2E.", "/..%2fetc", "/a%00", "/%ff", "/a/..\\b", "/..%5c", "/."]
+        {
             assert!(check_path(path).is_err(), "{path}");
         }
         for path in ["/", "/a..b", "/...", "/v1/stores/caf%C3%A9", "/a%20b"] {

@@ -15,18 +15,15 @@ use crate::segments::Segments;
 pub struct Asset {
     /// Its name.
     pub name: &'static str,
-    /// Its media type.
-    pub media_type: &'static str,
     /// Its bytes.
     pub bytes: &'static [u8],
 }
 
 macro_rules! assets {
-    ($($name:literal: $media_type:literal),* $(,)?) => {
+    ($($name:literal),* $(,)?) => {
         /// Every file of the page.
         pub const ASSETS: &[Asset] = &[$(Asset {
             name: $name,
-            media_type: $media_type,
             bytes: include_bytes!(concat!("../page/", $name)),
         }),*];
     };
@@ -34,7 +31,51 @@ macro_rules! assets {
 
 // A new file of the page is a line here; a test compares the list with the folder.
 assets! {
-    "index.html": "text/html; charset=utf-8",
+    "actions.js",
+    "api.js",
+    "app.js",
+    "bar.js",
+    "busy.js",
+    "card.js",
+    "dialog.js",
+    "dom.js",
+    "grid.js",
+    "help.js",
+    "history.js",
+    "http.js",
+    "icon.svg",
+    "index.html",
+    "keys.js",
+    "marks.js",
+    "model.js",
+    "picture.js",
+    "recent.js",
+    "route.js",
+    "say.js",
+    "search.js",
+    "session.js",
+    "share.js",
+    "start.js",
+    "style.css",
+    "theme.js",
+    "token.js",
+    "trays.js",
+    "upload.js",
+    "why.js",
+    "words.js",
+}
+
+impl Asset {
+    /// The media type, by the name's ending.
+    fn media_type(&self) -> &'static str {
+        match self.name.rsplit('.').next() {
+            Some("html") => "text/html; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            _ => "application/octet-stream",
+        }
+    }
 }
 
 /// The page itself.
@@ -59,7 +100,7 @@ fn file(name: &str, headers: &HeaderMap) -> Result<Response<Body>, Problem> {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        content(asset.media_type, asset.bytes)
+        content(asset.media_type(), asset.bytes)
     };
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {

@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{Response, StatusCode};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use http_body_util::BodyExt as _;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::answer::content;
@@ -93,7 +96,9 @@ impl Bound {
         let missing = format!("there is {path} only\n");
         let router = Router::new()
             .route(path, get(answer))
-            .method_not_allowed_fallback(|| async { plainly(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered\n") })
+            .method_not_allowed_fallback(|| async {
+                plainly(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered\n")
+            })
             .fallback(move || async move { plainly(StatusCode::NOT_FOUND, missing) });
         let patience = Duration::from_secs(2);
         let manner = Manner { head: patience, keep_alive: patience, head_bytes: 8 << 10, once: true };
@@ -178,7 +183,8 @@ impl Server {
         let (closing, open, app) = (self.closing.clone(), Arc::clone(&self.open), self.app.clone());
         let all_ended = self.runtime.as_ref().is_none_or(|runtime| {
             runtime.block_on(async move {
-                let idle = || app.as_ref().is_none_or(|app| app.figures.in_flight.load(Ordering::SeqCst) == 0);
+                let idle =
+                    || app.as_ref().is_none_or(|app| app.figures.in_flight.load(Ordering::SeqCst) == 0);
                 let ended = wait(limit, idle).await;
                 closing.send_replace(true);
                 // Answers that are ready are still written.
@@ -271,7 +277,9 @@ impl Accepting {
                 app.figures.refused_connections.fetch_add(1, Ordering::Relaxed);
             }
             // A few bytes into an empty buffer; a stream that is not known to be writable yet refuses them.
-            let _ = stream.into_std().and_then(|mut stream| io::Write::write(&mut stream, &connection::unread(Kind::BUSY)));
+            let _ = stream
+                .into_std()
+                .and_then(|mut stream| io::Write::write(&mut stream, &connection::unread(Kind::BUSY)));
             return;
         }
         let counted = Counted::new(&self.open, self.app.as_ref());
@@ -325,9 +333,33 @@ pub fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
+/// Answers one request without a connection: status, headers and body; nothing if it is no request at all. For tests.
+pub async fn answered(
+    app: &Arc<App>,
+    method: &str,
+    path: &str,
+    host: &str,
+    media_type: &str,
+    body: Vec<u8>,
+) -> Option<(u16, HeaderMap, Vec<u8>)> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, host)
+        .header(CONTENT_TYPE, media_type)
+        .header(CONTENT_LENGTH, body.len())
+        .body(Body::from(body))
+        .ok()?;
+    let Ok(response) = router(app).oneshot(request).await;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.ok()?.to_bytes().to_vec();
+    Some((head.status.as_u16(), head.headers, body))
+}
+
 /// A handler panicked: its client learns that, and no other.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response<Body> {
-    Problem::new(Kind::INTERNAL, "the server failed in this request; other requests are unharmed").into_response()
+    Problem::new(Kind::INTERNAL, "the server failed in this request; other requests are unharmed")
+        .into_response()
 }
 
 /// The limits as a person sees them who starts a server.

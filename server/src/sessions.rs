@@ -67,7 +67,8 @@ fn unknown() -> Problem {
 fn system(log: &Log, error: &io::Error) -> Problem {
     log.say(format_args!("the log of a session cannot be written: {error}"));
     let detail = "the log of the session cannot be written: nothing was changed, try again later";
-    Problem { retry_seconds: Some(5), ..Problem::new(Kind::LOG_UNWRITABLE, detail) }
+    // Nobody knows when there will be room again.
+    Problem { retry_seconds: None, ..Problem::new(Kind::LOG_UNWRITABLE, detail) }
 }
 
 fn of_journal(log: &Log, error: JournalError) -> Problem {
@@ -109,17 +110,12 @@ impl Sessions {
             self.take_file()?;
             let (journal, named, text) = (journal.clone(), name.clone(), kept.take().unwrap_or_default());
             let created = blocking(move || journal.create(&named, &text)).await;
-            length = created.inspect_err(|_| self.give_file()).map_err(|error| of_journal(&self.said, error))?;
+            length =
+                created.inspect_err(|_| self.give_file()).map_err(|error| of_journal(&self.said, error))?;
         }
         let bytes = bytes(&session, kept.as_deref());
-        let live = Live {
-            session,
-            length,
-            lines: kept,
-            notices: Vec::new(),
-            is_spoilt: false,
-            name: name.clone(),
-        };
+        let live =
+            Live { session, length, lines: kept, notices: Vec::new(), is_spoilt: false, name: name.clone() };
         let live = Arc::new(tokio::sync::Mutex::new(live));
         let held = Arc::clone(&live).lock_owned().await;
         self.entries.lock().insert(name.clone(), Entry { live, used: Instant::now(), bytes });
@@ -154,7 +150,8 @@ impl Sessions {
                 return Ok(());
             }
             let is_idle = |entry: &Entry| Arc::strong_count(&entry.live) == 1;
-            let oldest = entries.iter().filter(|(_, entry)| is_idle(entry)).min_by_key(|(_, entry)| entry.used);
+            let oldest =
+                entries.iter().filter(|(_, entry)| is_idle(entry)).min_by_key(|(_, entry)| entry.used);
             match oldest.map(|(name, _)| name.clone()).filter(|_| self.journal.is_some()) {
                 Some(name) => drop(entries.remove(&name)),
                 None => return Err(full("the server keeps as many sessions as it may")),
@@ -199,7 +196,8 @@ impl Sessions {
     async fn fold(&self, name: &str) -> Result<Arc<tokio::sync::Mutex<Live>>, Problem> {
         let Some(journal) = self.journal.clone() else { return Err(unknown()) };
         let named = name.to_owned();
-        let (session, length, is_torn) = blocking(move || journal.read(&named)).await.map_err(|error| of_journal(&self.said, error))?;
+        let (session, length, is_torn) =
+            blocking(move || journal.read(&named)).await.map_err(|error| of_journal(&self.said, error))?;
         self.make_room()?;
         let torn = "the last line of the session's log was not complete and was dropped: no acknowledged round was lost";
         let notices = if is_torn { vec![torn.to_owned()] } else { Vec::new() };

@@ -43,7 +43,8 @@ pub async fn plain(State(app): State<Arc<App>>, uri: Uri) -> Result<Response<Bod
         Some(name) => match snapshot.find(name) {
             None => {
                 let near = snapshot.similar(name);
-                let near = near.map_or_else(String::new, |near| format!(" Did you mean {}?", link(&store, &near, k)));
+                let near = near
+                    .map_or_else(String::new, |near| format!(" Did you mean {}?", link(&store, &near, k)));
                 let _ = writeln!(page, "<p>There is no object <b>{}</b>.{near}</p>\n<ol>", escaped(name));
             }
             Some(id) => {
@@ -99,7 +100,8 @@ fn item(
     let Some(object) = snapshot.object(id) else { return };
     page.push_str("<li>");
     if snapshot.has_images() {
-        let segment: String = percent_encoding::utf8_percent_encode(store, percent_encoding::NON_ALPHANUMERIC).collect();
+        let segment: String =
+            percent_encoding::utf8_percent_encode(store, percent_encoding::NON_ALPHANUMERIC).collect();
         let _ = write!(
             page,
             "<img src=\"/v1/stores/{segment}/objects/{id}/thumbnail?size=96\" width=\"96\" height=\"96\" alt=\"{}\" \

@@ -118,9 +118,7 @@ fn by_signature(
     members: &mut Members,
 ) -> Result<Query, Problem> {
     let pointer = members.pointer("signature");
-    let fault = |detail: String| {
-        Problem::values(vec![Fault { pointer: pointer.clone(), detail }])
-    };
+    let fault = |detail: String| Problem::values(vec![Fault { pointer: pointer.clone(), detail }]);
     let shape = "a signature is a list of centroids, each a list of numbers of which the last is the weight";
     let rows = value.as_array().filter(|rows| (1..=CENTROIDS_MAX).contains(&rows.len()));
     let rows = rows.ok_or_else(|| fault(format!("{shape}; at most {CENTROIDS_MAX} fit")))?;

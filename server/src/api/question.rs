@@ -146,12 +146,7 @@ pub fn round(step: &Step, number: usize, snapshot: &Arc<dyn Snapshot>) -> Round 
 }
 
 /// A session as its client sees it.
-pub fn state(
-    name: &str,
-    session: &Session,
-    snapshot: &Arc<dyn Snapshot>,
-    mut notices: Vec<String>,
-) -> State {
+pub fn state(name: &str, session: &Session, snapshot: &Arc<dyn Snapshot>, mut notices: Vec<String>) -> State {
     let asking = asking(session, snapshot);
     notices.extend(asking.notices);
     let shown: HashSet<&str> = session.shown().map(|(shown, _)| &*shown.name).collect();

@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::http::Response;
 
 use super::question;
-use super::sessions::{created, fold, next_round};
 use super::shapes::Replayed;
+use super::steps::{created, fold, next_round};
 use crate::app::App;
 use crate::backend::Snapshot;
 use crate::problem::{Kind, Problem};

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 use super::query::{self, Query};
 use super::shapes::{Hit, Hits};
 use crate::answer::json;
-use crate::segments::Segments;
 use crate::app::App;
 use crate::backend::{Search, Snapshot};
 use crate::body::{self, Members, Parameters, media_type};
 use crate::problem::{Fault, Kind, Problem};
+use crate::segments::Segments;
 use crate::session::journal::new_name;
 
 /// Bytes of a multipart body beside its picture.
@@ -67,7 +67,8 @@ pub async fn search(
             (picture(&app, &snapshot, file).await?, options)
         }
         _ => {
-            let detail = "send `application/json`, a picture as `image/jpeg` or its like, or `multipart/form-data`";
+            let detail =
+                "send `application/json`, a picture as `image/jpeg` or its like, or `multipart/form-data`";
             return Err(Problem::new(Kind::MEDIA, detail));
         }
     };

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_DISPOSITION, LOCATION};
+use axum::http::header::CONTENT_DISPOSITION;
 use axum::http::{HeaderValue, Response, StatusCode, Uri};
 use serde_json::Value;
 
-use super::question::{self, asking, check_family};
 use super::query;
-use super::shapes::{self, InRanking, MarkShare, Near, Ranking, Why};
+use super::question::{self, asking, check_family};
 use super::replay;
+use super::shapes::{self, InRanking, MarkShare, Near, Ranking, Why};
+use super::steps::{created, fold, next_round};
 use crate::answer::{content, json};
-use crate::segments::Segments;
 use crate::app::App;
 use crate::backend::Snapshot;
 use crate::body::{self, Members, Parameters, brief, media_type};
 use crate::problem::{Fault, Kind, Problem};
+use crate::segments::Segments;
 use crate::session::event::{Header, Operation, Unmarked, VERSION};
 use crate::session::{Given, Marked, Session};
 use crate::sessions::{Held, now_ms};
@@ -77,33 +78,10 @@ pub async fn create(
     begun(&app, session, lines, &snapshot).await
 }
 
-/// Folds operations into a session that is being made, and adds their lines.
-pub(super) fn fold(
-    app: &App,
-    session: &mut Session,
-    lines: &mut String,
-    operations: &[Operation],
-) -> Result<(), Problem> {
-    let more = session.lines(operations, now_ms());
-    session.take_lines(&more).map_err(|error| app.fault(&format!("a session refuses an event: {error}")))?;
-    lines.push_str(&more);
-    Ok(())
-}
-
 /// Keeps a new session, and answers with it.
 async fn begun(app: &App, session: Session, lines: String, snapshot: &Arc<dyn Snapshot>) -> Answered {
     let (name, held) = app.sessions.add(session, lines).await?;
     Ok(created(&name, &question::state(&name, &held.session, snapshot, Vec::new())))
-}
-
-/// The answer with a new session.
-pub(super) fn created(name: &str, state: &shapes::State) -> Response<Body> {
-    let mut response = json(state);
-    *response.status_mut() = StatusCode::CREATED;
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/sessions/{name}")) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response
 }
 
 fn header(app: &App, store: &str, snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Header {
@@ -114,7 +92,8 @@ fn header(app: &App, store: &str, snapshot: &Arc<dyn Snapshot>, members: &mut Me
         None | Some("weak") => Unmarked::Weak,
         Some("ignore") => Unmarked::Ignore,
         Some(other) => {
-            members.fault("unmarked", format!("`unmarked` is `weak` or `ignore`, not `{}`", body::cut(other)));
+            members
+                .fault("unmarked", format!("`unmarked` is `weak` or `ignore`, not `{}`", body::cut(other)));
             Unmarked::Weak
         }
     };
@@ -139,18 +118,6 @@ fn class(snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Option<String> 
         members.fault("class", format!("the store has no class `{}`", body::cut(&class)));
     }
     Some(class)
-}
-
-/// The round that follows a session's state.
-pub(super) async fn next_round(
-    app: &App,
-    session: &Session,
-    snapshot: &Arc<dyn Snapshot>,
-) -> Result<Operation, Problem> {
-    let asking = asking(session, snapshot);
-    let chosen = app.compute(Arc::clone(snapshot).round(asking.question)).await?;
-    let objects = question::shown(&chosen, snapshot);
-    Ok(Operation::Round { round: session.round() + 1, fingerprint: snapshot.fingerprint().into(), objects })
 }
 
 /// The session of this name, with its store.
@@ -402,11 +369,7 @@ pub async fn log(State(app): State<Arc<App>>, Segments(name): Segments<String>) 
 /// All objects by the relevance that is expected: the first thousand.
 #[utoipa::path(get, path = "/v1/sessions/{session}/ranking", params(("session" = String, Path),
     ("offset" = Option<usize>, Query), ("limit" = Option<usize>, Query)), responses((status = 200, body = Ranking)))]
-pub async fn ranking(
-    State(app): State<Arc<App>>,
-    Segments(name): Segments<String>,
-    uri: Uri,
-) -> Answered {
+pub async fn ranking(State(app): State<Arc<App>>, Segments(name): Segments<String>, uri: Uri) -> Answered {
     let mut parameters = Parameters::new(&uri)?;
     let offset = parameters.parsed("offset", "a number of objects")?.unwrap_or(0_usize);
     let limit = parameters.parsed("limit", "a number of objects")?.unwrap_or(100_usize);
@@ -431,10 +394,7 @@ pub async fn ranking(
 /// Why an object is where it is.
 #[utoipa::path(get, path = "/v1/sessions/{session}/objects/{id}/why", params(("session" = String, Path),
     ("id" = u64, Path)), responses((status = 200, body = Why)))]
-pub async fn why(
-    State(app): State<Arc<App>>,
-    Segments((name, id)): Segments<(String, u64)>,
-) -> Answered {
+pub async fn why(State(app): State<Arc<App>>, Segments((name, id)): Segments<(String, u64)>) -> Answered {
     let (held, snapshot) = going(&app, &name).await?;
     let none = || Problem::new(Kind::NOT_FOUND, format!("the store has no object {id}"));
     let object = snapshot.object(id).ok_or_else(none)?;
@@ -447,7 +407,8 @@ pub async fn why(
         Some(MarkShare { object: snapshot.object(*id)?, relevance, share: *share })
     });
     let near = reasons.nearest_liked.iter();
-    let near = near.filter_map(|(id, distance)| Some(Near { object: snapshot.object(*id)?, distance: *distance }));
+    let near =
+        near.filter_map(|(id, distance)| Some(Near { object: snapshot.object(*id)?, distance: *distance }));
     let (marks, nearest_liked) = (marks.collect(), near.collect());
     Ok(json(&Why { object, mean: reasons.mean, deviation: reasons.deviation, marks, nearest_liked }))
 }

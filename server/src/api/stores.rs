@@ -9,11 +9,11 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 
 use super::shapes::{Bounds, OneObject, Store, Stores};
 use crate::answer::{content, json};
-use crate::segments::Segments;
 use crate::app::App;
 use crate::backend::{Filter, Object, Snapshot};
 use crate::body::Parameters;
 use crate::problem::{Kind, Problem};
+use crate::segments::Segments;
 
 /// Widths of thumbnails.
 pub const SIZES: [u32; 3] = [96, 192, 384];

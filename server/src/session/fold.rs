@@ -71,16 +71,7 @@ impl Session {
     /// A session without a round.
     pub fn begin(header: Header) -> Self {
         let bytes = size_of::<Self>() + header.family.len();
-        Self {
-            header,
-            query: Vec::new(),
-            steps: Vec::new(),
-            at: 0,
-            events: 0,
-            sum: 0,
-            pending: None,
-            bytes,
-        }
+        Self { header, query: Vec::new(), steps: Vec::new(), at: 0, events: 0, sum: 0, pending: None, bytes }
     }
 
     /// Reads the first line of a log.
@@ -351,10 +342,8 @@ mod tests {
     #[test]
     fn a_mark_taken_back_is_gone() {
         let (mut session, _) = started();
-        let back = Operation::Marks {
-            round: 2,
-            marks: vec![Marked { id: 2, name: "2".into(), relevance: None }],
-        };
+        let back =
+            Operation::Marks { round: 2, marks: vec![Marked { id: 2, name: "2".into(), relevance: None }] };
         let lines = session.lines(&[marks(1, Some(1.0)), round(2), back, round(3)], 0);
         session.take_lines(&lines).unwrap();
         assert!(session.marks().is_empty() && !session.waits_for_round());
