@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -80,11 +80,15 @@ enum Phase {
 
 /// The phase of a connection, which its stream and its service share.
 #[derive(Debug)]
-struct Phases(AtomicU8);
+struct Phases {
+    phase: AtomicU8,
+    /// Whether a head has begun and was not complete in its time.
+    is_late: AtomicBool,
+}
 
 impl Phases {
     fn get(&self) -> Phase {
-        match self.0.load(Ordering::SeqCst) {
+        match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Rests,
             1 => Phase::Reads,
             _ => Phase::Serves,
@@ -92,7 +96,7 @@ impl Phases {
     }
 
     fn set(&self, phase: Phase) {
-        self.0.store(phase as u8, Ordering::SeqCst);
+        self.phase.store(phase as u8, Ordering::SeqCst);
     }
 }
 
@@ -107,6 +111,8 @@ struct Timed {
     timed: Option<Phase>,
     writing: Pin<Box<Sleep>>,
     is_stalled: bool,
+    /// Whether a byte has come.
+    has_begun: bool,
 }
 
 impl Timed {
@@ -151,11 +157,16 @@ impl AsyncRead for Timed {
         loop {
             if self.stream.poll_read_ready(cx)?.is_pending() {
                 ready!(self.poll_late(cx));
+                // A connection on which nothing came is closed without a word.
+                if self.has_begun && self.phases.get() == Phase::Reads {
+                    self.phases.is_late.store(true, Ordering::SeqCst);
+                }
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             match self.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
                     buffer.advance(count);
+                    self.has_begun |= count > 0;
                     if count > 0 && self.phases.get() == Phase::Rests {
                         self.phases.set(Phase::Reads);
                     }
@@ -206,7 +217,8 @@ pub async fn serve(
     // A failure costs a little delay only.
     let _ = stream.set_nodelay(true);
     let stream = Arc::new(stream);
-    let phases = Arc::new(Phases(AtomicU8::new(Phase::Reads as u8)));
+    let phases =
+        Arc::new(Phases { phase: AtomicU8::new(Phase::Reads as u8), is_late: AtomicBool::new(false) });
     let sleep = || Box::pin(tokio::time::sleep(manner.head));
     let timed = Timed {
         stream: Arc::clone(&stream),
@@ -216,6 +228,7 @@ pub async fn serve(
         timed: None,
         writing: sleep(),
         is_stalled: false,
+        has_begun: false,
     };
     let serving = Arc::clone(&phases);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -239,17 +252,17 @@ pub async fn serve(
         .title_case_headers(manner.once)
         .serve_connection(TokioIo::new(timed), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
+    // An error of the connection concerns its client alone.
+    let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = until(&mut closing) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if ended.is_err() && phases.get() == Phase::Reads {
+    if phases.is_late.load(Ordering::SeqCst) {
         // The client gets what fits into its window; the connection is over in any case.
-        let is_timeout = ended.as_ref().err().is_some_and(is_timeout);
-        let _ = is_timeout.then(|| stream.try_write(&unread(Kind::SLOW_BODY)));
+        let _ = stream.try_write(&unread(Kind::SLOW_BODY));
     }
 }
 
@@ -257,15 +270,4 @@ pub async fn serve(
 pub async fn until(flag: &mut watch::Receiver<bool>) {
     // The guard of the value must not live across the caller's awaits.
     let _ = flag.wait_for(|flag| *flag).await.map(drop);
-}
-
-fn is_timeout(error: &hyper::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }

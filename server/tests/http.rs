@@ -239,9 +239,11 @@ fn paths_that_climb_find_nothing() {
     assert_eq!(get(at, &long).problem(), "address-length");
     let large = format!("X-Large: {}", "x".repeat(20_000));
     assert_eq!(request(at, "GET", "/", &[&large], None).status, 431);
-    for garbage in
-        [&b"\0\xff garbage\r\n\r\n"[..], b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", b"GET /\r\n\r\n"]
-    {
+    for garbage in [
+        &b"\0\xff garbage\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+        b"GET /\r\n\r\n",
+    ] {
         assert_eq!(raw(at, garbage).status, 400, "{garbage:?}");
     }
 }

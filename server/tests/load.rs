@@ -95,7 +95,7 @@ fn slow_clients_are_sent_away_and_hold_up_nobody() {
     assert_eq!(parse(&read(&mut half_a_head)).status, 408);
     let body = parse(&read(&mut half_a_body));
     assert_eq!((body.status, body.problem().as_str()), (408, "slow-body"));
-    assert_eq!(parse(&read(&mut { silent })).status, 408);
+    assert!(read(&mut { silent }).is_empty(), "a client that says nothing is told nothing");
     // A connection that rests after its answer is closed without a word.
     let mut resting = connect(at);
     resting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

@@ -139,21 +139,32 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use boxwork_stores::testing;
+    use boxwork_stores::object_store::Access;
 
     use super::*;
 
     #[test]
     fn names_and_classes_are_found() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = testing::store(folder.path(), 9);
+        let path = folder.path().join("words.jsonl");
+        let line = |nth: usize| {
+            let class = ["cats", "a/dogs", ""][nth % 3];
+            format!(
+                "{{\"name\": \"{class}{}w{nth}\", \"object\": \"w\"}}\n",
+                if class.is_empty() { "" } else { "/" }
+            )
+        };
+        std::fs::write(&path, (0..9).map(line).collect::<String>()).expect("written");
+        let opened = boxwork_operators::open_store(&path, None, "name", None, Access::Read, None);
+        let store = opened.expect("a store");
         let names = Names::new(&*store).expect("names");
         for id in 0..9 {
             assert_eq!(names.find(names.name(id)), Some(id));
         }
         assert_eq!(names.find("nothing"), None);
         let classes = names.classes();
-        assert_eq!(classes.iter().map(|class| class.objects).sum::<u64>(), 9);
+        assert_eq!(classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["cats", "dogs"]);
+        assert!(classes.iter().all(|class| class.objects == 3) && names.class(2).is_none());
         let first = classes[0].name.clone();
         let filter = Filter { class: Some(first.clone()), prefix: None };
         let found: Vec<u64> = names.filtered(&filter, None).collect();
