@@ -33,6 +33,9 @@ use crate::problem::{Kind, MEDIA_TYPE, Problem};
 
 /// The longest time in which a client takes no byte of its answer.
 const STALLED: Duration = Duration::from_secs(30);
+/// The longest time, and the most bytes, for which a refused client's sending is read.
+const DRAINED: Duration = Duration::from_millis(500);
+const DRAINED_BYTES: usize = 256 << 10;
 /// Headers of a request; with the bytes of the head this bounds them.
 const HEADERS_MAX: usize = 100;
 
@@ -247,13 +250,13 @@ pub async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .keep_alive(!manner.once)
+        .half_close(manner.once)
         .max_buf_size(manner.head_bytes.max(8 << 10))
         .max_headers(HEADERS_MAX)
         .title_case_headers(manner.once)
         .serve_connection(TokioIo::new(timed), service);
     let mut connection = std::pin::pin!(connection);
-    // An error of the connection concerns its client alone.
-    let _ = tokio::select! {
+    let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = until(&mut closing) => {
             connection.as_mut().graceful_shutdown();
@@ -263,6 +266,24 @@ pub async fn serve(
     if phases.is_late.load(Ordering::SeqCst) {
         // The client gets what fits into its window; the connection is over in any case.
         let _ = stream.try_write(&unread(Kind::SLOW_BODY));
+    }
+    if ended.is_err() {
+        // Late or not: the connection ends.
+        let _ = tokio::time::timeout(DRAINED, drain(&stream)).await;
+    }
+}
+
+/// Reads what a refused client still sends, for a while: closing before would take the answer from it.
+async fn drain(stream: &TcpStream) {
+    let mut piece = [0; 4096];
+    let mut left = DRAINED_BYTES;
+    while left > 0 && stream.readable().await.is_ok() {
+        match stream.try_read(&mut piece) {
+            Ok(0) => return,
+            Ok(count) => left = left.saturating_sub(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
     }
 }
 

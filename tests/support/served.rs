@@ -63,10 +63,15 @@ impl Served {
     pub fn of(command: &mut Command, folder: &Path, arguments: &[&str]) -> Self {
         command
             .current_dir(folder)
-            .args(["--listen", "0", "--workers", "2", "--rate", "0", "--picture-rate", "0"])
+            .args(["--rate", "0", "--picture-rate", "0"])
             .args(arguments)
             .env("NO_COLOR", "1")
             .stderr(Stdio::piped());
+        for (option, value) in [("--listen", "0"), ("--workers", "2")] {
+            if !arguments.contains(&option) {
+                command.args([option, value]);
+            }
+        }
         let mut child = command.spawn().expect("the command starts");
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut heard = String::new();

@@ -250,5 +250,5 @@ impl Snapshot for Open {
 }
 
 fn no_rounds() -> Refusal {
-    Refusal::Unavailable("the store has no rounds of feedback".to_owned())
+    Refusal::Invalid("the store has no rounds of feedback".to_owned())
 }
