@@ -50,6 +50,10 @@ fn main() {
     let capacity = load(at, CLIENTS, time, search_of);
     report("searches at capacity", &capacity, time);
 
+    let users = rounds(at, time);
+    report("rounds of 16 users, one a second each", &users, time);
+    assert!(users.statuses.keys().all(|status| *status == 200), "{:?}", users.statuses);
+
     let stop = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> = (0..16)
         .map(|client| {
@@ -79,6 +83,32 @@ fn main() {
     );
     assert!(over.statuses.keys().all(|status| [200, 429, 503].contains(status)), "{:?}", over.statuses);
     assert!(server.stop(), "all requests ended");
+}
+
+/// Rounds of 16 users, each of whom likes the first of twelve objects once a second.
+fn rounds(at: SocketAddr, time: Duration) -> Counts {
+    let user = move |seed: usize| {
+        let mut connection = Connection::new(at);
+        let begin = format!("{{\"seed\":{seed},\"query\":[{{\"id\":{seed}}}]}}");
+        let (status, mut state) = connection.json(&post("/v1/stores/objects/sessions", &begin));
+        assert_eq!(status, 201, "{state}");
+        let path = format!("/v1/sessions/{}/rounds", state["session"].as_str().expect("a name"));
+        let (begun, mut counts) = (Instant::now(), Counts::default());
+        for second in 0..time.as_secs() as u32 {
+            // Users do not click at the same moment.
+            let due = Duration::from_secs(1) * second + Duration::from_millis(62) * seed as u32;
+            std::thread::sleep(due.saturating_sub(begun.elapsed()));
+            let (round, id) = (&state["round"]["round"], &state["round"]["objects"][0]["id"]);
+            let marks = format!("{{\"round\":{round},\"marks\":[{{\"id\":{id},\"relevance\":1}}]}}");
+            let asked = Instant::now();
+            let (status, next) = connection.json(&post(&path, &marks));
+            counts.add((status, asked.elapsed()));
+            state = next;
+        }
+        counts
+    };
+    let users: Vec<_> = (0..16).map(|seed| std::thread::spawn(move || user(seed))).collect();
+    Counts::sum(users.into_iter().map(|user| user.join().expect("a user")).collect())
 }
 
 fn search_of(nth: usize) -> Vec<u8> {
@@ -139,6 +169,17 @@ impl Connection {
 
     /// Sends a request and reads the answer: status, type, time.
     fn asked(&mut self, request: &[u8]) -> (u16, String, Duration) {
+        let (status, kind, _, time) = self.whole(request);
+        (status, kind, time)
+    }
+
+    /// Sends a request and reads the answer: status, and JSON.
+    fn json(&mut self, request: &[u8]) -> (u16, serde_json::Value) {
+        let (status, _, body, _) = self.whole(request);
+        (status, serde_json::from_slice(&body).expect("JSON"))
+    }
+
+    fn whole(&mut self, request: &[u8]) -> (u16, String, Vec<u8>, Duration) {
         let begun = Instant::now();
         self.0.get_mut().write_all(request).expect("sent");
         let (mut status, mut length, mut kind, mut line) = (0, 0, String::new(), String::new());
@@ -158,7 +199,7 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).expect("a body");
-        (status, kind, begun.elapsed())
+        (status, kind, body, begun.elapsed())
     }
 
     fn ask(&mut self, request: &[u8]) -> (u16, Duration) {

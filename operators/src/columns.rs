@@ -333,6 +333,9 @@ pub fn sessions(_: &Arguments) -> Descriptor {
             "objects shown up to the tenth relevant one; one more than all if there was none",
         ),
         Column::new("found", DataType::List(item), "relevant objects among those shown, after each round"),
+    ])
+}
+
 /// Objects by id and name.
 pub fn pictures(_: &Arguments) -> Descriptor {
     Descriptor::new([

@@ -8,6 +8,7 @@ mod names;
 mod objects;
 mod pictures;
 mod pipelines;
+mod rounds;
 mod snapshot;
 mod stores;
 

@@ -130,11 +130,7 @@ pub(crate) fn ids_of(
 }
 
 /// Looks up what the marks are of.
-fn sources_of(
-    given: &[String],
-    store: &dyn Store,
-    interrupt: Interrupt<'_>,
-) -> Result<Vec<Found>, BoxError> {
+fn sources_of(given: &[String], store: &dyn Store, interrupt: Interrupt<'_>) -> Result<Vec<Found>, BoxError> {
     let mut sources = BTreeMap::new();
     let mut names = Vec::new();
     for (place, text) in given.iter().enumerate() {
@@ -191,7 +187,10 @@ impl Operator for ReadMarks {
             let objects: Vec<String> = self.given.iter().map(|(object, _)| object.clone()).collect();
             let (store, seen, cancelled) = (&*self.store, &self.seen, cx.cancelled());
             let found = cx.detached("disk", || {
-                Ok::<_, BoxError>((sources_of(&objects, store, &cancelled)?, ids_of(seen, store, &cancelled)?))
+                Ok::<_, BoxError>((
+                    sources_of(&objects, store, &cancelled)?,
+                    ids_of(seen, store, &cancelled)?,
+                ))
             })??;
             self.found = Some(found);
             return Ok(Flow::More);

@@ -63,21 +63,27 @@ pub(super) struct InMemory {
 #[derive(Clone, Debug)]
 pub struct Pipelines {
     pub(super) search: InMemory,
+    pub(super) round: InMemory,
+    pub(super) ranking: InMemory,
+    pub(super) why: InMemory,
     pub(super) picture: InMemory,
     pub(super) thumbnail: InMemory,
 }
 
 impl Pipelines {
     /// The shipped pipelines, except those that a folder has under their names: `search.yaml`, or `auto.yaml` with an
-    /// index.
+    /// index; `feedback.yaml`, `feedback_ranking.yaml` and `feedback_why.yaml`.
     ///
     /// # Errors
     /// The faults of a person's pipeline, or what it lacks.
     pub fn load(folder: Option<&Path>, catalog: &Catalog, has_pivots: bool) -> Result<Self, Vec<Diagnostic>> {
         let search = if has_pivots { shipped::AUTO } else { shipped::SEARCH };
-        let loaded = own_or_shipped(folder, &search, catalog)?;
+        let load = |shipped: &Shipped| own_or_shipped(folder, shipped, catalog);
         Ok(Self {
-            search: in_memory(loaded, "distances")?,
+            search: in_memory(load(&search)?, "read_query", "distances")?,
+            round: in_memory(load(&shipped::FEEDBACK)?, "read_marks", "rounds")?,
+            ranking: in_memory(load(&shipped::FEEDBACK_RANKING)?, "read_marks", "rounds")?,
+            why: in_memory(load(&shipped::FEEDBACK_WHY)?, "read_marks", "reasons")?,
             picture: written(PICTURE, "bytes"),
             thumbnail: written(THUMBNAIL, "pictures"),
         })
@@ -127,17 +133,19 @@ fn refused(loaded: &Loaded, message: String) -> Diagnostic {
     Diagnostic::of_file(loaded.name(), "not-servable", message, None)
 }
 
-/// Lets a pipeline take and give envelopes in memory: its first box takes them, its last gives these columns.
-fn in_memory(mut loaded: Loaded, columns: &str) -> Result<InMemory, Vec<Diagnostic>> {
+/// Lets a pipeline take and give envelopes in memory: its box of this kind takes them, its last gives these columns. A
+/// `read_marks` takes envelopes as it is; a `read_query` leaves its place to a `read_arrow`.
+fn in_memory(mut loaded: Loaded, first: &str, columns: &str) -> Result<InMemory, Vec<Diagnostic>> {
     let lacks = |loaded: &Loaded, what: &str| Err(vec![refused(loaded, format!("a server needs {what}"))]);
     let declaration = &mut loaded.declaration;
-    let is_query =
-        |of_box: &BoxDeclaration| of_box.kind == Setting::Value(Value::Text("read_query".to_owned()));
-    let Some(first) = declaration.boxes.iter().position(is_query) else {
-        return lacks(&loaded, "a box of the kind `read_query`, whose place the client's query takes");
+    let kind = Setting::Value(Value::Text(first.to_owned()));
+    let Some(place) = declaration.boxes.iter().position(|of_box| of_box.kind == kind) else {
+        return lacks(&loaded, &format!("a box of the kind `{first}`, which takes what the client gives"));
     };
-    replace(&mut declaration.boxes[first], "read_arrow", "queries");
-    let input = declaration.boxes[first].name.clone();
+    if first == "read_query" {
+        replace(&mut declaration.boxes[place], "read_arrow", "queries");
+    }
+    let input = declaration.boxes[place].name.clone();
     let ends = last_boxes(declaration);
     let [last] = ends[..] else {
         return lacks(&loaded, "one box without outputs, whose place the answer takes");
@@ -189,9 +197,8 @@ mod tests {
         let catalog = boxwork_operators::catalog();
         for has_pivots in [false, true] {
             let pipelines = Pipelines::load(None, &catalog, has_pivots).expect("shipped");
-            for InMemory { loaded, input, output } in
-                [&pipelines.search, &pipelines.picture, &pipelines.thumbnail]
-            {
+            let Pipelines { search, round, ranking, why, picture, thumbnail } = &pipelines;
+            for InMemory { loaded, input, output } in [search, round, ranking, why, picture, thumbnail] {
                 let (plan, faults) = loaded.check(&catalog, &loaded.declaration.defaults());
                 assert!(plan.is_some(), "{faults:?}");
                 let plan = plan.expect("checked above");

@@ -20,6 +20,7 @@ use super::ask::Ready;
 use super::names::Names;
 use super::objects::{self, internal};
 use super::pictures::Thumbnails;
+use super::rounds;
 use crate::engine::Engine;
 
 /// One state of a store.
@@ -32,12 +33,21 @@ pub(super) struct Open {
     pub(super) measure: String,
     pub(super) family: String,
     pub(super) search: Ready,
+    /// Present if the distance has a covariance; otherwise the reason.
+    pub(super) rounds: Result<Rounds, String>,
     /// Present if the store's objects were extracted from pictures.
     pub(super) picture: Option<Ready>,
     pub(super) thumbnails: Option<Thumbnails>,
     pub(super) images: Option<PathBuf>,
     /// The longest file that is given as it is.
     pub(super) image_bytes: u64,
+}
+
+/// The pipelines of feedback.
+pub(super) struct Rounds {
+    pub(super) round: Ready,
+    pub(super) ranking: Ready,
+    pub(super) why: Ready,
 }
 
 impl fmt::Debug for Open {
@@ -132,6 +142,11 @@ impl Open {
         })
     }
 
+    /// The pipelines of feedback.
+    fn rounds(&self) -> Result<&Rounds, Refusal> {
+        self.rounds.as_ref().map_err(|reason| Refusal::Invalid(reason.clone()))
+    }
+
     fn size(&self, id: u64) -> (u32, u32) {
         let Some(signatures) = &self.signatures else { return (0, 0) };
         signatures.read(|objects| objects.size(id)).unwrap_or((0, 0))
@@ -213,16 +228,25 @@ impl Snapshot for Open {
         Box::pin(self.searched(search))
     }
 
-    fn round(self: Arc<Self>, _question: Question) -> Answer<Vec<Chosen>> {
-        Box::pin(async { Err(no_rounds()) })
+    fn round(self: Arc<Self>, question: Question) -> Answer<Vec<Chosen>> {
+        Box::pin(async move {
+            let given = rounds::given(&question, &*self.store)?;
+            rounds::round(&self.rounds()?.round, &self.engine, &question, given).await
+        })
     }
 
-    fn ranking(self: Arc<Self>, _question: Question, _limit: usize) -> Answer<Vec<Ranked>> {
-        Box::pin(async { Err(no_rounds()) })
+    fn ranking(self: Arc<Self>, question: Question, limit: usize) -> Answer<Vec<Ranked>> {
+        Box::pin(async move {
+            let given = rounds::given(&question, &*self.store)?;
+            rounds::ranking(&self.rounds()?.ranking, &self.engine, &question, given, limit).await
+        })
     }
 
-    fn why(self: Arc<Self>, _question: Question, _id: u64) -> Answer<Reasons> {
-        Box::pin(async { Err(no_rounds()) })
+    fn why(self: Arc<Self>, question: Question, id: u64) -> Answer<Reasons> {
+        Box::pin(async move {
+            let given = rounds::given(&question, &*self.store)?;
+            rounds::why(&self.rounds()?.why, &self.engine, &question, given, id).await
+        })
     }
 
     fn thumbnail(self: Arc<Self>, id: u64, size: u32) -> Answer<Bytes> {
@@ -247,8 +271,4 @@ impl Snapshot for Open {
             Ok(Content { media_type, bytes: content.into() })
         }))
     }
-}
-
-fn no_rounds() -> Refusal {
-    Refusal::Invalid("the store has no rounds of feedback".to_owned())
 }

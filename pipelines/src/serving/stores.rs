@@ -27,7 +27,7 @@ use super::ask::Ready;
 use super::names::Names;
 use super::pictures::Thumbnails;
 use super::pipelines::{InMemory, Pipelines, declared};
-use super::snapshot::Open;
+use super::snapshot::{Open, Rounds};
 use crate::engine::Engine;
 use crate::metrics::exposition;
 
@@ -333,6 +333,28 @@ fn measure_of(prepared: &Prepared) -> Option<String> {
         .next()
 }
 
+/// The pipelines of feedback, or the reason that there are none: not every distance has a covariance.
+fn rounds(
+    engine: &Engine,
+    catalog: &Catalog,
+    pipelines: &Pipelines,
+    given: &[(&'static str, Value)],
+) -> Result<Rounds, String> {
+    let ready = |pipeline: &InMemory| {
+        let mut values = declared(&pipeline.loaded, given.to_vec());
+        // The object of a request; any text will do until then.
+        if pipeline.loaded.declaration.parameters.iter().any(|declared| declared.name == "object") {
+            values.insert("object".to_owned(), Value::Text("#0".to_owned()));
+        }
+        ready(engine, catalog, pipeline, values)
+    };
+    Ok(Rounds {
+        round: ready(&pipelines.round)?,
+        ranking: ready(&pipelines.ranking)?,
+        why: ready(&pipelines.why)?,
+    })
+}
+
 fn load_once(
     engine: &Arc<Engine>,
     catalog: &Catalog,
@@ -356,7 +378,9 @@ fn load_once(
         }
         _ => None,
     };
-    if !picture.as_ref().is_none_or(is_same) {
+    let rounds = rounds(engine, catalog, pipelines, &given);
+    let of_rounds = rounds.iter().flat_map(|rounds| [&rounds.round, &rounds.ranking, &rounds.why]);
+    if !picture.iter().chain(of_rounds).all(is_same) {
         return Ok(None);
     }
     let thumbnails = match &opening.images {
@@ -379,6 +403,7 @@ fn load_once(
         measure,
         family,
         search,
+        rounds,
         picture,
         thumbnails,
         images: opening.images.clone(),
