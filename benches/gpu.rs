@@ -8,7 +8,7 @@
 //! 4.17 are the published answer. Arguments: `objects=250000 centroids=75 queries=1 alpha=0.2 blocks=40 split=256x8
 //! apart=no streams=no`; `split` and `apart` take lists (`split=128x8,256x4`), to compare divisions of the kernel's
 //! work; `apart=4x1` uses matrix units, four bands of candidates at once, one of them with a power in four by
-//! multiplication; `text=FILE` takes another text for the kernel,
+//! multiplication; `text=FILE` takes another text for the kernel, and `text=own,FILE rounds=3` both in turns;
 //! `gatherers=4` this many threads to gather a streamed block. With at most 48 centroids, 81 are measured in the same
 //! run, and the ratios are printed.
 //!

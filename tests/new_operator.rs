@@ -32,7 +32,18 @@ fn a_new_operator_is_built_without_the_command_line_and_the_images() {
     fs::copy(Path::new(ROOT).join("Cargo.lock"), at.join("Cargo.lock")).expect("a copy");
     let alone = packages(&at, &[]);
     assert!(alone.starts_with("near-by v0.1.0") && alone.contains("boxwork-runtime v"), "{alone}");
-    for unwanted in ["boxwork", "boxwork-operators", "clap", "miette", "indicatif", "image", "serde_json"] {
+    for unwanted in [
+        "boxwork",
+        "boxwork-operators",
+        "clap",
+        "miette",
+        "indicatif",
+        "image",
+        "serde_json",
+        "axum",
+        "hyper",
+        "tokio",
+    ] {
         assert!(!alone.contains(&format!("\n{unwanted} v")), "{unwanted} in {alone}");
     }
     let whole = packages(&at, &["--features", "command"]);

@@ -193,11 +193,8 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("unit        distances/s, D = {DIMENSIONS}, alpha {alpha}");
     println!("objects     {objects} on the device, {queries} queries, {blocks} blocks");
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).expect("alpha is positive");
-    // Kept for the life of the process, like the library's own.
-    let text: Option<&'static str> = arguments
-        .text("text")
-        .map(|path| &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak());
-    let bench = Bench { arguments, devices, device, measure, objects, queries, blocks, text };
+    let texts = arguments.text("text").unwrap_or(OWN).split(',').map(text).collect();
+    let bench = Bench { arguments, devices, device, measure, objects, queries, blocks, texts };
     let rates = bench.size(centroids, 1);
     if centroids <= SMALL_MAX {
         // One run measures the usual size too, as ratios of two runs say little.
@@ -217,6 +214,16 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     }
 }
 
+/// The name of the library's own text.
+const OWN: &str = "own";
+
+/// A text for the kernel by its name: [`OWN`], or a file.
+fn text(path: &str) -> (String, Option<&'static str>) {
+    // Kept for the life of the process, like the library's own.
+    let read = || &*std::fs::read_to_string(path).expect("a file with the kernel's text").leak();
+    (path.rsplit('/').next().unwrap_or(path).to_owned(), (path != OWN).then(read))
+}
+
 /// Centroids up to which objects are measured beside those of the usual size.
 const SMALL_MAX: usize = 48;
 const USUAL: usize = 81;
@@ -233,14 +240,15 @@ struct Bench<'a> {
     objects: usize,
     queries: usize,
     blocks: usize,
-    text: Option<&'static str>,
+    /// The texts for the kernel, which take turns, and their names.
+    texts: Vec<(String, Option<&'static str>)>,
 }
 
 impl Bench<'_> {
     /// Measures objects of so many centroids in every way that the arguments name. `version` is the first scene's.
     /// Returns names and the rates of the kernel alone.
     fn size(&self, centroids: usize, mut version: u64) -> Vec<(String, f64)> {
-        let Self { arguments, devices, device, measure, .. } = *self;
+        let Self { arguments, devices, device, .. } = *self;
         let info = devices.list()[device].info().clone();
         let is_gpu = info.class == DeviceClass::Gpu;
         println!("size        {centroids} x {centroids}, {} bytes an object", object_bytes(centroids));
@@ -266,21 +274,11 @@ impl Bench<'_> {
         for &way in ways {
             for split in arguments.text("split").unwrap_or("256x8").split(',') {
                 for apart in arguments.text("apart").unwrap_or("no").split(',') {
-                    let shape = shape(&measure, split, apart);
-                    let mut scene = signatures
-                        .with(|store| scene(&signatures, store, measure, shape, self.queries, version, way));
-                    // Each size has signatures of its own on the device.
-                    scene.part = centroids as u64;
-                    version += 1;
-                    if let Some(text) = self.text {
-                        scene.program.text = text;
+                    for _ in 0..arguments.get("rounds", 1) {
+                        let of_texts = self.line((&signatures, centroids), way, (split, apart), version);
+                        version += of_texts.len() as u64;
+                        rates.extend(of_texts);
                     }
-                    let name = format!("{} {split} apart={apart}", format!("{way:?}").to_lowercase());
-                    let (kernel, whole) =
-                        line(&name, devices, device, &Arc::new(scene), measure, self.blocks);
-                    let row = ["4.15", &format!("{way:?}").to_lowercase(), &self.objects.to_string()];
-                    arguments.append_csv(&[&row[..], &[&format!("{:.4}", 1e9 / whole)]].concat());
-                    rates.push((name, kernel));
                 }
             }
             if !is_gpu && way == Way::Gathered {
@@ -288,6 +286,36 @@ impl Bench<'_> {
                     "a device of class CPU shares its memory with the host: streaming costs a copy there"
                 );
             }
+        }
+        rates
+    }
+}
+
+impl Bench<'_> {
+    /// Measures one way by each text. Returns names and the rates of the kernel alone.
+    fn line(
+        &self,
+        (signatures, centroids): (&Arc<Signatures>, usize),
+        way: Way,
+        (split, apart): (&str, &str),
+        version: u64,
+    ) -> Vec<(String, f64)> {
+        let Self { arguments, devices, device, measure, queries, .. } = *self;
+        let mut rates = Vec::new();
+        for ((name, text), version) in self.texts.iter().zip(version..) {
+            let shape = shape(&measure, split, apart);
+            let mut scene =
+                signatures.with(|store| scene(signatures, store, measure, shape, queries, version, way));
+            // Each size has signatures of its own on the device.
+            scene.part = centroids as u64;
+            scene.program.text = text.unwrap_or(scene.program.text);
+            let way = format!("{way:?}").to_lowercase();
+            let of_text = if self.texts.len() > 1 { format!(" {name}") } else { String::new() };
+            let name = format!("{way} {split} apart={apart}{of_text}");
+            let (kernel, whole) = line(&name, devices, device, &Arc::new(scene), measure, self.blocks);
+            let row = ["4.15", &way, &self.objects.to_string()];
+            arguments.append_csv(&[&row[..], &[&format!("{:.4}", 1e9 / whole)]].concat());
+            rates.push((name, kernel));
         }
         rates
     }

@@ -22,21 +22,35 @@ pub(crate) fn finished<T>(result: Result<T, Interrupted>) -> T {
     result.unwrap_or_else(|Interrupted| unreachable!("`never` does not interrupt"))
 }
 
+/// An error if an [`Interrupt`] says stop, for `?`.
+///
+/// # Errors
+/// If it says stop.
+#[inline]
+pub fn ask(interrupt: Interrupt<'_>) -> Result<(), Interrupted> {
+    if interrupt() { Err(Interrupted) } else { Ok(()) }
+}
+
 /// Asks an [`Interrupt`] once for every so many units of work.
-pub(crate) struct Patience<'a> {
+#[derive(Clone, Copy)]
+pub struct Patience<'a> {
     interrupt: Interrupt<'a>,
     units_max: usize,
     units: usize,
 }
 
 impl<'a> Patience<'a> {
-    pub(crate) fn new(interrupt: Interrupt<'a>, units_max: usize) -> Self {
+    /// Asks again after at most `units_max` units.
+    pub fn new(interrupt: Interrupt<'a>, units_max: usize) -> Self {
         Self { interrupt, units_max, units: 0 }
     }
 
     /// Counts work that is about to be done; asks first when that makes more than `units_max` since the last question.
+    ///
+    /// # Errors
+    /// If the interrupt says stop.
     #[inline(always)]
-    pub(crate) fn spend(&mut self, units: usize) -> Result<(), Interrupted> {
+    pub fn spend(&mut self, units: usize) -> Result<(), Interrupted> {
         self.units = self.units.saturating_add(units);
         if self.units <= self.units_max { Ok(()) } else { self.ask(units) }
     }
@@ -44,7 +58,7 @@ impl<'a> Patience<'a> {
     #[cold]
     fn ask(&mut self, units: usize) -> Result<(), Interrupted> {
         self.units = units;
-        if (self.interrupt)() { Err(Interrupted) } else { Ok(()) }
+        ask(self.interrupt)
     }
 }
 

@@ -43,6 +43,8 @@ pub const NAMED: Parameter = Parameter::new(
         "rounds",
         "reasons",
         "sessions",
+        "pictures",
+        "thumbnails",
     ]),
     Default::Required,
     "the columns of the rows",
@@ -69,6 +71,8 @@ pub fn named(arguments: &Arguments) -> Descriptor {
         "rounds" => rounds(arguments),
         "reasons" => reasons(arguments),
         "sessions" => sessions(arguments),
+        "pictures" => pictures(arguments),
+        "thumbnails" => thumbnails(arguments),
         _ => Descriptor::default(),
     }
 }
@@ -329,5 +333,21 @@ pub fn sessions(_: &Arguments) -> Descriptor {
             "objects shown up to the tenth relevant one; one more than all if there was none",
         ),
         Column::new("found", DataType::List(item), "relevant objects among those shown, after each round"),
+    ])
+}
+
+/// Objects by id and name.
+pub fn pictures(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("name", DataType::Utf8, "the object's name: the path below the folder of the pictures"),
+    ])
+}
+
+/// Small pictures.
+pub fn thumbnails(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("jpeg", DataType::Binary, "a JPEG file; empty for an object without a picture"),
     ])
 }

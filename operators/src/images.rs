@@ -1,11 +1,13 @@
 //! From a folder of images to signatures.
 
+pub mod beneath;
 pub(crate) mod list_files;
 pub(crate) mod skip_present;
 pub(crate) mod skip_kept;
 pub(crate) mod read_files;
 pub mod extract;
 pub mod decode;
+pub(crate) mod thumbnail;
 
 use boxwork_runtime::operator::OperatorSpec;
 
@@ -18,4 +20,5 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_files::READ_FILES,
     &decode::DECODE,
     &extract::EXTRACT,
+    &thumbnail::THUMBNAIL,
 ];

@@ -16,7 +16,7 @@ pub mod faults;
 
 pub use devices::device_kernels;
 pub use images::list_files::list_images;
-pub use images::{decode, extract};
+pub use images::{beneath, decode, extract};
 pub use records::{read_arrow, read_jsonl, read_store, write_jsonl, write_store};
 pub use resources::space::options as distance_options;
 pub use resources::store::open as open_store;

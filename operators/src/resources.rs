@@ -8,7 +8,7 @@ pub(crate) mod gp_kernel;
 
 use std::sync::Arc;
 
-use boxwork_runtime::operator::{Bind, BoxError, ResourceSpec};
+use boxwork_runtime::operator::{Bind, BoxError, Context, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::signature_store::SignatureStore;
 use boxwork_stores::space::{SharedSpace, Space};
@@ -56,6 +56,18 @@ pub(crate) fn space(bind: &Bind<'_>) -> Result<Arc<dyn Space>, BoxError> {
 /// The store that a box or a resource names.
 pub(crate) fn store(bind: &Bind<'_>) -> Result<Arc<dyn Store>, BoxError> {
     Ok(Arc::clone(&bind.resource::<SharedStore>("store")?.0))
+}
+
+/// Reads objects into memory, unless they are there, without holding a slot.
+///
+/// # Errors
+/// When a batch is damaged, there is no such object, or the request is cancelled.
+pub(crate) fn bring_in(cx: &mut Context<'_>, store: &dyn Store, ids: &[u64]) -> Result<(), BoxError> {
+    if !store.is_in(ids) {
+        let cancelled = cx.cancelled();
+        cx.detached("disk", || store.bring_in_until(ids, &cancelled))??;
+    }
+    Ok(())
 }
 
 /// The store that a box or a resource names, which must hold signatures.

@@ -29,6 +29,7 @@ mod sample_images;
 mod schema;
 mod search;
 mod simulate;
+mod serve;
 mod synthesize;
 mod top;
 mod topology;
@@ -75,6 +76,7 @@ enum Subcommands {
     Search(search::Arguments),
     Feedback(feedback::Arguments),
     Simulate(simulate::Arguments),
+    Serve(serve::Arguments),
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
@@ -109,6 +111,7 @@ impl Subcommands {
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Feedback(arguments) => feedback::run(catalog, arguments),
             Self::Simulate(arguments) => simulate::run(catalog, arguments),
+            Self::Serve(arguments) => serve::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),

@@ -90,8 +90,8 @@ use crate::pipeline::Loaded;
 
 /// Requests of one run under way at once: one computes while the next begins and the last ends.
 const REQUESTS_IN_FLIGHT: usize = 3;
-/// Interval at which a run reports its progress and checks for a cancellation.
-const POLL: Duration = Duration::from_millis(50);
+/// Interval at which a run reports its progress and checks for a cancellation: a tenth of the time in which it stops.
+const POLL: Duration = Duration::from_millis(10);
 
 /// The settings of an engine: see [`Engine::builder`].
 #[derive(Clone, Debug)]

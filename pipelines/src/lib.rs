@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod reference;
 pub mod top;
 pub mod engine;
+pub mod serving;
 pub mod terminal;
 mod command;
 pub mod prelude;

@@ -1,15 +1,13 @@
-//! The figures of a running request, for Prometheus and `boxwork top`: an HTTP server of one page.
+//! The figures of a running request, for Prometheus and `boxwork top`: a page over HTTP.
 //!
 //! Invariants: the server listens only on this machine unless the user names another address; a client's behaviour
 //! (garbage, silence, slow reading) costs the run one snapshot at most, and no thread of the run ever waits for a
-//! client. Why there is no library: docs/decisions/010.
+//! client. `boxwork_server` has the HTTP: docs/decisions/080.
 
 pub mod client;
 mod format;
 pub mod exposition;
 pub mod samples;
-mod request;
-mod server;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +16,8 @@ use std::sync::Arc;
 
 use boxwork_runtime::Runtime;
 
-pub use server::{Bound, Server};
+pub use boxwork_server::server::FIGURES_CLIENTS_MAX as CLIENTS_MAX;
+pub use boxwork_server::{Bound, Server};
 
 /// The address of the page.
 pub const PATH: &str = "/metrics";
@@ -43,7 +42,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
 /// When the system refuses a thread.
 pub fn serve(bound: Bound, runtime: &Arc<Runtime>) -> std::io::Result<Server> {
     let runtime = Arc::downgrade(runtime);
-    bound.serve(move || {
+    bound.serve_figures(PATH, move || {
         runtime
             .upgrade()
             .map_or_else(String::new, |runtime| exposition::page(&exposition::snapshot(&runtime)))

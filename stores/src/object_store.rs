@@ -25,11 +25,13 @@ mod map;
 mod part;
 mod files;
 mod objects;
+mod by_name;
 mod as_store;
 mod rows;
 mod change;
 mod compact;
 
+use by_name::ByName;
 pub use change::{PendingChange, StoreChange};
 pub use compact::Compaction;
 pub(crate) use compact::copied;
@@ -42,14 +44,13 @@ pub use temporary::TemporaryFile;
 pub(crate) use temporary::{real_path, remove_leftovers};
 pub use writer::{StoreInfo, StoreWriter};
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::StringArray;
 use arrow_buffer::Buffer;
-use boxwork_kernels::memory::room;
+use boxwork_kernels::interrupt::{Interrupt, ask, never};
 use boxwork_runtime::topology::Topology;
 
 use super::kinds::Kind;
@@ -64,7 +65,7 @@ pub struct ObjectStore<K: Kind> {
     batches: Vec<Batch<K>>,
     len: u64,
     number: u64,
-    by_name: OnceLock<Vec<(u64, u64)>>,
+    by_name: OnceLock<ByName>,
     /// The machine whose nodes take copies of the batches.
     machine: Option<Topology>,
 }
@@ -353,7 +354,28 @@ impl<K: Kind> ObjectStore<K> {
     /// # Errors
     /// When a batch is damaged or there is no such object, and as [`ObjectStore::read`].
     pub fn bring_in(&self, ids: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
-        self.read(|objects| ids.into_iter().try_for_each(|id| objects.batch(self.locate(id)?.0).map(drop)))
+        self.bring_in_until(ids, &never)
+    }
+
+    /// As [`ObjectStore::bring_in`], but the caller may interrupt it between two batches.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::bring_in`], and when the caller interrupts.
+    pub fn bring_in_until(
+        &self,
+        ids: impl IntoIterator<Item = u64>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), StoreError> {
+        self.read(|objects| {
+            ids.into_iter().try_for_each(|id| {
+                let (batch, _) = self.locate(id)?;
+                if !self.is_checked(batch) {
+                    ask(interrupt)?;
+                    objects.batch(batch)?;
+                }
+                Ok(())
+            })
+        })
     }
 
     /// Whether [`ObjectStore::bring_in`] has nothing to do for these objects.
@@ -382,28 +404,32 @@ impl<K: Kind> ObjectStore<K> {
     /// # Errors
     /// When a batch is damaged, and as [`ObjectStore::read`].
     pub fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.find_until(name, &never)
+    }
+
+    /// As [`ObjectStore::find`], but the caller may interrupt it while it reads all names.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::find`], and when the caller interrupts.
+    pub fn find_until(&self, name: &str, interrupt: Interrupt<'_>) -> Result<Option<u64>, StoreError> {
         self.read(|objects| {
             let by_name = match self.by_name.get() {
                 Some(by_name) => by_name,
                 None => {
-                    let mut hashes = room(
-                        self.len as usize,
-                        || format!("finding one of {} objects by its name", self.len),
-                        "search by images, or free memory",
-                    )?;
+                    let mut by_name = ByName::new(self.len);
                     for batch in 0..self.batches() {
-                        let named = objects.names(batch)?.map(hash).zip(self.ids(batch));
-                        hashes.extend(named.filter(|(_, id)| self.has(*id)));
+                        ask(interrupt)?;
+                        let named = objects.names(batch)?.zip(self.ids(batch));
+                        let mut named = named.filter(|(_, id)| self.has(*id));
+                        named.try_for_each(|(name, id)| by_name.add(name, id))?;
                     }
-                    hashes.sort_unstable();
-                    self.by_name.get_or_init(|| hashes)
+                    by_name.sort(interrupt)?;
+                    self.by_name.get_or_init(|| by_name)
                 }
             };
-            let wanted = hash(name);
-            let from = by_name.partition_point(|(hash, _)| *hash < wanted);
-            for (_, id) in by_name[from..].iter().take_while(|(hash, _)| *hash == wanted) {
-                if objects.name(*id)? == name {
-                    return Ok(Some(*id));
+            for id in by_name.candidates(name) {
+                if objects.name(id)? == name {
+                    return Ok(Some(id));
                 }
             }
             Ok(None)
@@ -459,12 +485,6 @@ impl<K: Kind> std::fmt::Debug for ObjectStore<K> {
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
-}
-
-fn hash(name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use boxwork_kernels::interrupt::{Interrupt, never};
+use boxwork_kernels::interrupt::{Interrupt, ask, never};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::{Arithmetic, Evaluator, PreparedQuery, SignatureRef, reference};
 
@@ -148,6 +148,8 @@ impl SqfdSpace {
         match self.sigma_self.get(id as usize).map(|sigma| sigma.load(Ordering::Relaxed)) {
             Some(bits) if bits != UNKNOWN => Ok(f64::from_bits(bits)),
             _ => {
+                // A call computes thousands of these in a store that is new, and no sum of a usual size asks.
+                ask(interrupt)?;
                 let signature = objects.signature(id)?;
                 let sigma = reference::sigma_until(&self.measure, signature, signature, interrupt)?;
                 // Kept even if the file is being truncated now: callers read it within a `SignatureStore::read`, which
@@ -181,6 +183,7 @@ impl SqfdSpace {
         id: u64,
         interrupt: Interrupt<'_>,
     ) -> Result<f64, StoreError> {
+        ask(interrupt)?;
         let cross = reference::sigma_until(&self.measure, query, objects.signature(id)?, interrupt)?;
         Ok(reference::distance(query_sigma, self.sigma_self_until(objects, id, interrupt)?, cross))
     }
@@ -194,7 +197,10 @@ impl SqfdSpace {
     }
 
     /// As [`SqfdSpace::between`], but the caller may interrupt it.
-    pub(crate) fn between_until(
+    ///
+    /// # Errors
+    /// As [`SqfdSpace::sigma_self_until`].
+    pub fn between_until(
         &self,
         objects: Objects<'_>,
         [a, b]: [u64; 2],
@@ -233,15 +239,15 @@ impl SqfdSpace {
     /// The fast distance of an object from the cross sum that a device computed.
     ///
     /// # Errors
-    /// As [`SqfdSpace::sigma_self`].
+    /// As [`SqfdSpace::sigma_self_until`].
     pub fn of_cross(
         &self,
         objects: Objects<'_>,
         query: &PreparedQuery,
-        id: u64,
-        cross: f64,
+        (id, cross): (u64, f64),
+        interrupt: Interrupt<'_>,
     ) -> Result<f64, StoreError> {
-        query.distance(cross, self.sigma_self(objects, id)?, || objects.signature(id))
+        query.distance(cross, self.sigma_self_until(objects, id, interrupt)?, || objects.signature(id))
     }
 
     /// Whether an object's similarity to itself is known, so that it is returned without reading the object.
@@ -319,6 +325,7 @@ impl Drop for SqfdSpace {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::path::Path;
 
     use boxwork_kernels::CodePath;
@@ -376,6 +383,47 @@ mod tests {
                 Ok::<_, StoreError>(())
             })
             .unwrap();
+    }
+
+    #[test]
+    fn many_small_sums_stop_when_asked_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("s"), 50);
+        let rows: Vec<u32> = (0..50).collect();
+        let ids: Vec<u64> = (0..50).collect();
+        let asked = Cell::new(0);
+        let asks = |limit: usize| {
+            asked.set(asked.get() + 1);
+            asked.get() > limit
+        };
+        let fresh = || SqfdSpace::new(Arc::clone(&store), gaussian(0.2));
+        for limit in [0, 1, 20, 49] {
+            let space = fresh();
+            let known = || ids.iter().filter(|id| space.is_known(**id)).count();
+            store
+                .read(|objects| {
+                    let signature = objects.signature(3)?;
+                    let (query, mut evaluator) =
+                        (space.prepare(signature), Evaluator::new(CodePath::Portable));
+                    let mut fast = [0.0; 50];
+                    // A new store lacks each object's similarity to itself.
+                    asked.set(0);
+                    let stopped =
+                        space.fast(objects, &mut evaluator, &query, (0, &rows), &mut fast, &|| asks(limit));
+                    assert!(matches!(stopped, Err(StoreError::Interrupted(_))), "{stopped:?}");
+                    assert_eq!(known(), limit);
+                    // An exact distance asks for itself.
+                    asked.set(0);
+                    let mut pairs = 0;
+                    let stopped = (0..50).try_for_each(|id| {
+                        space.between_until(objects, [0, id], &|| asks(limit)).map(|_| pairs += 1)
+                    });
+                    assert!(matches!(stopped, Err(StoreError::Interrupted(_))), "{stopped:?}");
+                    assert!(pairs <= limit);
+                    Ok::<_, StoreError>(())
+                })
+                .unwrap();
+        }
     }
 
     #[test]

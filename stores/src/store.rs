@@ -14,6 +14,7 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType};
+use boxwork_kernels::interrupt::{Interrupt, never};
 
 use crate::store_error::StoreError;
 
@@ -104,7 +105,15 @@ pub trait Store: Any + Debug + Send + Sync {
     ///
     /// # Errors
     /// When a batch is damaged, or there is no such object.
-    fn bring_in(&self, _ids: &[u64]) -> Result<(), StoreError> {
+    fn bring_in(&self, ids: &[u64]) -> Result<(), StoreError> {
+        self.bring_in_until(ids, &never)
+    }
+
+    /// As [`Store::bring_in`], but the caller may interrupt it between two batches.
+    ///
+    /// # Errors
+    /// As [`Store::bring_in`], and when the caller interrupts.
+    fn bring_in_until(&self, _ids: &[u64], _interrupt: Interrupt<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -126,7 +135,15 @@ pub trait Store: Any + Debug + Send + Sync {
     ///
     /// # Errors
     /// When a batch is damaged.
-    fn find(&self, name: &str) -> Result<Option<u64>, StoreError>;
+    fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
+        self.find_until(name, &never)
+    }
+
+    /// As [`Store::find`], but the caller may interrupt it while it reads names.
+    ///
+    /// # Errors
+    /// As [`Store::find`], and when the caller interrupts.
+    fn find_until(&self, name: &str, interrupt: Interrupt<'_>) -> Result<Option<u64>, StoreError>;
 
     /// Calls `f` with every id of a batch and its name, including removed objects. May block on the disk.
     ///

@@ -430,23 +430,43 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
     float starts[HELD];
     float weights[HELD];
     float totals[HELD];
-#pragma unroll
-    for (uint h = 0; h < HELD; ++h) {
-        const uint centroid = place(tile, pieces, h * ITEMS + item);
-        totals[h] = 0.0f;
-        starts[h] = 0.0f;
-        weights[h] = columns[DIMENSIONS * stride + centroid];
+    // The piece that this item adds up first. Read here, it arrives during the loops; at the end all items would wait for it.
+    const uint4 early = pieces[tile.x + min(item, tile.y - 1)];
+    if (tile.z != GATHERED && tile.z + TILE <= stride) {
+        // Slots beyond the tile's end may hold any centroid, and without their limit one address serves a whole column.
+        __global const float *first = columns + tile.z + item;
 #pragma unroll
         for (uint d = 0; d < DIMENSIONS; ++d) {
-            const float x = columns[d * stride + centroid];
-#if defined(GAUSSIAN)
-            held[h][d] = (x - centres[query * DIMENSIONS + d]) * factor;
-            starts[h] -= held[h][d] * held[h][d];
-#else
-            held[h][d] = x;
-#endif
+#pragma unroll
+            for (uint h = 0; h < HELD; ++h) {
+                held[h][d] = first[(size_t)d * stride + h * ITEMS];
+            }
         }
+#pragma unroll
+        for (uint h = 0; h < HELD; ++h) {
+            weights[h] = first[(size_t)DIMENSIONS * stride + h * ITEMS];
+        }
+    } else {
+#pragma unroll
+        for (uint h = 0; h < HELD; ++h) {
+            const uint centroid = place(tile, pieces, h * ITEMS + item);
+            weights[h] = columns[DIMENSIONS * stride + centroid];
+#pragma unroll
+            for (uint d = 0; d < DIMENSIONS; ++d) {
+                held[h][d] = columns[d * stride + centroid];
+            }
+        }
+    }
+#pragma unroll
+    for (uint h = 0; h < HELD; ++h) {
+        totals[h] = 0.0f;
+        starts[h] = 0.0f;
 #if defined(GAUSSIAN)
+#pragma unroll
+        for (uint d = 0; d < DIMENSIONS; ++d) {
+            held[h][d] = (held[h][d] - centres[query * DIMENSIONS + d]) * factor;
+            starts[h] -= held[h][d] * held[h][d];
+        }
         // A centroid with such a large norm has no similarity to any query. Infinities would give one.
         if (!(starts[h] > -1e30f)) {
             starts[h] = -1e30f;
@@ -538,7 +558,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void sqfd(
 #else
     // A work item adds up a piece, so that a tile of many short pieces needs no barriers. LANES sums are independent.
     for (uint mine = item; mine < tile.y; mine += ITEMS) {
-        const uint4 piece = pieces[tile.x + mine];
+        const uint4 piece = mine == item ? early : pieces[tile.x + mine];
         const uint whole = piece.z / LANES * LANES;
         float s[LANES];
 #pragma unroll

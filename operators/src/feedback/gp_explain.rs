@@ -57,7 +57,8 @@ struct GpExplain {
 impl Operator for GpExplain {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let (store, given) = (Arc::clone(self.kernel.space.store()), vec![self.object.clone()]);
-        let ids = cx.detached("disk", || ids_of(&given, &*store))??;
+        let cancelled = cx.cancelled();
+        let ids = cx.detached("disk", || ids_of(&given, &*store, &cancelled))??;
         bring_in(cx, &self.kernel, &ids)?;
         let model = Fitted::of_envelopes(cx.side(MODEL))?;
         let stored: Vec<u64> =

@@ -137,10 +137,10 @@ impl GpScan {
     fn begin(&self, cx: &mut Context<'_>) -> Result<Work, BoxError> {
         let model = Arc::new(Fitted::of_envelopes(cx.side(MODEL))?);
         let (kernel, seen, class) = (&self.kernel, &self.seen, &self.class);
-        let store = kernel.space.store();
+        let (store, cancelled) = (kernel.space.store(), cx.cancelled());
         let (seen, members) = cx.detached("disk", || {
             let members = class.as_deref().map(|class| kernel.members(class)).transpose()?;
-            Ok::<_, BoxError>((ids_of(seen, &**store)?, members))
+            Ok::<_, BoxError>((ids_of(seen, &**store, &cancelled)?, members))
         })??;
         let mut excluded: HashSet<u64> = seen.into_iter().collect();
         excluded.extend(model.marks.iter().map(|mark| mark.id));

@@ -13,6 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
 use boxwork_kernels::gaussian_process::{MARK_NOISE, MARKS_MAX, WEAK_NOISE};
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::{
     Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Out,
 };
@@ -112,8 +113,12 @@ fn parse(text: &str) -> Result<(String, f64), BoxError> {
 }
 
 /// The ids of objects that are given as names or as `#` and an id. Reads names, so it blocks.
-pub(crate) fn ids_of(given: &[String], store: &dyn Store) -> Result<Vec<u64>, BoxError> {
-    let sources = sources_of(given, store)?;
+pub(crate) fn ids_of(
+    given: &[String],
+    store: &dyn Store,
+    interrupt: Interrupt<'_>,
+) -> Result<Vec<u64>, BoxError> {
+    let sources = sources_of(given, store, interrupt)?;
     sources
         .into_iter()
         .zip(given)
@@ -125,7 +130,7 @@ pub(crate) fn ids_of(given: &[String], store: &dyn Store) -> Result<Vec<u64>, Bo
 }
 
 /// Looks up what the marks are of.
-fn sources_of(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> {
+fn sources_of(given: &[String], store: &dyn Store, interrupt: Interrupt<'_>) -> Result<Vec<Found>, BoxError> {
     let mut sources = BTreeMap::new();
     let mut names = Vec::new();
     for (place, text) in given.iter().enumerate() {
@@ -142,8 +147,8 @@ fn sources_of(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxErro
         }
     }
     let texts: Vec<String> = names.iter().map(|(_, text)| text.clone()).collect();
-    sources.extend(names.iter().map(|(place, _)| *place).zip(look_up(&texts, store)?));
-    store.bring_in(&sources.values().filter_map(stored).collect::<Vec<_>>())?;
+    sources.extend(names.iter().map(|(place, _)| *place).zip(look_up(&texts, store, interrupt)?));
+    store.bring_in_until(&sources.values().filter_map(stored).collect::<Vec<_>>(), interrupt)?;
     Ok(sources.into_values().collect())
 }
 
@@ -180,9 +185,12 @@ impl Operator for ReadMarks {
         }
         let Some((sources, _)) = &self.found else {
             let objects: Vec<String> = self.given.iter().map(|(object, _)| object.clone()).collect();
-            let (store, seen) = (&*self.store, &self.seen);
+            let (store, seen, cancelled) = (&*self.store, &self.seen, cx.cancelled());
             let found = cx.detached("disk", || {
-                Ok::<_, BoxError>((sources_of(&objects, store)?, ids_of(seen, store)?))
+                Ok::<_, BoxError>((
+                    sources_of(&objects, store, &cancelled)?,
+                    ids_of(seen, store, &cancelled)?,
+                ))
             })??;
             self.found = Some(found);
             return Ok(Flow::More);

@@ -172,6 +172,19 @@ pub(crate) fn decode_image(content: &[u8]) -> Result<RgbImage, String> {
     }
 }
 
+/// The media type of an image, by its content; nothing for a file that [`DECODE`] does not take.
+pub fn media_type(content: &[u8]) -> Option<&'static str> {
+    match image::guess_format(content).ok()? {
+        format @ (ImageFormat::Jpeg
+        | ImageFormat::Png
+        | ImageFormat::Bmp
+        | ImageFormat::Gif
+        | ImageFormat::Tiff
+        | ImageFormat::WebP) => Some(format.to_mime_type()),
+        _ => None,
+    }
+}
+
 fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     if content.is_empty() {
         return Err("the file is empty".to_owned());

@@ -127,8 +127,9 @@ struct SkipKept {
 
 impl Operator for SkipKept {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let cancelled = cx.cancelled();
         let shared = Arc::clone(&self.partial);
-        let partial = cx.detached("disk", || shared.get())??;
+        let partial = cx.detached("disk", || shared.get(&cancelled))??;
         while let Some(listed) = cx.take(LISTED_IN) {
             let (bytes, modified) = (listed.u64s("bytes")?, listed.u64s("modified")?);
             let mut row = 0;

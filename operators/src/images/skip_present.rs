@@ -74,9 +74,9 @@ impl Operator for SkipPresent {
             let rest = match self.passes_all {
                 true => files,
                 false => {
-                    let store = &self.store;
-                    let rest =
-                        cx.detached("disk", || rest_of(&files, |name| Ok(store.find(name)?.is_some())))??;
+                    let (store, cancelled) = (&self.store, cx.cancelled());
+                    let is_there = |name: &str| Ok(store.find_until(name, &cancelled)?.is_some());
+                    let rest = cx.detached("disk", || rest_of(&files, is_there))??;
                     self.present += (files.rows() - rest.rows()) as u64;
                     rest
                 }

@@ -147,7 +147,7 @@ impl Operator for SelectPivots {
             ids.extend(self.pairs.iter().flatten());
         }
         if !store.is_in(&ids) {
-            cx.detached("disk", || store.bring_in(&ids))??;
+            resources::bring_in(cx, &*store, &ids)?;
             return Ok(Flow::More);
         }
         // One pivot per firing.

@@ -102,7 +102,7 @@ impl WritePivots {
         }
         let (space, out, count) = (&self.space, &self.out, pivots.len());
         let store = space.store();
-        cx.detached("disk", || store.bring_in(&pivots))??;
+        resources::bring_in(cx, &**store, &pivots)?;
         // The distance is symmetric, so half of the table is enough.
         let places: Vec<(usize, usize)> = (0..count).flat_map(|a| (a..count).map(move |b| (a, b))).collect();
         let pairs: Vec<[u64; 2]> = places.iter().map(|(a, b)| [pivots[*a], pivots[*b]]).collect();

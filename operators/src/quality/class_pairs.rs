@@ -62,7 +62,8 @@ impl Operator for ClassPairs {
         }
         if self.walk.is_none() {
             let (store, mates_max) = (&self.store, self.mates_max);
-            let blocks = cx.detached("disk", || QueryBlocks::new(&**store, mates_max))??;
+            let cancelled = cx.cancelled();
+            let blocks = cx.detached("disk", || QueryBlocks::new(&**store, mates_max, &cancelled))??;
             self.total = blocks.pairs_count();
             let walk = Walk::new(&blocks);
             self.walk = Some((blocks, walk));

@@ -33,8 +33,8 @@ use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces;
 use boxwork_stores::store::Store;
 
-/// Distances that are counted or sorted in one firing, about: some milliseconds' worth.
-const DISTANCES_PER_FIRING: usize = 1 << 15;
+/// Distances that are counted or sorted in one firing, about: a millisecond's worth, or a few if the memory is slow.
+const DISTANCES_PER_FIRING: usize = 1 << 13;
 
 const DISTANCES: In =
     In::stream(0, "distances", columns::pair_distances, "the distances of the pairs of `class_pairs`");
@@ -113,6 +113,8 @@ struct Evaluate {
 /// The step of a block of queries. The numbers are positions of queries.
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// The queries get room.
+    Room,
     /// The queries meet the objects of their classes.
     Mates,
     Sort(u32),
@@ -151,7 +153,8 @@ impl Operator for Evaluate {
             Some(ranking) => ranking,
             None => {
                 let (store, mates_max) = (&self.store, self.mates_max);
-                let blocks = cx.detached("disk", || QueryBlocks::new(&**store, mates_max))??;
+                let cancelled = cx.cancelled();
+                let blocks = cx.detached("disk", || QueryBlocks::new(&**store, mates_max, &cancelled))??;
                 self.ranking.insert(Ranking::new(blocks)?)
             }
         };
@@ -173,16 +176,22 @@ impl Operator for Evaluate {
                 break;
             }
         }
-        let report = ranking.report();
-        let distance = self.distance.as_deref();
+        let (report, cancelled) = (ranking.report(), cx.cancelled());
+        let (distance, is_json) = (self.distance.as_deref(), self.is_json);
         if let Some(output) = &mut self.output {
             let rows = report.rows(distance)?;
             cx.detached(CALLER, || output.writer.write(rows).and_then(|_| output.writer.finish()))??;
             return Ok(Flow::Done);
         }
-        let text = if self.is_json { report.json(distance) } else { report.table(distance) };
         let (writer, part) = (&self.writer, self.part);
-        cx.detached("disk", || writer.write(part, text.into_bytes()))??;
+        cx.detached("disk", || -> Result<(), BoxError> {
+            let text = if is_json {
+                report.json(distance, &cancelled)?
+            } else {
+                report.table(distance, &cancelled)?
+            };
+            writer.write(part, text.into_bytes())
+        })??;
         Ok(Flow::Done)
     }
 }
@@ -201,13 +210,14 @@ impl Ranking {
         let objects = blocks.objects() as usize;
         let of_queries =
             || filled(objects, f64::NAN, || format!("the qualities of {objects} queries"), ADVICE);
-        let mut walk = Walk::new(&blocks);
+        let (mut walk, mut ranks) = (Walk::new(&blocks), Ranks::default());
+        ranks.begin(&blocks, 0)?;
         Ok(Self {
             expected: walk.next(&blocks),
             walk,
             block: 0,
-            step: Step::Mates,
-            ranks: Ranks::new(&blocks, 0)?,
+            step: Step::Room,
+            ranks,
             early: BTreeMap::new(),
             current: None,
             moments: DistanceMoments::default(),
@@ -253,6 +263,10 @@ impl Ranking {
             self.expected.is_some_and(|next| (next.block, next.is_between) == (self.block, is_between))
         };
         match self.step {
+            Step::Room => match self.ranks.make_room(&self.blocks) {
+                Some(work) => return Ok(Some(work)),
+                None => self.step = Step::Mates,
+            },
             Step::Mates if is_in_step(false) => return self.meet(store, left),
             Step::Others if is_in_step(true) => return self.meet(store, left),
             Step::Mates => self.step = Step::Sort(queries.start),
@@ -273,11 +287,9 @@ impl Ranking {
             }
             Step::SumUp(_) => {
                 self.block += 1;
-                self.step = Step::Mates;
+                self.step = Step::Room;
                 if self.block < self.blocks.blocks() {
-                    // The memory of one block is given back before the next one takes its own.
-                    self.ranks = Ranks::default();
-                    self.ranks = Ranks::new(&self.blocks, self.block)?;
+                    self.ranks.begin(&self.blocks, self.block)?;
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array};
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
@@ -101,20 +102,22 @@ impl PairDistances {
     }
 
     /// An object as a query.
-    fn query(&self, cx: &Context<'_>, id: u64) -> Result<Arc<dyn Prepared>, BoxError> {
+    fn query(&self, id: u64, interrupt: Interrupt<'_>) -> Result<Arc<dyn Prepared>, BoxError> {
+        // An envelope may have a query for each row, and one takes some ten microseconds.
+        ask(interrupt)?;
         let object = self.space.store().objects(&[id])?;
-        Ok(Arc::clone(&self.space).prepare_until(&object, 0, &|| cx.is_cancelled())?)
+        Ok(Arc::clone(&self.space).prepare_until(&object, 0, interrupt)?)
     }
 }
 
 /// How far fast distances from a query may be from the exact ones.
 fn errors_of(
-    cx: &Context<'_>,
     query: &dyn Prepared,
     ids: &[u64],
     distances: &[f64],
+    interrupt: Interrupt<'_>,
 ) -> Result<Vec<f64>, BoxError> {
-    query.see(ids, &|| cx.is_cancelled())?;
+    query.see(ids, interrupt)?;
     // Twice, as `widened` starts from an exact distance.
     Ok(distances.iter().map(|distance| 2.0 * (query.widened(*distance) - distance)).collect())
 }
@@ -160,12 +163,13 @@ impl DeviceTask for PairDistances {
 
     fn finish(&mut self, cx: &mut Context<'_>, block: SqfdBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let mut made = Vec::with_capacity(block.envelopes.len());
-        for (pairs, distances) in self.devices().distances(block)? {
+        let cancelled = cx.cancelled();
+        for (pairs, distances) in self.devices().distances(block, &cancelled)? {
             let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
             let mut errors = Vec::with_capacity(distances.len());
             for run in runs(a, b) {
-                let query = self.query(cx, run.fixed)?;
-                errors.extend(errors_of(cx, &*query, run.others, &distances[run.rows])?);
+                let query = self.query(run.fixed, &cancelled)?;
+                errors.extend(errors_of(&*query, run.others, &distances[run.rows], &cancelled)?);
             }
             made.push(with_distances(&pairs, distances, errors)?);
         }
@@ -187,19 +191,17 @@ impl DeviceTask for PairDistances {
         let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
         let store = self.space.store();
         for ids in [a, b] {
-            if !store.is_in(ids) {
-                cx.detached("disk", || store.bring_in(ids))??;
-            }
+            resources::bring_in(cx, &**store, ids)?;
         }
         let (mut distances, mut errors) = (vec![0.0; a.len()], Vec::with_capacity(a.len()));
-        let interrupt = || cx.is_cancelled();
+        let interrupt = cx.cancelled();
         if self.is_exact {
             let pairs: Vec<[u64; 2]> = a.iter().zip(b).map(|(a, b)| [*a, *b]).collect();
             self.space.between_until(&pairs, &mut distances, &interrupt)?;
             errors.resize(a.len(), 0.0);
         } else {
             for run in runs(a, b) {
-                let query = self.query(cx, run.fixed)?;
+                let query = self.query(run.fixed, &interrupt)?;
                 let mut order: Vec<usize> = (0..run.others.len()).collect();
                 order.sort_unstable_by_key(|row| run.others[*row]);
                 let ids: Vec<u64> = order.iter().map(|row| run.others[*row]).collect();
@@ -208,7 +210,7 @@ impl DeviceTask for PairDistances {
                 for (row, distance) in order.into_iter().zip(found) {
                     distances[run.rows.start + row] = distance;
                 }
-                errors.extend(errors_of(cx, &*query, run.others, &distances[run.rows])?);
+                errors.extend(errors_of(&*query, run.others, &distances[run.rows], &interrupt)?);
             }
         }
         store.confirm()?;
@@ -345,6 +347,27 @@ mod tests {
                 assert!((found - exact).abs() <= error, "{found} within {error}, not {exact}");
                 assert_eq!(error == 0.0, is_exact, "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_cancelled_request_computes_no_pair_of_small_signatures() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = testing::space(testing::store(folder.path(), 30));
+        space.store().bring_in(0..30).unwrap();
+        for exact_pairs in [435, 0] {
+            let columns: [(&str, ArrayRef); 2] = [
+                ("a", Arc::new(UInt64Array::from(vec![0, 2]))),
+                ("b", Arc::new(UInt64Array::from(vec![1, 3]))),
+            ];
+            let resource: Resource = testing::shared_space(&space);
+            let given = [("space", Value::Text("s".into())), ("exact_pairs", Value::Integer(exact_pairs))];
+            let mut harness = Harness::with_resources(&PAIR_DISTANCES, given, [("s", resource)]).unwrap();
+            harness.give(PAIRS, Envelope::from_columns(columns).unwrap());
+            harness.end(PAIRS);
+            harness.cancel();
+            let error = harness.run().unwrap_err().to_string();
+            assert!(error.contains("interrupted"), "{error}");
         }
     }
 

@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use boxwork_kernels::memory::{MemoryRefused, filled, room};
+use boxwork_kernels::interrupt::{Interrupt, Patience, ask};
+use boxwork_kernels::memory::{filled, room};
 use boxwork_runtime::operator::BoxError;
 
 use crate::resources::class_of;
@@ -20,6 +21,9 @@ use boxwork_stores::store::Store;
 
 /// Distances to objects of their classes that the queries of a block have together. At 12 bytes each these are 192 MiB.
 pub(crate) const MATES_MAX: u64 = 1 << 24;
+
+/// Objects that are put in order between two questions: about a millisecond's work.
+const OBJECTS_PER_QUESTION: usize = 1 << 14;
 
 /// The classes of a store's objects, and the blocks of its queries.
 pub(crate) struct QueryBlocks {
@@ -34,6 +38,9 @@ pub(crate) struct QueryBlocks {
     class_starts: Vec<u32>,
     /// The first position of each block, and the end of the last.
     block_starts: Vec<u32>,
+    /// The objects of their classes that the queries of each block meet.
+    block_mates: Vec<u64>,
+    pairs_count: u64,
 }
 
 /// A pair of a walk, as positions.
@@ -50,8 +57,9 @@ impl QueryBlocks {
     /// Reads the names of a store. Blocks on the disk.
     ///
     /// # Errors
-    /// When a batch is damaged, no name has a class, there are too many objects, or memory is refused.
-    pub(crate) fn new(store: &dyn Store, mates_max: u64) -> Result<Self, BoxError> {
+    /// When a batch is damaged, no name has a class, there are too many objects, memory is refused, or the caller
+    /// interrupts.
+    pub(crate) fn new(store: &dyn Store, mates_max: u64, interrupt: Interrupt<'_>) -> Result<Self, BoxError> {
         let objects = usize::try_from(store.objects_count()).unwrap_or(usize::MAX);
         if u32::try_from(objects).is_err() {
             return Err(BoxError::new(format!("{objects} objects are too many: 2^32 - 1 are allowed")));
@@ -61,6 +69,7 @@ impl QueryBlocks {
         let mut class_of_rank = room(objects, || list(objects), ADVICE)?;
         let mut has_class = false;
         for batch in 0..store.batches() {
+            ask(interrupt)?;
             store.each_name(batch, &mut |id, name| {
                 if store.has(id) {
                     let class = class_of(name);
@@ -82,43 +91,76 @@ impl QueryBlocks {
         }
         let mut sorted = vec![0; numbers.len()];
         numbers.values().zip(0..).for_each(|(number, place)| sorted[*number as usize] = place);
-        class_of_rank.iter_mut().for_each(|class| *class = sorted[*class as usize]);
-        Ok(Self::of(numbers.into_keys().collect(), class_of_rank, mates_max)?)
+        let mut patience = Patience::new(interrupt, OBJECTS_PER_QUESTION);
+        for class in &mut class_of_rank {
+            patience.spend(1)?;
+            *class = sorted[*class as usize];
+        }
+        Self::of(numbers.into_keys().collect(), class_of_rank, mates_max, interrupt)
     }
 
-    fn of(names: Vec<String>, class_of: Vec<u32>, mates_max: u64) -> Result<Self, MemoryRefused> {
+    fn of(
+        names: Vec<String>,
+        class_of: Vec<u32>,
+        mates_max: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, BoxError> {
         let objects = class_of.len();
+        let mut patience = Patience::new(interrupt, OBJECTS_PER_QUESTION);
         let mut class_starts = vec![0u32; names.len() + 1];
-        class_of.iter().for_each(|class| class_starts[*class as usize + 1] += 1);
+        for class in &class_of {
+            patience.spend(1)?;
+            class_starts[*class as usize + 1] += 1;
+        }
         (1..class_starts.len()).for_each(|class| class_starts[class] += class_starts[class - 1]);
         let mut next = class_starts.clone();
         let mut ranks = filled(objects, 0, || list(objects), ADVICE)?;
         let mut positions = filled(objects, 0, || list(objects), ADVICE)?;
         for (rank, class) in class_of.iter().enumerate() {
+            patience.spend(1)?;
             let position = &mut next[*class as usize];
             ranks[*position as usize] = rank as u32;
             positions[rank] = *position;
             *position += 1;
         }
-        let mut blocks = Self { names, class_of, ranks, positions, class_starts, block_starts: vec![0] };
-        blocks.cut(mates_max);
+        let (block_starts, block_mates, pairs_count) = (vec![0], Vec::new(), 0);
+        let mut blocks =
+            Self { names, class_of, ranks, positions, class_starts, block_starts, block_mates, pairs_count };
+        blocks.cut(mates_max, &mut patience)?;
+        blocks.count(&mut patience)?;
         Ok(blocks)
     }
 
-    fn cut(&mut self, mates_max: u64) {
+    fn cut(&mut self, mates_max: u64, patience: &mut Patience<'_>) -> Result<(), BoxError> {
         let mut mates = 0;
         for position in 0..self.objects() {
+            patience.spend(1)?;
             let more = u64::from(self.mates(position));
             // A block has one query at least, whatever the size of its class.
             if mates > 0 && mates + more > mates_max {
                 self.block_starts.push(position);
+                self.block_mates.push(mates);
                 mates = 0;
             }
             mates += more;
         }
         if self.objects() > 0 {
             self.block_starts.push(self.objects());
+            self.block_mates.push(mates);
         }
+        Ok(())
+    }
+
+    /// Counts the pairs.
+    fn count(&mut self, patience: &mut Patience<'_>) -> Result<(), BoxError> {
+        for block in 0..self.blocks() {
+            for query in self.block(block) {
+                patience.spend(1)?;
+                let parts = [false, true].map(|is_between| self.others(block, query, is_between));
+                self.pairs_count += parts.iter().flatten().map(|others| others.len() as u64).sum::<u64>();
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn objects(&self) -> u32 {
@@ -157,6 +199,11 @@ impl QueryBlocks {
         self.block_starts.len() as u32 - 1
     }
 
+    /// The objects of their classes that the queries of a block meet.
+    pub(crate) fn block_mates(&self, block: u32) -> u64 {
+        self.block_mates[block as usize]
+    }
+
     /// The positions of a block's queries.
     pub(crate) fn block(&self, block: u32) -> Range<u32> {
         self.block_starts[block as usize]..self.block_starts[block as usize + 1]
@@ -180,14 +227,7 @@ impl QueryBlocks {
 
     /// The number of pairs.
     pub(crate) fn pairs_count(&self) -> u64 {
-        let of_block = |block: u32| -> u64 {
-            let of_query = |query: u32| -> u64 {
-                let parts = [false, true].map(|is_between| self.others(block, query, is_between));
-                parts.iter().flatten().map(|others| others.len() as u64).sum()
-            };
-            self.block(block).map(of_query).sum()
-        };
-        (0..self.blocks()).map(of_block).sum()
+        self.pairs_count
     }
 }
 
@@ -239,15 +279,26 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeSet;
+
+    use boxwork_kernels::interrupt::never;
 
     use super::*;
 
     /// Blocks over objects of these classes.
     pub(super) fn blocks(classes: &[u32], mates_max: u64) -> QueryBlocks {
+        of_interrupt(classes, mates_max, &never).unwrap()
+    }
+
+    fn of_interrupt(
+        classes: &[u32],
+        mates_max: u64,
+        interrupt: Interrupt<'_>,
+    ) -> Result<QueryBlocks, BoxError> {
         let names = classes.iter().max().map_or(0, |class| class + 1);
-        QueryBlocks::of((0..names).map(|name| name.to_string()).collect(), classes.to_vec(), mates_max)
-            .unwrap()
+        let names = (0..names).map(|name| name.to_string()).collect();
+        QueryBlocks::of(names, classes.to_vec(), mates_max, interrupt)
     }
 
     fn walked(blocks: &QueryBlocks) -> Vec<Place> {
@@ -278,6 +329,31 @@ mod tests {
                         assert_eq!(of_query as u32, objects - 1, "{class:?} by {mates_max}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_many_objects_stops_when_asked_to() {
+        let objects = 5 * OBJECTS_PER_QUESTION;
+        for classes in [1, objects as u32] {
+            let class: Vec<u32> = (0..objects as u32).map(|rank| rank % classes).collect();
+            let asked = Cell::new(0);
+            let stop_at = |limit: usize| {
+                asked.set(0);
+                let interrupt = || {
+                    asked.set(asked.get() + 1);
+                    asked.get() >= limit
+                };
+                of_interrupt(&class, MATES_MAX, &interrupt).map(drop)
+            };
+            // Each object is counted, placed, cut and paired.
+            stop_at(usize::MAX).unwrap();
+            let all = asked.get();
+            assert!(all >= 4 * objects / OBJECTS_PER_QUESTION - 1, "{all} questions");
+            for limit in 1..=all {
+                let error = stop_at(limit).unwrap_err().to_string();
+                assert!(asked.get() == limit && error.contains("interrupted"), "{error}");
             }
         }
     }

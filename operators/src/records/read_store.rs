@@ -11,6 +11,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use super::HOLDS;
 use crate::columns;
 use crate::images::extract::{PARAMETERS_NOTE, with_alpha};
+use crate::resources;
 use boxwork_stores::any_kind::AnyKind;
 use boxwork_stores::store::Store;
 
@@ -47,7 +48,7 @@ pub static READ_STORE: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let (kind, store) = (super::kind(bind)?, crate::resources::store(bind)?);
+    let (kind, store) = (super::kind(bind)?, resources::store(bind)?);
     if store.kind() != kind.name() {
         let (path, found) = (store.path().display(), store.kind());
         return Err(BoxError::new(format!(
@@ -72,10 +73,7 @@ impl Operator for ReadStore {
                 return Ok(Flow::Wait);
             }
             cx.announce();
-            let first = [self.sent];
-            if !self.store.is_in(&first) {
-                cx.detached("disk", || self.store.bring_in(&first))??;
-            }
+            resources::bring_in(cx, &*self.store, &[self.sent])?;
             let (batch, _) = self.store.locate(self.sent)?;
             let end = self.store.batch_ids(batch).end.min(self.sent + ROWS as u64);
             let ids: Vec<u64> = self.store.among(self.sent..end).collect();

@@ -92,8 +92,9 @@ impl Operator for WriteKept {
         if self.listed.is_none() {
             self.listed = Some(listed(cx.side(LISTED))?);
         }
+        let cancelled = cx.cancelled();
         let shared = Arc::clone(&self.shared);
-        let partial = cx.detached("disk", || shared.get())??;
+        let partial = cx.detached("disk", || shared.get(&cancelled))??;
         while let Some(envelope) = cx.take(OBJECTS) {
             cx.detached("disk", || self.keep(&partial, &envelope))??;
             cx.progress(self.made.len() as u64, 0);

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::{Array as _, RecordBatch, StringArray, UInt64Array};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::operator::{Bind, BoxError, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::store_error::way_out;
@@ -72,12 +73,12 @@ impl SharedPartial {
     ///
     /// # Errors
     /// As [`Partial::open`].
-    pub(crate) fn get(&self) -> Result<Arc<Partial>, BoxError> {
+    pub(crate) fn get(&self, interrupt: Interrupt<'_>) -> Result<Arc<Partial>, BoxError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(partial) = &*opened {
             return Ok(Arc::clone(partial));
         }
-        let partial = Arc::new(Partial::open(&self.out, self.settings.as_deref(), self.is_anew)?);
+        let partial = Arc::new(Partial::open(&self.out, self.settings.as_deref(), self.is_anew, interrupt)?);
         Ok(Arc::clone(opened.insert(partial)))
     }
 }
@@ -112,8 +113,14 @@ impl Partial {
     /// Opens the partial file of a store to be, and takes its lock.
     ///
     /// # Errors
-    /// When another process has it, its settings are others, it is a foreign file, or it cannot be read or written.
-    pub(crate) fn open(out: &Path, settings: Option<&str>, is_anew: bool) -> Result<Self, BoxError> {
+    /// When another process has it, its settings are others, it is a foreign file, it cannot be read or written, or the
+    /// caller interrupts: the file then stays as it is.
+    pub(crate) fn open(
+        out: &Path,
+        settings: Option<&str>,
+        is_anew: bool,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, BoxError> {
         let mut name = out.file_name().map(OsString::from).unwrap_or_default();
         name.push(".partial");
         if settings.is_none() {
@@ -135,7 +142,7 @@ impl Partial {
             path: path.clone(),
         };
         let settings = settings.unwrap_or_default();
-        match partial.read(&mut file, settings)? {
+        match partial.read(&mut file, settings, interrupt)? {
             Some(sound) => {
                 let bytes = file.metadata().map_err(failed)?.len();
                 partial.was_damaged = sound < bytes;
@@ -153,7 +160,12 @@ impl Partial {
     }
 
     /// Reads the sound chunks and returns their end; nothing if not even the settings are sound.
-    fn read(&mut self, file: &mut File, settings: &str) -> Result<Option<u64>, BoxError> {
+    fn read(
+        &mut self,
+        file: &mut File,
+        settings: &str,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<u64>, BoxError> {
         let failed = |error: io::Error| unusable(&self.path, &error);
         let bytes = file.metadata().map_err(failed)?.len();
         let mut mark = Vec::new();
@@ -170,6 +182,7 @@ impl Partial {
         at += HEAD_BYTES + found.len() as u64;
         let is_other = found != settings.as_bytes();
         while let Some(content) = chunk(file, at, bytes).map_err(failed)? {
+            ask(interrupt)?;
             let Some(batch) = batch(&content) else { break };
             let Some((names, sizes, times)) = columns(&batch) else { break };
             for row in 0..names.len() {
@@ -311,4 +324,49 @@ fn batch(content: &[u8]) -> Option<RecordBatch> {
 fn columns(batch: &RecordBatch) -> Option<(&StringArray, &UInt64Array, &UInt64Array)> {
     let of = |name| batch.column_by_name(name)?.as_any().downcast_ref::<UInt64Array>();
     Some((batch.column_by_name("name")?.as_any().downcast_ref()?, of("bytes")?, of("modified")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use boxwork_kernels::interrupt::never;
+
+    use super::*;
+
+    fn objects(name: &str) -> RecordBatch {
+        let numbers = UInt64Array::from(vec![7]);
+        RecordBatch::try_from_iter([
+            ("name", Arc::new(StringArray::from(vec![name])) as arrow_array::ArrayRef),
+            ("bytes", Arc::new(numbers.clone()) as _),
+            ("modified", Arc::new(numbers) as _),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn an_interrupted_opening_leaves_the_file_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("s.arrow");
+        let open = |interrupt: Interrupt<'_>| Partial::open(&out, Some("settings"), false, interrupt);
+        let partial = open(&never).unwrap();
+        for name in ["a", "b", "c"] {
+            partial.push(&objects(name)).unwrap();
+        }
+        drop(partial);
+        let path = folder.path().join("s.arrow.partial");
+        let before = fs::read(&path).unwrap();
+        // Each chunk is asked for.
+        for limit in 0..3 {
+            let asked = Cell::new(0);
+            let stopped = open(&|| {
+                asked.set(asked.get() + 1);
+                asked.get() > limit
+            });
+            assert!(stopped.err().is_some_and(|error| error.to_string().contains("interrupted")));
+            assert_eq!((asked.get(), fs::read(&path).unwrap()), (limit + 1, before.clone()));
+        }
+        let partial = open(&never).unwrap();
+        assert!(["a", "b", "c"].iter().all(|name| partial.kept(name, 7, 7).is_some()));
+    }
 }

@@ -195,11 +195,7 @@ impl ExactDistance {
 
 /// Reads the candidates' objects from disk unless they are in memory.
 fn bring_in(cx: &mut Context<'_>, space: &dyn Space, candidates: &Envelope) -> Result<(), BoxError> {
-    let (store, ids) = (space.store(), candidates.u64s("id")?);
-    if !store.is_in(ids) {
-        cx.detached("disk", || store.bring_in(ids))??;
-    }
-    Ok(())
+    resources::bring_in(cx, &**space.store(), candidates.u64s("id")?)
 }
 
 /// The candidates of some envelopes with their distances, given in sequence.

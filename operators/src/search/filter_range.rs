@@ -84,9 +84,7 @@ impl Operator for FilterRange {
         }
         let store = self.space.store();
         let near_ids: Vec<u64> = near.iter().map(|(_, id)| *id).collect();
-        if !store.is_in(&near_ids) {
-            cx.detached("disk", || store.bring_in(&near_ids))??;
-        }
+        resources::bring_in(cx, &**store, &near_ids)?;
         let mut kept = Vec::new();
         for run in near.chunk_by(|a, b| a.0 == b.0) {
             if cx.is_cancelled() {

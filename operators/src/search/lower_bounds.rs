@@ -28,7 +28,7 @@ use self::on_device::{OnDevice, SIZES, STAGE_SIZES, Sizes};
 use crate::columns;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
-use crate::resources::space::options;
+use crate::resources::{self, space::options};
 use crate::search::cost_model::{OnDevices, Remembered, Search};
 use crate::search::distance;
 use crate::search::queries::Queries;
@@ -258,8 +258,8 @@ impl LowerBounds {
         let table = &self.table;
         let pivots = table.pivots();
         let store = space.store();
-        if known != Some(None) && !store.is_in(pivots) {
-            cx.detached("disk", || store.bring_in(pivots))??;
+        if known != Some(None) {
+            resources::bring_in(cx, &**store, pivots)?;
         }
         // Without a bound no distance to a pivot is needed; a new choice needs them all the same.
         let distances = match known {

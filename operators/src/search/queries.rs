@@ -8,6 +8,8 @@ use boxwork_kernels::interrupt::never;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{BoxError, Context, In};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+
+use crate::resources;
 use boxwork_stores::space::{Prepared, QueryForm, Scratch, Space};
 use boxwork_stores::sqfd_space::SqfdQuery;
 
@@ -94,10 +96,7 @@ impl Queries {
         candidates: &Envelope,
     ) -> Result<Vec<f64>, BoxError> {
         let (numbers, ids) = (candidates.u32s("query")?, candidates.u64s("id")?);
-        let store = space.store();
-        if !store.is_in(ids) {
-            cx.detached("disk", || store.bring_in(ids))??;
-        }
+        resources::bring_in(cx, &**space.store(), ids)?;
         let mut distances = vec![0.0; ids.len()];
         let interrupt = || cx.is_cancelled();
         let key = |row: &u32| (numbers[*row as usize], ids[*row as usize]);
@@ -124,7 +123,7 @@ impl Queries {
                 }
             }
         }
-        store.confirm()?;
+        space.store().confirm()?;
         Ok(distances)
     }
 }

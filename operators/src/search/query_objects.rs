@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use boxwork_kernels::extract::{Extractor, ImageRef};
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::did_you_mean;
 use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
@@ -43,7 +44,7 @@ pub enum Asked {
 }
 
 /// The queries as a batch for [`read_query`](super::read_query): its columns are `query`, `name` and `object`, and the
-/// queries are numbered from 0. Blocks on the disk. It checks `cancelled` before each query.
+/// queries are numbered from 0. Blocks on the disk. It checks `cancelled` before each query, and as it reads names.
 ///
 /// # Errors
 /// When an object is not there, a file is no image, or the store does not say how to extract one; and when the caller
@@ -64,7 +65,7 @@ pub fn query_objects(
             _ => None,
         })
         .collect();
-    let mut found = look_up(&texts, &**store)?.into_iter();
+    let mut found = look_up(&texts, &**store, cancelled)?.into_iter();
     let (mut names, mut objects, mut images) = (Vec::new(), Vec::new(), Images::new(Arc::clone(store)));
     for (idx, query) in queries.into_iter().enumerate() {
         if cancelled() {
@@ -192,13 +193,17 @@ fn images_as_in(store: &SignatureStore) -> Result<(Scaler, Extractor), String> {
 }
 
 /// Looks up all queries, and brings those that are objects into memory.
-pub(crate) fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>, BoxError> {
+pub(crate) fn look_up(
+    given: &[String],
+    store: &dyn Store,
+    interrupt: Interrupt<'_>,
+) -> Result<Vec<Found>, BoxError> {
     let mut found: Vec<Option<Found>> = Vec::with_capacity(given.len());
     for query in given {
-        found.push(store.find(query)?.map(Found::Object));
+        found.push(store.find_until(query, interrupt)?.map(Found::Object));
     }
     if found.iter().any(Option::is_none) {
-        let by_end = look_up_ends(given, &found, store)?;
+        let by_end = look_up_ends(given, &found, store, interrupt)?;
         for (idx, ends) in by_end.into_iter().enumerate() {
             if found[idx].is_some() {
                 continue;
@@ -227,7 +232,7 @@ pub(crate) fn look_up(given: &[String], store: &dyn Store) -> Result<Vec<Found>,
         Found::Object(id) => Some(*id),
         Found::File | Found::Spelt(_) => None,
     });
-    store.bring_in(&objects.collect::<Vec<u64>>())?;
+    store.bring_in_until(&objects.collect::<Vec<u64>>(), interrupt)?;
     Ok(found)
 }
 
@@ -236,6 +241,7 @@ fn look_up_ends(
     given: &[String],
     found: &[Option<Found>],
     store: &dyn Store,
+    interrupt: Interrupt<'_>,
 ) -> Result<Vec<Vec<u64>>, BoxError> {
     let missing: Vec<(usize, String)> = (0..given.len())
         .filter(|idx| found[*idx].is_none() && !given[*idx].is_empty())
@@ -243,6 +249,7 @@ fn look_up_ends(
         .collect();
     let mut ends = vec![Vec::new(); given.len()];
     for batch in 0..store.batches() {
+        ask(interrupt)?;
         store.each_name(batch, &mut |id, name| {
             for (idx, end) in &missing {
                 if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {

@@ -72,8 +72,8 @@ struct ReadQuery {
 impl Operator for ReadQuery {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let Some(found) = &self.found else {
-            let (given, store) = (&self.given, &*self.store);
-            self.found = Some(cx.detached("disk", || look_up(given, store))??);
+            let (given, store, cancelled) = (&self.given, &*self.store, cx.cancelled());
+            self.found = Some(cx.detached("disk", || look_up(given, store, &cancelled))??);
             return Ok(Flow::More);
         };
         let at = self.names.len();

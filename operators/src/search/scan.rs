@@ -183,10 +183,7 @@ impl Operator for Scan {
             let Some(nth) = left.filter(|_| !cx.is_cancelled()) else { return Ok(Flow::Done) };
             let part = &mut parts[nth];
             let batch = part.batches.start;
-            if !self.store.is_in(&[part.next]) {
-                let (store, first) = (&self.store, part.next);
-                cx.detached("disk", || store.bring_in(&[first]))??;
-            }
+            resources::bring_in(cx, &*self.store, &[part.next])?;
             let end = self.store.batch_ids(batch).end;
             let rows = rows_next((self.store.objects_count() - self.done) * queries.len() as u64, self.slots);
             let upto = end.min(part.next + (rows / queries.len() as u64).max(1));

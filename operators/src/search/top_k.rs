@@ -251,9 +251,7 @@ impl TopK {
             let from = nearest.found.len().saturating_sub(EXACT_PER_FIRING);
             let ids: Vec<u64> = nearest.found.drain(from..).rev().map(|(_, id)| id).collect();
             let store = self.space.store();
-            if !store.is_in(&ids) {
-                cx.detached("disk", || store.bring_in(&ids))??;
-            }
+            resources::bring_in(cx, &**store, &ids)?;
             let (mut exact, failed) = (vec![0.0; ids.len()], OnceLock::new());
             // While a device computes, slots are idle, so they share the ranking.
             cx.inside(|inside| {

@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Exit {
             ));
             Exit::Failed
         }
-        Err(StoreError::Cancelled { .. }) => stop.report(),
+        Err(StoreError::Cancelled { .. } | StoreError::Interrupted(_)) => stop.report(),
         Err(error) => {
             say(format_args!("error: {error}"));
             Exit::Failed
@@ -76,11 +76,13 @@ fn remove(
     cancellation: &Cancellation,
 ) -> Result<Result<u64, Vec<String>>, StoreError> {
     let go_on = || cancellation.check().map_err(|_| StoreError::Cancelled { path: store.to_owned() });
+    // The first search reads all names.
+    let cancelled = || cancellation.is_cancelled();
     let mut change = any_kind::change(store)?;
     let mut missing = Vec::new();
     for name in names {
         go_on()?;
-        match change.store().find(name)? {
+        match change.store().find_until(name, &cancelled)? {
             Some(id) => drop(change.remove(id)?),
             None => missing.push(name.clone()),
         }

@@ -139,7 +139,8 @@ impl<'a> Context<'a> {
     /// are published first. Never hold a lock across this call.
     ///
     /// # Errors
-    /// When the request is cancelled before the closure starts. A running closure is not interrupted.
+    /// When the request is cancelled before the closure starts. A running closure is not interrupted: a long one asks
+    /// [`Context::cancelled`] at intervals.
     pub fn detached<R>(&mut self, class: &str, f: impl FnOnce() -> R) -> Result<R, Cancelled> {
         let (mut f, mut result) = (Some(f), None);
         self.services.detached(&mut self.ports, class, &mut || {
@@ -190,6 +191,12 @@ impl<'a> Context<'a> {
     /// Whether the request is being cancelled: a long firing checks this at intervals, and returns early.
     pub fn is_cancelled(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// [`Context::is_cancelled`] as a function that closures take along, such as that of [`Context::detached`].
+    pub fn cancelled(&self) -> impl Fn() -> bool + Copy + Send + Sync + use<'a> {
+        let stopping = self.stopping;
+        move || stopping.load(Ordering::Acquire)
     }
 
     /// Reports the progress of the box, for progress bars; a total of 0 means that it is unknown.

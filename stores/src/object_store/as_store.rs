@@ -5,6 +5,7 @@ use std::path::Path;
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
+use boxwork_kernels::interrupt::Interrupt;
 
 use super::{ObjectStore, StoreError};
 use crate::kinds::Kind;
@@ -83,8 +84,8 @@ impl<K: Kind> Store for ObjectStore<K> {
         self.is_in(ids.iter().copied())
     }
 
-    fn bring_in(&self, ids: &[u64]) -> Result<(), StoreError> {
-        self.bring_in(ids.iter().copied())
+    fn bring_in_until(&self, ids: &[u64], interrupt: Interrupt<'_>) -> Result<(), StoreError> {
+        self.bring_in_until(ids.iter().copied(), interrupt)
     }
 
     fn confirm(&self) -> Result<(), StoreError> {
@@ -98,8 +99,8 @@ impl<K: Kind> Store for ObjectStore<K> {
         self.name(id)
     }
 
-    fn find(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        self.find(name)
+    fn find_until(&self, name: &str, interrupt: Interrupt<'_>) -> Result<Option<u64>, StoreError> {
+        self.find_until(name, interrupt)
     }
 
     fn each_name(&self, batch: usize, f: &mut dyn FnMut(u64, &str)) -> Result<(), StoreError> {

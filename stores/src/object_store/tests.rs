@@ -19,6 +19,7 @@ use crate::signature::SignatureColumns;
 use crate::signature_store::{SignatureStore, StoreChange, StoreWriter};
 
 mod access;
+mod interruption;
 
 const COORDINATES: [&str; 2] = ["x", "y"];
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use boxwork_kernels::distance::{DistanceError, Properties, Slack};
-use boxwork_kernels::interrupt::{Interrupt, Interrupted};
+use boxwork_kernels::interrupt::{Interrupt, ask};
 
 use super::{Constants, Distance, DistanceOptions};
 use crate::any_kind::KINDS;
@@ -190,11 +190,6 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
             })?)
         })
     }
-}
-
-/// Returns an error if the caller wants to stop.
-fn ask(interrupt: Interrupt<'_>) -> Result<(), StoreError> {
-    if interrupt() { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 /// An object prepared for comparison with many of a store.

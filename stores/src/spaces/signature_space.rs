@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, ListArray};
 use boxwork_kernels::distance::{self, Lp, Properties, Slack};
-use boxwork_kernels::interrupt::{Interrupt, Interrupted};
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_kernels::sqfd::SignatureRef;
 
 use super::{Constants, Distance, DistanceOptions};
@@ -140,9 +140,7 @@ impl<D: SignatureDistance> SignatureSpace<D> {
         id: u64,
         interrupt: Interrupt<'_>,
     ) -> Result<f64, StoreError> {
-        if interrupt() {
-            return Err(Interrupted.into());
-        }
+        ask(interrupt)?;
         Ok(self.distance.distance(query, objects.signature(id)?))
     }
 

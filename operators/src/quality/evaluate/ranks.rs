@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use boxwork_kernels::memory::{MemoryRefused, filled};
+use boxwork_kernels::memory::{MemoryRefused, room};
 use boxwork_kernels::quality::average_precision_of_places;
 
 use crate::quality::query_blocks::QueryBlocks;
@@ -21,6 +21,8 @@ const NEAREST: u64 = 10;
 #[derive(Default)]
 pub(super) struct Ranks {
     queries: Range<u32>,
+    /// The first query without room.
+    next: u32,
     /// The first entry of each query, and the end of the last.
     starts: Vec<usize>,
     /// Entries that each query has so far.
@@ -38,27 +40,47 @@ fn entry(distance: f64, rank: u32) -> u64 {
     u64::from(ordered) << 32 | u64::from(rank)
 }
 
+/// Empties a list and gives it room for `count` elements. Memory that is too little goes before the new comes.
+fn empty<T>(list: &mut Vec<T>, count: usize, what: impl FnOnce() -> String) -> Result<(), MemoryRefused> {
+    list.clear();
+    if list.capacity() < count {
+        *list = Vec::new();
+        *list = room(count, what, "free memory")?;
+    }
+    Ok(())
+}
+
 impl Ranks {
-    /// Room for the queries of a block.
+    /// Begins a block, in the memory of the one before. [`Ranks::make_room`] then makes room for its queries.
     ///
     /// # Errors
     /// When memory is refused.
-    pub(super) fn new(blocks: &QueryBlocks, block: u32) -> Result<Self, MemoryRefused> {
-        let queries = blocks.block(block);
-        let mut starts = vec![0];
-        for query in queries.clone() {
-            starts.push(starts.last().copied().unwrap_or(0) + blocks.mates(query) as usize);
-        }
-        let count = starts.last().copied().unwrap_or(0);
+    pub(super) fn begin(&mut self, blocks: &QueryBlocks, block: u32) -> Result<(), MemoryRefused> {
+        let (queries, mates) = (blocks.block(block), blocks.block_mates(block) as usize);
+        (self.next, self.queries) = (queries.start, queries.clone());
         let what = || format!("keeping the distances of {} objects to their classes", queries.len());
-        let advice = "free memory";
-        Ok(Self {
-            filled: vec![0; queries.len()],
-            entries: filled(count, 0, what, advice)?,
-            between: filled(count, 0, what, advice)?,
-            starts,
-            queries,
-        })
+        empty(&mut self.starts, queries.len() + 1, what)?;
+        empty(&mut self.filled, queries.len(), what)?;
+        empty(&mut self.entries, mates, what)?;
+        empty(&mut self.between, mates, what)?;
+        self.starts.push(0);
+        Ok(())
+    }
+
+    /// Makes room for the next query, if there is one, and returns the work of that. New memory is first written here: for
+    /// the block at once that would take a tenth of a second.
+    pub(super) fn make_room(&mut self, blocks: &QueryBlocks) -> Option<usize> {
+        let query = self.next;
+        if query == self.queries.end {
+            return None;
+        }
+        let end = self.entries.len() + blocks.mates(query) as usize;
+        self.entries.resize(end, 0);
+        self.between.resize(end, 0);
+        self.starts.push(end);
+        self.filled.push(0);
+        self.next += 1;
+        Some(self.work(query))
     }
 
     fn idx(&self, query: u32) -> usize {

@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted, Patience};
 use boxwork_kernels::quality::{IntrinsicDimensionality, mean_average_precision};
 use boxwork_runtime::printable::printable;
 use serde_json::{Map, Value as Json, json};
+
+/// Classes whose rows are written between two questions.
+const CLASSES_PER_QUESTION: usize = 1 << 10;
 
 /// The qualities of all classes.
 pub(super) struct Report<'a> {
@@ -36,19 +40,22 @@ impl Report<'_> {
         mean(self.classes.iter().flat_map(|class| class.precisions))
     }
 
-    pub(super) fn json(&self, distance: Option<&str>) -> String {
-        let classes: Map<String, Json> = self
-            .classes
-            .iter()
-            .map(|class| {
-                let json = json!({
-                    "map": class.map(),
-                    "precision_at_10": mean(class.precisions),
-                    "objects": class.objects,
-                });
-                (class.name.to_owned(), json)
-            })
-            .collect();
+    pub(super) fn json(
+        &self,
+        distance: Option<&str>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<String, Interrupted> {
+        let mut patience = Patience::new(interrupt, CLASSES_PER_QUESTION);
+        let mut classes: Map<String, Json> = Map::new();
+        for class in &self.classes {
+            patience.spend(1)?;
+            let json = json!({
+                "map": class.map(),
+                "precision_at_10": mean(class.precisions),
+                "objects": class.objects,
+            });
+            classes.insert(class.name.to_owned(), json);
+        }
         let json = json!({
             "distance": distance,
             "map": self.map(),
@@ -57,7 +64,7 @@ impl Report<'_> {
             "idim_error": self.idim.map(|idim| idim.error),
             "classes": classes,
         });
-        format!("{json:#}\n")
+        Ok(format!("{json:#}\n"))
     }
 
     /// Rows of [`columns::qualities`](crate::columns::qualities): one for each class, and one for all.
@@ -86,7 +93,12 @@ impl Report<'_> {
         RecordBatch::try_new(Arc::new(Schema::new(fields).with_metadata(metadata)), columns)
     }
 
-    pub(super) fn table(&self, distance: Option<&str>) -> String {
+    pub(super) fn table(
+        &self,
+        distance: Option<&str>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<String, Interrupted> {
+        let mut patience = Patience::new(interrupt, CLASSES_PER_QUESTION);
         let names: Vec<String> = self.classes.iter().map(|class| printable(class.name)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("all classes".len());
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
@@ -96,13 +108,14 @@ impl Report<'_> {
             text.push_str(&format!("{name:width$}  {objects:>7}  {map:>6}  {precision:>6}\n"));
         };
         for (name, class) in names.iter().zip(&self.classes) {
+            patience.spend(1)?;
             row(name, class.objects, class.map(), mean(class.precisions));
         }
         row("all classes", self.objects, self.map(), self.precision());
         let undefined = if self.objects < 2 { "there are no two objects" } else { "all distances are equal" };
         let idim = self.idim.map_or(format!("undefined, as {undefined}"), |idim| in_words(&idim));
         let distance = distance.map_or_else(String::new, |distance| format!("distance: {distance}\n"));
-        text + &format!("\n{distance}intrinsic dimensionality: {idim}\n")
+        Ok(text + &format!("\n{distance}intrinsic dimensionality: {idim}\n"))
     }
 }
 
@@ -134,7 +147,27 @@ fn mean<'a>(values: impl IntoIterator<Item = &'a f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use boxwork_kernels::interrupt::never;
+
     use super::*;
+
+    #[test]
+    fn a_report_of_many_classes_stops_when_asked_to() {
+        let class = Class { name: "a", objects: 1, average_precisions: &[], precisions: &[] };
+        let classes = (0..3 * CLASSES_PER_QUESTION).map(|_| Class { ..class }).collect();
+        let report = Report { classes, objects: 3 * CLASSES_PER_QUESTION, idim: None };
+        for text in [Report::table, Report::json] {
+            let asked = Cell::new(0);
+            let interrupt = || {
+                asked.set(asked.get() + 1);
+                asked.get() == 2
+            };
+            assert_eq!((text(&report, None, &interrupt), asked.get()), (Err(Interrupted), 2));
+            assert!(text(&report, None, &never).is_ok());
+        }
+    }
 
     #[test]
     fn the_table_prints_digits_of_idim_that_are_right() {

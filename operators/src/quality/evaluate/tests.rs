@@ -1,6 +1,7 @@
 //! `evaluate` by hand, and against an algorithm that keeps all distances.
 
 use arrow_array::{ArrayRef, Float64Array, UInt64Array};
+use boxwork_kernels::interrupt::never;
 use boxwork_kernels::quality::{average_precision, mean_average_precision, precision_at};
 use boxwork_runtime::harness::Harness;
 use boxwork_runtime::operator::Resource;
@@ -39,7 +40,7 @@ impl Check<'_> {
     /// The pairs in order.
     fn pairs(&self) -> Vec<(u64, u64)> {
         let folder = tempfile::tempdir().unwrap();
-        let blocks = QueryBlocks::new(&*self.store(folder.path()), self.mates_max).unwrap();
+        let blocks = QueryBlocks::new(&*self.store(folder.path()), self.mates_max, &never).unwrap();
         let mut walk = Walk::new(&blocks);
         let id = |position: u32| u64::from(blocks.rank(position));
         std::iter::from_fn(|| walk.next(&blocks)).map(|place| (id(place.query), id(place.other))).collect()
@@ -219,9 +220,14 @@ fn a_firing_ends_after_a_bounded_number_of_distances() {
     let check = Check { distance: &|(a, b)| (a + b) as f64, ..check("json", &names) };
     let folder = tempfile::tempdir().unwrap();
     let store = check.store(folder.path());
-    let mut ranking = Ranking::new(QueryBlocks::new(&*store, MATES_MAX).unwrap()).unwrap();
+    let mut ranking = Ranking::new(QueryBlocks::new(&*store, MATES_MAX, &never).unwrap()).unwrap();
     for pairs in check.pairs().chunks(4096) {
         ranking.keep(&*store, check.envelope(pairs)).unwrap();
+    }
+    // Each query gets its room by itself.
+    for query in 0..400 {
+        assert!(matches!(ranking.step, Step::Room), "query {query}");
+        assert_eq!(ranking.advance(&*store, 1000).unwrap(), Some(400));
     }
     let (mut pieces, mut distances) = (0, 0);
     while let Some(work) = ranking.advance(&*store, 1000).unwrap() {
@@ -281,6 +287,6 @@ fn missing_pairs_and_missing_classes_are_refused() {
     assert!(not.contains("is not a number"), "{not}");
     let folder = tempfile::tempdir().unwrap();
     let unnamed = check("table", &["a", "b", "c"]);
-    let found = QueryBlocks::new(&*unnamed.store(folder.path()), 9).err().unwrap().to_string();
+    let found = QueryBlocks::new(&*unnamed.store(folder.path()), 9, &never).err().unwrap().to_string();
     assert!(found.contains("no classes"), "{found}");
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Back, Block, DeviceError, Devices, Feed, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
@@ -164,7 +165,8 @@ impl OnDevice {
             let batches = chunks.flat_map(|chunk| cut.batches(store, chunk));
             let fresh: Vec<usize> = batches.filter(|batch| !store.is_checked(*batch)).collect();
             if !fresh.is_empty() {
-                cx.detached("disk", || store.bring_in(fresh.iter().map(|batch| store.ids(*batch).start)))??;
+                let (cancelled, ids) = (cx.cancelled(), fresh.iter().map(|batch| store.ids(*batch).start));
+                cx.detached("disk", || store.bring_in_until(ids, &cancelled))??;
             }
         }
         if self.criteria.may_drop() && !device.holds(block.sigmas_key()) {
@@ -219,8 +221,8 @@ impl OnDevice {
             cx.progress(self.held(), self.space.store().len());
         }
         match block {
-            DistanceBlock::Rows(block) => distances(block, &self.space, queries),
-            DistanceBlock::Run(block) => distances_of_run(&block, &self.space, queries),
+            DistanceBlock::Rows(block) => distances(block, &self.space, queries, &cx.cancelled()),
+            DistanceBlock::Run(block) => distances_of_run(&block, &self.space, queries, &cx.cancelled()),
         }
     }
 }
@@ -244,15 +246,21 @@ pub(super) fn bring_in_batches(
     }
     batches.retain(|batch| !store.is_checked(*batch));
     if !batches.is_empty() {
-        cx.detached("disk", || store.bring_in(batches.iter().map(|batch| store.ids(*batch).start)))??;
+        let (cancelled, ids) = (cx.cancelled(), batches.iter().map(|batch| store.ids(*batch).start));
+        cx.detached("disk", || store.bring_in_until(ids, &cancelled))??;
     }
     Ok(())
 }
 
 /// The distances of a block that came back, by envelope, without the dropped rows.
-fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<Vec<Envelope>, BoxError> {
+fn distances(
+    block: SqfdBlock,
+    space: &SqfdSpace,
+    queries: &Queries,
+    interrupt: Interrupt<'_>,
+) -> Result<Vec<Envelope>, BoxError> {
     if let Some(kept) = &block.kept {
-        return left(&block, kept, space, queries);
+        return left((&block, kept), space, queries, interrupt);
     }
     let mut crosses = block.crosses.iter();
     let mut made = Vec::with_capacity(block.envelopes.len());
@@ -261,10 +269,11 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
         let mut distances = Vec::with_capacity(ids.len());
         space.store().read::<_, BoxError>(|objects| {
             for run in numbers.chunk_by(|a, b| a == b) {
+                ask(interrupt)?;
                 let query = queries.at(queries.idx(run[0])?).sqfd().prepared();
                 for (_, cross) in run.iter().zip(&mut crosses) {
                     let id = ids[distances.len()];
-                    distances.push(space.of_cross(objects, query, id, *cross)?);
+                    distances.push(space.of_cross(objects, query, (id, *cross), interrupt)?);
                 }
             }
             Ok(())
@@ -276,10 +285,10 @@ fn distances(block: SqfdBlock, space: &SqfdSpace, queries: &Queries) -> Result<V
 
 /// The rows that a block kept, in one envelope if there are any.
 fn left(
-    block: &SqfdBlock,
-    kept: &[u32],
+    (block, kept): (&SqfdBlock, &[u32]),
     space: &SqfdSpace,
     queries: &Queries,
+    interrupt: Interrupt<'_>,
 ) -> Result<Vec<Envelope>, BoxError> {
     let (mut numbers, mut ids, mut distances) = (Vec::new(), Vec::new(), Vec::new());
     space.store().read::<_, BoxError>(|objects| {
@@ -289,7 +298,7 @@ fn left(
             let query = queries.at(query as usize);
             numbers.push(query.number);
             ids.push(id);
-            distances.push(space.of_cross(objects, query.sqfd().prepared(), id, *cross)?);
+            distances.push(space.of_cross(objects, query.sqfd().prepared(), (id, *cross), interrupt)?);
         }
         Ok(())
     })?;
@@ -309,6 +318,7 @@ fn distances_of_run(
     block: &RangeBlock,
     space: &SqfdSpace,
     queries: &Queries,
+    interrupt: Interrupt<'_>,
 ) -> Result<Vec<Envelope>, BoxError> {
     let store = space.store();
     let mut rows = Vec::new();
@@ -316,7 +326,8 @@ fn distances_of_run(
         rows = Vec::new();
         let mut row = |place: usize, id: u64, cross: f64| -> Result<(), BoxError> {
             let query = queries.at(place);
-            rows.push((query.number, id, space.of_cross(objects, query.sqfd().prepared(), id, cross)?));
+            let distance = space.of_cross(objects, query.sqfd().prepared(), (id, cross), interrupt)?;
+            rows.push((query.number, id, distance));
             Ok(())
         };
         match &block.found {

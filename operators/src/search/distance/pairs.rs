@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_kernels::sqfd::{PreparedQuery, reference};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Devices, Residence};
@@ -52,10 +53,12 @@ impl DevicePairs {
         // Ordered by id, so that neighbouring queries lie side by side.
         let mut places: BTreeMap<u64, u32> = rows.iter().map(|(query, _)| (*query, 0)).collect();
         places.values_mut().zip(0..).for_each(|(place, nth)| *place = nth);
+        let cancelled = cx.cancelled();
         let prepared = store.read::<_, BoxError>(|objects| {
             let prepare = |id: &u64| -> Result<PreparedQuery, BoxError> {
+                ask(&cancelled)?;
                 let signature = objects.signature(*id)?;
-                Ok(PreparedQuery::new_until(space.measure(), signature, &|| cx.is_cancelled())?)
+                Ok(PreparedQuery::new_until(space.measure(), signature, &cancelled)?)
             };
             places.keys().map(prepare).collect::<Result<Vec<_>, _>>()
         })?;
@@ -65,7 +68,14 @@ impl DevicePairs {
     }
 
     /// The distances of a block that came back, by envelope.
-    pub(crate) fn distances(&self, block: SqfdBlock) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
+    ///
+    /// # Errors
+    /// When a batch is damaged, and when the caller interrupts.
+    pub(crate) fn distances(
+        &self,
+        block: SqfdBlock,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<(Envelope, Vec<f64>)>, BoxError> {
         let space = &self.space;
         let mut crosses = block.crosses.iter();
         let mut made = Vec::with_capacity(block.envelopes.len());
@@ -76,10 +86,10 @@ impl DevicePairs {
                 rows.map(|((a, b), cross)| {
                     // f32 cannot hold the sum of some pairs (`PreparedQuery::distance`).
                     if !cross.is_finite() {
-                        return Ok(space.between(objects, *a, *b)?);
+                        return Ok(space.between_until(objects, [*a, *b], interrupt)?);
                     }
-                    let (a, b) = (space.sigma_self(objects, *a)?, space.sigma_self(objects, *b)?);
-                    Ok(reference::distance(a, b, *cross))
+                    let sigma = |id| space.sigma_self_until(objects, id, interrupt);
+                    Ok(reference::distance(sigma(*a)?, sigma(*b)?, *cross))
                 })
                 .collect::<Result<Vec<_>, _>>()
             })?;

@@ -1,0 +1,296 @@
+//! `boxwork serve` over real stores: search, pictures, rounds, changes of a store, kills, full disks, and its end.
+#![cfg(unix)]
+
+#[path = "support/command.rs"]
+mod command;
+#[path = "support/served.rs"]
+mod served;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use command::{fails, ok};
+use serde_json::{Value as Json, json};
+use served::{Served, request};
+use tempfile::TempDir;
+
+/// Pictures of three classes and their store, made once.
+fn data() -> &'static Path {
+    static DATA: OnceLock<TempDir> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        ok(at, &["sample-images", "photos", "--classes", "3", "--per-class", "12"]);
+        ok(at, &["extract", "photos", "--out", "photos.arrow"]);
+        folder
+    };
+    DATA.get_or_init(make).path()
+}
+
+/// A copy of the store in a folder of the test's own.
+fn copied() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::copy(data().join("photos.arrow"), folder.path().join("photos.arrow")).expect("a copy");
+    folder
+}
+
+fn photos() -> String {
+    data().join("photos").to_str().expect("UTF-8").to_owned()
+}
+
+/// A picture's file, and its name in the store.
+fn first_picture(served: &Served) -> (String, Vec<u8>) {
+    let object = &served.get("/v1/stores/photos/objects?limit=1").json()["objects"][0];
+    let name = object["name"].as_str().expect("a name").to_owned();
+    let content = fs::read(data().join("photos").join(&name)).expect("the picture");
+    (name, content)
+}
+
+#[test]
+fn a_picture_finds_itself_and_what_the_command_finds() {
+    let served = Served::start(data(), &["--store", "photos.arrow", "--images", "photos"]);
+    let store = served.get("/v1/stores/photos").json();
+    assert_eq!(
+        (&store["objects"], &store["kind"], &store["images"]),
+        (&json!(36), &json!("signatures"), &json!(true))
+    );
+    assert_eq!(store["classes"].as_array().expect("classes").len(), 3);
+    let (name, content) = first_picture(&served);
+    let by_name = served.post("/v1/stores/photos/search", &json!({"query": {"name": name}, "k": 5})).json();
+    let by_picture = served
+        .send("POST", "/v1/stores/photos/search?k=5", &["Content-Type: image/jpeg"], Some(&content))
+        .json();
+    assert_eq!(by_name["hits"], by_picture["hits"]);
+    assert_eq!((&by_name["hits"][0]["name"], &by_name["hits"][0]["distance"]), (&json!(name), &json!(0.0)));
+    assert_eq!(
+        (&by_picture["query"]["width"], by_name["hits"][0]["width"].as_u64() > Some(0)),
+        (&by_name["hits"][0]["width"], true)
+    );
+    let told =
+        ok(data(), &["search", "--store", "photos.arrow", "--query", &name, "-k", "5", "--format", "json"]);
+    let told: Json = serde_json::from_str(&told).expect("JSON");
+    let pairs = |hits: &Json, name: &str| -> Vec<(String, Option<u64>)> {
+        let pair = |hit: &Json| {
+            (hit[name].as_str().expect("a name").to_owned(), hit["distance"].as_f64().map(f64::to_bits))
+        };
+        hits.as_array().expect("hits").iter().map(pair).collect()
+    };
+    let results = told.pointer("/0/results").or_else(|| told.pointer("/queries/0/results"));
+    let results = results.or_else(|| told.pointer("/results/0/results")).unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(pairs(results, "name"), pairs(&by_name["hits"], "name"), "to the bit");
+    // The signature that a search by picture keeps finds the same.
+    let token = &by_picture["query"]["token"];
+    let by_token =
+        served.post("/v1/stores/photos/search", &json!({"query": {"token": token}, "k": 5})).json();
+    assert_eq!(by_token["hits"], by_name["hits"]);
+    // Of one class: the nearest of that class, in their order.
+    let class = &by_name["hits"][0]["class"];
+    let all = served.post("/v1/stores/photos/search", &json!({"query": {"name": name}, "k": 36})).json();
+    let expected: Vec<&Json> = all["hits"]
+        .as_array()
+        .expect("hits")
+        .iter()
+        .filter(|hit| hit["class"] == *class)
+        .take(7)
+        .map(|hit| &hit["id"])
+        .collect();
+    let of_class = served
+        .post("/v1/stores/photos/search", &json!({"query": {"name": name}, "k": 7, "class": class}))
+        .json();
+    let found: Vec<&Json> = of_class["hits"].as_array().expect("hits").iter().map(|hit| &hit["id"]).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn thumbnails_are_small_and_originals_need_a_flag() {
+    let folder = copied();
+    let cache = folder.path().join("cache");
+    let arguments = [
+        "--store",
+        "photos.arrow",
+        "--images",
+        &photos(),
+        "--cache",
+        cache.to_str().expect("UTF-8"),
+        "--originals",
+    ];
+    let served = Served::start(folder.path(), &arguments);
+    let small = served.get("/v1/stores/photos/objects/3/thumbnail?size=96");
+    assert_eq!((small.status, small.header("content-type")), (200, Some("image/jpeg")));
+    let picture = image::load_from_memory(&small.body).expect("a JPEG");
+    assert!(picture.width().max(picture.height()) <= 96);
+    assert_eq!(fs::read_dir(&cache).expect("the cache").count(), 1);
+    let (name, content) = first_picture(&served);
+    assert_eq!(served.get("/v1/stores/photos/objects/0/image").body, content, "{name}");
+    let page = served.get("/metrics").text();
+    assert!(page.contains("boxwork_thumbnail_misses 1") && page.contains("boxwork_tasks_total{"), "{page}");
+    // Names that lead out, and links that do, have no picture.
+    let outside = tempfile::tempdir().expect("a folder");
+    fs::write(outside.path().join("secret.jpg"), &content).expect("written");
+    let images = folder.path().join("images");
+    fs::create_dir(&images).expect("a folder");
+    std::os::unix::fs::symlink(outside.path(), images.join("up")).expect("a link");
+    let line = |name: &str| format!("{{\"name\": \"{name}\", \"centroids\": [[0, 0]], \"weights\": [1]}}\n");
+    let evil = ["up/secret.jpg", "../secret.jpg", "/etc/passwd", "."].map(line).concat();
+    fs::write(folder.path().join("evil.jsonl"), evil).expect("written");
+    ok(folder.path(), &["import", "evil.jsonl", "--out", "evil.arrow"]);
+    let served =
+        Served::start(folder.path(), &["--store", "evil.arrow", "--images", "images", "--originals"]);
+    for id in 0..4 {
+        for what in ["thumbnail", "image"] {
+            assert_eq!(served.get(&format!("/v1/stores/evil/objects/{id}/{what}")).status, 404, "{id}");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_no_pictures_are_refused_by_what_they_are() {
+    let served = Served::start(data(), &["--store", "photos.arrow"]);
+    let (_, content) = first_picture(&served);
+    let upload = |media: &str, content: &[u8]| {
+        let header = format!("Content-Type: {media}");
+        let answer = served.send("POST", "/v1/stores/photos/search", &[&header], Some(content));
+        (answer.status, answer.problem(), answer.json()["detail"].as_str().expect("a detail").to_owned())
+    };
+    let (status, problem, detail) = upload("image/jpeg", b"This is no picture.");
+    assert_eq!((status, problem.as_str()), (415, "media"), "{detail}");
+    let (status, problem, detail) = upload("image/jpeg", &content[..content.len() / 2]);
+    assert_eq!((status, problem.as_str()), (422, "image"), "{detail}");
+    assert!(detail.contains("cut short"), "{detail}");
+    assert_eq!(upload("image/png", b"").1, "image");
+    assert_eq!(upload("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg'/>").0, 415);
+    assert_eq!(upload("image/png", b"<svg xmlns='http://www.w3.org/2000/svg'/>").0, 415);
+    // A head of a PNG of 65,500 by 65,500 pixels: refused before a pixel is decoded.
+    let mut large = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+    let header = [&65_500_u32.to_be_bytes()[..], &65_500_u32.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
+    large.extend_from_slice(&header);
+    large.extend_from_slice(&crc32(&[b"IHDR", &header[..]].concat()).to_be_bytes());
+    large.extend_from_slice(b"\0\0\0\0IDAT");
+    let (status, problem, detail) = upload("image/png", &large);
+    assert_eq!((status, problem.as_str()), (422, "image"), "{detail}");
+    assert_eq!(served.get("/healthz").status, 200);
+}
+
+/// The checksum of a PNG's chunk.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+#[test]
+fn other_hosts_and_paths_that_climb_reach_nothing() {
+    let served = Served::start(data(), &["--store", "photos.arrow"]);
+    let evil = served.send("GET", "/", &["Host: evil.test"], None);
+    assert_eq!((evil.status, evil.problem().as_str()), (403, "host"));
+    for path in ["/v1/stores/photos/objects/../../etc/passwd", "/assets/%2e%2e/%2e%2e/etc/passwd", "/%00"] {
+        assert!([400, 404].contains(&served.get(path).status), "{path}");
+    }
+    let origin = ["Content-Type: application/json", "Origin: http://evil.test"];
+    let body = json!({"query": {"id": 1}}).to_string();
+    assert_eq!(served.send("POST", "/v1/stores/photos/search", &origin, Some(body.as_bytes())).status, 403);
+    // A name that is a path on the server's disk is a name of the store or nothing.
+    for name in ["/etc/passwd", "photos.arrow", "../photos.arrow", "[1, 2]"] {
+        let answer = served.post("/v1/stores/photos/search", &json!({"query": {"name": name}}));
+        assert_eq!(answer.problem(), "unknown-object", "{name}");
+    }
+}
+
+#[test]
+fn a_call_that_would_be_unsafe_or_wrong_is_refused() {
+    let at = data();
+    let refused = |more: &[&str], status: i32| {
+        fails(at, &[&["serve", "--listen", "0", "--store", "photos.arrow"], more].concat(), status)
+    };
+    let open = fails(at, &["serve", "--listen", "0.0.0.0:0", "--store", "photos.arrow"], 2);
+    assert!(open.contains("--token-file"), "{open}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    fs::write(&token, "short\n").expect("written");
+    assert!(refused(&["--token-file", token.to_str().expect("UTF-8")], 2).contains("16 letters"));
+    assert!(refused(&["--images", "nothing"], 2).contains("nothing is no folder"));
+    assert!(refused(&["--store", "photos.arrow"], 2).contains("two stores"));
+    assert!(refused(&["--pivots", "photos.arrow"], 3).contains("photos.arrow"));
+    let lines = fails(at, &["serve", "--listen", "0", "--store", "missing.arrow"], 3);
+    assert!(lines.contains("missing.arrow"), "{lines}");
+    fs::write(folder.path().join("search.yaml"), "boxwork: 1\nboxes:\n  a: {kind: scam}\n").expect("written");
+    assert!(refused(&["--pipelines", folder.path().to_str().expect("UTF-8")], 1).contains("scam"));
+    let document = ok(at, &["serve", "--openapi"]);
+    let kept = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("server/openapi.json"));
+    assert_eq!(document, kept.expect("the document"));
+}
+
+#[test]
+fn an_index_finds_the_same() {
+    let folder = copied();
+    ok(folder.path(), &["index", "--store", "photos.arrow", "--pivots", "8", "--out", "photos.pivots.arrow"]);
+    let plain = Served::start(folder.path(), &["--store", "photos.arrow"]);
+    let indexed =
+        Served::start(folder.path(), &["--store", "photos.arrow", "--pivots", "photos.pivots.arrow"]);
+    for id in [0, 17, 35] {
+        let body = json!({"query": {"id": id}, "k": 9});
+        let [a, b] = [&plain, &indexed].map(|served| served.post("/v1/stores/photos/search", &body).json());
+        assert_eq!(a["hits"], b["hits"]);
+    }
+}
+
+#[test]
+fn a_changed_store_is_loaded_anew_and_a_broken_one_is_not() {
+    let folder = copied();
+    let at = folder.path();
+    let served = Served::start(at, &["--store", "photos.arrow", "--images", &photos()]);
+    let before = served.get("/v1/stores/photos").json();
+    let names: Vec<String> = served.get("/v1/stores/photos/objects?limit=3").json()["objects"]
+        .as_array()
+        .expect("objects")
+        .iter()
+        .map(|object| object["name"].as_str().expect("a name").to_owned())
+        .collect();
+    ok(at, &["remove", "--store", "photos.arrow", &names[0]]);
+    let after = served.send("POST", "/v1/stores/photos/reload", &[], Some(b"")).json();
+    assert_eq!((&before["objects"], &after["objects"]), (&json!(36), &json!(35)));
+    assert_ne!(before["fingerprint"], after["fingerprint"]);
+    assert_eq!(served.get("/v1/stores/photos/objects/0").status, 404, "its object was removed");
+    let gone = served.post("/v1/stores/photos/search", &json!({"query": {"name": names[0]}}));
+    assert_eq!(gone.problem(), "unknown-object");
+    // Numbered anew: the second object is the first now.
+    ok(at, &["compact", "--store", "photos.arrow"]);
+    served.send("POST", "/v1/stores/photos/reload", &[], Some(b""));
+    assert_eq!(served.get("/v1/stores/photos/objects/0").json()["name"], json!(names[1]));
+    // The thread that watches the files notices a change without being asked.
+    ok(at, &["remove", "--store", "photos.arrow", &names[1]]);
+    while served.get("/v1/stores/photos").json()["objects"] != json!(34) {
+        std::thread::yield_now();
+    }
+    fs::write(at.join("new.arrow"), b"no store").expect("written");
+    fs::rename(at.join("new.arrow"), at.join("photos.arrow")).expect("renamed");
+    let refused = served.send("POST", "/v1/stores/photos/reload", &[], Some(b""));
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "reloading"));
+    let ready = served.get("/readyz").json();
+    assert_eq!(ready["status"], "stale");
+    assert!(!ready.to_string().contains(at.to_str().expect("UTF-8")), "no path of the server");
+    assert_eq!(served.post("/v1/stores/photos/search", &json!({"query": {"id": 5}})).status, 200);
+}
+
+#[test]
+fn a_signal_ends_it_with_status_0_and_the_address_is_free_again() {
+    let mut served = Served::start(data(), &["--store", "photos.arrow"]);
+    let address = served.address;
+    let (status, said) = served.end_by("-TERM");
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("stopping") && said.contains("stopped"), "{said}");
+    assert!(request(address, "GET", "/", &[], None).is_none());
+    let mut served =
+        Served::start(data(), &["--store", "photos.arrow", "--listen", &address.port().to_string()]);
+    assert_eq!(served.end_by("-INT").0.code(), Some(0));
+}
+
+#[test]
+fn a_token_is_needed_where_one_was_given() {
+    let folder = copied();
+    fs::write(folder.path().join("token"), "correct-horse-battery\n").expect("written");
+    let served = Served::start(folder.path(), &["--store", "photos.arrow", "--token-file", "token"]);
+    assert_eq!(served.get("/v1/stores").status, 401);
+    let with = served.send("GET", "/v1/stores", &["Authorization: Bearer correct-horse-battery"], None);
+    assert_eq!(with.status, 200);
+}
