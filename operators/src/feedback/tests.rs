@@ -1,5 +1,7 @@
 //! The boxes of a round together, against a model fitted to all objects by its formulas.
 
+mod covariances;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -483,30 +485,4 @@ fn a_ranking_is_by_mean_and_an_explanation_adds_up_to_it() {
     why.run().unwrap();
     let reasons = why.taken(OUT).remove(0);
     assert_eq!((reasons.u64s("mark").unwrap(), reasons.f64s("mean").unwrap()), (&[NO_MARK][..], &[0.0][..]));
-}
-
-#[test]
-fn covariances_of_adversarial_stores_are_positive_semidefinite() {
-    let folder = tempfile::tempdir().unwrap();
-    // Seeds repeat, so that objects are equal; many signatures have one centroid.
-    let names: Vec<String> = (0..160).map(|idx| format!("a/{idx}")).collect();
-    let objects: Vec<(&str, u64)> =
-        names.iter().enumerate().map(|(idx, name)| (name.as_str(), (idx * idx % 61) as u64)).collect();
-    let store = testing::store_of(folder.path(), &objects, &Default::default());
-    let space = testing::any_space(&testing::space(store));
-    for form in Form::ALL {
-        for length in [1e-3, 0.4, 50.0] {
-            let covariance = Covariance::new(form, length);
-            let row = |a: u64| -> Vec<f64> {
-                let pairs: Vec<[u64; 2]> = (0..a).map(|b| [a, b]).collect();
-                let mut distances = vec![0.0; pairs.len()];
-                space.between(&pairs, &mut distances).unwrap();
-                distances.into_iter().map(|distance| covariance.of(distance)).collect()
-            };
-            // A factor exists only if no eigenvalue is below minus the noise.
-            let rows: Vec<Vec<f64>> = (0..160).map(row).collect();
-            let model = Model::fit(&rows, &[0.5; 160], &[1e-6; 160]);
-            assert!(model.weights().iter().all(|weight| weight.is_finite()));
-        }
-    }
 }
