@@ -25,12 +25,13 @@
 //! assert_eq!(posterior.pick(0.25, |_| true), Some(0));
 //! ```
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `select`.
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `select`, `pass` (a bound for every object of a large store).
 
 mod covariance;
 mod cholesky;
 mod model;
 mod select;
+pub mod pass;
 
 #[cfg(test)]
 mod tests;

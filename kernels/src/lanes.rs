@@ -91,8 +91,15 @@ pub(crate) trait Lanes: Copy {
     fn exp2(self, a: [Self::V; 4]) -> [Self::V; 4];
 }
 
+/// Two vectors of consecutive numbers.
+#[inline(always)]
+pub(crate) fn load_two<L: Lanes>(lanes: L, from: &[f32]) -> [L::V; 2] {
+    [lanes.load(from), lanes.load(&from[L::COUNT..])]
+}
+
 /// Work that is compiled separately for the instructions of each code path. To be compiled so, `run` and everything that
-/// it calls must be `#[inline(always)]`.
+/// it calls must be `#[inline(always)]`. A closure that the standard library calls (`map`, `from_fn`, `fold`) is not: each
+/// vector operation in it becomes a call.
 pub(crate) trait Work {
     /// The result.
     type Done;

@@ -72,12 +72,13 @@ impl Features<'_> {
 #[inline(always)]
 fn cosine_and_sine<L: Lanes>(lanes: L, angle: [L::V; VECTORS]) -> ([L::V; VECTORS], [L::V; VECTORS]) {
     let (round, half) = (lanes.splat(ROUND), lanes.splat(0.5));
-    let fraction = angle.map(|angle| {
-        let whole = lanes.sub(lanes.add(angle, round), round);
-        lanes.min(lanes.max(lanes.sub(angle, whole), lanes.splat(-0.5)), half)
-    });
+    let (mut fraction, mut square) = (angle, angle);
+    for v in 0..VECTORS {
+        let whole = lanes.sub(lanes.add(angle[v], round), round);
+        fraction[v] = lanes.min(lanes.max(lanes.sub(angle[v], whole), lanes.splat(-0.5)), half);
+        square[v] = lanes.mul(fraction[v], fraction[v]);
+    }
     // Sine and cosine of half the angle, then those of the whole.
-    let square = fraction.map(|fraction| lanes.mul(fraction, fraction));
     let (mut sine, mut cosine) = ([lanes.splat(SINE[4]); VECTORS], [lanes.splat(COSINE[4]); VECTORS]);
     for power in (0..4).rev() {
         for v in 0..VECTORS {

@@ -2,7 +2,7 @@
 //!
 //! Products are added in f32 over [`BLOCK`] signatures, and these sums in f64, in the order of the sample.
 
-use crate::lanes::{Lanes, Work};
+use crate::lanes::{Lanes, Work, load_two};
 
 /// Signatures whose products are added in f32.
 const BLOCK: usize = 32;
@@ -73,8 +73,7 @@ fn tile<L: Lanes>(
 ) -> [[L::V; VECTORS]; TILE] {
     let mut sums = [[lanes.splat(0.0); VECTORS]; TILE];
     for signature in 0..signatures {
-        let right: [L::V; VECTORS] =
-            std::array::from_fn(|v| lanes.load(&right[signature * PANEL + v * L::COUNT..]));
+        let right: [L::V; VECTORS] = load_two(lanes, &right[signature * PANEL..]);
         let left: &[f32; TILE] = left[signature * rows..].first_chunk().expect("a whole tile");
         for (sums, left) in sums.iter_mut().zip(left) {
             let left = lanes.splat(*left);

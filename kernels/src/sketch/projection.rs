@@ -1,7 +1,7 @@
 //! The projection of features to the directions of a basis, in f32.
 
 use super::{Basis, COORDINATES, TOGETHER};
-use crate::lanes::{Lanes, Work};
+use crate::lanes::{Lanes, Work, load_two};
 
 /// Vectors of directions that the inner loop processes together.
 const VECTORS: usize = 2;
@@ -36,7 +36,7 @@ fn tile<L: Lanes, const SIGNATURES: usize>(lanes: L, basis: &Basis, features: &[
     for first in (0..COORDINATES).step_by(VECTORS * L::COUNT) {
         let mut sums = [[lanes.splat(0.0); VECTORS]; SIGNATURES];
         for (number, row) in basis.vectors().chunks_exact(COORDINATES).enumerate() {
-            let row: [L::V; VECTORS] = std::array::from_fn(|v| lanes.load(&row[first + v * L::COUNT..]));
+            let row: [L::V; VECTORS] = load_two(lanes, &row[first..]);
             for (signature, sums) in sums.iter_mut().enumerate() {
                 let feature = lanes.splat(features[signature * width + number]);
                 for v in 0..VECTORS {
