@@ -1,4 +1,5 @@
-// Upper bounds of the scores of all objects of some tiles of sketches: the device twin of `FastPass::uppers` (`pass.rs`).
+// Upper bounds of the scores of all objects of some tiles of sketches: the device twin of `FastPass::uppers` (`pass.rs`). The
+// largest bound of each group lets the host look at few of them.
 //
 // A work item holds the coordinates of HELD objects in registers, and goes through the marks, whose numbers the group holds
 // in local memory, LOCAL_MARKS at a time. Neighbouring items read neighbouring half-precision numbers. `pass/device.rs` lays
@@ -22,8 +23,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void uppers(
     __global const float *numbers, __global const float4 *terms, uint marks,
     // The factor of squared norms, and of the deviation.
     float scale, float explore,
-    // The bounds of all objects.
-    __global float *out) {
+    // The bounds of all objects, and the largest of each group.
+    __global float *out, __global float *maxima) {
+    __local float most[ITEMS];
     __local float4 near[LOCAL_MARKS * COORDINATES / 4];
     __local float4 near_terms[LOCAL_MARKS];
 
@@ -76,14 +78,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void uppers(
                 const float4 y = near[mark * (COORDINATES / 4) + quarter];
 #pragma unroll
                 for (uint held = 0; held < HELD; held++) {
-                    const float *a = &x[held][4 * quarter];
 #if defined(INVERSE_MULTIQUADRIC) || defined(GAUSSIAN)
-                    square[held] = fma(a[0], y.x, square[held]);
-                    square[held] = fma(a[1], y.y, square[held]);
-                    square[held] = fma(a[2], y.z, square[held]);
-                    square[held] = fma(a[3], y.w, square[held]);
+                    square[held] = fma(x[held][4 * quarter + 0], y.x, square[held]);
+                    square[held] = fma(x[held][4 * quarter + 1], y.y, square[held]);
+                    square[held] = fma(x[held][4 * quarter + 2], y.z, square[held]);
+                    square[held] = fma(x[held][4 * quarter + 3], y.w, square[held]);
 #else
-                    const float4 apart = (float4)(a[0] - y.x, a[1] - y.y, a[2] - y.z, a[3] - y.w);
+                    const float4 apart = (float4)(x[held][4 * quarter], x[held][4 * quarter + 1],
+                                                  x[held][4 * quarter + 2], x[held][4 * quarter + 3]) - y;
                     square[held] = fma(apart.x, apart.x, square[held]);
                     square[held] = fma(apart.y, apart.y, square[held]);
                     square[held] = fma(apart.z, apart.z, square[held]);
@@ -99,10 +101,23 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void uppers(
             }
         }
     }
+    float best = -INFINITY;
 #pragma unroll
     for (uint held = 0; held < HELD; held++) {
         if (first + held * ITEMS < objects) {
-            out[first + held * ITEMS] = fma(explore, sqrt(fmax(1.0f - largest[held], 0.0f)), mean[held]);
+            const float upper = fma(explore, sqrt(fmax(1.0f - largest[held], 0.0f)), mean[held]);
+            out[first + held * ITEMS] = upper;
+            best = fmax(best, upper);
         }
+    }
+    most[item] = best;
+    for (uint width = ITEMS / 2; width > 0; width /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < width) {
+            most[item] = fmax(most[item], most[item + width]);
+        }
+    }
+    if (item == 0) {
+        maxima[get_group_id(0)] = most[0];
     }
 }

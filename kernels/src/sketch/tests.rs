@@ -32,19 +32,19 @@ fn sketches_of(path: CodePath, frequencies: &Frequencies, basis: &Basis, store: 
 }
 
 /// Computes pieces one after the other, the last first or the first first.
-fn in_turn(last_first: bool) -> impl FnMut(&mut [f64], usize, &(dyn Fn(usize, &mut [f64]) + Sync)) -> bool {
-    move |numbers, piece, f| {
+fn in_turn(last_first: bool) -> Box<SideBySide<'static>> {
+    Box::new(move |numbers, piece, f| {
         let mut pieces: Vec<_> = numbers.chunks_mut(piece).enumerate().collect();
         if last_first {
             pieces.reverse();
         }
         pieces.into_iter().for_each(|(idx, numbers)| f(idx * piece, numbers));
         true
-    }
+    })
 }
 
 fn basis_of(features: &[f32], width: usize) -> Basis {
-    Basis::of_sample(features, width, &mut in_turn(false)).unwrap().unwrap()
+    Basis::of_sample(features, width, &mut *in_turn(false)).unwrap().unwrap()
 }
 
 fn distance(a: &[u16], b: &[u16]) -> f64 {
@@ -137,7 +137,7 @@ fn a_basis_does_not_depend_on_who_computes_it_and_keeps_the_largest_variances() 
         }
     }
     let basis = basis_of(&features, width);
-    let other = Basis::of_sample(&features, width, &mut in_turn(true)).unwrap().unwrap();
+    let other = Basis::of_sample(&features, width, &mut *in_turn(true)).unwrap().unwrap();
     assert!(basis == other, "the order of work shows");
     assert_eq!(Basis::of_sample(&features, width, &mut |_, _, _| false).unwrap(), None);
     let numbers: Vec<f32> = basis.numbers().collect();

@@ -17,6 +17,9 @@ const _: () = assert!(ITEMS.is_multiple_of(TILE));
 /// Objects of a work item: each number of a mark is read once for all of them.
 pub const HELD: usize = 2;
 
+/// Objects of a group.
+pub const GROUP: usize = ITEMS * HELD;
+
 /// Marks whose numbers a group holds in local memory at once.
 const LOCAL_MARKS: usize = 32;
 
@@ -39,7 +42,7 @@ pub fn constants(form: Form) -> Vec<(&'static str, String)> {
 
 /// Work groups for this many tiles.
 pub fn groups(tiles: usize) -> usize {
-    (tiles * TILE).div_ceil(ITEMS * HELD)
+    (tiles * TILE).div_ceil(GROUP)
 }
 
 /// A pass in the layout of the kernel.

@@ -74,14 +74,15 @@ impl FastPass {
         Self { path, form, scale: scale as f32, explore: pass.explore as f32, marks: pass.len(), panels }
     }
 
-    /// Writes the upper bounds of all objects of some tiles to `out`, within [`Pass::error`].
+    /// Writes the means and the upper bounds of all objects of some tiles, both within [`Pass::error`].
     ///
     /// # Panics
-    /// If `out` has not as many numbers as the tiles have objects.
-    pub fn uppers(&self, tiles: &[u16], out: &mut [f32]) {
+    /// If there are not as many numbers as the tiles have objects.
+    pub fn uppers(&self, tiles: &[u16], means: &mut [f32], out: &mut [f32]) {
         assert!(tiles.len().is_multiple_of(TILE_NUMBERS), "whole tiles");
         assert_eq!(out.len(), tiles.len() / COORDINATES, "a bound for each object");
-        run(self.path, Uppers { pass: self, tiles, out });
+        assert_eq!(out.len(), means.len(), "a mean for each object");
+        run(self.path, Uppers { pass: self, tiles, means, out });
     }
 
     /// Writes the columns of all marks for the objects of some tiles to `out`, one list for each mark.
@@ -95,15 +96,15 @@ impl FastPass {
         run(self.path, ColumnsOf { pass: self, tiles, out });
     }
 
-    /// Writes the upper bounds of consecutive objects to `out`, from the columns of all marks, within
+    /// Writes the means and the upper bounds of consecutive objects, from the columns of all marks, both within
     /// [`Pass::error_of_columns`].
     ///
     /// # Panics
     /// If a column or `out` is of another length than the others, or that is not a multiple of [`TILE`].
-    pub fn fold(path: CodePath, columns: &[Column<'_>], explore: f64, out: &mut [f32]) {
+    pub fn fold(path: CodePath, columns: &[Column<'_>], explore: f64, means: &mut [f32], out: &mut [f32]) {
         assert!(path.is_available(), "this machine has no {path} instructions");
-        assert!(out.len().is_multiple_of(TILE), "whole tiles");
+        assert!(out.len().is_multiple_of(TILE) && out.len() == means.len(), "whole tiles");
         assert!(columns.iter().all(|column| column.covariances.len() == out.len()), "columns of one length");
-        run(path, Fold { columns, explore: explore as f32, out });
+        run(path, Fold { columns, explore: explore as f32, means, out });
     }
 }

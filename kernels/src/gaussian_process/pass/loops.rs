@@ -22,6 +22,7 @@ const COLUMNS: usize = 4;
 pub(super) struct Uppers<'a> {
     pub(super) pass: &'a FastPass,
     pub(super) tiles: &'a [u16],
+    pub(super) means: &'a mut [f32],
     pub(super) out: &'a mut [f32],
 }
 
@@ -36,6 +37,7 @@ pub(super) struct ColumnsOf<'a, 'b> {
 pub(super) struct Fold<'a> {
     pub(super) columns: &'a [Column<'a>],
     pub(super) explore: f32,
+    pub(super) means: &'a mut [f32],
     pub(super) out: &'a mut [f32],
 }
 
@@ -97,7 +99,15 @@ impl Term for Exponential {
 /// Receives the covariances of two vectors of objects with one mark after the other.
 trait Sink<L: Lanes> {
     /// Covariances with mark `number`, at `place` of its panel.
-    fn take(&mut self, lanes: L, panel: &[f32], width: usize, place: usize, number: usize, covariances: [L::V; VECTORS]);
+    fn take(
+        &mut self,
+        lanes: L,
+        panel: &[f32],
+        width: usize,
+        place: usize,
+        number: usize,
+        covariances: [L::V; VECTORS],
+    );
 }
 
 /// Adds up means, and keeps the largest squares.
@@ -108,11 +118,18 @@ struct Bounds<L: Lanes> {
 
 impl<L: Lanes> Sink<L> for Bounds<L> {
     #[inline(always)]
-    fn take(&mut self, lanes: L, panel: &[f32], width: usize, place: usize, _: usize, covariances: [L::V; VECTORS]) {
+    fn take(
+        &mut self,
+        lanes: L,
+        panel: &[f32],
+        width: usize,
+        place: usize,
+        _: usize,
+        covariances: [L::V; VECTORS],
+    ) {
         let weight = lanes.splat(panel[WEIGHTS * width + place]);
         let share = lanes.splat(panel[SHARES * width + place]);
-        for v in 0..VECTORS {
-            let k = covariances[v];
+        for (v, k) in covariances.into_iter().enumerate() {
             self.mean[v] = lanes.mul_add(weight, k, self.mean[v]);
             self.largest[v] = lanes.max(lanes.mul(lanes.mul(k, k), share), self.largest[v]);
         }
@@ -130,7 +147,8 @@ impl<L: Lanes> Sink<L> for Write<'_, '_> {
     fn take(&mut self, lanes: L, _: &[f32], _: usize, _: usize, number: usize, covariances: [L::V; VECTORS]) {
         let Some(out) = self.out.get_mut(number) else { return };
         for (v, k) in covariances.into_iter().enumerate() {
-            let count = lanes.min(lanes.mul(k, lanes.splat(f32::from(COLUMN_ONE))), lanes.splat(f32::from(COLUMN_ONE)));
+            let count = lanes
+                .min(lanes.mul(k, lanes.splat(f32::from(COLUMN_ONE))), lanes.splat(f32::from(COLUMN_ONE)));
             lanes.store_counts(count, &mut out[self.first + v * L::COUNT..]);
         }
     }
@@ -237,19 +255,22 @@ impl Work for Uppers<'_> {
 
 #[inline(always)]
 fn uppers<L: Lanes, T: Term, const MARKS: usize>(lanes: L, term: T, work: Uppers<'_>) {
-    let Uppers { pass, tiles, out } = work;
+    let Uppers { pass, tiles, means, out } = work;
     let width = VECTORS * L::COUNT;
     let mut tile = Group { numbers: [0.0; TILE_NUMBERS], norms: [0.0; TILE] };
     let (zero, one, explore) = (lanes.splat(0.0), lanes.splat(1.0), lanes.splat(pass.explore));
-    for (numbers, out) in tiles.chunks_exact(TILE_NUMBERS).zip(out.chunks_exact_mut(TILE)) {
+    let places = means.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(TILE));
+    for (numbers, (means, out)) in tiles.chunks_exact(TILE_NUMBERS).zip(places) {
         tile.load(lanes, numbers, pass.scale);
         let groups = tile.numbers.chunks_exact(width * COORDINATES).zip(tile.norms.chunks_exact(width));
-        for (objects, out) in groups.zip(out.chunks_exact_mut(width)) {
+        let places = means.chunks_exact_mut(width).zip(out.chunks_exact_mut(width));
+        for (objects, (means, out)) in groups.zip(places) {
             let mut bounds: Bounds<L> = Bounds { mean: [zero; VECTORS], largest: [zero; VECTORS] };
             group::<L, T, _, MARKS>(lanes, term, &pass.panels, objects, &mut bounds);
             for v in 0..VECTORS {
                 let deviation = lanes.sqrt(lanes.max(lanes.sub(one, bounds.largest[v]), zero));
                 let upper = lanes.mul_add(explore, deviation, bounds.mean[v]);
+                lanes.store(bounds.mean[v], &mut means[v * L::COUNT..]);
                 lanes.store(upper, &mut out[v * L::COUNT..]);
             }
         }
@@ -285,10 +306,11 @@ impl Work for Fold<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { columns, explore, out } = self;
+        let Self { columns, explore, means: all_means, out } = self;
         let one = f64::from(COLUMN_ONE);
         let (zero, explore) = (lanes.splat(0.0), lanes.splat(explore));
-        for (block, out) in out.chunks_mut(FOLDED).enumerate() {
+        for (block, (all_means, out)) in all_means.chunks_mut(FOLDED).zip(out.chunks_mut(FOLDED)).enumerate()
+        {
             let (mut means, mut largest) = ([0.0; FOLDED], [0.0; FOLDED]);
             for columns in columns.chunks(COLUMNS) {
                 // Columns that are missing in the last group are the last column with weight and share 0.
@@ -298,8 +320,11 @@ impl Work for Fold<'_> {
                     let is_there = if idx < columns.len() { 1.0 } else { 0.0 };
                     let (weight, share) = (column.weight / one, 1.0 / (1.0 + column.noise) / (one * one));
                     let numbers = &column.covariances[block * FOLDED..][..out.len()];
-                    *part =
-                        (numbers, lanes.splat((is_there * weight) as f32), lanes.splat((is_there * share) as f32));
+                    *part = (
+                        numbers,
+                        lanes.splat((is_there * weight) as f32),
+                        lanes.splat((is_there * share) as f32),
+                    );
                 }
                 for first in (0..out.len()).step_by(L::COUNT) {
                     let (mut mean, mut most) = (lanes.load(&means[first..]), lanes.load(&largest[first..]));
@@ -318,6 +343,7 @@ impl Work for Fold<'_> {
                 let upper = lanes.mul_add(explore, deviation, lanes.load(&means[first..]));
                 lanes.store(upper, &mut out[first..]);
             }
+            all_means.copy_from_slice(&means[..all_means.len()]);
         }
     }
 }

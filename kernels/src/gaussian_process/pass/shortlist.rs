@@ -41,13 +41,18 @@ impl Shortlist {
     /// Takes the fast bound of an object.
     #[inline]
     pub fn offer(&mut self, id: u64, upper: f32) {
-        // Not `upper >= least`: a NaN, from a pass with infinite error, is kept.
-        if !(upper < self.least) {
+        // A NaN, from a pass with infinite error, is kept.
+        if upper >= self.least || upper.is_nan() {
             self.kept.push((id, upper));
             if self.kept.len() >= 4 * self.size.max(256) && self.margin.is_finite() {
                 self.cut();
             }
         }
+    }
+
+    /// The objects that are kept at the moment, with their fast bounds.
+    pub fn offered(&self) -> &[(u64, f32)] {
+        &self.kept
     }
 
     /// Number of objects that are kept at the moment.
@@ -84,7 +89,7 @@ impl Shortlist {
         // The next smaller number, as the subtraction may have been rounded up.
         self.least = self.least.max(least - least.abs() * f32::EPSILON);
         let least = self.least;
-        self.kept.retain(|(_, upper)| !(*upper < least));
+        self.kept.retain(|(_, upper)| *upper >= least);
     }
 
     /// The objects that may be among the largest, by id.

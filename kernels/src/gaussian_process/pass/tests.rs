@@ -14,9 +14,9 @@ fn tiles(seed: u64, objects: usize) -> Vec<u16> {
     for object in 0..objects {
         let sketch = match object % 7 {
             6 => at(&tiles, object / 2),
-            _ => std::array::from_fn(|number| {
-                f16::from_f64(random.normal() / (4.0 + number as f64)).to_bits()
-            }),
+            _ => {
+                std::array::from_fn(|number| f16::from_f64(random.normal() / (4.0 + number as f64)).to_bits())
+            }
         };
         place(&mut tiles, object, &sketch);
     }
@@ -65,7 +65,8 @@ proptest! {
             let fast = FastPass::new(&pass, path);
             let padded = tiles.len() / COORDINATES;
             let mut uppers = vec![f32::NAN; padded];
-            fast.uppers(&tiles, &mut uppers);
+            let mut means = uppers.clone();
+            fast.uppers(&tiles, &mut means, &mut uppers);
             let mut columns = vec![vec![7; padded]; count];
             let mut slices: Vec<&mut [u16]> = columns.iter_mut().map(Vec::as_mut_slice).collect();
             fast.columns(&tiles, &mut slices);
@@ -75,11 +76,15 @@ proptest! {
                 .map(|(covariances, mark)| Column { covariances, weight: mark.weight, noise: mark.noise })
                 .collect();
             let mut folded = vec![f32::NAN; padded];
-            FastPass::fold(path, &columns, explore, &mut folded);
-            for (uppers, error) in [(&uppers, error), (&folded, columns_error)] {
+            let mut folded_means = folded.clone();
+            FastPass::fold(path, &columns, explore, &mut folded_means, &mut folded);
+            let sides = [(&uppers, &means, error), (&folded, &folded_means, columns_error)];
+            for (uppers, means, error) in sides {
                 for (object, (upper, exact)) in uppers.iter().zip(&exact).enumerate() {
                     let off = (f64::from(*upper) - exact.upper).abs();
                     prop_assert!(off <= error, "{path}, object {object}: off by {off:e}, declared {error:e}");
+                    let off = (f64::from(means[object]) - exact.mean).abs();
+                    prop_assert!(off <= error, "{path}, mean {object}: off by {off:e}, declared {error:e}");
                 }
                 let mut list = Shortlist::new(size, error);
                 let mut other = list.clone();
@@ -133,7 +138,7 @@ fn a_length_too_small_for_f32_declares_an_infinite_error_and_the_shortlist_is_ri
     let error = pass.error(norm_max(&tiles));
     assert!(error.is_infinite() && pass.error_of_columns(1.0).is_infinite());
     let mut uppers = vec![0.0; 64];
-    FastPass::new(&pass, CodePath::detect()).uppers(&tiles, &mut uppers);
+    FastPass::new(&pass, CodePath::detect()).uppers(&tiles, &mut [0.0; 64], &mut uppers);
     let mut list = Shortlist::new(3, error);
     uppers[..50].iter().enumerate().for_each(|(object, upper)| list.offer(object as u64, *upper));
     assert_eq!(list.clone().candidates().len(), 50);
