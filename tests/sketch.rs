@@ -28,7 +28,7 @@ fn a_sketch_has_the_same_bytes_for_any_number_of_workers_and_follows_its_store()
     let again = ["sketch", "--store", "s.arrow", "--out", "a.sketch.arrow", "--frequencies", "128"];
     assert!(fails(at, &again, 2).contains("--force"));
 
-    ok(at, &["add", "--store", "s.arrow", "--sketch", "a.sketch.arrow", "more"]);
+    ok(at, &["add", "--store", "s.arrow", "--sketch", "a.sketch.arrow", "--replace", "more"]);
     assert!(at.join("a.sketch.arrow.part-1").exists() && !at.join("b.sketch.arrow.part-1").exists());
     let behind = ["compact", "--store", "s.arrow", "--sketch", "b.sketch.arrow"];
     assert!(fails(at, &behind, 3).contains("boxwork sketch --append --store s.arrow --out b.sketch.arrow"));
@@ -45,7 +45,7 @@ fn wrong_input_gets_an_error_that_says_what_to_do() {
     let at = folder.path();
     store(at);
     let make = ["sketch", "--store", "s.arrow", "--out", "s.sketch.arrow"];
-    assert!(fails(at, &[&make[..], &["--frequencies", "100"]].concat(), 1).contains("ask for 128"));
+    assert!(fails(at, &[&make[..], &["--frequencies", "100"]].concat(), 3).contains("ask for 128"));
     assert!(fails(at, &[&make[..], &["--frequencies", "32"]].concat(), 2).contains("64..=2048"));
     assert!(fails(at, &["sketch", "--store", "none", "--out", "x"], 3).contains("cannot open"));
     assert!(!at.join("s.sketch.arrow").exists());

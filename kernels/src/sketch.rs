@@ -9,15 +9,15 @@
 //! Invariant: a sketch has the same bits on every machine, on every code path, and for any number of workers. The fast path
 //! computes in f32 with no fused multiply-add, and each sum has one order; the directions are computed in f64 likewise.
 //!
-//! Modules in reading order: `reference` (the formulas in f64), `frequencies`, `features` and `projection` (the loops),
-//! `products` and `basis` (the principal directions).
+//! Modules in reading order: `frequencies`, `features` (a loop), `products` and `basis` (the principal directions),
+//! `projection` (a loop), `reference` (the formulas in f64).
 
-pub mod reference;
 mod frequencies;
 mod features;
-mod projection;
 mod products;
 mod basis;
+mod projection;
+pub mod reference;
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,7 @@ mod writer;
 mod names;
 mod chain;
 
-pub(crate) use chain::{Last, first, following, settle};
+pub(crate) use chain::{first, following, settle};
 pub(crate) use layout::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION, VERSION_KEY,
 };
@@ -33,6 +33,14 @@ pub(crate) struct Format {
     pub(crate) whole: &'static str,
     /// Of a file that follows another.
     pub(crate) part: &'static str,
+}
+
+/// The last file of a chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    /// 0 for the first file, if no part follows it.
+    pub(crate) part: u64,
+    pub(crate) fingerprint: String,
 }
 
 /// Why a file cannot be used, for errors that say what the file should be.

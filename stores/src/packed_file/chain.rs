@@ -6,17 +6,9 @@ use std::path::{Path, PathBuf};
 use super::super::object_store::{real_path, remove_leftovers};
 use super::names::{next_path, part_path, remove_parts};
 use super::reader::PackedFile;
-use super::{Format, PackedError, layout};
+use super::{Format, Last, PackedError, layout};
 use crate::steps::step;
 use crate::store::Store;
-
-/// The last file of a chain.
-#[derive(Clone, Debug)]
-pub(crate) struct Last {
-    /// 0 for the first file, if no part follows it.
-    pub(crate) part: u64,
-    pub(crate) fingerprint: String,
-}
 
 /// Opens the first file: the file of that name, or the file made for a compacted store. Returns it with its name and the
 /// number of ids that it covers, if it is of this store.

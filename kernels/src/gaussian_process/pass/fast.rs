@@ -1,10 +1,8 @@
 //! A pass in the layout of the f32 loops.
 
 use super::super::Form;
-use super::loops::{ColumnsOf, Fold, Uppers};
-use super::{Pass, TILE, TILE_NUMBERS};
+use super::Pass;
 use crate::CodePath;
-use crate::lanes::run;
 use crate::sketch::COORDINATES;
 
 /// The number of a column that means covariance 1.
@@ -22,7 +20,7 @@ pub(super) const SHARES: usize = COORDINATES + 2;
 /// A [`Pass`] in f32, for the instructions of one path. Threads share it.
 #[derive(Clone, Debug)]
 pub struct FastPass {
-    path: CodePath,
+    pub(super) path: CodePath,
     pub(super) form: Form,
     pub(super) scale: f32,
     pub(super) explore: f32,
@@ -72,39 +70,5 @@ impl FastPass {
         }
         let form = pass.covariance.form();
         Self { path, form, scale: scale as f32, explore: pass.explore as f32, marks: pass.len(), panels }
-    }
-
-    /// Writes the means and the upper bounds of all objects of some tiles, both within [`Pass::error`].
-    ///
-    /// # Panics
-    /// If there are not as many numbers as the tiles have objects.
-    pub fn uppers(&self, tiles: &[u16], means: &mut [f32], out: &mut [f32]) {
-        assert!(tiles.len().is_multiple_of(TILE_NUMBERS), "whole tiles");
-        assert_eq!(out.len(), tiles.len() / COORDINATES, "a bound for each object");
-        assert_eq!(out.len(), means.len(), "a mean for each object");
-        run(self.path, Uppers { pass: self, tiles, means, out });
-    }
-
-    /// Writes the columns of all marks for the objects of some tiles to `out`, one list for each mark.
-    ///
-    /// # Panics
-    /// If there is not a list for each mark, with as many numbers as the tiles have objects.
-    pub fn columns(&self, tiles: &[u16], out: &mut [&mut [u16]]) {
-        assert!(tiles.len().is_multiple_of(TILE_NUMBERS), "whole tiles");
-        assert_eq!(out.len(), self.marks, "a column for each mark");
-        assert!(out.iter().all(|out| out.len() == tiles.len() / COORDINATES), "a number for each object");
-        run(self.path, ColumnsOf { pass: self, tiles, out });
-    }
-
-    /// Writes the means and the upper bounds of consecutive objects, from the columns of all marks, both within
-    /// [`Pass::error_of_columns`].
-    ///
-    /// # Panics
-    /// If a column or `out` is of another length than the others, or that is not a multiple of [`TILE`].
-    pub fn fold(path: CodePath, columns: &[Column<'_>], explore: f64, means: &mut [f32], out: &mut [f32]) {
-        assert!(path.is_available(), "this machine has no {path} instructions");
-        assert!(out.len().is_multiple_of(TILE) && out.len() == means.len(), "whole tiles");
-        assert!(columns.iter().all(|column| column.covariances.len() == out.len()), "columns of one length");
-        run(path, Fold { columns, explore: explore as f32, means, out });
     }
 }

@@ -7,7 +7,8 @@
 use super::super::Form;
 use super::fast::{BASES, COLUMN_ONE, Column, FastPass, ROWS, SHARES, WEIGHTS};
 use super::{TILE, TILE_NUMBERS};
-use crate::lanes::{Lanes, Work, load_two};
+use crate::CodePath;
+use crate::lanes::{Lanes, Work, load_two, run};
 use crate::sketch::COORDINATES;
 
 /// Vectors of objects that the inner loop processes together.
@@ -18,27 +19,63 @@ const _: () = assert!(FOLDED.is_multiple_of(TILE));
 /// Columns that are added together.
 const COLUMNS: usize = 4;
 
+impl FastPass {
+    /// Writes the means and the upper bounds of all objects of some tiles, both within [`Pass::error`](super::Pass::error).
+    ///
+    /// # Panics
+    /// If there are not as many numbers as the tiles have objects.
+    pub fn uppers(&self, tiles: &[u16], means: &mut [f32], out: &mut [f32]) {
+        assert!(tiles.len().is_multiple_of(TILE_NUMBERS), "whole tiles");
+        assert_eq!(out.len(), tiles.len() / COORDINATES, "a bound for each object");
+        assert_eq!(out.len(), means.len(), "a mean for each object");
+        run(self.path, Uppers { pass: self, tiles, means, out });
+    }
+
+    /// Writes the columns of all marks for the objects of some tiles to `out`, one list for each mark.
+    ///
+    /// # Panics
+    /// If there is not a list for each mark, with as many numbers as the tiles have objects.
+    pub fn columns(&self, tiles: &[u16], out: &mut [&mut [u16]]) {
+        assert!(tiles.len().is_multiple_of(TILE_NUMBERS), "whole tiles");
+        assert_eq!(out.len(), self.marks, "a column for each mark");
+        assert!(out.iter().all(|out| out.len() == tiles.len() / COORDINATES), "a number for each object");
+        run(self.path, ColumnsOf { pass: self, tiles, out });
+    }
+
+    /// Writes the means and the upper bounds of consecutive objects, from the columns of all marks, both within
+    /// [`Pass::error_of_columns`](super::Pass::error_of_columns).
+    ///
+    /// # Panics
+    /// If a column or `out` is of another length than the others, or that is not a multiple of [`TILE`].
+    pub fn fold(path: CodePath, columns: &[Column<'_>], explore: f64, means: &mut [f32], out: &mut [f32]) {
+        assert!(path.is_available(), "this machine has no {path} instructions");
+        assert!(out.len().is_multiple_of(TILE) && out.len() == means.len(), "whole tiles");
+        assert!(columns.iter().all(|column| column.covariances.len() == out.len()), "columns of one length");
+        run(path, Fold { columns, explore: explore as f32, means, out });
+    }
+}
+
 /// The upper bounds of all objects of some tiles.
-pub(super) struct Uppers<'a> {
-    pub(super) pass: &'a FastPass,
-    pub(super) tiles: &'a [u16],
-    pub(super) means: &'a mut [f32],
-    pub(super) out: &'a mut [f32],
+struct Uppers<'a> {
+    pass: &'a FastPass,
+    tiles: &'a [u16],
+    means: &'a mut [f32],
+    out: &'a mut [f32],
 }
 
 /// The columns of all marks for the objects of some tiles.
-pub(super) struct ColumnsOf<'a, 'b> {
-    pub(super) pass: &'a FastPass,
-    pub(super) tiles: &'a [u16],
-    pub(super) out: &'a mut [&'b mut [u16]],
+struct ColumnsOf<'a, 'b> {
+    pass: &'a FastPass,
+    tiles: &'a [u16],
+    out: &'a mut [&'b mut [u16]],
 }
 
 /// The upper bounds of objects from columns.
-pub(super) struct Fold<'a> {
-    pub(super) columns: &'a [Column<'a>],
-    pub(super) explore: f32,
-    pub(super) means: &'a mut [f32],
-    pub(super) out: &'a mut [f32],
+struct Fold<'a> {
+    columns: &'a [Column<'a>],
+    explore: f32,
+    means: &'a mut [f32],
+    out: &'a mut [f32],
 }
 
 /// The covariance of a scaled square, for the forms of covariance.
