@@ -350,6 +350,9 @@ pub fn thumbnails(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("id", DataType::UInt64, "the object's row in the store"),
         Column::new("jpeg", DataType::Binary, "a JPEG file; empty for an object without a picture"),
+    ])
+}
+
 /// The frequencies and directions of sketches.
 pub fn basis(_: &Arguments) -> Descriptor {
     let numbers = DataType::List(Arc::new(Field::new("item", DataType::Float32, false)));
