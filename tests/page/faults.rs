@@ -99,7 +99,8 @@ fn offline_the_page_waits_for_the_connection() {
     network(true);
     browser.click(".grid .card:nth-child(1) .picture");
     browser.click("#next");
-    browser.until("document.querySelector('[data-kind=wait]')?.textContent.includes('There is no connection')");
+    browser
+        .until("document.querySelector('[data-kind=wait]')?.textContent.includes('There is no connection')");
     assert_eq!(browser.value("document.querySelector('h1').textContent"), "Round 1");
     network(false);
     browser.until(&round(2));
