@@ -160,7 +160,7 @@ fn unsound_covariances_and_wrong_marks_are_refused() {
         let said = fails(at, &[&["feedback", "--store", "s.arrow"][..], more].concat(), exit);
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     };
-    refused(&["--distance", "emd"], 2, &["emd", "positive semidefinite"]);
+    refused(&["--distance", "emd"], 1, &["emd", "positive semidefinite"]);
     refused(&["--mark", "x=2"], 3, &["no number from 0 to 1"]);
     refused(&["--like", "no/such.jpg"], 3, &["neither the name"]);
     refused(&["--like", &names[0], "--dislike", &names[0]], 3, &["marked twice"]);

@@ -42,7 +42,6 @@ pub static GP_EXPLAIN: OperatorSpec = OperatorSpec {
     inputs: &[MODEL],
     outputs: &[REASONS],
     example: "why: {kind: gp_explain, object: cats/001.jpg, kernel: kernel}",
-    check: Some(gp_kernel::check),
     ..OperatorSpec::new("gp_explain", "Explains the mean of an object by the marks.", Kind::Stateful, make)
 };
 

@@ -43,7 +43,6 @@ pub static GP_RANK: OperatorSpec = OperatorSpec {
     inputs: &[CANDIDATES, MODEL],
     outputs: &[RANKING],
     example: "rank: {kind: gp_rank, kernel: kernel, limit: 1000}",
-    check: Some(gp_kernel::check),
     ..OperatorSpec::new("gp_rank", "Orders objects by their means.", Kind::Stateful, make)
 };
 

@@ -70,7 +70,6 @@ pub static GP_SCAN: OperatorSpec = OperatorSpec {
     inputs: &[MODEL],
     outputs: &[CANDIDATES],
     example: "scan: {kind: gp_scan, kernel: kernel, explore: 0.25}",
-    check: Some(gp_kernel::check),
     ..OperatorSpec::new("gp_scan", "Bounds what may be expected of every object.", Kind::Stateful, make)
 };
 

@@ -63,7 +63,6 @@ pub static GP_SELECT: OperatorSpec = OperatorSpec {
     inputs: &[CANDIDATES, MODEL],
     outputs: &[ROUND],
     example: "select: {kind: gp_select, kernel: kernel, batch: 12}",
-    check: Some(gp_kernel::check),
     ..OperatorSpec::new("gp_select", "Chooses the objects of the next round.", Kind::Stateful, make)
 };
 

@@ -55,7 +55,6 @@ pub static GP_SHORTLIST: OperatorSpec = OperatorSpec {
     inputs: &[CANDIDATES, MODEL],
     outputs: &[SHORTLIST],
     example: "shortlist: {kind: gp_shortlist, size: 256, kernel: kernel}",
-    check: Some(gp_kernel::check),
     ..OperatorSpec::new("gp_shortlist", "Orders objects by their bounds.", Kind::Stateful, make)
 };
 
