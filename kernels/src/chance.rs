@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use crate::elementary::ln;
+
 /// SplitMix64 adds this to its state for each number: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -64,6 +66,17 @@ impl Random {
     /// A number that is about normal, with mean 0 and deviation 1; never beyond 6.
     pub fn normal_f32(&mut self) -> f32 {
         (0..12).map(|_| self.unit_f32()).sum::<f32>() - 6.0
+    }
+
+    /// A number that is normal, with mean 0 and deviation 1: the polar method (Marsaglia and Bray 1964).
+    pub fn normal(&mut self) -> f64 {
+        loop {
+            let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let square = u * u + v * v;
+            if (f64::MIN_POSITIVE..1.0).contains(&square) {
+                return u * (-2.0 * ln(square) / square).sqrt();
+            }
+        }
     }
 
     /// Brings items into random order.
@@ -142,6 +155,11 @@ mod tests {
         assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)) && (mean - 0.5).abs() < 0.02, "{mean}");
         let squares = (0..10_000).map(|_| random.normal_f32().powi(2)).sum::<f32>() / 10_000.0;
         assert!((squares - 1.0).abs() < 0.1, "{squares}");
+        let normals: Vec<f64> = (0..40_000).map(|_| random.normal()).collect();
+        let moment = |power: i32| normals.iter().map(|x| x.powi(power)).sum::<f64>() / 40_000.0;
+        // The moments of a normal number: 0, 1, 0, 3.
+        assert!(moment(1).abs() < 0.02 && (moment(2) - 1.0).abs() < 0.03, "{} {}", moment(1), moment(2));
+        assert!(moment(3).abs() < 0.08 && (moment(4) - 3.0).abs() < 0.2, "{} {}", moment(3), moment(4));
         let mut items: Vec<u8> = (0..100).collect();
         random.shuffle(&mut items);
         assert!(!items.is_sorted());

@@ -25,12 +25,15 @@
 //! assert_eq!(posterior.pick(0.25, |_| true), Some(0));
 //! ```
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `select`.
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `select`, `pass` (a bound for every object of a large store), `l1`
+//! (columns over long vectors).
 
 mod covariance;
 mod cholesky;
 mod model;
 mod select;
+pub mod pass;
+pub mod l1;
 
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,14 @@
 
 mod elementary;
 mod path;
+mod lanes;
 pub mod memory;
 pub mod chance;
 pub mod interrupt;
 pub mod extract;
 pub mod similarity;
 pub mod sqfd;
+pub mod sketch;
 pub mod lower_bound;
 pub mod selection;
 pub mod distance;

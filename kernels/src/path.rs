@@ -10,7 +10,7 @@ use std::fmt;
 pub enum CodePath {
     /// Plain Rust, which the compiler vectorises for the oldest processor of its target.
     Portable,
-    /// Eight lanes: AVX2 and FMA.
+    /// Eight lanes: AVX2, FMA and F16C.
     Avx2,
     /// Sixteen lanes: AVX-512 F and DQ.
     Avx512,
@@ -33,7 +33,11 @@ impl CodePath {
         #[cfg(target_arch = "x86_64")]
         match self {
             Self::Portable => true,
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
             Self::Avx512 => {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")

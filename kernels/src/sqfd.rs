@@ -4,7 +4,7 @@
 //! exact distance: if its distance exceeds `r + e(r)`, where `e` is [`PreparedQuery::distance_error`], then the reference's
 //! distance exceeds `r`. So the fast paths may differ in their last bits, and the answers are the same.
 //!
-//! Modules in reading order: `columns` (signatures), `reference`, `lanes` and `x86` (vector operations), `terms`
+//! Modules in reading order: `columns` (signatures), `reference`, `terms`
 //! (measures), `stream` (the inner loop), `device` (data for `device.cl`, the fast path on OpenCL devices), `exact_device`
 //! (data for `exact_device.cl`, the reference on OpenCL devices), `error_bound`, `query`, `job` (one call).
 //!
@@ -31,9 +31,6 @@
 
 mod columns;
 pub mod reference;
-mod lanes;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 mod terms;
 mod stream;
 pub mod device;
@@ -52,8 +49,8 @@ pub use query::PreparedQuery;
 
 use crate::CodePath;
 use crate::interrupt::{Interrupt, Interrupted, Patience, finished, never};
+use crate::lanes::run;
 use job::{Job, Streamed};
-use lanes::Work;
 use stream::Stream;
 
 /// Pairs of centroids that a call computes before it asks again whether to stop: about a millisecond's work.
@@ -119,15 +116,7 @@ impl Evaluator {
         let (stream, streamed) = (&mut self.stream, &mut self.streamed);
         let patience = Patience::new(interrupt, PAIRS_PER_QUESTION);
         let mut job = Job { query, store, rows, stream, streamed, sums: out, patience };
-        match self.path {
-            CodePath::Portable => (&mut job).run(lanes::Portable),
-            #[cfg(target_arch = "x86_64")]
-            CodePath::Avx2 => x86::run_avx2(&mut job),
-            #[cfg(target_arch = "x86_64")]
-            CodePath::Avx512 => x86::run_avx512(&mut job),
-            #[cfg(not(target_arch = "x86_64"))]
-            CodePath::Avx2 | CodePath::Avx512 => unreachable!("Evaluator::new refuses it"),
-        }?;
+        run(self.path, &mut job)?;
         for (sum, &row) in out.iter_mut().zip(rows) {
             if query.is_overflow(*sum) {
                 *sum = query.cross_in_f64(store.signature(row as usize), interrupt)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field};
+use boxwork_kernels::sketch::COORDINATES;
 use boxwork_runtime::descriptor::{Column, Descriptor, Family};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
@@ -349,5 +350,34 @@ pub fn thumbnails(_: &Arguments) -> Descriptor {
     Descriptor::new([
         Column::new("id", DataType::UInt64, "the object's row in the store"),
         Column::new("jpeg", DataType::Binary, "a JPEG file; empty for an object without a picture"),
+    ])
+}
+
+/// The frequencies and directions of sketches.
+pub fn basis(_: &Arguments) -> Descriptor {
+    let numbers = DataType::List(Arc::new(Field::new("item", DataType::Float32, false)));
+    Descriptor::new([
+        Column::new("seed", DataType::UInt64, "the seed of the frequencies"),
+        Column::new("frequencies", DataType::UInt32, "their number"),
+        Column::new(
+            "numbers",
+            numbers,
+            "the directions: the place of the sample's mean, then their parts for each feature",
+        ),
+    ])
+}
+
+/// Bytes of a sketch.
+pub(crate) const SKETCH_BYTES: i32 = 2 * COORDINATES as i32;
+
+/// The sketch of an object.
+pub fn sketches(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new(
+            "sketch",
+            DataType::FixedSizeBinary(SKETCH_BYTES),
+            "64 half-precision numbers, little-endian",
+        ),
     ])
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod code_path;
 pub mod device_kernels;
+pub mod pass_block;
 pub(crate) mod reading;
 pub(crate) mod stage;

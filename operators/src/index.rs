@@ -1,7 +1,10 @@
-//! Indexes: pivots that are chosen and written, and indexes made in memory.
+//! Indexes and sketches: pivots and sketches that are written, and indexes made in memory.
 
 pub(crate) mod select_pivots;
 pub(crate) mod write_pivots;
+pub(crate) mod sketch_basis;
+pub(crate) mod sketch_objects;
+pub(crate) mod write_sketch;
 pub(crate) mod metric_search;
 pub(crate) mod aesa;
 pub(crate) mod laesa;
@@ -16,6 +19,9 @@ use boxwork_runtime::operator::OperatorSpec;
 pub(crate) static LIST: &[&OperatorSpec] = &[
     &select_pivots::SELECT_PIVOTS,
     &write_pivots::WRITE_PIVOTS,
+    &sketch_basis::SKETCH_BASIS,
+    &sketch_objects::SKETCH_OBJECTS,
+    &write_sketch::WRITE_SKETCH,
     &aesa::AESA,
     &laesa::LAESA,
     &list_of_clusters::LIST_OF_CLUSTERS,

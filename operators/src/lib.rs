@@ -14,7 +14,7 @@ mod quality;
 mod feedback;
 pub mod faults;
 
-pub use devices::device_kernels;
+pub use devices::{device_kernels, pass_block};
 pub use images::list_files::list_images;
 pub use images::{beneath, decode, extract};
 pub use records::{read_arrow, read_jsonl, read_store, write_jsonl, write_store};

@@ -30,6 +30,7 @@ mod schema;
 mod search;
 mod simulate;
 mod serve;
+mod sketch;
 mod synthesize;
 mod top;
 mod topology;
@@ -73,6 +74,7 @@ enum Subcommands {
     Import(import::Arguments),
     Export(export::Arguments),
     Index(index::Arguments),
+    Sketch(sketch::Arguments),
     Search(search::Arguments),
     Feedback(feedback::Arguments),
     Simulate(simulate::Arguments),
@@ -108,6 +110,7 @@ impl Subcommands {
             Self::Import(arguments) => import::run(catalog, arguments),
             Self::Export(arguments) => export::run(catalog, arguments),
             Self::Index(arguments) => index::run(catalog, arguments),
+            Self::Sketch(arguments) => sketch::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Feedback(arguments) => feedback::run(catalog, arguments),
             Self::Simulate(arguments) => simulate::run(catalog, arguments),

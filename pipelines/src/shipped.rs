@@ -36,6 +36,7 @@ shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made from a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
@@ -65,7 +66,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 24] = [
+pub const ALL: [Shipped; 25] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -75,6 +76,7 @@ pub const ALL: [Shipped; 24] = [
     SEARCH,
     RANGE,
     INDEX,
+    SKETCH,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

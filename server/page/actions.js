@@ -141,7 +141,7 @@ export async function begin(query = model.query, values = {}) {
   if (store === null) return false;
   const drafts = model.state === null ? model.marks.all() : [];
   const liked = drafts.filter(({ relevance }) => relevance === 1).map(({ item }) => ({ id: item.id }));
-  const more = liked.filter(({ id }) => !query.some((given) => given.id === id));
+  const more = liked.filter(({ id }) => !query.some((given) => 'id' in given && given.id === id));
   const asked = [...query, ...more].slice(0, QUERY_MAX);
   return start(() => api.begin(store.name, { batch: BATCH, query: asked, ...values }));
 }

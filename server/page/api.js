@@ -13,7 +13,7 @@ import { send } from './http.js';
  *   shown: number, notices: string[]}} State
  */
 
-const json = async (...request) => (await send(...request)).json();
+const json = async (method, place, options) => (await send(method, place, options)).json();
 const path = (...parts) => `/v1/${parts.map(encodeURIComponent).join('/')}`;
 const query = (values) =>
   new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== ''));

@@ -9,6 +9,7 @@ const PROPERTIES = new Set(['value', 'checked', 'disabled', 'hidden', 'tabIndex'
  * @param {string} tag a tag with classes behind dots
  * @param {Object<string, any>} [values] attributes, properties, `on...` listeners, and `data` for `data-` attributes
  * @param {...any} children
+ * @returns {any} an element, whose kind the tag says
  */
 export function h(tag, values = {}, ...children) {
   const [name, ...classes] = tag.split('.');

@@ -14,6 +14,7 @@ const ANSWER_MS_MAX = 60_000;
 
 /** What a server said against a request (RFC 9457), or that it said nothing: then `status` is 0. */
 export class Problem extends Error {
+  /** @param {{type?: string, title?: string, status?: number, detail?: string, instance?: string, errors?: any[]}} body */
   constructor({ type = 'about:blank', title = 'The request failed', status = 0, detail, instance, errors }) {
     super(detail ?? title);
     this.name = 'Problem';

@@ -4,11 +4,11 @@
 /** @typedef {import('./api.js').Item} Item */
 
 export class Marks extends EventTarget {
-  /** @type {Map<number, {item: Item, relevance: number, round: number}>} */
+  /** @type {Map<number, {item: Item, relevance: number, round?: number}>} */
   #kept = new Map();
-  /** @type {Map<number, {item: Item, relevance: number | null}>} */
+  /** @type {Map<number, {item: Item, relevance: number | null, round?: number}>} */
   #sent = new Map();
-  /** @type {Map<number, {item: Item, relevance: number | null}>} */
+  /** @type {Map<number, {item: Item, relevance: number | null, round?: number}>} */
   #fresh = new Map();
   /** @type {{item: Item, from: number | null, to: number | null}[]} */
   #done = [];

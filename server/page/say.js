@@ -13,6 +13,9 @@ export function announce(sentence) {
   live.textContent = live.textContent === sentence ? `${sentence}\u00a0` : sentence;
 }
 
+/** A sentence of the server's, which begins anywhere in a line there. */
+const sentence = (text) => text && text[0].toUpperCase() + text.slice(1);
+
 /**
  * A message with an optional action. Returns the way to close it.
  * @param {{kind: 'notice' | 'error' | 'wait', title: string, detail?: string, more?: string[],
@@ -42,7 +45,7 @@ export function show({ kind, title, detail, more = [], actions = [], stays = kin
       'div.toast-text',
       {},
       h('strong', {}, title),
-      detail && h('p', {}, detail),
+      detail && h('p', {}, sentence(detail)),
       more.length > 0 &&
         h(
           'ul',

@@ -31,6 +31,8 @@ export function askToken() {
       h(
         'form.stack',
         { onsubmit: keep },
+        // Password managers keep a token under a name.
+        h('input', { type: 'text', autocomplete: 'username', value: 'boxwork', hidden: true }),
         h('label', { for: 'token' }, 'Token, as in the file that the server was started with'),
         input,
         h('button.primary', { type: 'submit' }, 'Continue'),

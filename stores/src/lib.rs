@@ -21,7 +21,9 @@ mod space_error;
 pub mod sqfd_space;
 pub mod space;
 pub mod spaces;
+mod packed_file;
 pub mod pivot_table;
+pub mod sketch;
 pub mod upkeep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

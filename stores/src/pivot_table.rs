@@ -14,9 +14,7 @@
 
 mod error;
 mod layout;
-mod file;
 mod reader;
-mod names;
 mod unit;
 mod writer;
 mod chain;
@@ -27,7 +25,6 @@ mod memory;
 mod tests;
 
 pub use chain::{Piece, SideBySide, in_threads, in_threads_until};
-pub(crate) use compacted::settle;
 pub use error::IndexError;
 pub use writer::PivotTableWriter;
 
@@ -40,7 +37,9 @@ use boxwork_kernels::lower_bound::{
     Bound, BoundError, BoundQuery, Bounds, PACKED_OBJECTS, PackedBlock, Simplex, TableErrors,
 };
 
+use super::packed_file::{self, Last};
 use super::space::{Extent, Prepared, Space};
+use super::store::Store;
 
 /// Distances of all objects of a space to its pivots.
 #[derive(Debug)]
@@ -64,14 +63,6 @@ pub struct PivotTable {
     last: Last,
 }
 
-/// The last file of a table.
-#[derive(Debug)]
-struct Last {
-    /// 0 for the first file, if no part follows it.
-    part: u64,
-    fingerprint: String,
-}
-
 /// The largest values among a table's objects, which bound the rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Extremes {
@@ -81,6 +72,12 @@ struct Extremes {
     spread_max: f64,
     /// Extent of an object.
     extent: Extent,
+}
+
+/// Gives the index of a compacted store its final name, if it exists and fits the store; otherwise removes it. The caller
+/// holds the lock of the store.
+pub(crate) fn settle(path: &Path, store: &dyn Store) -> Result<(), IndexError> {
+    Ok(packed_file::settle(path, layout::FORMAT, store)?)
 }
 
 impl PivotTable {

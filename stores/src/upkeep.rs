@@ -1,20 +1,51 @@
-//! Changes of stores that keep their indexes in step: the work of `boxwork add`, `remove`, `compact` and `index
-//! --append`.
+//! Changes of stores that keep their indexes and sketches in step: the work of `boxwork add`, `remove`, `compact`, `index
+//! --append` and `sketch --append`.
 //!
-//! Invariant: at each moment a store is in its old or its new state, and an index that was in step before is in step
-//! with that state. The new parts of an index are written before the store changes: they count only for the store with
-//! their fingerprint.
+//! Invariant: at each moment a store is in its old or its new state, and an index or a sketch that was in step before is in
+//! step with that state. Its new parts are written before the store changes: they count only for the store with their
+//! fingerprint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::any_kind;
-use super::object_store::{Access, Compaction, PendingChange, StoreLock};
-use super::pivot_table::{IndexError, PivotTable, SideBySide, settle};
-use super::space::Space;
+use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
+use super::packed_file::{self, PackedFile, next_path};
+use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
+use super::sketch::{self, Sketch, SketchError};
+use super::space::{Space, SpaceError};
 use super::spaces;
 use super::store::Store;
 use super::store_error::StoreError;
+
+/// A store, or a file that is kept in step with it, cannot be changed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub enum UpkeepError {
+    /// The store.
+    Store(#[from] StoreError),
+    /// An index.
+    Index(#[from] IndexError),
+    /// A sketch.
+    Sketch(#[from] SketchError),
+    /// A distance.
+    Space(#[from] SpaceError),
+}
+
+impl UpkeepError {
+    /// Whether the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Store(error) => {
+                matches!(error, StoreError::Cancelled { .. } | StoreError::Interrupted(_))
+            }
+            Self::Index(error) => error.is_cancelled(),
+            Self::Sketch(error) => error.is_cancelled(),
+            Self::Space(error) => matches!(error, SpaceError::Interrupted(_)),
+        }
+    }
+}
 
 /// The result of a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +67,7 @@ pub fn commit(
     change: PendingChange,
     indexes: &[PathBuf],
     side_by_side: &mut SideBySide<'_>,
-) -> Result<(u64, u64), IndexError> {
+) -> Result<(u64, u64), UpkeepError> {
     for index in indexes {
         settle(index, &**change.store())?;
         append(change.store(), index, side_by_side)?;
@@ -54,7 +85,7 @@ pub fn bring_up(
     index: &Path,
     access: Access,
     side_by_side: &mut SideBySide<'_>,
-) -> Result<u64, IndexError> {
+) -> Result<u64, UpkeepError> {
     let path = std::fs::canonicalize(store);
     let io = |source| StoreError::Io { path: store.to_owned(), action: "open", source };
     let _lock = StoreLock::take(&path.map_err(io)?, store)?;
@@ -67,13 +98,33 @@ fn append(
     store: &Arc<dyn Store>,
     index: &Path,
     side_by_side: &mut SideBySide<'_>,
-) -> Result<u64, IndexError> {
-    PivotTable::append(index, &space_of(index, store)?, side_by_side)
+) -> Result<u64, UpkeepError> {
+    let space = space_of(index, store)?;
+    match is_sketch(index) {
+        true => Ok(Sketch::append(index, &space, side_by_side)?),
+        false => Ok(PivotTable::append(index, &space, side_by_side)?),
+    }
+}
+
+/// Whether a file, or the file that will replace it, is a sketch.
+fn is_sketch(path: &Path) -> bool {
+    let whole = real_path(path);
+    let next = next_path(&whole);
+    [whole, next].iter().any(|path| PackedFile::open(path, sketch::FORMAT.whole).is_ok())
+}
+
+/// See [`packed_file::settle`].
+fn settle(path: &Path, store: &dyn Store) -> Result<(), UpkeepError> {
+    match is_sketch(path) {
+        true => Ok(packed_file::settle(path, sketch::FORMAT, store).map_err(SketchError::from)?),
+        false => Ok(pivot_table::settle(path, store)?),
+    }
 }
 
 /// The space for which an index was made, over a store.
-fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, IndexError> {
-    Ok(spaces::open(&PivotTable::measure_of(index)?, Arc::clone(store))?)
+fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, UpkeepError> {
+    let measure = if is_sketch(index) { Sketch::measure_of(index)? } else { PivotTable::measure_of(index)? };
+    Ok(spaces::open(&measure, Arc::clone(store))?)
 }
 
 /// Writes a changed store as one file again, and its indexes with a row for each remaining object. `access` decides
@@ -89,7 +140,7 @@ pub fn compact(
     access: Access,
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Compacted, IndexError> {
+) -> Result<Compacted, UpkeepError> {
     let compaction = any_kind::compaction(store, access, cancelled)?;
     let before = Arc::clone(compaction.store());
     let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
@@ -114,11 +165,16 @@ fn write_indexes(
     indexes: &[PathBuf],
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Vec<PathBuf>, IndexError> {
+) -> Result<Vec<PathBuf>, UpkeepError> {
     let (before, after) = (compaction.store(), compaction.compacted());
     let mut remade = Vec::new();
     for index in indexes {
         settle(index, &**before)?;
+        if is_sketch(index) {
+            let sketch = Sketch::open(index, &space_of(index, before)?)?;
+            sketch.write_compacted(index, &space_of(index, after)?, cancelled)?;
+            continue;
+        }
         let table = PivotTable::open(index, space_of(index, before)?)?;
         let space = space_of(index, after)?;
         if table.write_compacted(index, &space, side_by_side, cancelled)? {
@@ -126,7 +182,7 @@ fn write_indexes(
         }
     }
     if cancelled() {
-        return Err(IndexError::Cancelled);
+        return Err(IndexError::Cancelled.into());
     }
     Ok(remade)
 }

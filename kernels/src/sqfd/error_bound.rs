@@ -47,8 +47,8 @@
 //! ground distance overflows is 0 here, and its true value is below 6e-20.
 
 use super::device;
-use super::lanes::EXP2_RELATIVE_ERROR;
 use super::stream::{GROUPS_PER_PARTIAL_SUM, ROWS};
+use crate::lanes::EXP2_RELATIVE_ERROR;
 use crate::similarity::{Measure, Similarity};
 
 const EPS: f64 = 1.0 / (1 << 24) as f64;

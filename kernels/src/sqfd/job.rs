@@ -1,11 +1,11 @@
 //! One call of the evaluator, as [`Work`] that is compiled for each code path.
 
 use super::columns::StoreColumns;
-use super::lanes::{Lanes, Work};
 use super::query::PreparedQuery;
 use super::stream::{ROWS, STREAM_CENTROIDS, Stream};
 use super::terms::{Direct, Gaussian, Heuristic, L1, L2, Minus, SquaredL2, Term};
 use crate::interrupt::{Interrupted, Patience};
+use crate::lanes::{Lanes, Work};
 use crate::similarity::{Ground, Similarity};
 
 /// A query, the rows that it is compared with, and the place of the cross sums.
@@ -169,9 +169,9 @@ fn prefetch(store: &StoreColumns<'_>, Run { start, len }: Run) {
     {
         let columns = store.columns();
         for column in columns.coordinates() {
-            super::x86::prefetch(&column[start..start + len]);
+            crate::lanes::prefetch(&column[start..start + len]);
         }
-        super::x86::prefetch(&columns.weights()[start..start + len]);
+        crate::lanes::prefetch(&columns.weights()[start..start + len]);
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (store, start, len);

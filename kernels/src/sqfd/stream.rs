@@ -4,9 +4,9 @@
 //! back to back, so only its end leaves lanes empty. Nothing reads those lanes.
 
 use super::columns::Columns;
-use super::lanes::Lanes;
 use super::terms::Term;
 use crate::interrupt::Interrupted;
+use crate::lanes::Lanes;
 
 /// Query centroids that the loop processes together.
 pub(super) const ROWS: usize = 4;

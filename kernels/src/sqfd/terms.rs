@@ -5,7 +5,7 @@
 //! query centroid's weight is added to the first. For the other similarities `query_end` is the query centroid's weight,
 //! and `candidate_start` is unused.
 
-use super::lanes::Lanes;
+use crate::lanes::Lanes;
 
 /// Computes the term of a pair of centroids, without the candidate's weight.
 pub(super) trait Term: Copy {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::testing::{Store, every_measure};
 use super::*;
 use crate::interrupt::Interrupted;
+use crate::lanes;
 use crate::similarity::{Ground, Measure, Similarity};
 
 /// Rows of a store that are queries.

@@ -1,5 +1,7 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
+use boxwork_kernels::gaussian_process::pass::device as pass;
+use boxwork_kernels::gaussian_process::{Form, l1};
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
@@ -127,6 +129,49 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
         ],
     },
 ];
+
+static UPPERS: [KernelSpec; 1] = [KernelSpec {
+    name: "uppers",
+    arguments: &[
+        ("tiles", Argument::Buffer),
+        ("objects", Argument::Value(4)),
+        ("numbers", Argument::Buffer),
+        ("terms", Argument::Buffer),
+        ("marks", Argument::Value(4)),
+        ("scale", Argument::Value(4)),
+        ("explore", Argument::Value(4)),
+        ("out", Argument::Buffer),
+        ("maxima", Argument::Buffer),
+    ],
+}];
+
+static L1: [KernelSpec; 1] = [KernelSpec {
+    name: "l1",
+    arguments: &[
+        ("objects", Argument::Buffer),
+        ("objects_count", Argument::Value(4)),
+        ("marks", Argument::Buffer),
+        ("marks_count", Argument::Value(4)),
+        ("dimensions", Argument::Value(4)),
+        ("out", Argument::Buffer),
+    ],
+}];
+
+/// Upper bounds of scores from sketches (`gaussian_process/pass.cl`).
+pub fn pass_program(form: Form) -> ProgramSource {
+    ProgramSource {
+        name: "pass",
+        text: pass::TEXT,
+        constants: pass::constants(form),
+        kernels: &UPPERS,
+        exact: false,
+    }
+}
+
+/// L1 distances of vectors (`gaussian_process/l1.cl`).
+pub fn l1_program() -> ProgramSource {
+    ProgramSource { name: "l1", text: l1::TEXT, constants: l1::constants(), kernels: &L1, exact: false }
+}
 
 /// Similarities of queries to signatures (`sqfd/device.cl`).
 pub fn distances_program(shape: &distances::Shape) -> ProgramSource {

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// An index of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     pivots: Vec<PathBuf>,
+    /// A sketch of the store to update; may be given many times
+    #[arg(long, value_name = "FILE")]
+    sketch: Vec<PathBuf>,
     /// Objects replace those of equal names; without it, a picture whose name is there is left out, and another object
     /// of --from is refused
     #[arg(long)]
@@ -44,8 +47,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("store".to_owned(), path_value(&arguments.store)),
         ("replace".to_owned(), Value::Boolean(arguments.replace)),
     ]);
-    if !arguments.pivots.is_empty() {
-        values.insert("pivots".to_owned(), list(&arguments.pivots));
+    let kept = [&arguments.pivots[..], &arguments.sketch].concat();
+    if !kept.is_empty() {
+        values.insert("pivots".to_owned(), list(&kept));
     }
     let pipeline = match &arguments.from {
         Some(from) => {

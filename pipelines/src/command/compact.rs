@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Cancellation;
 use boxwork_stores::any_kind;
-use boxwork_stores::pivot_table::{IndexError, in_threads_until};
-use boxwork_stores::upkeep;
+use boxwork_stores::pivot_table::in_threads_until;
+use boxwork_stores::upkeep::{self, UpkeepError};
 
 use super::{Replacing, say};
 use crate::terminal::{ACCESS, Exit, Options, Stop};
@@ -19,6 +19,9 @@ pub struct Arguments {
     /// An index of the store to keep in step; may be given many times
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pivots: Vec<PathBuf>,
+    /// A sketch of the store to keep in step; may be given many times
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    sketch: Vec<PathBuf>,
     /// Another file to write; then the store does not change
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -43,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Exit {
                 say(format_args!("wrote {} with {objects}", out.display()));
                 Exit::Ok
             })
-            .map_err(IndexError::from),
+            .map_err(UpkeepError::from),
         None => in_place(arguments, &cancellation),
     };
     done.unwrap_or_else(|error| {
@@ -55,11 +58,12 @@ pub fn run(arguments: &Arguments) -> Exit {
     })
 }
 
-fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, IndexError> {
+fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, UpkeepError> {
     let cancelled = || cancellation.is_cancelled();
     let slots = arguments.options.topology().slots_count();
+    let kept = [&arguments.pivots[..], &arguments.sketch].concat();
     let side_by_side = &mut in_threads_until(slots, &cancelled);
-    let compacted = upkeep::compact(&arguments.store, &arguments.pivots, ACCESS, side_by_side, &cancelled)?;
+    let compacted = upkeep::compact(&arguments.store, &kept, ACCESS, side_by_side, &cancelled)?;
     say(format_args!(
         "{}; {} forgotten",
         super::state_of(&arguments.store),

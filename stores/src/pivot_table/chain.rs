@@ -1,9 +1,4 @@
-//! The files of an index: which of them belong to a store, and which files follow.
-//!
-//! The fingerprints in a file decide, never its name alone: the fingerprint of the store for which it was written,
-//! which must be among the fingerprints that the opened store has had, and that of the file that it follows. So an
-//! index fits a store before and after a change, whichever of the two is in effect when a process is killed. Foreign
-//! files with such names are ignored, and neither replaced nor removed.
+//! Reads the files of an index, and brings an index up to its store (`packed_file` says which files these are).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +6,10 @@ use std::sync::Arc;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::filled;
 
-use super::super::object_store::real_path;
+use super::super::packed_file::{self, Last, PackedFile};
 use super::error::IndexError;
-use super::names::{next_path, part_path};
-use super::reader::IndexFile;
 use super::writer::PivotTableWriter;
-use super::{Last, PivotTable, layout};
+use super::{PivotTable, layout};
 use crate::new_number;
 use crate::space::{Prepared, Space};
 use crate::spaces::DistanceOptions;
@@ -72,22 +65,12 @@ pub(super) enum Depth {
     Ends,
 }
 
-/// Opens the first file of an index: the file of that name, or the file made for a compacted store. Returns it with its
-/// name and the number of ids that it covers.
-fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), IndexError> {
+/// Opens the first file of an index of a space. Returns it with its name and the number of ids that it covers.
+fn first(path: &Path, space: &dyn Space) -> Result<(PackedFile, PathBuf, u64), IndexError> {
     let store = space.store();
-    // All files of an index lie beside it, not beside a link to it.
-    let (mut file, mut name) = (IndexFile::open(path, layout::FORMAT), real_path(path));
-    let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
-    if !file.as_ref().is_ok_and(is_of)
-        && let Ok(next) = IndexFile::open(&next_path(&name), layout::FORMAT)
-        && is_of(&next)
-    {
-        (file, name) = (Ok(next), next_path(&name));
-    }
-    let file = file?;
+    let (file, name, ids) = packed_file::first(path, layout::FORMAT, &**store)?;
     // Before anything else in the file: an index of another store may be sound.
-    let Some(ids) = store.ids_at(file.said(layout::STORE_KEY)) else {
+    let Some(ids) = ids else {
         let store = store.path().to_owned();
         return Err(IndexError::OtherStore { path: path.to_owned(), store });
     };
@@ -101,7 +84,12 @@ fn first(path: &Path, space: &dyn Space) -> Result<(IndexFile, PathBuf, u64), In
 
 /// The options of a search by an index of another measure, and the command that makes the index of the wanted one, with as
 /// many pivots, as the store may have no more objects.
-fn measure_fix(path: &Path, file: &IndexFile, store: &dyn Store, wanted: &str) -> Result<String, IndexError> {
+fn measure_fix(
+    path: &Path,
+    file: &PackedFile,
+    store: &dyn Store,
+    wanted: &str,
+) -> Result<String, IndexError> {
     let flags = |measure: &str| {
         DistanceOptions::parse(measure).map(|options| options.flags(store)).unwrap_or_default()
     };
@@ -127,17 +115,17 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     let rows = file.numbers(file.said(layout::ROWS_KEY))?;
     let tau = file.numbers(file.said(layout::TAU_KEY))?;
     if !(1..=PIVOTS_MAX).contains(&pivots.len()) || pivots.iter().any(|pivot| *pivot >= ids) {
-        return Err(file.unclear());
+        return Err(file.unclear().into());
     }
     let tau = tau.first().copied().ok_or_else(|| file.unclear())?;
     let simplex = Simplex::from_parts(kept, rows, &between, pivots.len(), tau);
     let simplex = simplex.ok_or_else(|| file.unclear())?;
     let apex_columns = if space.properties().hilbert { simplex.dimensions() } else { 0 };
     if !file.has_columns(pivots.len(), apex_columns) {
-        return Err(file.not("its columns do not fit its pivots"));
+        return Err(file.not("its columns do not fit its pivots").into());
     }
-    if file.rows()? != ids {
-        return Err(file.not_blocks());
+    if file.rows(PACKED_OBJECTS)? != ids {
+        return Err(file.not_blocks().into());
     }
     let unit = file.unit()?;
     let (mut files, mut len, mut extremes) = (Vec::new(), ids, file.extremes()?);
@@ -145,12 +133,15 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     let mut last = Last { part: 0, fingerprint: fingerprint.clone() };
     files.push((0, file));
     while len < store.ids_count() {
-        let Some((part, file, ids)) = following(&name, &last, len, &*store)? else { break };
+        let Some((part, file, ids)) = packed_file::following(&name, layout::FORMAT, &last, len, &*store)?
+        else {
+            break;
+        };
         if !file.has_columns(pivots.len(), apex_columns) {
-            return Err(file.not("its columns differ from those of the index that it follows"));
+            return Err(file.not("its columns differ from those of the index that it follows").into());
         }
-        if file.rows()? != ids - len {
-            return Err(file.not_blocks());
+        if file.rows(PACKED_OBJECTS)? != ids - len {
+            return Err(file.not_blocks().into());
         }
         extremes = file.extremes()?;
         last = Last { part, fingerprint: file.fingerprint.clone() };
@@ -190,41 +181,15 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
     Ok(table)
 }
 
-/// The following file: its number, and the ids that the store had when it was written; `None` at the end.
-fn following(
-    name: &Path,
-    last: &Last,
-    len: u64,
-    store: &dyn Store,
-) -> Result<Option<(u64, IndexFile, u64)>, IndexError> {
-    for part in last.part + 1.. {
-        let path = part_path(name, part);
-        if !path.exists() {
-            break;
-        }
-        let file = match IndexFile::open(&path, layout::PART_FORMAT) {
-            Err(IndexError::NotAnIndex { .. }) => continue,
-            file => file?,
-        };
-        // Other files belong to another index of that name, to a change that never took effect, or to a later change.
-        let ids = store.ids_at(file.said(layout::STORE_KEY));
-        if let Some(ids) = ids.filter(|ids| file.said(layout::FOLLOWS_KEY) == last.fingerprint && *ids > len)
-        {
-            return Ok(Some((part, file, ids)));
-        }
-    }
-    Ok(None)
-}
-
 impl PivotTable {
     /// The distance for which an index was made.
     ///
     /// # Errors
     /// When the file cannot be read, is no index, or is of another version.
     pub fn measure_of(path: &Path) -> Result<DistanceOptions, IndexError> {
-        let file = IndexFile::open(path, layout::FORMAT)?;
+        let file = PackedFile::open(path, layout::FORMAT.whole)?;
         let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
-        measure.ok_or_else(|| file.not("it names no measure that this program knows"))
+        measure.ok_or_else(|| file.not("it names no measure that this program knows").into())
     }
 
     /// Brings an index up to date with its space: computes the distances of the objects added since it was written, and

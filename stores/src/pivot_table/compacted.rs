@@ -1,25 +1,21 @@
 //! The index of a store during its compaction.
 //!
-//! It is written as `NAME.next` before the compaction takes effect, and [`settle`] renames it to `NAME` afterwards. In
+//! It is written as `NAME.next` before the compaction takes effect, and `settle` renames it to `NAME` afterwards. In
 //! between, readers take the file that fits the store in effect, so the index fits at every moment.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Float32Array};
 use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 
-use super::super::object_store::{real_path, remove_leftovers};
+use super::super::object_store::real_path;
+use super::super::packed_file::{PackedWriter, next_path};
 use super::chain::{SideBySide, measure};
 use super::error::IndexError;
-use super::file::BlockFile;
-use super::names::{next_path, remove_parts};
-use super::reader::IndexFile;
 use super::writer::{PivotTableWriter, Purpose, head};
 use super::{PivotTable, layout};
 use crate::space::Space;
-use crate::steps::step;
-use crate::store::Store;
 
 /// Candidates tried as replacement of a removed pivot.
 const STAND_INS_TRIED: usize = 64;
@@ -72,24 +68,24 @@ impl PivotTable {
         head.insert(layout::REPLACES_KEY, self.fingerprint.clone());
         let apex_columns = self.apex_columns;
         let schema = layout::schema(pivots.len(), apex_columns, head);
-        let mut file = BlockFile::create(index, &next_path(index), &schema)?;
+        let mut file = PackedWriter::create(index, &next_path(index), &schema)?;
         let kept: Vec<u64> = store.among(0..store.ids_count()).collect();
         for ids in kept.chunks(PACKED_OBJECTS) {
             if cancelled() {
                 return Err(IndexError::Cancelled);
             }
-            let column = |table: &[f32], of_block: usize, column: usize| -> Vec<f32> {
+            let column = |table: &[f32], of_block: usize, column: usize| -> ArrayRef {
                 let place = |id: u64| {
                     let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
                     (block * of_block + column) * PACKED_OBJECTS + row
                 };
-                ids.iter().map(|id| table[place(*id)]).collect()
+                Arc::new(Float32Array::from_iter_values(ids.iter().map(|id| table[place(*id)])))
             };
             let distances = (0..pivots.len()).map(|idx| column(&self.distances, pivots.len(), idx));
             let apexes = (0..apex_columns).map(|idx| column(&self.apexes, apex_columns, idx));
             file.write(distances.chain(apexes).collect())?;
         }
-        file.finish(&self.extremes)
+        Ok(file.finish([self.extremes.note()])?)
     }
 
     /// The pivots as objects of the compacted store. An object behind a removed pivot replaces it, unless it has
@@ -117,26 +113,4 @@ impl PivotTable {
         }
         Ok(pivots)
     }
-}
-
-/// Gives the index of a compacted store its final name, if it exists and fits the store; otherwise removes it. The
-/// caller holds the lock of the store.
-pub(crate) fn settle(path: &Path, store: &dyn Store) -> Result<(), IndexError> {
-    let path = &real_path(path);
-    remove_leftovers(path);
-    let next_path = next_path(path);
-    let is_of = |file: &IndexFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
-    let Ok(next) = IndexFile::open(&next_path, layout::FORMAT) else { return Ok(()) };
-    if next.said(layout::REPLACES_KEY).is_empty() {
-        // An independent index that happens to have this name.
-        return Ok(());
-    }
-    let io = |source| IndexError::Io { path: path.to_owned(), action: "write", source };
-    if IndexFile::open(path, layout::FORMAT).is_ok_and(|file| is_of(&file)) || !is_of(&next) {
-        return fs::remove_file(&next_path).map_err(io);
-    }
-    fs::rename(&next_path, path).map_err(io)?;
-    step("index renamed");
-    remove_parts(path);
-    Ok(())
 }

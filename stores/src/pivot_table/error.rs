@@ -7,6 +7,7 @@ use boxwork_kernels::lower_bound::BoundError;
 use boxwork_kernels::memory::MemoryRefused;
 use boxwork_kernels::metric_index::MetricIndexError;
 
+use super::super::packed_file::PackedError;
 use super::super::signature_store::{StoreError, way_out};
 use super::super::space::SpaceError;
 
@@ -164,6 +165,17 @@ impl From<SpaceError> for IndexError {
         match error {
             SpaceError::Store(error) => Self::Store(error),
             error => Self::Space(error),
+        }
+    }
+}
+
+impl From<PackedError> for IndexError {
+    fn from(error: PackedError) -> Self {
+        match error {
+            PackedError::Io { path, action, source } => Self::Io { path, action, source },
+            PackedError::Foreign { path, reason } => Self::NotAnIndex { path, reason },
+            PackedError::Version { path, found } => Self::Version { path, found },
+            PackedError::Damaged { path, place, reason } => Self::Damaged { path, place, reason },
         }
     }
 }

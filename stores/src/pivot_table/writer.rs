@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Float32Array};
 use arrow_schema::Metadata;
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 
 use super::super::object_store::real_path;
+use super::super::packed_file::{PackedWriter, next_part, next_path, remove_parts};
 use super::error::IndexError;
-use super::file::BlockFile;
-use super::names::{next_part, next_path, remove_parts};
 use super::unit::{FAR, unit};
 use super::{Extremes, PivotTable, layout};
 use crate::space::Space;
@@ -23,7 +23,7 @@ const PROBED: usize = 64;
 /// An unfinished index.
 pub struct PivotTableWriter {
     path: PathBuf,
-    file: BlockFile,
+    file: PackedWriter,
     space: Arc<dyn Space>,
     pivots: usize,
     unit: f64,
@@ -104,7 +104,7 @@ impl PivotTableWriter {
         }
         let schema = layout::schema(pivots.len(), apex_columns, metadata);
         Ok(Self {
-            file: BlockFile::create(index, &path, &schema)?,
+            file: PackedWriter::create(index, &path, &schema)?,
             path,
             space,
             pivots: pivots.len(),
@@ -120,10 +120,10 @@ impl PivotTableWriter {
 
     /// Starts the file that follows a table; the table covers the first objects of its space.
     pub(super) fn following(table: &PivotTable) -> Result<Self, IndexError> {
-        let (path, space) = (next_part(table), &table.space);
+        let (path, space) = (next_part(&table.path, &table.last, layout::FORMAT), &table.space);
         let metadata = Metadata::from_iter(
             [
-                (layout::FORMAT_KEY, layout::PART_FORMAT.to_owned()),
+                (layout::FORMAT_KEY, layout::FORMAT.part.to_owned()),
                 (layout::VERSION_KEY, layout::VERSION.to_owned()),
                 (layout::STORE_KEY, space.store().fingerprint().to_owned()),
                 (layout::MEASURE_KEY, space.measure()),
@@ -134,7 +134,7 @@ impl PivotTableWriter {
         );
         let schema = layout::schema(table.pivots.len(), table.apex_columns, metadata);
         Ok(Self {
-            file: BlockFile::create(&table.path, &path, &schema)?,
+            file: PackedWriter::create(&table.path, &path, &schema)?,
             path,
             space: Arc::clone(space),
             pivots: table.pivots.len(),
@@ -190,9 +190,9 @@ impl PivotTableWriter {
         }
         // Results computed from a file that is being truncated must not outlive the run.
         store.confirm()?;
-        self.file.finish(&self.extremes)?;
+        self.file.finish([self.extremes.note()])?;
         if matches!(self.purpose, Purpose::Index) {
-            remove_parts(&self.path);
+            remove_parts(&self.path, layout::FORMAT);
         }
         Ok(written)
     }
@@ -237,7 +237,8 @@ impl PivotTableWriter {
                 column[row] = *number as f32;
             }
         }
-        self.file.write(columns)?;
+        let columns = columns.into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef);
+        self.file.write(columns.collect())?;
         self.first += rows as u64;
         self.waiting.clear();
         Ok(())
@@ -255,7 +256,7 @@ pub(super) fn head(
     let list = |numbers: &[f64]| serde_json::to_string(numbers).expect("numbers are JSON");
     let mut head = Metadata::from_iter(
         [
-            (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
+            (layout::FORMAT_KEY, layout::FORMAT.whole.to_owned()),
             (layout::VERSION_KEY, layout::VERSION.to_owned()),
             (layout::STORE_KEY, space.store().fingerprint().to_owned()),
             (layout::MEASURE_KEY, space.measure()),
@@ -293,5 +294,10 @@ impl Extremes {
     /// The largest error of the squared distances so far, in squared units.
     fn noise_squared(&self, space: &dyn Space, unit: f64) -> f64 {
         space.noise_squared(self.extent, self.distance_max * unit) / (unit * unit)
+    }
+    /// The extremes as a note in the footer.
+    pub(super) fn note(&self) -> (&'static str, String) {
+        let extremes = [self.distance_max, self.spread_max, self.extent.sigma, self.extent.len as f64];
+        (layout::EXTREMES_KEY, serde_json::to_string(&extremes).expect("numbers are JSON"))
     }
 }

@@ -270,9 +270,7 @@ impl<D: SignatureDistance> Prepared for SignatureQuery<D> {
     }
 
     fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
-        if interrupt() {
-            return Err(StoreError::from(Interrupted).into());
-        }
+        ask(interrupt).map_err(StoreError::from)?;
         let refused = |error: String| SpaceError::Query(error);
         let coordinates = coordinate_names(objects.data_type()).unwrap_or_default();
         self.space.signatures.check_coordinates(&coordinates)?;

@@ -309,7 +309,7 @@ fn a_store_and_an_index_are_changed_through_links() {
 }
 
 /// Runs a compaction that is cancelled at the `asks`-th check; returns its result, and the number of checks.
-fn compact_until(folder: &Path, asks: usize) -> (Result<Compacted, IndexError>, usize) {
+fn compact_until(folder: &Path, asks: usize) -> (Result<Compacted, UpkeepError>, usize) {
     let (store, indexes) = (folder.join(STORE), [folder.join(INDEX)]);
     let asked = AtomicUsize::new(0);
     let cancelled = || asked.fetch_add(1, Ordering::Relaxed) + 1 >= asks;
@@ -356,7 +356,7 @@ fn upkeep_of_a_store_that_is_read_maps_nothing() {
         let (store, index) = (folder.path().join(STORE), folder.path().join(INDEX));
         let mut asked = 0;
         let mut compute = in_threads(1);
-        let mut side_by_side = |numbers: &mut [f64], piece: usize, f: &crate::pivot_table::Piece<'_>| {
+        let mut side_by_side = |numbers: &mut [f64], piece: usize, f: &pivot_table::Piece<'_>| {
             asked += 1;
             assert_eq!(is_mapped(folder.path()), maps, "{access:?}");
             compute(numbers, piece, f)

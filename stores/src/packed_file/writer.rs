@@ -1,24 +1,23 @@
-//! An index file that is being written: blocks of columns, under checksums.
+//! A packed file that is being written: batches of columns, under checksums.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float32Array, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{ArrowError, Schema};
 
-use super::super::signature_store::TemporaryFile;
+use super::super::object_store::TemporaryFile;
 use super::super::steps::step;
-use super::error::IndexError;
-use super::{Extremes, layout};
+use super::{PackedError, layout};
 
 /// Every buffer begins at a multiple of this in the file, and thus in memory.
 const ALIGNMENT_BYTES: usize = 64;
 
 /// An unfinished file; dropping it removes it.
-pub(super) struct BlockFile {
+pub(crate) struct PackedWriter {
     /// Its final name.
     path: PathBuf,
     file: TemporaryFile,
@@ -28,14 +27,14 @@ pub(super) struct BlockFile {
     batches: Vec<(usize, u32)>,
 }
 
-impl BlockFile {
-    /// Starts a file of an index, with the final name `path`; its temporary file is named after the index.
-    pub(super) fn create(index: &Path, path: &Path, schema: &Schema) -> Result<Self, IndexError> {
+impl PackedWriter {
+    /// Starts a file with the final name `path`; its temporary file is named after `whole`, the first file of its chain.
+    pub(crate) fn create(whole: &Path, path: &Path, schema: &Schema) -> Result<Self, PackedError> {
         let options =
             IpcWriteOptions::try_new(ALIGNMENT_BYTES, false, MetadataVersion::V5).map_err(encoding(path))?;
         let mut arrow =
             FileWriter::try_new_with_options(Vec::new(), schema, options).map_err(encoding(path))?;
-        let file = TemporaryFile::create(index).map_err(|source| IndexError::Io {
+        let file = TemporaryFile::create(whole).map_err(|source| PackedError::Io {
             path: path.to_owned(),
             action: "write",
             source,
@@ -47,11 +46,9 @@ impl BlockFile {
         Ok(file)
     }
 
-    /// Writes a block: the distances to each pivot, then each coordinate of the apexes.
-    pub(super) fn write(&mut self, columns: Vec<Vec<f32>>) -> Result<(), IndexError> {
-        let rows = columns.first().map_or(0, Vec::len);
-        let columns: Vec<ArrayRef> =
-            columns.into_iter().map(|column| Arc::new(Float32Array::from(column)) as ArrayRef).collect();
+    /// Writes a batch.
+    pub(crate) fn write(&mut self, columns: Vec<ArrayRef>) -> Result<(), PackedError> {
+        let rows = columns.first().map_or(0, |column| column.len());
         let batch =
             RecordBatch::try_new(Arc::clone(self.arrow.schema()), columns).map_err(encoding(&self.path))?;
         self.arrow.write(&batch).map_err(encoding(&self.path))?;
@@ -64,35 +61,37 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Puts the file on disk under its name.
-    pub(super) fn finish(mut self, extremes: &Extremes) -> Result<(), IndexError> {
-        let Extremes { distance_max, spread_max, extent } = *extremes;
-        let extremes = [distance_max, spread_max, extent.sigma, extent.len as f64];
-        let extremes = serde_json::to_string(&extremes).expect("numbers are JSON");
-        self.arrow.write_metadata(layout::EXTREMES_KEY, extremes);
+    /// Puts the file on disk under its name, with notes in the footer's metadata.
+    pub(crate) fn finish(
+        mut self,
+        notes: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<(), PackedError> {
+        for (key, note) in notes {
+            self.arrow.write_metadata(key, note);
+        }
         self.arrow.write_metadata(layout::CHECKSUMS_KEY, layout::write_checksums(self.head, &self.batches));
         self.arrow.finish().map_err(encoding(&self.path))?;
         let mut tail = std::mem::take(self.arrow.get_mut());
-        let digits = layout::tail_digits(&tail).expect("no other text of an index has the marker");
+        let digits = layout::tail_digits(&tail).expect("no other text of a file has the marker");
         let checksum = layout::tail_checksum(&tail, &digits);
         tail[digits].copy_from_slice(checksum.as_bytes());
         self.write_part(&tail)?;
         let Self { file, path, .. } = self;
-        file.keep_as(&path).map_err(|source| IndexError::Io { path, action: "write", source })?;
+        file.keep_as(&path).map_err(|source| PackedError::Io { path, action: "write", source })?;
         step("index file kept");
         Ok(())
     }
 
-    fn write_part(&mut self, bytes: &[u8]) -> Result<(), IndexError> {
+    fn write_part(&mut self, bytes: &[u8]) -> Result<(), PackedError> {
         let path = &self.path;
-        let io = |source| IndexError::Io { path: path.clone(), action: "write", source };
+        let io = |source| PackedError::Io { path: path.clone(), action: "write", source };
         self.file.write_all(bytes).map_err(io)?;
         step("part of an index written");
         Ok(())
     }
 }
 
-fn encoding(path: &Path) -> impl FnOnce(ArrowError) -> IndexError {
+fn encoding(path: &Path) -> impl FnOnce(ArrowError) -> PackedError {
     let path = path.to_owned();
-    move |error| IndexError::NotAnIndex { path, reason: format!("it cannot be written ({error})") }
+    move |error| PackedError::Foreign { path, reason: format!("it cannot be written ({error})") }
 }

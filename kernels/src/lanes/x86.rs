@@ -9,34 +9,34 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::lanes::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND, Work};
+use super::{EXP2_NEAREST, EXPONENT_MIN, Lanes, ROUND, Work};
 use crate::CodePath;
 
 /// Does some work with AVX2.
-pub(super) fn run_avx2<W: Work>(work: W) -> W::Done {
-    #[target_feature(enable = "avx2,fma")]
+pub(crate) fn run_avx2<W: Work>(work: W) -> W::Done {
+    #[target_feature(enable = "avx2,fma,f16c")]
     fn entry<W: Work>(work: W) -> W::Done {
         work.run(Avx2 { constants: std::hint::black_box(&CONSTANTS) })
     }
     assert!(CodePath::Avx2.is_available());
-    // SAFETY: the line above checked both features.
+    // SAFETY: the line above checked all three features.
     unsafe { entry(work) }
 }
 
 /// Does some work with AVX-512.
-pub(super) fn run_avx512<W: Work>(work: W) -> W::Done {
-    #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+pub(crate) fn run_avx512<W: Work>(work: W) -> W::Done {
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq")]
     fn entry<W: Work>(work: W) -> W::Done {
         work.run(Avx512(()))
     }
     assert!(CodePath::Avx512.is_available());
-    // SAFETY: the line above checked all four features.
+    // SAFETY: the line above checked all five features.
     unsafe { entry(work) }
 }
 
 /// Prefetches the slice into the second-level cache.
 #[inline(always)]
-pub(super) fn prefetch(numbers: &[f32]) {
+pub(crate) fn prefetch(numbers: &[f32]) {
     for line in numbers.chunks(16) {
         // SAFETY: a prefetch may name any address, and this one lies in a slice.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
@@ -118,7 +118,7 @@ static CONSTANTS: Constants = Constants {
 /// The constants are read from memory the compiler cannot see through: there are too few registers for them, and a
 /// constant it knows it broadcasts anew at every use, an instruction each, instead of naming it as an operand.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2 {
+pub(crate) struct Avx2 {
     constants: &'static Constants,
 }
 
@@ -183,6 +183,45 @@ impl Lanes for Avx2 {
         unsafe { _mm256_sqrt_ps(a) }
     }
     #[inline(always)]
+    fn max(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+    #[inline(always)]
+    fn min(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+    #[inline(always)]
+    fn inverse_root(self, a: __m256) -> __m256 {
+        // SAFETY: self proves AVX.
+        let estimate = unsafe { _mm256_rsqrt_ps(a) };
+        newton_step(self, a, estimate)
+    }
+    #[inline(always)]
+    fn load_halves(self, from: &[u16]) -> __m256 {
+        let from: &[u16; 8] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves F16C, and the reference eight readable numbers.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_counts(self, from: &[u16]) -> __m256 {
+        let from: &[u16; 8] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves AVX2, and the reference eight readable numbers.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
+    }
+    #[inline(always)]
+    fn store_counts(self, x: __m256, to: &mut [u16]) {
+        let to: &mut [u16; 8] = to.first_chunk_mut().expect("a whole vector");
+        // SAFETY: self proves AVX2, and the reference eight writable numbers.
+        unsafe {
+            let counts = _mm256_cvtps_epi32(x);
+            let packed =
+                _mm_packus_epi32(_mm256_castsi256_si128(counts), _mm256_extracti128_si256::<1>(counts));
+            _mm_storeu_si128(to.as_mut_ptr().cast(), packed);
+        }
+    }
+    #[inline(always)]
     fn exp2(self, mut a: [__m256; 4]) -> [__m256; 4] {
         let Constants { exponent_min, round, polynomial } = self.constants;
         for a in &mut a {
@@ -220,7 +259,7 @@ impl Lanes for Avx2 {
 
 /// Sixteen lanes.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(());
+pub(crate) struct Avx512(());
 
 /// Minimax polynomial of 2^f for f in 0..1, lowest power first: `vscalefps` takes the integer below.
 const EXP2_BELOW: [f32; 6] =
@@ -290,6 +329,40 @@ impl Lanes for Avx512 {
         unsafe { _mm512_sqrt_ps(a) }
     }
     #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+    #[inline(always)]
+    fn inverse_root(self, a: __m512) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        let estimate = unsafe { _mm512_rsqrt14_ps(a) };
+        newton_step(self, a, estimate)
+    }
+    #[inline(always)]
+    fn load_halves(self, from: &[u16]) -> __m512 {
+        let from: &[u16; 16] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves AVX-512 F, and the reference sixteen readable numbers.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn load_counts(self, from: &[u16]) -> __m512 {
+        let from: &[u16; 16] = from.first_chunk().expect("a whole vector");
+        // SAFETY: self proves AVX-512 F, and the reference sixteen readable numbers.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))) }
+    }
+    #[inline(always)]
+    fn store_counts(self, x: __m512, to: &mut [u16]) {
+        let to: &mut [u16; 16] = to.first_chunk_mut().expect("a whole vector");
+        // SAFETY: self proves AVX-512 F, and the reference sixteen writable numbers.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x))) }
+    }
+    #[inline(always)]
     fn exp2(self, mut a: [__m512; 4]) -> [__m512; 4] {
         for a in &mut a {
             // The second operand is what a NaN in the first becomes.
@@ -317,4 +390,12 @@ impl Lanes for Avx512 {
         }
         power
     }
+}
+
+/// A step of Newton's method for `1 / sqrt(a)`, which squares the error of an estimate.
+#[inline(always)]
+fn newton_step<L: Lanes>(lanes: L, a: L::V, estimate: L::V) -> L::V {
+    let half = lanes.mul(lanes.mul(a, lanes.splat(-0.5)), estimate);
+    let factor = lanes.mul_add(half, estimate, lanes.splat(1.5));
+    lanes.mul(estimate, factor)
 }

@@ -1,0 +1,83 @@
+//! `boxwork sketch`: the sketches of a store, by `pipelines/sketch.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+use boxwork_stores::pivot_table::in_threads_until;
+use boxwork_stores::upkeep;
+
+use super::{Replacing, objects, path_value, run_shipped, say, whole};
+use crate::shipped;
+use crate::terminal::{self, Exit, Options, Stop};
+
+/// Sketches a store, or updates the sketch after the store has grown
+///
+/// A sketch takes 128 bytes an object: 64 numbers whose plain distances are about those of the signatures.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The store to sketch
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+    /// The sketch to write, such as photos.sketch.arrow
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Update the sketch: sketch only objects added since
+    #[arg(long, conflicts_with_all = ["frequencies", "seed", "alpha", "force"])]
+    append: bool,
+    /// The number of random frequencies, a multiple of 32; with more, distances of sketches vary less
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=2048))]
+    frequencies: u32,
+    /// The seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
+    /// Steepness of the similarity [default: the store's]
+    #[arg(long)]
+    alpha: Option<f64>,
+    #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if arguments.append {
+        return append(arguments);
+    }
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
+        return exit;
+    }
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("out".to_owned(), path_value(&arguments.out)),
+        ("frequencies".to_owned(), whole(arguments.frequencies)),
+        ("seed".to_owned(), whole(arguments.seed)),
+    ]);
+    if let Some(alpha) = arguments.alpha {
+        values.insert("alpha".to_owned(), Value::Number(alpha));
+    }
+    let exit = run_shipped("sketch", shipped::SKETCH, catalog, &values, &arguments.options).exit;
+    if matches!(exit, Exit::Ok) {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}
+
+fn append(arguments: &Arguments) -> Exit {
+    let (store, sketch) = (&arguments.store, &arguments.out);
+    let stop = Stop::listen(Some(&arguments.options));
+    let cancellation = stop.cancellation();
+    let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
+    match upkeep::bring_up(store, sketch, terminal::ACCESS, &mut in_threads_until(slots, &cancelled)) {
+        Ok(0) => say(format_args!("{} covers all objects of {}", sketch.display(), store.display())),
+        Ok(count) => say(format_args!("{} covers {} more", sketch.display(), objects(count))),
+        Err(error) if error.is_cancelled() => return stop.report(),
+        Err(error) => {
+            say(format_args!("error: {error}"));
+            return Exit::Failed;
+        }
+    }
+    Exit::Ok
+}

@@ -1,0 +1,50 @@
+//! The keys of a head, and the text of the checksums. The checksums are those of `arrow_file`: one for the head, one per
+//! batch, one for the tail.
+
+use std::fmt::Write;
+
+pub(super) use super::super::arrow_file::{
+    ALIGNMENT_MIN_BYTES, DIGITS, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header,
+    tail_checksum, tail_digits,
+};
+
+/// The version of the layout; other versions are refused.
+pub(crate) const VERSION: &str = "1";
+/// The key of the file's format, in the schema's metadata.
+pub(crate) const FORMAT_KEY: &str = "boxwork.format";
+/// The key of the layout's version.
+pub(crate) const VERSION_KEY: &str = "boxwork.version";
+/// The key of the store's fingerprint.
+pub(crate) const STORE_KEY: &str = "boxwork.store";
+/// The key of the fingerprint of the file that a part follows.
+pub(crate) const FOLLOWS_KEY: &str = "boxwork.follows";
+/// The key of the fingerprint of the file that a compacted store's file replaces.
+pub(crate) const REPLACES_KEY: &str = "boxwork.replaces";
+/// The key of the measure with its constants.
+pub(crate) const MEASURE_KEY: &str = "boxwork.measure";
+/// The key of the program that wrote the file.
+pub(crate) const CREATOR_KEY: &str = "boxwork.created_by";
+/// The program that writes files.
+pub(crate) const CREATOR: &str = concat!("boxwork ", env!("CARGO_PKG_VERSION"));
+/// The key of the checksums, in the footer's metadata.
+pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
+
+/// The text of all checksums, with zeros for the tail's own; for each batch also its rows.
+pub(super) fn write_checksums(head: u32, batches: &[(usize, u32)]) -> String {
+    let mut text = format!("{MARKER}{:0DIGITS$x};head={head:08x}", 0);
+    for (rows, checksum) in batches {
+        write!(text, ";{rows},{checksum:08x}").expect("a string takes any text");
+    }
+    text
+}
+
+/// Reads the text of [`write_checksums`]; `None` for any other text.
+pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<(usize, u32)>)> {
+    let mut parts = text.split(';').skip(1);
+    let head = u32::from_str_radix(parts.next()?.strip_prefix("head=")?, 16).ok()?;
+    let entry = |part: &str| {
+        let (rows, checksum) = part.split_once(',')?;
+        Some((rows.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
+    };
+    Some((head, parts.map(entry).collect::<Option<_>>()?))
+}
