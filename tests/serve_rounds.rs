@@ -256,7 +256,7 @@ fn sessions_and_requests_that_are_cut_off_leave_nothing() {
     let pid = served.child.id();
     let turn = |nth: usize| {
         let state = begin(&served, json!({"seed": nth, "batch": 3}));
-        if nth % 10 == 0 {
+        if nth.is_multiple_of(10) {
             // The client goes before its answer comes.
             let mut client = TcpStream::connect(served.address).expect("a connection");
             let body = "{\"query\":{\"id\":1}}";

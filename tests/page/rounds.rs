@@ -272,7 +272,11 @@ fn settings_and_results_of_a_session() {
     browser.click(".history a");
     browser.until("document.querySelector('h1').textContent === 'Round 1'");
     browser.click(".tabs a:last-child");
-    browser.until("document.querySelectorAll('.grid .note').length === 48");
+    let of_class = browser.awaited(&format!(
+        "(async () => {{ const store = (await (await fetch('/v1/stores')).json()).stores[0]; return store.classes.find(({{ name }}) \
+         => name === {class}).objects; }})()"
+    ));
+    browser.until(&format!("document.querySelectorAll('.grid .note').length === {of_class}"));
     browser.click(".brand");
     browser.until("document.querySelector('.recent a')");
     browser.click(".recent a");

@@ -72,6 +72,8 @@ impl Served {
                 command.args([option, value]);
             }
         }
+        // Dropping a `Served` ends the process and waits for it.
+        #[expect(clippy::zombie_processes, reason = "each way out of the loop waits, here or in `drop`")]
         let mut child = command.spawn().expect("the command starts");
         let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut heard = String::new();

@@ -15,8 +15,8 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
-use self::matrix::{Matrix, Objects};
-use self::player::{Method, Outcome, Protocol, Table, play};
+use self::matrix::{Matrix, Objects, Table};
+use self::player::{Method, Outcome, Protocol, play};
 use crate::columns;
 use crate::resources::gp_kernel::{self, GpKernel, KERNEL};
 

@@ -5,10 +5,27 @@ use std::collections::BTreeMap;
 use boxwork_runtime::operator::{BoxError, Context};
 use boxwork_stores::store::Store;
 
-use super::player::Table;
 use crate::feedback::distances::{Origin, bring_in, exact};
 use crate::resources::class_of;
 use crate::resources::gp_kernel::GpKernel;
+
+/// Distances and covariances of all pairs, row by row.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) objects: usize,
+    pub(super) distances: Vec<f64>,
+    pub(super) covariances: Vec<f64>,
+}
+
+impl Table {
+    pub(super) fn distances(&self, of: usize) -> &[f64] {
+        &self.distances[of * self.objects..(of + 1) * self.objects]
+    }
+
+    pub(super) fn covariances(&self, of: usize) -> &[f64] {
+        &self.covariances[of * self.objects..(of + 1) * self.objects]
+    }
+}
 
 /// Rows of one firing.
 const ROWS_PER_FIRING: usize = 32;

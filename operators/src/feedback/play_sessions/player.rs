@@ -9,25 +9,7 @@ use boxwork_kernels::gaussian_process::{MARK_NOISE, Model, Posterior, WEAK_NOISE
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::BoxError;
 
-use super::matrix::Objects;
-
-/// Distances and covariances of all pairs, row by row.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) objects: usize,
-    pub(super) distances: Vec<f64>,
-    pub(super) covariances: Vec<f64>,
-}
-
-impl Table {
-    fn distances(&self, of: usize) -> &[f64] {
-        &self.distances[of * self.objects..(of + 1) * self.objects]
-    }
-
-    fn covariances(&self, of: usize) -> &[f64] {
-        &self.covariances[of * self.objects..(of + 1) * self.objects]
-    }
-}
+use super::matrix::{Objects, Table};
 
 /// How the objects of a round are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
