@@ -11,7 +11,7 @@
 //! use boxwork_kernels::gaussian_process::{Covariance, Form, MARK_NOISE, Model, Posterior};
 //!
 //! // Objects on a line; the one at 0 is liked, the one at 5 is not.
-//! let (places, marked) = ([0.0f64, 1.0, 4.0, 9.0], [(0.0, 1.0), (5.0, 0.0)]);
+//! let (places, marked) = ([0.0, 1.0, 4.0, 9.0], [(0.0f64, 1.0), (5.0, 0.0)]);
 //! let covariance = Covariance::new(Form::InverseMultiquadric, 1.0);
 //! let to = |from: f64| places.map(|place| covariance.of((place - from).abs()));
 //! let mut model = Model::new();
