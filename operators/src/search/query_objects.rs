@@ -43,7 +43,7 @@ pub enum Asked {
     Object(ArrayRef),
 }
 
-/// The queries as a batch for [`read_query`](super::read_query): its columns are `query`, `name` and `object`, and the
+/// The queries as a batch for box `read_query`: its columns are `query`, `name` and `object`, and the
 /// queries are numbered from 0. Blocks on the disk. It checks `cancelled` before each query, and as it reads names.
 ///
 /// # Errors
