@@ -46,6 +46,7 @@ pub static WRITE_REASONS: OperatorSpec = OperatorSpec {
         OUT,
     ],
     inputs: &[REASONS],
+    gives: Some(columns::reasons),
     example: "results: {kind: write_reasons, store: signatures}",
     share: Some(share_writer),
     ..OperatorSpec::new(

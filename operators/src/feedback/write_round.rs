@@ -62,6 +62,7 @@ pub static WRITE_ROUND: OperatorSpec = OperatorSpec {
         OUT,
     ],
     inputs: &[ROUND, MARKS],
+    gives: Some(columns::rounds),
     example: "results: {kind: write_round, store: signatures, kernel: kernel, format: json}",
     share: Some(share_writer),
     ..OperatorSpec::new("write_round", "Writes the objects of a round.", Kind::Stateful, make)
