@@ -1,0 +1,532 @@
+"""Stores: open, search, measure, change. `Vectors` is a store in memory."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _boxwork
+from ._errors import InputError, StoreError
+from ._inputs import Id, Path, Query, given, ids_of, native_query, one_query, path_of, paths_of
+
+if TYPE_CHECKING:
+    from ._feedback import Session
+
+STRATEGIES = {
+    "auto": "auto",
+    "best_first": "best_first",
+    "estimated_range": "estimated_range",
+    "fixed_blocks": "fixed_blocks",
+    "adaptive_blocks": "adaptive_blocks",
+    "two_phase": "two_phase",
+    "scan": "search",
+}
+"""The orders of a search with an index, and the pipelines that have them."""
+
+
+QUERIES_MAX = 64
+"""The most queries of one request."""
+
+
+class SkippedWarning(UserWarning):
+    """Pictures that could not be read were left out."""
+
+
+class Hits:
+    """The objects found for one query, nearest first."""
+
+    __slots__ = ("query", "ids", "distances", "names")
+
+    query: str | int | None
+    """The name, the path or the id that was asked for; None for an array."""
+    ids: npt.NDArray[np.uint64]
+    distances: npt.NDArray[np.float64]
+    """Exact, in float64."""
+    names: list[str]
+
+    def __init__(
+        self,
+        query: str | int | None,
+        ids: npt.NDArray[np.uint64],
+        distances: npt.NDArray[np.float64],
+        names: list[str],
+    ) -> None:
+        self.query, self.ids, self.distances, self.names = query, ids, distances, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[tuple[int, str, float]]:
+        """Each object's id, name and distance."""
+        return zip(self.ids.tolist(), self.names, self.distances.tolist(), strict=True)
+
+    def __repr__(self) -> str:
+        nearest = f", nearest {self.names[0]!r} at {self.distances[0]:.6g}" if self.names else ""
+        return f"Hits({len(self)} for {self.query!r}{nearest})"
+
+    def to_arrow(self) -> _boxwork.Rows:
+        """The hits as rows with `rank`, `id`, `name` and `distance`."""
+        rank = np.arange(1, len(self) + 1, dtype=np.uint32)
+        columns = {"rank": rank, "id": self.ids, "name": self.names, "distance": self.distances}
+        return _boxwork.Rows.from_columns(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassQuality:
+    """How well objects of one class find each other."""
+
+    name: str
+    objects: int
+    map: float | None
+    """Mean average precision; None if the class has a single object."""
+    precision_at_10: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How well distances separate the classes of a store; every object is a query."""
+
+    map: float | None
+    """Mean average precision over all queries."""
+    precision_at_10: float | None
+    idim: float | None
+    """The intrinsic dimensionality of the distances."""
+    idim_error: float | None
+    distance: str
+    """The distance in words."""
+    classes: list[ClassQuality]
+
+
+class Store:
+    """Objects of one kind on disk, such as the signatures of photographs.
+
+    A store is a snapshot of its file. Changes made through it are seen at once; those of others, after
+    :meth:`refresh`.
+    """
+
+    _native: _boxwork.Store
+    _listed: tuple[npt.NDArray[np.uint64], list[str]] | None
+
+    def __init__(self, native: _boxwork.Store) -> None:
+        self._native, self._listed = native, None
+
+    @classmethod
+    def open(cls, path: Path) -> Store:
+        """Opens a store that `extract` or the command made, or a file of objects that another program made.
+
+        Raises StoreError if the file cannot be read.
+        """
+        # Absolute: the process may go to another folder while the store is open.
+        return cls(_boxwork.Store.open(os.path.abspath(path_of(path))))
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return f"Store({len(self)} {self.kind}, {str(self.path)!r})"
+
+    @property
+    def path(self) -> str | None:
+        """The file, as an absolute path; None for vectors in memory."""
+        return self._native.path
+
+    @property
+    def kind(self) -> str:
+        """What the objects are, such as ``signatures``."""
+        return self._native.kind
+
+    @property
+    def fingerprint(self) -> str:
+        """A text unique to the content."""
+        return self._native.fingerprint
+
+    @property
+    def alpha(self) -> float | None:
+        """The alpha of searches that name none; None if the store keeps none."""
+        return self._native.alpha
+
+    def _list(self) -> tuple[npt.NDArray[np.uint64], list[str]]:
+        if self._listed is None:
+            ids, names = self._native.listed()
+            self._listed = np.asarray(ids), names
+        return self._listed
+
+    @property
+    def ids(self) -> npt.NDArray[np.uint64]:
+        """The ids of all objects, ascending."""
+        return self._list()[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all objects, by id."""
+        return list(self._list()[1])
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The classes of all objects, by id: the last folder of each name; None if it has none."""
+        return [_class_of(name) for name in self._list()[1]]
+
+    def id(self, name: str) -> int:
+        """The id of an object. Raises InputError if no object has this name."""
+        found = self._native.find(name)
+        if found is None:
+            raise InputError(f"`{self.path}` has no object named `{name}`")
+        return found
+
+    def name(self, id: Id) -> str:
+        """The name of an object. Raises InputError if there is no such id."""
+        return self._native.names_of(ids_of([id]))[0]
+
+    def refresh(self) -> None:
+        """Opens the file again, to see what others have changed."""
+        if self.path is None:
+            raise StoreError("vectors in memory are no file")
+        self._native, self._listed = _boxwork.Store.open(self.path), None
+
+    def _distance(self, alpha: float | None, distance: str | None, options: dict[str, Any]) -> dict[str, Any]:
+        return given({"alpha": alpha, "distance": distance, **options})
+
+    @overload
+    def search(
+        self,
+        query: Query,
+        k: int | None = None,
+        *,
+        range: float | None = None,
+        alpha: float | None = None,
+        distance: str | None = None,
+        pivots: Path | None = None,
+        strategy: str | None = None,
+        device: str = "auto",
+        **options: Any,
+    ) -> Hits: ...
+
+    @overload
+    def search(
+        self,
+        query: Sequence[Query],
+        k: int | None = None,
+        *,
+        range: float | None = None,
+        alpha: float | None = None,
+        distance: str | None = None,
+        pivots: Path | None = None,
+        strategy: str | None = None,
+        device: str = "auto",
+        **options: Any,
+    ) -> list[Hits]: ...
+
+    def search(
+        self,
+        query: Query | Sequence[Query],
+        k: int | None = None,
+        *,
+        range: float | None = None,
+        alpha: float | None = None,
+        distance: str | None = None,
+        pivots: Path | None = None,
+        strategy: str | None = None,
+        device: str = "auto",
+        **options: Any,
+    ) -> Hits | list[Hits]:
+        """The objects most similar to a query, or to each of several.
+
+        A query is the name of an object, the path of an image, an id, or a picture as an array of uint8 of the shape
+        (height, width, 3). `k` is 10, or all if a `range` is given. `pivots` is an index made by :meth:`index`, with a
+        `strategy` of `boxwork.STRATEGIES`. `options` are further parameters of the pipeline, such as `ground`,
+        `similarity`, `p`, `root` and `bound`. The answers are exact, and equal those of the command to the bit.
+        """
+        single = one_query(query, self._query_dimensions())
+        queries: list[Any] = single if single is not None else list(query)  # type: ignore[arg-type]
+        if not queries:
+            return []
+        of_vectors = self.kind == "vectors"
+        native = [native_query(each, of_vectors) for each in queries]
+        values = self._distance(alpha, distance, options)
+        each: dict[str, Any] = {}
+        pipeline = _pipeline(values, each, k, range, None if pivots is None else path_of(pivots), strategy)
+        values["device"] = device
+        if all(isinstance(query, str) for query in native):
+            rows = self._native.ask(pipeline, "results", values, each | {"queries": native}, {})
+            hits = _hits(queries, rows)
+        else:
+            hits = []
+            for first in builtins.range(0, len(queries), QUERIES_MAX):
+                asked = self._native.query_rows(native[first : first + QUERIES_MAX])
+                rows = self._native.ask(pipeline, "results", values, each | {"queries": []}, {"query": asked})
+                hits += _hits(queries[first : first + QUERIES_MAX], rows)
+        return hits[0] if single is not None else hits
+
+    def _query_dimensions(self) -> int:
+        return 1 if self.kind == "vectors" else 3
+
+    def distances(
+        self,
+        ids: Iterable[Id | str],
+        others: Iterable[Id | str] | None = None,
+        *,
+        alpha: float | None = None,
+        distance: str | None = None,
+        **options: Any,
+    ) -> npt.NDArray[np.float64]:
+        """The exact distances, a row for each of `ids` and a column for each of `others` (by default `ids` again).
+
+        Objects are named by id or by name.
+        """
+        rows = self._ids(ids)
+        columns = rows if others is None else self._ids(others)
+        return np.asarray(self._native.distances(rows, columns, self._distance(alpha, distance, options)))
+
+    def _ids(self, objects: Iterable[Id | str]) -> list[int]:
+        return ids_of(self.id(each) if isinstance(each, str) else each for each in objects)
+
+    def evaluate(
+        self,
+        *,
+        alpha: float | None = None,
+        distance: str | None = None,
+        most: int = 100_000,
+        exact_pairs: int = 32_768,
+        device: str = "cpu",
+        **options: Any,
+    ) -> Evaluation:
+        """How well the distances separate the classes, which are the folders in the names.
+
+        The time grows with the square of the objects: stores of more than `most` are refused.
+        """
+        values = self._distance(alpha, distance, options)
+        values |= {"most": most, "exact_pairs": exact_pairs, "device": device}
+        rows = self._native.ask("evaluate", "quality", values, {}, {})
+        names, objects = _optional(rows.column("class")), np.asarray(rows.column("objects")).tolist()
+        maps, precisions = _optional(rows.column("map")), _optional(rows.column("precision_at_10"))
+        classes = [
+            ClassQuality(name, count, of_class, precision)
+            for name, count, of_class, precision in zip(names, objects, maps, precisions, strict=True)
+        ]
+        figures = rows.metadata
+        number = {name: float(figures[name]) if name in figures else None for name in ("idim", "idim_error")}
+        return Evaluation(
+            classes[-1].map,
+            classes[-1].precision_at_10,
+            number["idim"],
+            number["idim_error"],
+            figures.get("distance", ""),
+            classes[:-1],
+        )
+
+    def add(
+        self,
+        paths: Path | Iterable[Path] = (),
+        *,
+        source: Store | Path | None = None,
+        pivots: Iterable[Path] = (),
+        replace: bool = False,
+    ) -> None:
+        """Adds images, extracted as the store's were, or the objects of another store (`source`).
+
+        Images whose names are there already are left out, unless they `replace` others. Indexes in `pivots` are kept in
+        step. Pictures that cannot be read are left out, with a SkippedWarning.
+        """
+        values: dict[str, Any] = {"replace": replace}
+        if updated := [path_of(path) for path in pivots]:
+            values["pivots"] = updated
+        if source is not None:
+            other = source.path if isinstance(source, Store) else path_of(source)
+            if other is None:
+                raise InputError("vectors in memory are no file: they cannot be added to a store")
+            values["from"] = other
+        else:
+            values["paths"] = paths_of(paths)
+            if not values["paths"]:
+                raise InputError("there is nothing to add: give paths or a source")
+        _warn(*_boxwork.add(self._native, values))
+        self._listed = None
+
+    def remove(self, objects: Iterable[Id | str]) -> int:
+        """Removes objects, by name or id, all or none; indexes stay in step. Returns how many were removed."""
+        names = [each if isinstance(each, str) else self.name(each) for each in objects]
+        removed = _boxwork.remove_objects(self._native, names)
+        self._listed = None
+        return removed
+
+    def compact(self, *, pivots: Iterable[Path] = ()) -> int:
+        """Writes a changed store as one file again, with its indexes; objects are numbered anew.
+
+        Returns how many removed objects were forgotten.
+        """
+        forgotten = _boxwork.compact(self._native, [path_of(path) for path in pivots])
+        self._listed = None
+        return forgotten
+
+    def index(
+        self,
+        out: Path,
+        *,
+        count: int = 32,
+        select: str = "random",
+        seed: int = 1,
+        alpha: float | None = None,
+        distance: str | None = None,
+        device: str = "cpu",
+        replace: bool = False,
+        **options: Any,
+    ) -> str:
+        """Writes an index of `count` pivots, with which searches skip most distances. Returns its path."""
+        path = _writable(out, replace)
+        values = self._distance(alpha, distance, options)
+        values |= {"out": path, "count": count, "select": select, "seed": seed, "device": device}
+        _boxwork.make_index(self._native, values)
+        return path
+
+    def feedback(
+        self,
+        query: Query | Sequence[Query] | None = None,
+        *,
+        batch: int = 12,
+        explore: float = 0.25,
+        seed: int = 1,
+        unmarked: str = "weak",
+        klass: str | None = None,
+        alpha: float | None = None,
+        **options: Any,
+    ) -> Session:
+        """Begins a search by feedback: see :class:`boxwork.Session`.
+
+        `batch` is the number of objects of a round, `explore` how much the unknown counts, and `klass` a folder to which
+        the search keeps. `unmarked` is weak or ignore. `options` are further parameters of the pipeline `feedback`, such
+        as `kernel` and `length`.
+        """
+        from ._feedback import Session
+
+        settings = {"batch": batch, "explore": explore, "seed": seed, "unmarked": unmarked, "class": klass}
+        return Session(self, query, settings, given({"alpha": alpha, **options}))
+
+
+class Vectors(Store):
+    """Vectors of float32 in memory, as a store.
+
+    The rows of `table` are the vectors. A C-contiguous array of float32 is used where it is, so do not write to it
+    while the vectors are in use; any other is copied once. Without `names` the vectors are named by their row numbers.
+    `metric` is l2, l1, linf, lp (with `p`) or canberra.
+    """
+
+    def __init__(
+        self,
+        table: npt.ArrayLike,
+        names: Sequence[str] | None = None,
+        metric: str = "l2",
+        *,
+        p: float | None = None,
+    ) -> None:
+        array = np.asarray(table)
+        if array.dtype.kind not in "fiu" or array.ndim != 2:
+            raise InputError(f"vectors are the rows of a table of numbers, not {array.dtype} of the shape {array.shape}")
+        numbers = np.ascontiguousarray(array, dtype=np.float32)
+        super().__init__(_boxwork.vectors(numbers, None if names is None else list(names)))
+        self.metric, self.p = metric, p
+
+    def _distance(self, alpha: float | None, distance: str | None, options: dict[str, Any]) -> dict[str, Any]:
+        return super()._distance(alpha, distance or self.metric, {"p": self.p, **options})
+
+
+def extract(
+    paths: Path | Iterable[Path],
+    out: Path,
+    *,
+    replace: bool = False,
+    transform: str = "balanced",
+    alpha: float | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> Store:
+    """Extracts the signatures of all images below some folders into a store, and opens it.
+
+    `options` are further parameters of `boxwork extract`, such as `points`, `seeds`, `iterations` and `size`. Pictures that
+    cannot be read are left out, with a SkippedWarning. An existing file is kept unless `replace` is true.
+    """
+    target = _writable(out, replace)
+    listed = paths_of(paths)
+    values = {"paths": listed, "out": target, "transform": transform, "alpha": alpha, "device": device, **options}
+    # One folder: the names are paths in it.
+    if len(listed) == 1 and os.path.isdir(listed[0]):
+        values["source"] = listed[0]
+    _warn(*_boxwork.extract(given(values)))
+    return Store.open(target)
+
+
+def _pipeline(
+    values: dict[str, Any],
+    each: dict[str, Any],
+    k: int | None,
+    range: float | None,
+    pivots: str | None,
+    strategy: str | None,
+) -> str:
+    """The shipped pipeline of a search; completes its values, and those of each request."""
+    by_range = k is None and range is not None
+    if not by_range:
+        each["k"] = 10 if k is None else k
+    if range is not None:
+        each["range"] = range
+    if strategy is not None and (pivots is None or strategy not in STRATEGIES):
+        known = ", ".join(STRATEGIES)
+        raise InputError(f"a strategy is one of {known}, for a search with an index (`pivots`), not {strategy!r}")
+    if pivots is None or strategy == "scan":
+        return "range" if by_range else "search"
+    values["pivots"] = pivots
+    if by_range:
+        if strategy not in (None, "auto"):
+            raise InputError(f"the strategy {strategy} finds the nearest objects: give `k`, or leave it out")
+        return "indexed_range"
+    return STRATEGIES[strategy or "auto"]
+
+
+def _hits(queries: Sequence[Any], rows: _boxwork.Rows) -> list[Hits]:
+    of_query = np.asarray(rows.column("query"))
+    ids, distances = np.asarray(rows.column("id")), np.asarray(rows.column("distance"))
+    names: list[str] = list(rows.column("name"))  # type: ignore[arg-type]
+    bounds = np.searchsorted(of_query, np.arange(len(queries) + 1)).tolist()
+    hits = []
+    for query, first, end in zip(queries, bounds, bounds[1:], strict=False):
+        asked = query if isinstance(query, str) else None
+        if isinstance(query, (int, np.integer)):
+            asked = int(query)  # type: ignore[assignment]
+        elif isinstance(query, os.PathLike):
+            asked = path_of(query)
+        hits.append(Hits(asked, ids[first:end], distances[first:end], names[first:end]))
+    return hits
+
+
+def _optional(column: Any) -> list[Any]:
+    """A column as a list, with None for each null."""
+    return column if isinstance(column, list) else np.asarray(column).tolist()
+
+
+def _class_of(name: str) -> str | None:
+    folders, slash, _ = name.rpartition("/")
+    return folders.rpartition("/")[2] or None if slash else None
+
+
+def _writable(out: Path, replace: bool) -> str:
+    path = path_of(out)
+    if os.path.exists(path) and not replace:
+        raise InputError(f"`{path}` exists: choose another name, or say `replace=True`")
+    return path
+
+
+def _warn(skipped: list[tuple[str, str]], count: int) -> None:
+    if count == 0:
+        return
+    shown = "".join(f"\n  {subject}: {message}" for subject, message in skipped[:20])
+    more = f"\n  and {count - 20} more" if count > 20 else ""
+    warnings.warn(f"{count} items had problems and were left out:{shown}{more}", SkippedWarning, stacklevel=3)

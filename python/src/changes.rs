@@ -1,0 +1,126 @@
+//! Stores that are made and changed: extraction, additions, removals, compaction, indexes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork::engine::{Exchange, Limits};
+use boxwork::shipped::{self, Shipped};
+use boxwork_runtime::operator::Cancellation;
+use boxwork_runtime::parameter::Value;
+use boxwork_stores::any_kind;
+use boxwork_stores::object_store::Access;
+use boxwork_stores::pivot_table::in_threads_until;
+use boxwork_stores::store_error::StoreError;
+use boxwork_stores::upkeep;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::engine::{engine, interruptible, run};
+use crate::store::{Store, prepare};
+use crate::{errors, values};
+
+/// What a run left out: what it is, and why; and the number of all such items.
+type Skipped = (Vec<(String, String)>, u64);
+
+/// Runs a shipped pipeline that writes a file.
+fn run_shipped(py: Python<'_>, pipeline: Shipped, values: &BTreeMap<String, Value>) -> PyResult<Skipped> {
+    let loaded = pipeline.load();
+    let prepared = prepare(py, &loaded, values, BTreeMap::new())?;
+    let ended = run(py, &prepared, &BTreeMap::new(), Exchange::default(), Limits::default())?;
+    if let Some(failure) = &ended.failure {
+        return Err(errors::failure(py, &loaded, failure));
+    }
+    let problems = ended.outcomes.iter().flat_map(|outcome| &outcome.problems);
+    let problems = problems.map(|problem| (problem.subject.clone(), problem.message.clone())).collect();
+    Ok((problems, ended.outcomes.iter().map(|outcome| outcome.problems_count).sum()))
+}
+
+/// Extracts the signatures of images into a store file.
+#[pyfunction]
+pub(crate) fn extract(py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Skipped> {
+    run_shipped(py, shipped::EXTRACT, &values::of_dict(values)?)
+}
+
+/// Adds images, or the objects of another store.
+#[pyfunction]
+pub(crate) fn add(py: Python<'_>, store: &Bound<'_, Store>, values: &Bound<'_, PyDict>) -> PyResult<Skipped> {
+    let path = store.get().file(py)?;
+    let mut values = values::of_dict(values)?;
+    values.insert("store".to_owned(), Value::Text(path.to_string_lossy().into_owned()));
+    let pipeline = if values.contains_key("from") {
+        for name in ["holds", "from_holds"] {
+            values.insert(name.to_owned(), Value::Text(store.get().opened().store.kind().to_owned()));
+        }
+        shipped::ADD_FROM
+    } else {
+        shipped::ADD
+    };
+    let skipped = run_shipped(py, pipeline, &values)?;
+    store.get().reopen(py)?;
+    Ok(skipped)
+}
+
+/// Removes objects by their names, all or none of them.
+#[pyfunction]
+pub(crate) fn remove_objects(py: Python<'_>, store: &Bound<'_, Store>, names: Vec<String>) -> PyResult<u64> {
+    let path = store.get().file(py)?;
+    let removed = interruptible(py, |cancellation: &Cancellation| remove(&path, &names, cancellation))?;
+    let removed = match removed.map_err(|error| errors::store(py, error))? {
+        Ok(removed) => removed,
+        Err(missing) => {
+            let path = path.display();
+            let message = format!("`{path}` has no object named `{missing}`; nothing was removed");
+            return Err(errors::input(py, message));
+        }
+    };
+    store.get().reopen(py)?;
+    Ok(removed)
+}
+
+/// Writes the store as one file again; objects are numbered anew.
+#[pyfunction]
+pub(crate) fn compact(py: Python<'_>, store: &Bound<'_, Store>, pivots: Vec<PathBuf>) -> PyResult<u64> {
+    let path = store.get().file(py)?;
+    let slots = engine(py)?.runtime().environment().slots;
+    let compacted = interruptible(py, |cancellation: &Cancellation| {
+        let cancelled = || cancellation.is_cancelled();
+        let side_by_side = &mut in_threads_until(slots, &cancelled);
+        upkeep::compact(&path, &pivots, Access::Read, side_by_side, &cancelled)
+    })?;
+    let forgotten = compacted.map_err(|error| errors::store(py, error))?.forgotten;
+    store.get().reopen(py)?;
+    Ok(forgotten)
+}
+
+/// Makes an index of the store.
+#[pyfunction]
+pub(crate) fn make_index(
+    py: Python<'_>,
+    store: &Bound<'_, Store>,
+    values: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let path = store.get().file(py)?;
+    let mut values = values::of_dict(values)?;
+    values.insert("store".to_owned(), Value::Text(path.to_string_lossy().into_owned()));
+    run_shipped(py, shipped::INDEX, &values).map(drop)
+}
+
+/// The number of objects removed, or the first name that no object has. A cancelled removal leaves the store unchanged.
+fn remove(
+    path: &std::path::Path,
+    names: &[String],
+    cancellation: &Cancellation,
+) -> Result<Result<u64, String>, StoreError> {
+    let go_on = || cancellation.check().map_err(|_| StoreError::Cancelled { path: path.to_owned() });
+    let mut change = any_kind::change_by(path, Access::Read)?;
+    for name in names {
+        go_on()?;
+        match change.store().find(name)? {
+            Some(id) => drop(change.remove(id)?),
+            None => return Ok(Err(name.clone())),
+        }
+    }
+    let pending = change.write()?;
+    go_on()?;
+    pending.commit().map(|(_, removed)| Ok(removed))
+}

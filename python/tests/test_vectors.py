@@ -1,0 +1,86 @@
+"""Vectors in memory: exact, and without a copy."""
+
+from __future__ import annotations
+
+import boxwork as bw
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+
+def table(rows: int = 5000, columns: int = 8) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(7).normal(size=(rows, columns)).astype(np.float32)
+
+
+def test_a_table_is_several_queries_and_a_row_is_one() -> None:
+    vectors = table()
+    store = bw.Vectors(vectors, metric="l2")
+    queries = list(table(3) + np.float32(0.25))
+    for query, hits in zip(queries, store.search(queries, k=9), strict=True):
+        exact = np.sqrt(((vectors.astype(np.float64) - query.astype(np.float64)) ** 2).sum(axis=1))
+        order = np.lexsort((np.arange(len(exact)), exact))[:9]
+        assert hits.ids.tolist() == order.tolist()
+        assert np.allclose(hits.distances, exact[order], rtol=1e-13, atol=0)
+    one = store.search(queries[0], k=9)
+    assert isinstance(one, bw.Hits) and one.ids.tolist() == store.search(queries, k=9)[0].ids.tolist()
+    assert store.search(17, k=1).distances.tolist() == [0.0] and store.search("17", k=1).names == ["17"]
+
+
+def test_other_metrics_and_names() -> None:
+    vectors = table(50)
+    store = bw.Vectors(vectors, names=[f"a/{row}" for row in range(50)], metric="l1")
+    hits = store.search("a/3", k=50)
+    exact = np.abs(vectors.astype(np.float64) - vectors[3].astype(np.float64)).sum(axis=1)
+    assert np.allclose(hits.distances, np.sort(exact), rtol=1e-13) and hits.names[0] == "a/3"
+    assert store.labels[0] == "a"
+    assert bw.Vectors(vectors, metric="lp", p=3).search(0, k=2).distances[0] == 0
+    assert store.distances([3], hits.ids)[0].tolist() == hits.distances.tolist()
+    assert np.isclose(store.distances(["a/0"], [3])[0, 0], exact[0], rtol=1e-13)
+
+
+def test_float32_in_order_is_not_copied_and_anything_else_is() -> None:
+    vectors = table(3000)
+    store = bw.Vectors(vectors)
+    far = store.search(vectors[0], k=1)
+    assert far.ids.tolist() == [0]
+    # Not what a user may do, but it shows whose memory it is.
+    vectors[0] += 100
+    assert store.search(vectors[0], k=1).distances.tolist() == [0.0]
+    for other in (vectors[:, ::2], vectors.astype(np.float64), np.asfortranarray(vectors), vectors.astype(np.int32)):
+        copied = bw.Vectors(other)
+        before = copied.search(5, k=3).distances.tolist()
+        other[:] = 0
+        assert copied.search(5, k=3).distances.tolist() == before
+
+
+def test_the_memory_lives_as_long_as_the_store() -> None:
+    store = bw.Vectors(table(2000))
+    hits = store.search(3, k=4)
+    for _ in range(20):
+        np.ones((2000, 8), dtype=np.float32)
+    assert store.search(3, k=4).distances.tolist() == hits.distances.tolist()
+
+
+def test_bad_tables_are_refused() -> None:
+    vectors = table(10)
+    for bad, reason in [
+        (np.zeros(3, dtype=np.float32), "rows of a table"),
+        (np.zeros((0, 3), dtype=np.float32), "no vectors"),
+        (np.zeros((3, 0), dtype=np.float32), "no vectors"),
+        (np.array([["a"]]), "rows of a table"),
+    ]:
+        with pytest.raises(bw.InputError, match=reason):
+            bw.Vectors(bad)
+    vectors[7, 2] = np.nan
+    with pytest.raises(bw.InputError, match="vectors 0 to 9"):
+        bw.Vectors(vectors)
+    vectors[7, 2] = 0
+    with pytest.raises(bw.InputError, match="10 vectors have 1 names"):
+        bw.Vectors(vectors, names=["a"])
+    store = bw.Vectors(vectors)
+    with pytest.raises(bw.Error, match="dimension|numbers"):
+        store.search(np.zeros(3, dtype=np.float32))
+    with pytest.raises(bw.StoreError, match="in memory"):
+        store.remove(["1"])
+    with pytest.raises(bw.Error, match="levenshtein|texts|vectors"):
+        bw.Vectors(vectors, metric="levenshtein").search(0)
