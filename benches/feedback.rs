@@ -1,4 +1,4 @@
-//! What rounds of feedback cost: the pass over sketches, columns that are kept, the fit, sketches, and long vectors.
+//! The cost of rounds of feedback: the pass over sketches, columns that are kept, the fit, sketches, and long vectors.
 //!
 //! Baseline: on processors the multiply-adds (or differences) that the same core does in registers, in the same run; the
 //! source's table 3 is the figure to beat: 120,000 vectors of 4,096 numbers in 1.996 s on a GPU of its time, 92.25 s on a

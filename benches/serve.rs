@@ -1,4 +1,4 @@
-//! What HTTP costs: cached thumbnails, health under load, searches of many users, and overload.
+//! The cost of HTTP: cached thumbnails, health under load, searches of many users, and overload.
 //!
 //! Unit: requests per second and milliseconds, by the wall clock, over loopback connections that are kept open; clients
 //! and server share the cores. Baselines are the bars of the specification of the server: 3,000 thumbnails a second, a

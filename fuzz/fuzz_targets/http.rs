@@ -81,7 +81,7 @@ fuzz_target!(|asked: Asked| {
         pick(&TYPES, asked.media),
         asked.body,
     ));
-    // What is no HTTP at all does not reach a route.
+    // Bytes that are no HTTP at all reach no route.
     let Some((status, headers, body)) = answer else { return };
     assert_ne!(status, 500, "{path}");
     assert!(headers.contains_key("content-security-policy") && headers.contains_key("x-request-id"));

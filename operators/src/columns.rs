@@ -316,7 +316,7 @@ pub fn reasons(_: &Arguments) -> Descriptor {
     ])
 }
 
-/// What a simulated session has found.
+/// The finds of a simulated session.
 pub fn sessions(_: &Arguments) -> Descriptor {
     let item = Arc::new(Field::new("item", DataType::UInt32, false));
     Descriptor::new([

@@ -184,7 +184,7 @@ proptest! {
         let mut picked: Vec<usize> = (0..marked).collect();
         for _ in 0..12 {
             let pick = posterior.pick(explore, |object| !picked.contains(&object)).expect("some are left");
-            // The same choice with a model of all marks and picks, fitted anew.
+            // A model of all marks and picks that is fitted anew makes the same choice.
             let refitted = fresh(&covariance, &marks);
             let upper = |object: usize| {
                 let k: Vec<f64> =

@@ -96,7 +96,7 @@ struct GpSelect {
     seed: u64,
     /// Set by the first firing.
     model: Option<Arc<Fitted>>,
-    /// Of the marks.
+    /// The origins of the marks.
     origins: Vec<Origin>,
     blocks: Vec<Block>,
     picks: Vec<Pick>,
@@ -144,7 +144,7 @@ impl GpSelect {
     fn is_settled(&self, envelope: &Envelope) -> Result<bool, BoxError> {
         let (uppers, errors) = (envelope.f64s("upper")?, envelope.f64s("error")?);
         let Some(last) = self.picks.get(self.batch - 1) else { return Ok(uppers.is_empty()) };
-        // Of equal bounds, the one with the lower id counts, which may be among the candidates left.
+        // The lower id counts among equal bounds, and it may be among the candidates left.
         Ok(uppers.first().zip(errors.first()).is_none_or(|(upper, error)| last.upper > upper + error))
     }
 

@@ -29,8 +29,8 @@ const SHORTLIST: Out =
 
 /// Orders objects by their bounds.
 ///
-/// Where the choice must be that of all objects, the whole list goes on, `size` objects first and then twice as many in all
-/// each time, until the next box needs no more. Otherwise only the first `size` go on.
+/// If the choice must be that of all objects, the box sends the whole list, `size` objects first and then twice as many in
+/// all each time, until the next box needs no more. Otherwise it sends only the first `size`.
 ///
 /// # Inputs
 /// `candidates`: objects with their bounds. `model` (side): the marks with their model.
@@ -117,7 +117,7 @@ impl Operator for GpShortlist {
                 self.rows.sort_unstable_by(by_bound);
             } else {
                 if !self.is_ready {
-                    // What it needs is in the cache since the scan.
+                    // The scan has brought the objects that this step needs into the cache.
                     self.is_ready = pass.step(cx)?;
                     return Ok(Flow::More);
                 }

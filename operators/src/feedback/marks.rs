@@ -14,7 +14,7 @@ use boxwork_stores::store::concatenated;
 
 /// Ids from here on, downwards, are those of marks whose objects are not in the store; [`NO_MARK`] is above.
 const FOREIGN_FIRST: u64 = u64::MAX - 1;
-/// Where the id of a mark is wanted and there is none.
+/// The id that stands for no mark.
 pub(crate) const NO_MARK: u64 = u64::MAX;
 
 /// The id of the `nth` mark whose object is not in the store.

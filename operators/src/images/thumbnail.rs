@@ -126,7 +126,7 @@ impl Operator for Thumbnail {
     }
 }
 
-/// What the disk has of a picture.
+/// The state of a picture on disk.
 enum Had {
     Nothing,
     Thumbnail(Vec<u8>),

@@ -205,7 +205,7 @@ mod tests {
             assert_eq!(found.signature(row).weights(), expected.signature(0).weights());
             assert_eq!(found.signature(row).coordinate(6), expected.signature(0).coordinate(6));
         }
-        // The same from memory, by name and by id.
+        // Queries from memory, by name and by id, give the same objects.
         let shared: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
         let (width, height) = image.dimensions();
         let picture = Asked::Picture { width, height, rgb: image.into_raw() };

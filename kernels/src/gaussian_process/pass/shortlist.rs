@@ -25,7 +25,7 @@ pub struct Shortlist {
 }
 
 impl Shortlist {
-    /// Of the `size` largest, from fast bounds with at most this error.
+    /// A shortlist of the `size` largest, from fast bounds with at most this error.
     pub fn new(size: usize, error: f64) -> Self {
         // Rounded up, and once more for the subtraction.
         let margin = (2.0 * error * (1.0 + 1e-6) + f64::from(f32::MIN_POSITIVE)) as f32;

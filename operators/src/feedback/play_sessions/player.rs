@@ -63,7 +63,7 @@ impl FromStr for First {
     }
 }
 
-/// What all users have in common.
+/// The settings that all users share.
 #[derive(Clone, Debug)]
 pub(super) struct Protocol {
     pub(super) rounds: usize,
@@ -77,7 +77,7 @@ pub(super) struct Protocol {
     pub(super) seed: u64,
 }
 
-/// What a session found.
+/// The finds of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Objects shown up to the first relevant one, or one more than were to be shown.
