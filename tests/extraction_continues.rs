@@ -24,7 +24,22 @@ fn with_images() -> tempfile::TempDir {
     folder
 }
 
-/// Starts an extraction and kills it after some images are in its partial file. Returns that file.
+/// The bytes of the whole chunks of a partial file after its settings, and their end: a write that was cut short shows as
+/// a last chunk with too few bytes.
+fn whole_chunks(file: &[u8]) -> (usize, usize) {
+    let (mut chunks, mut at) = (0, 8);
+    while let Some(&[a, b, c, d]) = file.get(at..at + 4) {
+        let next = at + 8 + u32::from_le_bytes([a, b, c, d]) as usize;
+        if next > file.len() {
+            break;
+        }
+        (chunks, at) = (chunks + 1, next);
+    }
+    (chunks, at)
+}
+
+/// Starts an extraction and kills it after some images are in its partial file. Returns that file, which ends with a whole
+/// chunk.
 fn killed(at: &Path, out: &str) -> PathBuf {
     let partial = at.join(format!("{out}.partial"));
     let mut child = boxwork(at)
@@ -33,21 +48,19 @@ fn killed(at: &Path, out: &str) -> PathBuf {
         .stderr(Stdio::null())
         .spawn()
         .expect("the command starts");
-    let mut first = 0;
     while child.try_wait().expect("a status").is_none() {
-        let bytes = fs::metadata(&partial).map_or(0, |found| found.len());
-        // The settings alone take less.
-        if first > 0 && bytes > first {
+        // The settings, and a chunk of images.
+        if fs::read(&partial).is_ok_and(|file| whole_chunks(&file).0 >= 2) {
             break;
-        }
-        if bytes > 4096 {
-            first = bytes;
         }
         std::thread::yield_now();
     }
     child.kill().expect("killed");
     child.wait().expect("a status");
     assert!(!at.join(out).exists(), "the run ended before it was killed");
+    let mut file = fs::read(&partial).expect("a partial file");
+    file.truncate(whole_chunks(&file).1);
+    fs::write(&partial, file).expect("written");
     partial
 }
 
