@@ -76,6 +76,8 @@ pub(crate) trait Lanes: Copy {
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a` where it is smaller than `b`, else `b`; so `b` where `a` is a NaN.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Which lanes of `a` are at most those of `b`, a bit each, the first lane in the lowest; a NaN is in none.
+    fn at_most(self, a: Self::V, b: Self::V) -> u32;
     /// `1 / sqrt(a)` for a normal positive `a`, within [`INVERSE_ROOT_RELATIVE_ERROR`].
     fn inverse_root(self, a: Self::V) -> Self::V;
     /// The first `COUNT` half-precision numbers of a slice, by their bits; each is finite.
@@ -177,6 +179,14 @@ impl Lanes for Portable {
         zip(a, b, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
+    fn at_most(self, a: Self::V, b: Self::V) -> u32 {
+        let mut bits = 0;
+        for lane in 0..COUNT {
+            bits |= u32::from(a[lane] <= b[lane]) << lane;
+        }
+        bits
+    }
+    #[inline(always)]
     fn inverse_root(self, a: Self::V) -> Self::V {
         a.map(|a| 1.0 / a.sqrt())
     }
@@ -240,6 +250,10 @@ mod tests {
             for first in (0..self.numbers.len()).step_by(L::COUNT) {
                 let (x, one) = (lanes.load(&self.numbers[first..]), lanes.splat(1.0));
                 let mut counts = vec![0; L::COUNT];
+                let bits = lanes.at_most(x, one);
+                for (lane, x) in self.numbers[first..][..L::COUNT].iter().enumerate() {
+                    assert_eq!(bits >> lane & 1 == 1, *x <= 1.0, "{x}");
+                }
                 lanes.store_counts(
                     lanes.min(lanes.max(x, lanes.splat(0.0)), lanes.splat(65_535.0)),
                     &mut counts,

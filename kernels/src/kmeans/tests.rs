@@ -1,0 +1,129 @@
+//! The fast k-means against the plain one, to the bit.
+
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pieces::one_by_one;
+
+/// Computes pieces on several threads, the last first.
+fn threads(workers: usize) -> impl FnMut(usize, &(dyn Fn(usize) + Sync)) -> bool {
+    move |count, f| {
+        thread::scope(|scope| {
+            for worker in 0..workers {
+                scope.spawn(move || (0..count).rev().filter(|piece| piece % workers == worker).for_each(f));
+            }
+        });
+        true
+    }
+}
+
+fn chosen(rows: &[f32], dimensions: usize, clusters: usize, seed: u64) -> Vec<f32> {
+    let rows_count = (rows.len() / dimensions) as u64;
+    let numbers = start(rows_count, clusters, seed).into_iter();
+    numbers.flat_map(|row| rows[row as usize * dimensions..][..dimensions].to_vec()).collect()
+}
+
+fn check(rows: &[f32], dimensions: usize, clusters: usize, options: Options) -> Clustering {
+    let start = chosen(rows, dimensions, clusters, options.seed);
+    let expected = reference::k_means(rows, dimensions, start.clone(), options);
+    for path in CodePath::available() {
+        for workers in [1, 2, 7] {
+            let found = k_means(rows, dimensions, start.clone(), options, path, &mut threads(workers))
+                .unwrap()
+                .unwrap();
+            assert_eq!(found, expected, "{path}, {workers} workers");
+        }
+    }
+    expected
+}
+
+const OPTIONS: Options = Options { iterations: 8, seed: 1234, spherical: false };
+
+#[test]
+fn centroids_are_those_of_the_plain_loops_on_any_path_and_number_of_workers() {
+    let mut random = Random::mixed(1);
+    for dimensions in [1, 3, 8, 33] {
+        for levels in [0, 4] {
+            let number = |_| if levels == 0 { random.normal_f32() } else { random.below(levels) as f32 };
+            let rows: Vec<f32> = (0..2000 * dimensions).map(number).collect();
+            for clusters in [1, 2, 31, 33, 100] {
+                let found = check(&rows, dimensions, clusters, OPTIONS);
+                assert!(
+                    found.objectives.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-6))
+                        || found.splits > 0
+                );
+            }
+        }
+    }
+    let rows: Vec<f32> = (0..500 * 5).map(|_| random.normal_f32()).collect();
+    let found = check(&rows, 5, 20, Options { spherical: true, ..OPTIONS });
+    for centroid in found.centroids.chunks_exact(5) {
+        assert!((squared_l2(centroid, &[0.0; 5]) - 1.0).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn sums_join_in_the_order_of_blocks() {
+    // More rows than a block, of numbers whose sums depend on their order.
+    let mut random = Random::mixed(2);
+    let rows: Vec<f32> = (0..(2 * BLOCK + 77) * 2).map(|_| random.normal_f32().powi(9)).collect();
+    check(&rows, 2, 3, Options { iterations: 2, ..OPTIONS });
+}
+
+#[test]
+fn clusters_without_rows_are_split_off_large_ones() {
+    // Copies of two rows leave all but two of the centroids empty.
+    let rows: Vec<f32> =
+        (0..300).flat_map(|row| if row % 3 == 0 { [5.0, 1.0] } else { [-5.0, 2.0] }).collect();
+    let found = check(&rows, 2, 6, OPTIONS);
+    assert!(found.splits > 0);
+    // As many clusters as rows, and more centroids than rows: none can be split.
+    let rows = [1.0, 1.0, 1.0, 1.0];
+    check(&rows, 2, 2, OPTIONS);
+    let found =
+        k_means(&rows, 2, vec![0.0; 10], OPTIONS, CodePath::Portable, &mut one_by_one()).unwrap().unwrap();
+    assert_eq!(found.centroids.len(), 10);
+    let none =
+        k_means(&[], 2, vec![0.5; 4], OPTIONS, CodePath::Portable, &mut one_by_one()).unwrap().unwrap();
+    assert_eq!((none.centroids, none.objectives.len()), (vec![0.5; 4], 0));
+}
+
+#[test]
+fn a_start_has_different_rows_and_a_caller_can_cancel() {
+    let mut numbers = start(1000, 300, 7);
+    assert_eq!(numbers, start(1000, 300, 7));
+    assert_ne!(numbers, start(1000, 300, 8));
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!((numbers.len(), start(5, 9, 1).len()), (300, 5));
+    let mut cancelled = |_: usize, _: &(dyn Fn(usize) + Sync)| false;
+    let found = k_means(&[1.0; 20], 2, vec![0.5; 4], OPTIONS, CodePath::Portable, &mut cancelled).unwrap();
+    assert_eq!(found, None);
+}
+
+#[test]
+fn rounds_end_when_no_row_moves() {
+    let rows: Vec<f32> = (0..90).map(|row| [0.0, 100.0, 200.0][row % 3] + (row / 3) as f32 * 0.1).collect();
+    let options = Options { iterations: 100, ..OPTIONS };
+    let start = vec![0.0, 101.0, 202.0];
+    let found = k_means(&rows, 1, start, options, CodePath::detect(), &mut one_by_one()).unwrap().unwrap();
+    assert!(found.is_settled && found.objectives.len() < 5);
+    assert!((found.centroids[1] - 101.45).abs() < 1e-4, "{:?}", found.centroids);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_rows_give_the_bits_of_the_plain_loops(
+        dimensions in 1usize..6, clusters in 1usize..20, far in prop::bool::ANY, scale in -20i32..20,
+        numbers in prop::collection::vec(-100i32..100, 6..600),
+    ) {
+        let shift = if far { 1e5 } else { 0.0 };
+        let scale = 2f32.powi(scale);
+        let whole = numbers.len() / dimensions * dimensions;
+        let rows: Vec<f32> = numbers[..whole].iter().map(|x| (*x as f32 + shift) * scale).collect();
+        check(&rows, dimensions, clusters, Options { iterations: 4, ..OPTIONS });
+    }
+}

@@ -1,0 +1,134 @@
+//! Means of clusters, and what happens to clusters without rows.
+
+use super::BLOCK;
+use crate::chance::Random;
+use crate::pieces::{Pieces, collect};
+
+/// Clusters whose means one piece of work computes.
+const CLUSTERS_PER_PIECE: usize = 64;
+
+/// A split cluster's two centroids differ by this part of each number, with alternating signs (Johnson, Douze and Jegou 2017).
+const SPLIT: f32 = 1.0 / 1024.0;
+
+/// The mean of all rows, about: rows and centroids are taken relative to it.
+pub(super) fn centre(rows: &[f32], dimensions: usize) -> Vec<f32> {
+    let mut sums = vec![0.0f64; dimensions];
+    for row in rows.chunks_exact(dimensions) {
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+    }
+    let count = (rows.len() / dimensions).max(1) as f64;
+    sums.into_iter().map(|sum| (sum / count) as f32).collect()
+}
+
+/// Replaces the centroid of each cluster that has rows by their mean, and returns the number of rows of each; `None` if
+/// cancelled.
+pub(super) fn means(
+    rows: &[f32],
+    dimensions: usize,
+    clusters: &[u32],
+    centroids: &mut [f32],
+    pieces: &mut Pieces<'_>,
+) -> Option<Vec<usize>> {
+    let count = centroids.len() / dimensions;
+    let (order, starts) = by_cluster(clusters, count);
+    let found = collect(pieces, count.div_ceil(CLUSTERS_PER_PIECE), |piece| {
+        let first = piece * CLUSTERS_PER_PIECE;
+        let mut means = Vec::with_capacity(CLUSTERS_PER_PIECE * dimensions);
+        for cluster in first..count.min(first + CLUSTERS_PER_PIECE) {
+            let of_cluster = &order[starts[cluster]..starts[cluster + 1]];
+            mean(rows, dimensions, of_cluster, &mut means);
+        }
+        means
+    })?;
+    let sums = found.iter().flat_map(|means| means.chunks_exact(dimensions));
+    for ((cluster, centroid), mean) in centroids.chunks_exact_mut(dimensions).enumerate().zip(sums) {
+        if starts[cluster] < starts[cluster + 1] {
+            centroid.copy_from_slice(mean);
+        }
+    }
+    Some(starts.windows(2).map(|window| window[1] - window[0]).collect())
+}
+
+/// All rows cluster by cluster, in their order within each, and where each cluster begins.
+fn by_cluster(clusters: &[u32], count: usize) -> (Vec<u32>, Vec<usize>) {
+    let mut starts = vec![0usize; count + 1];
+    for cluster in clusters {
+        starts[*cluster as usize + 1] += 1;
+    }
+    for cluster in 0..count {
+        starts[cluster + 1] += starts[cluster];
+    }
+    let (mut next, mut order) = (starts.clone(), vec![0; clusters.len()]);
+    for (row, cluster) in clusters.iter().enumerate() {
+        let place = &mut next[*cluster as usize];
+        order[*place] = row as u32;
+        *place += 1;
+    }
+    (order, starts)
+}
+
+/// Appends the mean of some rows, which ascend: sums of each block of rows, then their sum.
+fn mean(rows: &[f32], dimensions: usize, of_cluster: &[u32], means: &mut Vec<f32>) {
+    let (mut total, mut block) = (vec![0.0f64; dimensions], vec![0.0f64; dimensions]);
+    let same_block = |a: &u32, b: &u32| *a as usize / BLOCK == *b as usize / BLOCK;
+    for of_block in of_cluster.chunk_by(same_block) {
+        block.fill(0.0);
+        for row in of_block {
+            let row = &rows[*row as usize * dimensions..][..dimensions];
+            block.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+        }
+        total.iter_mut().zip(&block).for_each(|(total, sum)| *total += sum);
+    }
+    let count = of_cluster.len().max(1) as f64;
+    means.extend(total.into_iter().map(|sum| (sum / count) as f32));
+}
+
+/// Gives each cluster without rows half of another, which is chosen with a probability that grows with its rows. Returns the
+/// number of such clusters that could be filled.
+pub(super) fn split(
+    mut counts: Vec<usize>,
+    dimensions: usize,
+    centroids: &mut [f32],
+    random: &mut Random,
+) -> usize {
+    let mut splits = 0;
+    for empty in 0..counts.len() {
+        if counts[empty] > 0 {
+            continue;
+        }
+        // A cluster of one row cannot be split.
+        let spare = |count: &usize| count.saturating_sub(1) as u64;
+        let all: u64 = counts.iter().map(spare).sum();
+        if all == 0 {
+            break;
+        }
+        let mut left = random.below(all);
+        let chosen = counts.iter().position(|count| {
+            let spare = spare(count);
+            let is_chosen = left < spare;
+            left = left.saturating_sub(spare);
+            is_chosen
+        });
+        let Some(full) = chosen else { break };
+        for j in 0..dimensions {
+            let (x, sign) = (centroids[full * dimensions + j], if j % 2 == 0 { SPLIT } else { -SPLIT });
+            centroids[empty * dimensions + j] = x * (1.0 + sign);
+            centroids[full * dimensions + j] = x * (1.0 - sign);
+        }
+        counts[empty] = counts[full] / 2;
+        counts[full] -= counts[empty];
+        splits += 1;
+    }
+    splits
+}
+
+/// Scales each centroid to norm 1, unless it is 0.
+pub(super) fn normalise(centroids: &mut [f32], dimensions: usize) {
+    for centroid in centroids.chunks_exact_mut(dimensions) {
+        let square: f64 = centroid.iter().fold(0.0, |sum, x| sum + f64::from(*x) * f64::from(*x));
+        if square > 0.0 {
+            let scale = 1.0 / square.sqrt();
+            centroid.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
+        }
+    }
+}

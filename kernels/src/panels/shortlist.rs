@@ -1,0 +1,113 @@
+//! The rows that may be among the k nearest, by scores with an error.
+
+/// Candidates for the k nearest of many rows.
+#[derive(Clone, Debug)]
+pub struct Shortlist {
+    k: usize,
+    /// Twice the error of a score.
+    slack: f32,
+    /// Rows with larger scores are not among the k nearest.
+    limit: f32,
+    /// Candidates that are kept before those beyond the limit are dropped.
+    most: usize,
+    kept: Vec<(f32, u32)>,
+}
+
+impl Shortlist {
+    /// An empty list for `k` rows, whose scores are off by at most `error`.
+    pub fn new(k: usize, error: f64) -> Self {
+        let slack = ((2.0 * error) as f32).next_up();
+        let limit = if k == 0 { f32::NEG_INFINITY } else { f32::MAX };
+        Self { k, slack, limit, most: k.saturating_mul(2).saturating_add(64), kept: Vec::new() }
+    }
+
+    /// Rows with larger scores are not among the k nearest.
+    #[inline]
+    pub fn limit(&self) -> f32 {
+        // A list that takes all rows has no use for scores: none is at most a NaN.
+        if self.takes_all() { f32::NAN } else { self.limit }
+    }
+
+    /// Whether scores say nothing, so that every row is a candidate.
+    #[inline]
+    pub fn takes_all(&self) -> bool {
+        self.slack == f32::INFINITY && self.k > 0
+    }
+
+    /// Keeps a row if it may be among the k nearest.
+    #[inline]
+    pub fn offer(&mut self, score: f32, row: u32) {
+        if score > self.limit {
+            return;
+        }
+        self.kept.push((score, row));
+        if self.k == 1 {
+            // The sum is rounded once.
+            self.limit = self.limit.min((score + self.slack).next_up());
+        }
+        if self.kept.len() >= self.most {
+            self.tighten();
+        }
+    }
+
+    /// Drops the rows that are beyond the k-th least score by more than the error.
+    pub fn tighten(&mut self) {
+        if self.k > 0 && self.kept.len() >= self.k {
+            let (_, (score, _), _) =
+                self.kept.select_nth_unstable_by(self.k - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            self.limit = self.limit.min((*score + self.slack).next_up());
+            let limit = self.limit;
+            self.kept.retain(|(score, _)| *score <= limit);
+        }
+        self.most = self.most.max(2 * self.kept.len());
+    }
+
+    /// The candidates so far, in no order: a score and a row each.
+    pub fn kept(&self) -> &[(f32, u32)] {
+        &self.kept
+    }
+
+    /// The k nearest of the candidates by (distance, row), the nearest first; `distance` computes the distance of a row in
+    /// f64.
+    pub fn ranked(mut self, mut distance: impl FnMut(u32) -> f64) -> Vec<(f64, u32)> {
+        self.tighten();
+        let mut ranked: Vec<(f64, u32)> = self.kept.iter().map(|(_, row)| (distance(*row), *row)).collect();
+        ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        ranked.truncate(self.k);
+        ranked
+    }
+
+    /// Keeps only the k nearest of the candidates by (distance, row) if there are more than `most`: many rows may lie within
+    /// the error of each other, such as copies of one.
+    pub fn settle(&mut self, most: usize, mut distance: impl FnMut(u32) -> f64) {
+        if self.kept.len() <= most.max(self.k) {
+            return;
+        }
+        self.tighten();
+        if self.kept.len() <= most.max(self.k) {
+            return;
+        }
+        let mut ranked: Vec<_> = self.kept.iter().map(|kept| (distance(kept.1), *kept)).collect();
+        ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.1.cmp(&b.1.1)));
+        ranked.truncate(self.k);
+        self.kept.clear();
+        self.kept.extend(ranked.into_iter().map(|(_, kept)| kept));
+    }
+
+    /// The nearest row of a list for one; `None` if no row came.
+    #[inline]
+    pub fn nearest(&mut self, mut distance: impl FnMut(u32) -> f64) -> Option<(f64, u32)> {
+        let mut nearest: Option<(f64, u32)> = None;
+        for &(score, row) in &self.kept {
+            if score <= self.limit {
+                let found = (distance(row), row);
+                if nearest
+                    .is_none_or(|nearest| found.0.total_cmp(&nearest.0).then(row.cmp(&nearest.1)).is_lt())
+                {
+                    nearest = Some(found);
+                }
+            }
+        }
+        nearest
+    }
+}
