@@ -10,8 +10,8 @@
 //! Modules in reading order: `assign`, `update` (means, and clusters without rows), `reference` (the same in plain loops).
 
 mod assign;
-pub mod reference;
 mod update;
+pub mod reference;
 #[cfg(test)]
 mod tests;
 

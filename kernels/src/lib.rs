@@ -23,6 +23,7 @@ pub mod distance;
 pub mod pieces;
 pub mod panels;
 pub mod kmeans;
+pub mod product;
 pub mod gaussian_process;
 pub mod metric_index;
 pub mod quality;

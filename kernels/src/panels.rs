@@ -7,13 +7,15 @@
 //!
 //! Invariant: a shortlist has each of the k rows that are nearest by (f64 distance, number), on every code path.
 //!
-//! Modules in reading order: `shortlist`, `block` (the loop).
+//! Modules in reading order: `shortlist`, `block` (the loop), `nearest` (the loop for the one nearest row).
 
-mod block;
 mod shortlist;
+mod block;
+mod nearest;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use nearest::Candidate;
 pub use shortlist::Shortlist;
 
 use crate::CodePath;
@@ -158,6 +160,31 @@ impl PanelsRef<'_> {
             for list in lists.iter_mut().filter(|list| list.takes_all()) {
                 (0..self.rows as u32).for_each(|row| list.offer(0.0, first + row));
             }
+        }
+    }
+
+    /// The rows that may be nearest to each query, query by query, each with ascending rows; at least one for each if there
+    /// is a row.
+    pub(crate) fn nearest(&self, path: CodePath, queries: &[f32], found: &mut Vec<Candidate>) {
+        found.clear();
+        let mut slacks: Vec<f32> =
+            queries.chunks_exact(self.dimensions).map(|query| self.shortlist(query, 1).slack()).collect();
+        let count = slacks.len();
+        slacks.resize(count.next_multiple_of(block::QUERIES), f32::NAN);
+        slacks.iter_mut().filter(|slack| **slack == f32::INFINITY).for_each(|slack| *slack = f32::NAN);
+        // Nothing is within a NaN.
+        let mut limits: Vec<f32> =
+            slacks.iter().map(|slack| if slack.is_nan() { *slack } else { f32::INFINITY }).collect();
+        let tiles = block::tiles(queries, self.dimensions, self.centre);
+        let work =
+            nearest::Nearest { panels: *self, tiles: &tiles, slacks: &slacks, limits: &mut limits, found };
+        run(path, work);
+        found.retain(|candidate| candidate.score <= limits[candidate.query as usize]);
+        for query in (0..count as u32).filter(|query| slacks[*query as usize].is_nan()) {
+            found.extend((0..self.rows as u32).map(|row| Candidate { query, row, score: 0.0 }));
+        }
+        if !found.is_sorted_by_key(|candidate| (candidate.query, candidate.row)) {
+            found.sort_unstable_by_key(|candidate| (candidate.query, candidate.row));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::CodePath;
 use crate::distance::squared_l2;
-use crate::panels::Panels;
+use crate::panels::{Candidate, Panels};
 
 /// Rows whose candidates are kept at a time.
 const ROWS_AT_ONCE: usize = 768;
@@ -32,17 +32,20 @@ impl<'a> Assigner<'a> {
     /// If this machine lacks the instructions.
     pub fn assign(&self, path: CodePath, rows: &[f32]) -> Vec<(u32, f64)> {
         let (panels, dimensions) = (self.panels.borrow(), self.dimensions);
-        let mut assigned = Vec::with_capacity(rows.len() / dimensions);
+        let (mut assigned, mut found) = (Vec::with_capacity(rows.len() / dimensions), Vec::new());
         for rows in rows.chunks(ROWS_AT_ONCE * dimensions) {
-            let mut lists: Vec<_> =
-                rows.chunks_exact(dimensions).map(|row| panels.shortlist(row, 1)).collect();
-            panels.scan(path, rows, &mut lists, 0);
-            for (row, list) in rows.chunks_exact(dimensions).zip(&mut lists) {
-                let distance = |number: u32| {
-                    squared_l2(row, &self.centroids[number as usize * dimensions..][..dimensions])
-                };
-                let found = list.nearest(distance);
-                assigned.extend(found.map(|(distance, number)| (number, distance)));
+            panels.nearest(path, rows, &mut found);
+            for candidates in found.chunk_by(|a, b| a.query == b.query) {
+                let row = &rows[candidates[0].query as usize * dimensions..][..dimensions];
+                let mut nearest = (u32::MAX, f64::INFINITY);
+                for Candidate { row: number, .. } in candidates {
+                    let centroid = &self.centroids[*number as usize * dimensions..][..dimensions];
+                    let distance = squared_l2(row, centroid);
+                    if distance < nearest.1 {
+                        nearest = (*number, distance);
+                    }
+                }
+                assigned.push(nearest);
             }
         }
         assigned

@@ -67,7 +67,7 @@ impl Work for Scan<'_> {
 
 /// The scores of a tile of queries and two vectors of rows.
 #[inline(always)]
-fn scores<L: Lanes>(
+pub(super) fn scores<L: Lanes>(
     lanes: L,
     queries: &[f32],
     rows: &[f32],

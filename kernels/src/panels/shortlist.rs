@@ -28,6 +28,11 @@ impl Shortlist {
         if self.takes_all() { f32::NAN } else { self.limit }
     }
 
+    /// Twice the error of a score, rounded up.
+    pub(super) fn slack(&self) -> f32 {
+        self.slack
+    }
+
     /// Whether scores say nothing, so that every row is a candidate.
     #[inline]
     pub fn takes_all(&self) -> bool {
@@ -77,6 +82,14 @@ impl Shortlist {
         ranked
     }
 
+    /// The k candidates of the least scores, the nearest first, for scores that are not computed again; equal scores go by
+    /// row.
+    pub fn by_score(mut self) -> Vec<(f32, u32)> {
+        self.kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.kept.truncate(self.k);
+        self.kept
+    }
+
     /// Keeps only the k nearest of the candidates by (distance, row) if there are more than `most`: many rows may lie within
     /// the error of each other, such as copies of one.
     pub fn settle(&mut self, most: usize, mut distance: impl FnMut(u32) -> f64) {
@@ -92,22 +105,5 @@ impl Shortlist {
         ranked.truncate(self.k);
         self.kept.clear();
         self.kept.extend(ranked.into_iter().map(|(_, kept)| kept));
-    }
-
-    /// The nearest row of a list for one; `None` if no row came.
-    #[inline]
-    pub fn nearest(&mut self, mut distance: impl FnMut(u32) -> f64) -> Option<(f64, u32)> {
-        let mut nearest: Option<(f64, u32)> = None;
-        for &(score, row) in &self.kept {
-            if score <= self.limit {
-                let found = (distance(row), row);
-                if nearest
-                    .is_none_or(|nearest| found.0.total_cmp(&nearest.0).then(row.cmp(&nearest.1)).is_lt())
-                {
-                    nearest = Some(found);
-                }
-            }
-        }
-        nearest
     }
 }

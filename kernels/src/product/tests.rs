@@ -1,0 +1,151 @@
+//! Codes and scans against the plain formulas.
+
+use super::*;
+use crate::distance::squared_l2;
+use crate::panels::Shortlist;
+use crate::pieces::one_by_one;
+
+fn rows_of(random: &mut Random, count: usize, levels: u64) -> Vec<f32> {
+    (0..count).map(|_| if levels == 0 { random.normal_f32() } else { random.below(levels) as f32 }).collect()
+}
+
+fn trained(rows: &[f32], dimensions: usize, parts: usize, bits: Bits) -> Codebook {
+    Codebook::train(rows, dimensions, parts, bits, 1, CodePath::detect(), &mut one_by_one()).unwrap().unwrap()
+}
+
+/// The k least sums by plain loops: the sum of a row's numbers in order, and the row.
+fn plain(codebook: &Codebook, tables: &[f32], base: f32, codes: &[u8], k: usize) -> Vec<(f32, u32)> {
+    let count = codebook.bits().centroids();
+    let mut sums: Vec<(f32, u32)> = Vec::new();
+    for (row, code) in codes.chunks_exact(codebook.parts()).enumerate() {
+        let mut sum = base;
+        for (table, centroid) in tables.chunks_exact(count).zip(code) {
+            sum += table[usize::from(*centroid)];
+        }
+        sums.push((sum, row as u32));
+    }
+    sums.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    sums.truncate(k);
+    sums
+}
+
+#[test]
+fn scans_find_the_least_sums_on_every_path() {
+    let mut random = Random::mixed(3);
+    for (dimensions, parts) in [(1, 1), (3, 2), (16, 5), (33, 4), (128, 16), (129, 32)] {
+        for bits in [Bits::Four, Bits::Eight] {
+            for levels in [0, 2, 200] {
+                let sample = rows_of(&mut random, 300 * dimensions, levels);
+                let codebook = trained(&sample, dimensions, parts, bits);
+                for count in [0, 1, 31, 32, 33, 65, 3000] {
+                    let rows = rows_of(&mut random, count * dimensions, levels);
+                    let query = rows_of(&mut random, dimensions, levels);
+                    let codes = codebook.encoder().encode(CodePath::detect(), &rows);
+                    let bytes = pack(&codes, parts, bits);
+                    let packed = Codes { parts, bits, rows: count, bytes: &bytes };
+                    assert_eq!(unpack(packed), codes);
+                    let mut tables = vec![0.0; codebook.tables_len()];
+                    codebook.tables(CodePath::Portable, &query, &mut tables);
+                    for path in CodePath::available() {
+                        for k in [1, 10, 100] {
+                            for base in [0.0, 17.5, -3.0] {
+                                let mut list = Shortlist::new(k, 0.0);
+                                scan(path, packed, &tables, base, &mut list, 0);
+                                let expected = plain(&codebook, &tables, base, &codes, k);
+                                assert_eq!(
+                                    list.by_score(),
+                                    expected,
+                                    "{path} {bits:?} {parts} parts, {count} rows"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn codes_are_those_of_the_plain_loops_and_tables_have_the_same_bits_on_every_path() {
+    let mut random = Random::mixed(4);
+    for (dimensions, parts) in [(3, 3), (7, 2), (40, 8), (127, 16)] {
+        for bits in [Bits::Four, Bits::Eight] {
+            let rows = rows_of(&mut random, 400 * dimensions, if dimensions == 7 { 5 } else { 0 });
+            let codebook = trained(&rows, dimensions, parts, bits);
+            let again = Codebook::of_numbers(dimensions, parts, bits, codebook.numbers().to_vec());
+            assert_eq!(again.as_ref(), Some(&codebook));
+            let expected: Vec<u8> =
+                rows.chunks_exact(dimensions).flat_map(|row| reference::encode(&codebook, row)).collect();
+            let (query, centroid) = (&rows[..dimensions], &rows[dimensions..2 * dimensions]);
+            let length = codebook.tables_len();
+            let mut portable = [vec![0.0; length], vec![0.0; length], vec![0.0; length]];
+            for path in CodePath::available() {
+                assert_eq!(codebook.encoder().encode(path, &rows), expected, "{path}");
+                let mut found = [vec![0.0; length], vec![0.0; length], vec![0.0; length]];
+                codebook.tables(path, query, &mut found[0]);
+                codebook.products(path, query, &mut found[1]);
+                codebook.terms(path, centroid, &mut found[2]);
+                if path == CodePath::Portable {
+                    portable = found.clone();
+                }
+                assert_eq!(found, portable, "{path}");
+            }
+            let count = bits.centroids();
+            let base = squared_l2(query, centroid);
+            for code in expected.chunks_exact(parts).take(50) {
+                let at = |tables: &[f32]| -> f64 {
+                    tables
+                        .chunks_exact(count)
+                        .zip(code)
+                        .map(|(table, c)| f64::from(table[usize::from(*c)]))
+                        .sum()
+                };
+                let flat = reference::distance(&codebook, query, &vec![0.0; dimensions], code);
+                assert!((at(&portable[0]) - flat).abs() <= 1e-5 * (1.0 + flat), "{flat}");
+                let residual = reference::distance(&codebook, query, centroid, code);
+                let sum = base + at(&portable[1]) + at(&portable[2]);
+                assert!((sum - residual).abs() <= 1e-4 * (1.0 + residual + base), "{sum} {residual}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_code_is_nearer_than_any_other_and_few_rows_are_kept_whole() {
+    let mut random = Random::mixed(5);
+    // With no more rows than centroids, each row is its own centroid.
+    let rows = rows_of(&mut random, 16 * 6, 0);
+    let codebook = trained(&rows, 6, 2, Bits::Four);
+    for row in rows.chunks_exact(6) {
+        let code = codebook.encoder().encode(CodePath::detect(), row);
+        let mut decoded = vec![0.0; 6];
+        codebook.decode(&code, &mut decoded);
+        assert_eq!(decoded, row);
+    }
+    let one = trained(&rows[..6], 6, 3, Bits::Eight);
+    assert_eq!(one.encoder().encode(CodePath::detect(), &rows[..6]), [0, 0, 0]);
+    assert_eq!(Codebook::of_numbers(6, 7, Bits::Four, vec![0.0; 112]), None);
+    assert_eq!(Codebook::of_numbers(6, 2, Bits::Four, vec![0.0; 95]), None);
+    assert_eq!(Codebook::of_numbers(6, 2, Bits::Four, vec![f32::NAN; 96]), None);
+}
+
+#[test]
+fn lists_of_a_query_share_a_shortlist() {
+    let mut random = Random::mixed(6);
+    let rows = rows_of(&mut random, 1000 * 8, 0);
+    let codebook = trained(&rows, 8, 4, Bits::Four);
+    let codes = codebook.encoder().encode(CodePath::detect(), &rows);
+    let mut tables = vec![0.0; codebook.tables_len()];
+    codebook.tables(CodePath::detect(), &rows[..8], &mut tables);
+    let expected = plain(&codebook, &tables, 0.0, &codes, 25);
+    for path in CodePath::available() {
+        let mut list = Shortlist::new(25, 0.0);
+        for (piece, codes) in codes.chunks(300 * 4).enumerate() {
+            let bytes = pack(codes, 4, Bits::Four);
+            let codes = Codes { parts: 4, bits: Bits::Four, rows: codes.len() / 4, bytes: &bytes };
+            scan(path, codes, &tables, 0.0, &mut list, 300 * piece as u32);
+        }
+        assert_eq!(list.by_score(), expected, "{path}");
+    }
+}

@@ -1,0 +1,187 @@
+//! The loops over groups of codes in AVX2 and AVX-512.
+//!
+//! Sums of bytes are kept in pairs: one register adds words of two neighbouring bytes, another the high bytes alone; less the
+//! second, moved up, the first has the sums of the low bytes. All wrap around, and the true sums fit 16 bits.
+
+#![expect(unsafe_code, reason = "vector instructions and their loads")]
+
+use std::arch::x86_64::*;
+
+use super::codes::GROUP;
+
+/// Whether this machine shuffles bytes within 512 bits.
+pub(super) fn has_wide_shuffles() -> bool {
+    is_x86_feature_detected!("avx512bw")
+}
+
+/// Whether this machine looks up bytes in tables of 128.
+pub(super) fn has_wide_tables() -> bool {
+    has_wide_shuffles() && is_x86_feature_detected!("avx512vbmi")
+}
+
+/// Bytes of a group for one part of 4 bits.
+const PART_BYTES: usize = GROUP / 2;
+
+/// The groups of 4-bit codes with rows whose sums of `tables` are at most `limit`.
+pub(super) fn within_4_avx2(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+    #[target_feature(enable = "avx2")]
+    fn entry(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+        let (nibble, limits) = (_mm256_set1_epi8(15), _mm256_set1_epi16(limit as i16));
+        for (group, bytes) in bytes.chunks_exact(tables.len()).enumerate() {
+            // For rows 0 to 15 and for rows 16 to 31: words, and their high bytes.
+            let mut sums = [_mm256_setzero_si256(); 4];
+            let (bytes, _) = bytes.as_chunks::<{ 2 * PART_BYTES }>();
+            let (tables, _) = tables.as_chunks::<{ 2 * PART_BYTES }>();
+            for (codes, table) in bytes.iter().zip(tables) {
+                // SAFETY: both arrays have 32 readable bytes.
+                let (codes, table) = unsafe {
+                    (_mm256_loadu_si256(codes.as_ptr().cast()), _mm256_loadu_si256(table.as_ptr().cast()))
+                };
+                let low = _mm256_shuffle_epi8(table, _mm256_and_si256(codes, nibble));
+                let high =
+                    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(codes), nibble));
+                sums[0] = _mm256_add_epi16(sums[0], low);
+                sums[1] = _mm256_add_epi16(sums[1], _mm256_srli_epi16::<8>(low));
+                sums[2] = _mm256_add_epi16(sums[2], high);
+                sums[3] = _mm256_add_epi16(sums[3], _mm256_srli_epi16::<8>(high));
+            }
+            let mut rows = 0u32;
+            for half in 0..2 {
+                let odd = sums[2 * half + 1];
+                let even = _mm256_sub_epi16(sums[2 * half], _mm256_slli_epi16::<8>(odd));
+                // The two halves of a register hold different parts of the same rows.
+                let even = _mm_add_epi16(_mm256_castsi256_si128(even), _mm256_extracti128_si256::<1>(even));
+                let odd = _mm_add_epi16(_mm256_castsi256_si128(odd), _mm256_extracti128_si256::<1>(odd));
+                let in_order = _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
+                let is_within = _mm256_cmpeq_epi16(_mm256_min_epu16(in_order, limits), in_order);
+                // Words to bytes: rows 0 to 7 are in the low half, rows 8 to 15 in the high one.
+                let packed = _mm_packs_epi16(
+                    _mm256_castsi256_si128(is_within),
+                    _mm256_extracti128_si256::<1>(is_within),
+                );
+                rows |= (_mm_movemask_epi8(packed) as u32) << (16 * half);
+            }
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+    assert!(is_x86_feature_detected!("avx2"));
+    // SAFETY: the line above checked the feature.
+    unsafe { entry(tables, bytes, limit, found) }
+}
+
+/// As [`within_4_avx2`], with four parts in a register.
+pub(super) fn within_4_avx512(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+    #[target_feature(enable = "avx2,avx512f,avx512bw")]
+    fn entry(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+        let (nibble, limits) = (_mm512_set1_epi8(15), _mm256_set1_epi16(limit as i16));
+        for (group, bytes) in bytes.chunks_exact(tables.len()).enumerate() {
+            let mut sums = [_mm512_setzero_si512(); 4];
+            let (bytes, _) = bytes.as_chunks::<{ 4 * PART_BYTES }>();
+            let (tables, _) = tables.as_chunks::<{ 4 * PART_BYTES }>();
+            for (codes, table) in bytes.iter().zip(tables) {
+                // SAFETY: both arrays have 64 readable bytes.
+                let (codes, table) = unsafe {
+                    (_mm512_loadu_si512(codes.as_ptr().cast()), _mm512_loadu_si512(table.as_ptr().cast()))
+                };
+                let low = _mm512_shuffle_epi8(table, _mm512_and_si512(codes, nibble));
+                let high =
+                    _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16::<4>(codes), nibble));
+                sums[0] = _mm512_add_epi16(sums[0], low);
+                sums[1] = _mm512_add_epi16(sums[1], _mm512_srli_epi16::<8>(low));
+                sums[2] = _mm512_add_epi16(sums[2], high);
+                sums[3] = _mm512_add_epi16(sums[3], _mm512_srli_epi16::<8>(high));
+            }
+            let mut rows = 0u32;
+            for half in 0..2 {
+                let odd = sums[2 * half + 1];
+                let even = _mm512_sub_epi16(sums[2 * half], _mm512_slli_epi16::<8>(odd));
+                let fold = |x| {
+                    let x = _mm256_add_epi16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64::<1>(x));
+                    _mm_add_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x))
+                };
+                let (even, odd) = (fold(even), fold(odd));
+                let in_order = _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
+                let is_within = _mm256_cmpeq_epi16(_mm256_min_epu16(in_order, limits), in_order);
+                let packed = _mm_packs_epi16(
+                    _mm256_castsi256_si128(is_within),
+                    _mm256_extracti128_si256::<1>(is_within),
+                );
+                rows |= (_mm_movemask_epi8(packed) as u32) << (16 * half);
+            }
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+    assert!(is_x86_feature_detected!("avx2") && has_wide_shuffles());
+    // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
+    unsafe { entry(tables, bytes, limit, found) }
+}
+
+/// The groups of 8-bit codes with rows whose sums of `tables` are at most `limit`. Two groups share each look-up.
+pub(super) fn within_8_avx512(
+    tables: &[u8],
+    parts: usize,
+    bytes: &[u8],
+    limit: u16,
+    found: &mut Vec<(u32, u32)>,
+) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    fn entry(tables: &[u8], parts: usize, bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+        let limits = _mm512_set1_epi16(limit as i16);
+        let (tables, _) = tables.as_chunks::<256>();
+        let size = parts * GROUP;
+        for (pair, bytes) in bytes.chunks(2 * size).enumerate() {
+            // A last group alone is looked up twice.
+            let (first, second) = bytes.split_at(size);
+            let second = if second.is_empty() { first } else { second };
+            let (first, _) = first.as_chunks::<GROUP>();
+            let (second, _) = second.as_chunks::<GROUP>();
+            let mut sums = [_mm512_setzero_si512(); 2];
+            for ((first, second), table) in first.iter().zip(second).zip(tables) {
+                // SAFETY: the arrays have 32 and 256 readable bytes.
+                let (codes, table) = unsafe {
+                    let first = _mm256_loadu_si256(first.as_ptr().cast());
+                    let second = _mm256_loadu_si256(second.as_ptr().cast());
+                    let table: *const __m512i = table.as_ptr().cast();
+                    let table = [
+                        _mm512_loadu_si512(table),
+                        _mm512_loadu_si512(table.add(1)),
+                        _mm512_loadu_si512(table.add(2)),
+                        _mm512_loadu_si512(table.add(3)),
+                    ];
+                    (_mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second), table)
+                };
+                let low = _mm512_permutex2var_epi8(table[0], codes, table[1]);
+                let high = _mm512_permutex2var_epi8(table[2], codes, table[3]);
+                let numbers = _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes), low, high);
+                sums[0] = _mm512_add_epi16(sums[0], numbers);
+                sums[1] = _mm512_add_epi16(sums[1], _mm512_srli_epi16::<8>(numbers));
+            }
+            let even = _mm512_sub_epi16(sums[0], _mm512_slli_epi16::<8>(sums[1]));
+            let even = u64::from(_mm512_cmple_epu16_mask(even, limits));
+            let odd = u64::from(_mm512_cmple_epu16_mask(sums[1], limits));
+            let rows = spread(even) | spread(odd) << 1;
+            for (place, rows) in [rows as u32, (rows >> GROUP) as u32].into_iter().enumerate() {
+                if rows != 0 && place * size < bytes.len() {
+                    found.push((2 * pair as u32 + place as u32, rows));
+                }
+            }
+        }
+    }
+    assert!(has_wide_tables());
+    // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
+    unsafe { entry(tables, parts, bytes, limit, found) }
+}
+
+/// Moves bit `i` of the low half to bit `2 i`.
+fn spread(bits: u64) -> u64 {
+    let mut bits = bits & 0xffff_ffff;
+    bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;
+    bits = (bits | bits << 8) & 0x00ff_00ff_00ff_00ff;
+    bits = (bits | bits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    bits = (bits | bits << 2) & 0x3333_3333_3333_3333;
+    (bits | bits << 1) & 0x5555_5555_5555_5555
+}
