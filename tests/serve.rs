@@ -265,7 +265,11 @@ fn a_changed_store_is_loaded_anew_and_a_broken_one_is_not() {
     fs::write(at.join("new.arrow"), b"no store").expect("written");
     fs::rename(at.join("new.arrow"), at.join("photos.arrow")).expect("renamed");
     let refused = served.send("POST", "/v1/stores/photos/reload", &[], Some(b""));
-    assert_eq!((refused.status, refused.problem().as_str()), (503, "reloading"));
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "stale"));
+    assert!(refused.header("retry-after").is_none(), "it lasts until the file is mended");
+    fs::remove_file(at.join("photos.arrow")).expect("removed");
+    let gone = served.send("POST", "/v1/stores/photos/reload", &[], Some(b""));
+    assert_eq!((gone.problem().as_str(), gone.header("retry-after")), ("stale", None));
     let ready = served.get("/readyz").json();
     assert_eq!(ready["status"], "stale");
     assert!(!ready.to_string().contains(at.to_str().expect("UTF-8")), "no path of the server");

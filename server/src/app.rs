@@ -154,7 +154,9 @@ impl App {
             Refusal::Unsupported(detail) => Problem::new(Kind::MEDIA, detail),
             Refusal::Undecodable(detail) => Problem::new(Kind::IMAGE, detail),
             Refusal::TooSlow(detail) => Problem::new(Kind::DEADLINE, detail),
-            Refusal::Unavailable(detail) => Problem::new(Kind::STALE, detail),
+            Refusal::Unavailable(detail) => Problem::new(Kind::RELOADING, detail),
+            Refusal::Stale(detail) => Problem::new(Kind::STALE, detail),
+            Refusal::Stopping => Problem::stopping(),
             Refusal::Internal(cause) => self.fault(&cause),
         }
     }

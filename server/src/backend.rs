@@ -34,9 +34,15 @@ pub enum Refusal {
     /// It took too long.
     #[error("{0}")]
     TooSlow(String),
-    /// The store cannot answer at present.
+    /// The store cannot answer at present, and will soon.
     #[error("{0}")]
     Unavailable(String),
+    /// The store cannot do this until a person has mended its file.
+    #[error("{0}")]
+    Stale(String),
+    /// The backend stops.
+    #[error("the server is stopping")]
+    Stopping,
     /// A fault of the server. The text goes to the server's log, not to the client.
     #[error("{0}")]
     Internal(String),

@@ -44,7 +44,8 @@ pub fn unread(kind: Kind) -> Vec<u8> {
     let body = serde_json::to_string(&Problem::new(kind, kind.about).body("")).unwrap_or_default();
     let reason = StatusCode::from_u16(kind.status).ok().and_then(|status| status.canonical_reason());
     let (status, reason, length) = (kind.status, reason.unwrap_or_default(), body.len());
-    let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+    let retry =
+        kind.retry_seconds().map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
     format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: {MEDIA_TYPE}\r\n{retry}connection: close\r\n\
          content-length: {length}\r\n\r\n{body}"

@@ -113,9 +113,7 @@ pub const ROUTES: &[&str] = &[
 
 fn check(app: &App, request: &Request) -> Result<(), Problem> {
     if app.is_stopping() {
-        let problem =
-            Problem::new(Kind::STOPPING, "the server is stopping: try again when it has started anew");
-        return Err(Problem { retry_seconds: Some(5), ..problem });
+        return Err(Problem::stopping());
     }
     let (headers, uri) = (request.headers(), request.uri());
     let length = uri.path_and_query().map_or(0, |path| path.as_str().len());

@@ -87,14 +87,29 @@ kinds! {
         "All computing places are taken and the queue is full. Wait for as long as `Retry-After` says.";
     DEADLINE = 503, "deadline", "The answer took too long",
         "The request was cancelled at its deadline (`--deadline-seconds`). Try again later, or ask for less.";
-    STALE = 503, "reloading", "The store is being loaded",
+    RELOADING = 503, "reloading", "The store is being loaded",
         "The store cannot answer at present. Wait for as long as `Retry-After` says.";
+    STALE = 503, "stale", "The store's file cannot be loaded",
+        "The file of the store has changed or is gone, and what is there now is no store that fits. The server answers from the state before. Waiting does not help: the server's log has the reason; restore the file.";
     LOG_UNWRITABLE = 503, "log-unwritable", "The session's log cannot be written",
         "The disk is full or failed. Nothing of the request was applied; the session is as it was.";
     SESSIONS_FULL = 503, "sessions-full", "There are too many sessions",
         "The server keeps as many sessions as it may. Delete some, or try again later.";
     STOPPING = 503, "stopping", "The server is stopping",
         "The server answers no new requests. Try again when it has started anew.";
+}
+
+impl Kind {
+    /// When a client may try again, in seconds. Nothing if the cause lasts until a person removes it: a client that
+    /// waited would wait in vain.
+    pub fn retry_seconds(&self) -> Option<u64> {
+        match *self {
+            Self::RATE | Self::BUSY | Self::DEADLINE | Self::RELOADING => Some(1),
+            Self::STOPPING => Some(5),
+            Self::SESSIONS_FULL => Some(60),
+            _ => None,
+        }
+    }
 }
 
 /// One fault of a body: where, and what.
@@ -115,7 +130,7 @@ pub struct Problem {
     pub detail: String,
     /// The faults of a body.
     pub errors: Vec<Fault>,
-    /// For `busy` and its like: when to try again, in seconds.
+    /// When to try again, in seconds, if the cause passes by itself.
     pub retry_seconds: Option<u64>,
 }
 
@@ -141,8 +156,12 @@ pub struct ProblemBody {
 impl Problem {
     /// An error of a kind.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        let retry_seconds = (kind.status == 503 || kind.status == 429).then_some(1);
-        Self { kind, detail: detail.into(), errors: Vec::new(), retry_seconds }
+        Self { kind, detail: detail.into(), errors: Vec::new(), retry_seconds: kind.retry_seconds() }
+    }
+
+    /// The answer of a server that stops.
+    pub fn stopping() -> Self {
+        Self::new(Kind::STOPPING, "the server is stopping: try again when it has started anew")
     }
 
     /// Adds a fault of the body.
@@ -222,5 +241,20 @@ mod tests {
         let body = problem.at("/k", "too small").body("7");
         assert_eq!((body.instance.as_str(), body.errors.len()), ("7", 1));
         assert_eq!(body.kind, "/problems/busy");
+    }
+
+    #[test]
+    fn a_client_is_asked_to_wait_only_for_what_passes() {
+        let waits: Vec<&str> =
+            KINDS.iter().filter(|kind| kind.retry_seconds().is_some()).map(|kind| kind.name).collect();
+        assert_eq!(waits, ["rate", "busy", "deadline", "reloading", "sessions-full", "stopping"]);
+        for kind in KINDS.iter().filter(|kind| kind.retry_seconds().is_none()) {
+            assert!(
+                !Problem::new(*kind, "").response("7").headers().contains_key(RETRY_AFTER),
+                "{}",
+                kind.name
+            );
+            assert!(!kind.about.contains("Retry-After"), "{}", kind.name);
+        }
     }
 }

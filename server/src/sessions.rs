@@ -67,8 +67,7 @@ fn unknown() -> Problem {
 fn system(log: &Log, error: &io::Error) -> Problem {
     log.say(format_args!("the log of a session cannot be written: {error}"));
     let detail = "the log of the session cannot be written: nothing was changed, try again later";
-    // Nobody knows when there will be room again.
-    Problem { retry_seconds: None, ..Problem::new(Kind::LOG_UNWRITABLE, detail) }
+    Problem::new(Kind::LOG_UNWRITABLE, detail)
 }
 
 fn of_journal(log: &Log, error: JournalError) -> Problem {
@@ -286,7 +285,7 @@ impl Sessions {
 }
 
 fn full(detail: &str) -> Problem {
-    Problem { retry_seconds: Some(60), ..Problem::new(Kind::SESSIONS_FULL, detail) }
+    Problem::new(Kind::SESSIONS_FULL, detail)
 }
 
 fn bytes(session: &Session, lines: Option<&str>) -> usize {

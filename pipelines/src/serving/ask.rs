@@ -68,15 +68,13 @@ impl Ready {
         let mut cancelled = Cancelled(Some(request));
         let outcome = receive.await;
         cancelled.0 = None;
-        let outcome = outcome.map_err(|_| Refusal::Unavailable("the server is stopping".to_owned()))?;
+        let outcome = outcome.map_err(|_| Refusal::Stopping)?;
         match &outcome.result {
             Ok(()) => Ok((collected.take(), outcome)),
             Err(RequestError::DeadlinePassed) => {
                 Err(Refusal::TooSlow("the request was cancelled at its deadline".to_owned()))
             }
-            Err(RequestError::Cancelled) => {
-                Err(Refusal::Unavailable("the request was cancelled: the server is stopping".to_owned()))
-            }
+            Err(RequestError::Cancelled) => Err(Refusal::Stopping),
             Err(error) => Err(Refusal::Internal(error.to_string())),
         }
     }

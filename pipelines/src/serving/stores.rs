@@ -228,7 +228,7 @@ impl Backend for Stores {
             let loaded = tokio::task::spawn_blocking(work).await;
             let loaded = loaded.map_err(|error| Refusal::Internal(error.to_string()))?;
             loaded.map_err(|_| {
-                Refusal::Unavailable(
+                Refusal::Stale(
                     "the store cannot be loaded: the server's log says why; the state before is served"
                         .to_owned(),
                 )
