@@ -295,8 +295,8 @@ pub trait Snapshot: fmt::Debug + Send + Sync + 'static {
     /// The number of an object's centroids, or its length.
     fn centroids(self: Arc<Self>, id: u64) -> Answer<u64>;
 
-    /// The signature of the picture in a file.
-    fn extract(self: Arc<Self>, file: Bytes) -> Answer<Picture>;
+    /// The signature of the picture in a file, of at most this many pixels.
+    fn extract(self: Arc<Self>, file: Bytes, pixels_max: u64) -> Answer<Picture>;
 
     /// Checks a signature of a client.
     ///

@@ -185,6 +185,16 @@ pub fn media_type(content: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Width and height of an image, by its header; nothing if the header cannot be read.
+pub fn size(content: &[u8]) -> Option<(u32, u32)> {
+    // As in `decode_image`.
+    catch_unwind(AssertUnwindSafe(|| {
+        let reader = ImageReader::new(Cursor::new(content)).with_guessed_format().ok()?;
+        reader.into_dimensions().ok()
+    }))
+    .ok()?
+}
+
 fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     if content.is_empty() {
         return Err("the file is empty".to_owned());

@@ -121,12 +121,19 @@ impl Open {
         }
     }
 
-    async fn extracted(self: Arc<Self>, file: Bytes) -> Result<Picture, Refusal> {
+    async fn extracted(self: Arc<Self>, file: Bytes, pixels_max: u64) -> Result<Picture, Refusal> {
         let Some(ready) = &self.picture else {
             let detail =
                 "the store's objects were not extracted from pictures: search with the name of an object";
             return Err(Refusal::Unsupported(detail.to_owned()));
         };
+        if let Some((width, height)) = decode::size(&file)
+            && u64::from(width) * u64::from(height) > pixels_max
+        {
+            return Err(Refusal::Undecodable(format!(
+                "the image is {width} x {height} pixels, and {pixels_max} pixels are the most: scale it down"
+            )));
+        }
         let given = objects::file(&file)?;
         let (batches, outcome) = ready.ask(&self.engine, BTreeMap::new(), Some(vec![given]), None).await?;
         if let Some(picture) = objects::picture(&batches)? {
@@ -216,8 +223,8 @@ impl Snapshot for Open {
         }))
     }
 
-    fn extract(self: Arc<Self>, file: Bytes) -> Answer<Picture> {
-        Box::pin(self.extracted(file))
+    fn extract(self: Arc<Self>, file: Bytes, pixels_max: u64) -> Answer<Picture> {
+        Box::pin(self.extracted(file, pixels_max))
     }
 
     fn check(&self, picture: &Picture) -> Result<(), String> {

@@ -142,7 +142,8 @@ async fn picture(app: &App, snapshot: &Arc<dyn Snapshot>, file: Bytes) -> Result
     if file.is_empty() {
         return Err(Problem::new(Kind::IMAGE, "the picture has no bytes"));
     }
-    let picture = Arc::new(app.compute(Arc::clone(snapshot).extract(file)).await?);
+    let extracted = Arc::clone(snapshot).extract(file, app.limits().image_pixels);
+    let picture = Arc::new(app.compute(extracted).await?);
     let token = new_name().map_err(|error| app.fault(&format!("no random numbers: {error}")))?;
     app.pictures.keep(token.clone(), Arc::clone(&picture), snapshot.family(), Instant::now());
     Ok(Query::of_picture(picture, Some(token)))

@@ -212,7 +212,7 @@ impl Snapshot for State {
         Box::pin(async { Ok(1) })
     }
 
-    fn extract(self: Arc<Self>, file: Bytes) -> Answer<Picture> {
+    fn extract(self: Arc<Self>, file: Bytes, _: u64) -> Answer<Picture> {
         self.work(move |_| match file[0] {
             b'P' => Ok(Picture { width: 7, height: 5, signature: vec![vec![f32::from(file[1]), 1.0]] }),
             b'T' => Err(Refusal::Undecodable("the picture is cut short".to_owned())),
