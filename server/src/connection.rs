@@ -192,6 +192,8 @@ impl AsyncWrite for Timed {
             match self.stream.try_write(bytes) {
                 Ok(count) => {
                     self.is_stalled = false;
+                    // A connection rests from the last byte of its answer on.
+                    self.timed = None;
                     return Poll::Ready(Ok(count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -244,6 +246,8 @@ pub async fn serve(
         async move {
             let response = answer.await;
             phases.set(Phase::Rests);
+            // While this request was served, reading waited without a time; a second look begins the rest's.
+            wake().await;
             response.map_err(|never: Infallible| never)
         }
     });
@@ -272,6 +276,14 @@ pub async fn serve(
         // Late or not: the connection ends.
         let _ = tokio::time::timeout(DRAINED, drain(&stream)).await;
     }
+}
+
+/// Has this task polled once more.
+fn wake() -> impl Future<Output = ()> {
+    std::future::poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        Poll::Ready(())
+    })
 }
 
 /// Reads what a refused client still sends, for a while: closing before would take the answer from it.
