@@ -78,6 +78,8 @@ pub(crate) trait Lanes: Copy {
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// Which lanes of `a` are at most those of `b`, a bit each, the first lane in the lowest; a NaN is in none.
     fn at_most(self, a: Self::V, b: Self::V) -> u32;
+    /// A bit for each lane in which `a` is not above `b`; also where one of them is a NaN.
+    fn not_above(self, a: Self::V, b: Self::V) -> u32;
     /// `1 / sqrt(a)` for a normal positive `a`, within [`INVERSE_ROOT_RELATIVE_ERROR`].
     fn inverse_root(self, a: Self::V) -> Self::V;
     /// The first `COUNT` half-precision numbers of a slice, by their bits; each is finite.
@@ -185,6 +187,10 @@ impl Lanes for Portable {
             bits |= u32::from(a[lane] <= b[lane]) << lane;
         }
         bits
+    }
+    #[inline(always)]
+    fn not_above(self, a: Self::V, b: Self::V) -> u32 {
+        (0..COUNT).fold(0, |mask, lane| mask | (u32::from(!(a[lane] > b[lane])) << lane))
     }
     #[inline(always)]
     fn inverse_root(self, a: Self::V) -> Self::V {

@@ -17,7 +17,7 @@ pub mod faults;
 pub use devices::{device_kernels, pass_block};
 pub use images::list_files::list_images;
 pub use images::{beneath, decode, extract};
-pub use records::{read_arrow, read_jsonl, read_store, write_jsonl, write_store};
+pub use records::{read_arrow, read_jsonl, read_store, read_vectors, write_jsonl, write_store};
 pub use resources::space::options as distance_options;
 pub use resources::store::open as open_store;
 pub use search::cost_model;

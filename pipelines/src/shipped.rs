@@ -31,6 +31,7 @@ shipped!(EXTRACT, "extract.yaml", "Images to a store.");
 shipped!(ADD, "add.yaml", "More images for a store.");
 shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
+shipped!(IMPORT_VECTORS, "import_vectors.yaml", "A file of vectors to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made from a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
@@ -66,11 +67,12 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 25] = [
+pub const ALL: [Shipped; 26] = [
     EXTRACT,
     ADD,
     ADD_FROM,
     IMPORT,
+    IMPORT_VECTORS,
     EXPORT,
     SYNTHESIZE,
     SEARCH,

@@ -20,7 +20,7 @@ pub use codes::Codes;
 pub use sets::Sets;
 pub use signatures::Signatures;
 pub use texts::Texts;
-pub use vectors::Vectors;
+pub use vectors::{Vectors, as_f32};
 
 /// The key of the number of coordinates or dimensions in a file's metadata.
 pub(crate) const DIMENSIONS_KEY: &str = "boxwork.dimensions";
@@ -82,6 +82,11 @@ pub trait Kind: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// The common shape of all objects in words, such as `3 numbers`.
     fn shape(&self) -> String;
+
+    /// Whether objects of this value have distances to those of another one.
+    fn compares(&self, other: &Self) -> bool {
+        self == other
+    }
 
     /// Numbers of a vector; 0 for kinds whose objects differ in length.
     fn dimensions(&self) -> usize {

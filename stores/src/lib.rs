@@ -12,6 +12,7 @@ pub mod json_lines;
 pub mod store_error;
 pub mod store;
 pub mod kinds;
+pub mod vector_file;
 pub mod object_store;
 pub mod signature_store;
 pub mod any_kind;

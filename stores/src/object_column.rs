@@ -388,7 +388,7 @@ mod tests {
         let vectors = open("vector").unwrap();
         assert_eq!((vectors.ids_count(), vectors.kind()), (6, "vectors"));
         assert_eq!(ObjectStore::<Vectors>::of(&vectors).unwrap().kind().dimensions(), 2);
-        check::<Vectors>(&vectors, 4, |vector| assert_eq!(vector, [1.0, 0.5]));
+        check::<Vectors>(&vectors, 4, |vector| assert_eq!(vector.widened(), [1.0, 0.5]));
         assert_eq!((vectors.name(4).unwrap(), vectors.find("y").unwrap()), ("y".to_owned(), Some(1)));
         check::<Sets>(&open("set").unwrap(), 1, |set| assert_eq!(set, [1, 9]));
         check::<Texts>(&open("word").unwrap(), 0, |text| assert_eq!(text, ['n', 'a', 'ï', 'v', 'e']));
@@ -467,7 +467,7 @@ mod tests {
         };
         let sound = "{\"name\": \"a\", \"object\": [1, 2.5]}\n\n{\"object\": [3, 4]}\n";
         let column = open(sound, None).unwrap();
-        check::<Vectors>(&column, 0, |vector| assert_eq!(vector, [1.0, 2.5]));
+        check::<Vectors>(&column, 0, |vector| assert_eq!(vector.widened(), [1.0, 2.5]));
         assert_eq!(column.name(1).unwrap(), "1");
         let column = open("{\"object\": [3, 1, 3]}\n{\"object\": []}", Some("sets")).unwrap();
         check::<Sets>(&column, 0, |set| assert_eq!(set, [1, 3]));

@@ -6,6 +6,7 @@
 
 use super::{Distance, DistanceError, Properties, Slack};
 use crate::elementary::{exp, ln};
+use crate::numbers::Number;
 
 /// Partial sums: two vectors of the widest kind.
 const LANES: usize = 16;
@@ -33,6 +34,20 @@ impl Lp {
     /// The exponent.
     pub fn p(self) -> f64 {
         self.0
+    }
+
+    /// The distance of vectors whose numbers are of any type; for f32 it is [`Distance::distance`].
+    ///
+    /// # Panics
+    /// If the vectors have different dimensions.
+    pub fn between<A: Number, B: Number>(self, a: &[A], b: &[B]) -> f64 {
+        assert_eq!(a.len(), b.len(), "vectors of one dimension");
+        match self.0 {
+            1.0 => sum_of(a, b, |x| x.abs()),
+            2.0 => sum_of(a, b, |x| x * x).sqrt(),
+            f64::INFINITY => largest_of(a, b),
+            p => scaled(p, a, b, |scale| sum_of(a, b, |x| power(p, x.abs() / scale))),
+        }
     }
 
     /// The distance from its sum. For p of 1 or 2 the sum is the p-th power of the distance.
@@ -73,13 +88,7 @@ impl Distance for Lp {
     }
 
     fn distance(&self, a: &[f32], b: &[f32]) -> f64 {
-        assert_eq!(a.len(), b.len(), "vectors of one dimension");
-        match self.0 {
-            1.0 => sum_of(a, b, |x| x.abs()),
-            2.0 => squared_l2(a, b).sqrt(),
-            f64::INFINITY => largest_of(a, b),
-            p => scaled(p, a, b, |scale| sum_of(a, b, |x| power(p, x.abs() / scale))),
-        }
+        self.between(a, b)
     }
 
     fn reference(&self, a: &[f32], b: &[f32]) -> f64 {
@@ -111,7 +120,7 @@ fn power(p: f64, x: f64) -> f64 {
 }
 
 /// `scale sum^(1/p)`. The sum is of powers of differences divided by `scale`, so no power overflows.
-fn scaled(p: f64, a: &[f32], b: &[f32], sum: impl FnOnce(f64) -> f64) -> f64 {
+fn scaled<A: Number, B: Number>(p: f64, a: &[A], b: &[B], sum: impl FnOnce(f64) -> f64) -> f64 {
     let scale = largest_of(a, b);
     if scale == 0.0 {
         return 0.0;
@@ -121,17 +130,17 @@ fn scaled(p: f64, a: &[f32], b: &[f32], sum: impl FnOnce(f64) -> f64) -> f64 {
 }
 
 #[inline(always)]
-fn sum_of(a: &[f32], b: &[f32], term: impl Fn(f64) -> f64) -> f64 {
+fn sum_of<A: Number, B: Number>(a: &[A], b: &[B], term: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0; LANES];
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();
     let (b_lanes, b_rest) = b.as_chunks::<LANES>();
     for (a, b) in a_lanes.iter().zip(b_lanes) {
         for lane in 0..LANES {
-            sums[lane] += term(f64::from(a[lane]) - f64::from(b[lane]));
+            sums[lane] += term(a[lane].wide() - b[lane].wide());
         }
     }
     for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-        sums[lane] += term(f64::from(*a) - f64::from(*b));
+        sums[lane] += term(a.wide() - b.wide());
     }
     let mut width = LANES / 2;
     while width > 0 {
@@ -143,10 +152,10 @@ fn sum_of(a: &[f32], b: &[f32], term: impl Fn(f64) -> f64) -> f64 {
     sums[0]
 }
 
-fn largest_of(a: &[f32], b: &[f32]) -> f64 {
+fn largest_of<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
     let mut largest = [0.0_f64; LANES];
-    let mut see = |lane: usize, a: f32, b: f32| {
-        let difference = (f64::from(a) - f64::from(b)).abs();
+    let mut see = |lane: usize, a: A, b: B| {
+        let difference = (a.wide() - b.wide()).abs();
         // One vector instruction, unlike `f64::max`, which handles NaNs. There are none.
         largest[lane] = if difference > largest[lane] { difference } else { largest[lane] };
     };

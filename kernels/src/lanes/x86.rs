@@ -198,6 +198,11 @@ impl Lanes for Avx2 {
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(a, b)) as u32 }
     }
     #[inline(always)]
+    fn not_above(self, a: __m256, b: __m256) -> u32 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NGT_UQ>(a, b)).cast_unsigned() }
+    }
+    #[inline(always)]
     fn inverse_root(self, a: __m256) -> __m256 {
         // SAFETY: self proves AVX.
         let estimate = unsafe { _mm256_rsqrt_ps(a) };
@@ -347,6 +352,11 @@ impl Lanes for Avx512 {
     fn at_most(self, a: __m512, b: __m512) -> u32 {
         // SAFETY: self proves AVX-512 F.
         unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b)) }
+    }
+    #[inline(always)]
+    fn not_above(self, a: __m512, b: __m512) -> u32 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_NGT_UQ>(a, b)) }
     }
     #[inline(always)]
     fn inverse_root(self, a: __m512) -> __m512 {

@@ -11,6 +11,7 @@ use boxwork_kernels::extract::{Extractor, ImageRef};
 use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::did_you_mean;
+use boxwork_stores::kinds::as_f32;
 use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder};
 use boxwork_stores::signature_store::SignatureStore;
 use boxwork_stores::store::{Store, concatenated};
@@ -113,6 +114,11 @@ fn of_store(store: &dyn Store, id: u64) -> Result<(String, ArrayRef), BoxError> 
 
 /// A batch of queries, numbered from 0.
 pub(super) fn batch(names: Vec<String>, objects: &[ArrayRef]) -> Result<RecordBatch, BoxError> {
+    // A vector of a text has numbers of 32 bits, whatever the store's are.
+    let is_one_type = objects.windows(2).all(|pair| pair[0].data_type() == pair[1].data_type());
+    let widened: Option<Vec<ArrayRef>> =
+        if is_one_type { None } else { objects.iter().map(as_f32).collect() };
+    let objects = widened.as_deref().unwrap_or(objects);
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(UInt32Array::from_iter_values(0..names.len() as u32))),
         ("name", Arc::new(StringArray::from(names))),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -9,11 +10,13 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::store::Store;
+use boxwork_stores::vector_file::VectorFile;
 
 use super::query_objects::{Found, Images, batch, look_up};
 use crate::columns;
 use crate::images::read_files::read_whole;
 use crate::records::read_arrow;
+use crate::records::read_vectors::{DIMENSIONS, TYPE, bare, column};
 use crate::resources::{self, store_parameter};
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
@@ -22,7 +25,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 ///
 /// A query is the name of an object in the store; or the end of a name from a `/` on, if only one name has this end
 /// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the
-/// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`.
+/// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`. With a `file` of vectors a query is the
+/// number of a row in it, from 0.
 ///
 /// # Inputs
 /// None. A request's caller may give the queries with their objects ([`query_objects`](super::query_objects)); the
@@ -32,7 +36,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 /// `queries`: one envelope, numbered from 0 in the given order; `name` is the object's full name, the path or the text.
 ///
 /// # Parameters
-/// `queries`: names, paths or objects. `store`: the store that is searched.
+/// `queries`: names, paths or objects; or rows of `file`. `store`: the store that is searched. `file`: a file of vectors as
+/// `read_vectors` takes it. `type`, `dimensions`: what a file of nothing but numbers holds.
 pub static READ_QUERY: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -43,6 +48,14 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
         )
         .batched(),
         store_parameter("the store that is searched"),
+        Parameter::new(
+            "file",
+            ParameterType::Path,
+            Default::Absent,
+            "a file of vectors, of which the queries are rows",
+        ),
+        TYPE,
+        DIMENSIONS,
     ],
     outputs: &[QUERIES],
     example: "query: {kind: read_query, queries: [cats/001.jpg], store: signatures}",
@@ -54,8 +67,41 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         return read_arrow::reading(input, CALLER, columns::queries(bind.arguments));
     }
     let (given, store) = (bind.texts("queries"), resources::store(bind)?);
+    if let Some(path) = bind.get_text("file") {
+        let file = VectorFile::open(Path::new(path), bare(bind)?)?;
+        return Ok(Box::new(ReadRows { path: path.to_owned(), file, given }));
+    }
     let images = Images::new(Arc::clone(&store));
     Ok(Box::new(ReadQuery { given, store, found: None, names: Vec::new(), objects: Vec::new(), images }))
+}
+
+/// Queries that are rows of a file.
+struct ReadRows {
+    path: String,
+    file: VectorFile,
+    given: Vec<String>,
+}
+
+impl Operator for ReadRows {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if self.given.is_empty() {
+            return Ok(Flow::Done);
+        }
+        let (path, file, given) = (&self.path, &mut self.file, &self.given);
+        let mut read = || {
+            let rows = given.iter().map(|given| {
+                let row = given.parse().ok().filter(|row| *row < file.len()).ok_or_else(|| {
+                    let last = file.len() - 1;
+                    BoxError::new(format!("`{given}` is no row of `{path}`, whose rows are 0 to {last}"))
+                })?;
+                Ok(column(file.read(row, 1)?.all(), file.dimensions()))
+            });
+            rows.collect::<Result<Vec<ArrayRef>, BoxError>>()
+        };
+        let objects = cx.detached("disk", &mut read)??;
+        cx.push(QUERIES, Envelope::new(batch(self.given.clone(), &objects)?)?)?;
+        Ok(Flow::Done)
+    }
 }
 
 struct ReadQuery {

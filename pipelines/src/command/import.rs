@@ -5,20 +5,23 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use boxwork_kernels::vector::NumberType;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_stores::any_kind::KIND_NAMES;
+use boxwork_stores::vector_file::{DIMENSIONS_MAX, VectorFile};
 use clap::builder::PossibleValuesParser;
 
-use super::{Replacing, path_value, run_shipped, say};
+use super::{Replacing, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
 /// Imports objects from JSON lines {"name": "...", "object": ...} or from a column of an Arrow IPC file; a line of a
-/// signature is {"name": "...", "centroids": [[...], ...], "weights": [...]}
+/// signature is {"name": "...", "centroids": [[...], ...], "weights": [...]}. Or imports vectors from a file that ends in
+/// .fvecs, .bvecs, .ivecs, .fbin, .f16bin, .u8bin, .i8bin, .ibin or .npy, or that --type and --dimensions describe
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The JSON lines, where - is standard input, or the Arrow IPC file
+    /// The JSON lines, where - is standard input, the Arrow IPC file, or the file of vectors
     file: PathBuf,
     /// The store to write, such as objects.signatures.arrow
     #[arg(long, value_name = "FILE")]
@@ -32,6 +35,12 @@ pub struct Arguments {
     /// The key or the column of their names
     #[arg(long, value_name = "KEY", default_value = "name")]
     name: String,
+    /// The type of the numbers, for a file of vectors that is nothing but numbers
+    #[arg(long = "type", value_name = "TYPE", requires = "dimensions", value_parser = PossibleValuesParser::new(NumberType::NAMES))]
+    number_type: Option<String>,
+    /// The numbers of a vector, for such a file
+    #[arg(long, value_name = "N", requires = "number_type", value_parser = clap::value_parser!(u32).range(1..=DIMENSIONS_MAX as i64))]
+    dimensions: Option<u32>,
     #[command(flatten)]
     replacing: Replacing,
     #[command(flatten)]
@@ -43,6 +52,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.file)) {
         return exit;
     }
+    if arguments.number_type.is_some() || VectorFile::is_ending(&arguments.file) {
+        return vectors(catalog, arguments);
+    }
     let reader = if is_arrow(&arguments.file) { "read_column" } else { "read_jsonl" };
     let mut values = BTreeMap::from([
         ("path".to_owned(), path_value(&arguments.file)),
@@ -53,6 +65,23 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     values.extend(arguments.column.as_ref().map(|key| ("column".to_owned(), Value::Text(key.clone()))));
     let exit = run_shipped("import", shipped::IMPORT, catalog, &values, &arguments.options).exit;
+    if exit == Exit::Ok {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}
+
+/// Imports a file of vectors.
+fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let mut values = BTreeMap::from([
+        ("path".to_owned(), path_value(&arguments.file)),
+        ("out".to_owned(), path_value(&arguments.out)),
+    ]);
+    let number_type = arguments.number_type.as_ref();
+    values.extend(number_type.map(|numbers| ("type".to_owned(), Value::Text(numbers.clone()))));
+    values.extend(arguments.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
+    let pipeline = shipped::IMPORT_VECTORS;
+    let exit = run_shipped("import", pipeline, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok {
         say(format_args!("wrote {}", arguments.out.display()));
     }

@@ -51,6 +51,11 @@ impl<T: ArrowPrimitiveType> Lists<T> {
         self.offsets.len() - 1
     }
 
+    /// The numbers of all lists, one after the other.
+    pub(crate) fn all(&self) -> &[T::Native] {
+        &self.numbers[self.offsets[0] as usize..self.offsets[self.rows()] as usize]
+    }
+
     /// One list.
     #[inline]
     pub(crate) fn at(&self, row: usize) -> &[T::Native] {

@@ -102,7 +102,12 @@ pub(super) fn numbers(schema: &Schema) -> Option<Vec<bool>> {
 fn add_buffers(kind: &DataType, numbers: &mut Vec<bool>) -> Option<()> {
     numbers.push(false);
     match kind {
-        DataType::Float32 | DataType::UInt32 | DataType::UInt64 => numbers.push(true),
+        DataType::Float32
+        | DataType::Float16
+        | DataType::UInt8
+        | DataType::Int8
+        | DataType::UInt32
+        | DataType::UInt64 => numbers.push(true),
         DataType::Utf8 => numbers.extend([true, false]),
         DataType::List(item) => {
             numbers.push(true);

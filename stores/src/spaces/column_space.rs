@@ -131,13 +131,13 @@ impl<D: ColumnDistance> ColumnSpace<D> {
             })
         })?;
         let wanted = self.objects.kind();
-        if kind != *wanted {
+        if !wanted.compares(&kind) {
             let (found, wanted) = (kind.shape(), wanted.shape());
             return Err(SpaceError::Query(format!(
                 "it has {found}, and the objects of `{path}` have {wanted}"
             )));
         }
-        wanted.batch(std::slice::from_ref(object)).map_err(SpaceError::Query)
+        kind.batch(std::slice::from_ref(object)).map_err(SpaceError::Query)
     }
 }
 

@@ -113,7 +113,11 @@ fn columns_say_the_distances_of_the_definition() {
     let folder = tempfile::tempdir().unwrap();
     let (vectors, texts, sets) = (vectors(folder.path()), texts(folder.path()), sets(folder.path()));
     for (name, lp) in [("l1", Lp::L1), ("l2", Lp::L2), ("linf", Lp::LINF), ("lp", Lp::new(3.0).unwrap())] {
-        check(&options(name, "l2"), &vectors, &of::<Vectors>(&vectors, |a, b| lp.distance(a, b)));
+        check(
+            &options(name, "l2"),
+            &vectors,
+            &of::<Vectors>(&vectors, |a, b| lp.distance(&a.widened(), &b.widened())),
+        );
     }
     let levenshtein = of::<Texts>(&texts, |a, b| Levenshtein.distance(a, b));
     check(&options("levenshtein", "l2"), &texts, &levenshtein);

@@ -3,6 +3,8 @@
 //! Source: G. N. Lance, W. T. Williams, "Computer programs for hierarchical polythetic classification", 1966.
 
 use boxwork_kernels::distance::{Distance, DistanceError, Lp, Properties, Slack};
+use boxwork_kernels::vector::{Number, VectorRef};
+use boxwork_kernels::with_numbers;
 
 use crate::kinds::Vectors;
 use crate::spaces::Constants;
@@ -32,36 +34,40 @@ impl ColumnDistance for Canberra {
         Slack::roundings(dimensions as f64 + 8.0)
     }
 
-    fn query(&self, object: &[f32]) -> Result<Vec<f32>, DistanceError> {
-        Lp::L1.check(object)?;
-        Ok(object.to_vec())
+    fn query(&self, object: VectorRef<'_>) -> Result<Vec<f32>, DistanceError> {
+        let object = object.widened();
+        Lp::L1.check(&object)?;
+        Ok(object)
     }
 
-    fn to(&self, query: &Vec<f32>, object: &[f32]) -> f64 {
-        self.between(query, object)
+    fn to(&self, query: &Vec<f32>, object: VectorRef<'_>) -> f64 {
+        with_numbers!(object, numbers => sum_of(query, numbers))
     }
 
-    fn between(&self, a: &[f32], b: &[f32]) -> f64 {
-        assert_eq!(a.len(), b.len(), "vectors of one dimension");
-        let mut sums = [0.0; LANES];
-        let (a_lanes, a_rest) = a.as_chunks::<LANES>();
-        let (b_lanes, b_rest) = b.as_chunks::<LANES>();
-        for (a, b) in a_lanes.iter().zip(b_lanes) {
-            for lane in 0..LANES {
-                sums[lane] += term(a[lane], b[lane]);
-            }
-        }
-        for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-            sums[lane] += term(*a, *b);
-        }
-        let [a, b, c, d, e, f, g, h] = sums;
-        ((a + e) + (c + g)) + ((b + f) + (d + h))
+    fn between(&self, a: VectorRef<'_>, b: VectorRef<'_>) -> f64 {
+        with_numbers!(a, a => with_numbers!(b, b => sum_of(a, b)))
     }
 }
 
+fn sum_of<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
+    assert_eq!(a.len(), b.len(), "vectors of one dimension");
+    let mut sums = [0.0; LANES];
+    let (a_lanes, a_rest) = a.as_chunks::<LANES>();
+    let (b_lanes, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a_lanes.iter().zip(b_lanes) {
+        for lane in 0..LANES {
+            sums[lane] += term(a[lane].wide(), b[lane].wide());
+        }
+    }
+    for (lane, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[lane] += term(a.wide(), b.wide());
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
+}
+
 #[inline(always)]
-fn term(a: f32, b: f32) -> f64 {
-    let (a, b) = (f64::from(a), f64::from(b));
+fn term(a: f64, b: f64) -> f64 {
     let size = a.abs() + b.abs();
     // A pair of zeros gives 0 / 1 instead of 0 / 0.
     (a - b).abs() / if size > 0.0 { size } else { 1.0 }
@@ -89,7 +95,7 @@ mod tests {
             let objects: Vec<Vec<f32>> =
                 (0..12).map(|_| (0..dimensions).map(|_| number()).collect()).collect();
             let slack = Canberra.slack(dimensions);
-            let of = |a: usize, b: usize| Canberra.between(&objects[a], &objects[b]);
+            let of = |a: usize, b: usize| sum_of(&objects[a], &objects[b]);
             for a in 0..12 {
                 assert_eq!(of(a, a), 0.0);
                 for b in 0..12 {
@@ -100,6 +106,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Canberra.between(&[1.0, 0.0, -2.0], &[3.0, 0.0, 2.0]), 1.5);
+        assert_eq!(sum_of(&[1.0_f32, 0.0, -2.0], &[3.0_f32, 0.0, 2.0]), 1.5);
     }
 }

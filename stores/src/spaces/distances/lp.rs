@@ -1,6 +1,8 @@
 //! Lp distances of vectors.
 
 use boxwork_kernels::distance::{Distance, DistanceError, Lp, Properties, Slack};
+use boxwork_kernels::vector::VectorRef;
+use boxwork_kernels::with_numbers;
 
 use crate::kinds::Vectors;
 use crate::spaces::Constants;
@@ -34,16 +36,20 @@ impl ColumnDistance for Lp {
         Distance::slack(self, dimensions, 0.0)
     }
 
-    fn query(&self, object: &[f32]) -> Result<Vec<f32>, DistanceError> {
-        self.check(object)?;
-        Ok(object.to_vec())
+    fn query(&self, object: VectorRef<'_>) -> Result<Vec<f32>, DistanceError> {
+        let object = object.widened();
+        self.check(&object)?;
+        Ok(object)
     }
 
-    fn to(&self, query: &Vec<f32>, object: &[f32]) -> f64 {
-        self.distance(query, object)
+    fn to(&self, query: &Vec<f32>, object: VectorRef<'_>) -> f64 {
+        with_numbers!(object, numbers => Lp::between(*self, query, numbers))
     }
 
-    fn between(&self, a: &[f32], b: &[f32]) -> f64 {
-        self.distance(a, b)
+    fn between(&self, a: VectorRef<'_>, b: VectorRef<'_>) -> f64 {
+        match (a, b) {
+            (VectorRef::F32(a), VectorRef::F32(b)) => self.distance(a, b),
+            (a, b) => with_numbers!(a, a => with_numbers!(b, b => Lp::between(*self, a, b))),
+        }
     }
 }

@@ -1,0 +1,15 @@
+//! Vectors of numbers of four types, their inner products and distances, and exact search among many of them.
+//!
+//! Invariants: a number of any type widens to f32 and to f64 without an error. So rows are kept as they came, and their
+//! distances are those of the widened numbers.
+
+mod measure;
+mod nearest;
+mod flat;
+#[cfg(test)]
+mod tests;
+
+pub use crate::numbers::{Number, NumberType, VectorRef};
+pub use flat::FlatQueries;
+pub use measure::{VectorMeasure, inner_product};
+pub use nearest::Nearest;
