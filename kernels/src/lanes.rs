@@ -189,6 +189,7 @@ impl Lanes for Portable {
         bits
     }
     #[inline(always)]
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN is above nothing")]
     fn not_above(self, a: Self::V, b: Self::V) -> u32 {
         (0..COUNT).fold(0, |mask, lane| mask | (u32::from(!(a[lane] > b[lane])) << lane))
     }
