@@ -8,10 +8,14 @@
 mod measure;
 mod nearest;
 mod flat;
+mod integer;
+mod bytes;
+pub mod codes;
 #[cfg(test)]
 mod tests;
 
 pub use crate::numbers::{Number, NumberType, VectorRef};
+pub use bytes::ByteQueries;
 pub use flat::FlatQueries;
 pub use measure::{VectorMeasure, inner_product};
 pub use nearest::Nearest;

@@ -100,3 +100,36 @@ fn near_duplicates_far_from_the_origin_are_told_apart() {
         assert_eq!(found, wanted(VectorMeasure::L2, query, &rows, 5));
     }
 }
+
+#[test]
+fn rows_of_bytes_give_whole_numbers_on_every_path() {
+    let mut random = Random::new(8);
+    for path in CodePath::available() {
+        for dimensions in [1, 3, 128, 258, 300] {
+            for count in [0, 1, 31, 97, 300] {
+                let bytes: Vec<u8> =
+                    (0..count * dimensions).map(|_| [0, 255, random.bits() as u8][random.idx(3)]).collect();
+                let rows: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte)).collect();
+                for (queries, measure) in [(1, MEASURES[0]), (20, MEASURES[1]), (70, MEASURES[0])] {
+                    let asked: Vec<Vec<f32>> = (0..queries)
+                        .map(|_| (0..dimensions).map(|_| random.below(256) as f32).collect())
+                        .collect();
+                    let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
+                    let packed = ByteQueries::new(path, measure, dimensions, &slices).unwrap();
+                    let mut nearest = vec![Nearest::new(7, f64::INFINITY); queries];
+                    packed.scan(&bytes, 0, None, &mut nearest);
+                    for (query, nearest) in asked.iter().zip(nearest) {
+                        let found = ranked(measure, query, &rows, 7, nearest.finish());
+                        assert_eq!(
+                            found,
+                            wanted(measure, query, &rows, 7),
+                            "{path} {measure:?} {dimensions} {count}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(ByteQueries::new(CodePath::Portable, MEASURES[0], 2, &[&[1.0, 2.5]]).is_none());
+    assert!(ByteQueries::new(CodePath::Portable, MEASURES[2], 2, &[&[1.0, 2.0]]).is_none());
+}

@@ -1,0 +1,261 @@
+//! Bounds of many rows for a block of queries, and the rows that may be among the nearest.
+//!
+//! Several queries: the codes of most bits, in integers, by the loops of `integer`; a row that passes there is bounded again
+//! in f64. Few queries: the first plane of 4 bits, as its bytes are fewest, with rows in the lanes; a row that passes is
+//! bounded by 8 bits at once.
+
+use super::super::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights, panels, scan};
+use super::super::measure::VectorMeasure;
+use super::first_plane;
+use super::query::CodeQuery;
+use super::{Codes, GROUP, SLACK, ZERO_4, ZERO_8};
+use crate::CodePath;
+
+/// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
+const SINGLE_MAX: usize = 3;
+/// Upper bounds beyond twice k that are held before the k-th is looked for.
+const ROOM: usize = 64;
+
+/// The rows that may be among the k nearest of a query, by their bounds.
+#[derive(Clone, Debug)]
+pub struct CodeNearest {
+    k: usize,
+    /// Rows and their lower bounds.
+    kept: Vec<(f64, u32)>,
+    /// The least upper bounds of different rows.
+    uppers: Vec<f64>,
+    /// No farther row is an answer.
+    range: f64,
+    cut_at: usize,
+}
+
+impl CodeNearest {
+    /// No rows yet; `range` is a distance beyond which nothing matters, or infinity.
+    pub fn new(k: usize, range: f64) -> Self {
+        Self { k, kept: Vec::new(), uppers: Vec::new(), range, cut_at: 1024 }
+    }
+
+    /// No farther row is an answer.
+    pub fn range(&self) -> f64 {
+        self.range
+    }
+
+    /// Adds a row; returns whether the range may have fallen.
+    fn push(&mut self, lower: f64, upper: f64, row: u32) -> bool {
+        if lower > self.range {
+            return false;
+        }
+        self.kept.push((lower, row));
+        if self.kept.len() >= self.cut_at {
+            let range = self.range;
+            self.kept.retain(|(lower, _)| *lower <= range);
+            self.cut_at = 2 * self.kept.len() + 1024;
+        }
+        if !(upper < self.range) {
+            return false;
+        }
+        self.uppers.push(upper);
+        let is_full = self.uppers.len() >= 2 * self.k + ROOM;
+        if is_full {
+            self.cut();
+        }
+        is_full
+    }
+
+    fn cut(&mut self) {
+        if self.k > 0 && self.uppers.len() >= self.k {
+            let (_, kth, _) = self.uppers.select_nth_unstable_by(self.k - 1, f64::total_cmp);
+            self.range = self.range.min(*kth);
+            self.uppers.truncate(self.k);
+        }
+    }
+
+    /// Takes over the rows of another part.
+    pub fn join(&mut self, other: Self) {
+        self.range = self.range.min(other.range);
+        self.uppers.extend(other.uppers);
+        self.cut();
+        let range = self.range;
+        self.kept.extend(other.kept.into_iter().filter(|(lower, _)| *lower <= range));
+    }
+
+    /// The rows that remain, the least lower bounds first.
+    pub fn finish(mut self) -> Vec<(f64, u32)> {
+        self.cut();
+        let range = self.range;
+        self.kept.retain(|(lower, _)| *lower <= range);
+        self.kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.kept
+    }
+}
+
+/// Some queries over codes, packed for the instructions of one path.
+#[derive(Debug)]
+pub struct CodeQueries {
+    path: CodePath,
+    integer: IntegerPath,
+    queries: Vec<CodeQuery>,
+    /// Empty if the queries are bounded one by one.
+    panels: Vec<Panel>,
+    is_8: bool,
+}
+
+impl CodeQueries {
+    /// Packs queries for some codes.
+    ///
+    /// # Panics
+    /// If this machine lacks the instructions, or a query has another number of dimensions than the codes.
+    pub fn new(path: CodePath, codes: &Codes, queries: &[&[f32]]) -> Self {
+        assert!(path.is_available(), "this machine has no {path} instructions");
+        let (encoder, integer) = (codes.encoder(), IntegerPath::of(path));
+        let (levels, dimensions) = (encoder.levels(), encoder.centre().len());
+        let is_single = levels.has_4() && queries.len() <= SINGLE_MAX;
+        let is_8 = levels.has_8() && !is_single;
+        let queries: Vec<CodeQuery> =
+            queries.iter().map(|query| CodeQuery::new(encoder, query, is_single)).collect();
+        let zero = if is_8 { ZERO_8 } else { ZERO_4 };
+        let weights: Vec<Weights<'_>> = queries
+            .iter()
+            .map(|query| Weights {
+                weights: &query.high,
+                offset: zero * query.sums[0] as i32,
+                scale: query.scale as f32,
+                reach: query.reach(),
+            })
+            .collect();
+        let panels = if is_single { Vec::new() } else { panels(integer, dimensions, &weights) };
+        Self { path, integer, queries, panels, is_8 }
+    }
+
+    /// Number of queries.
+    pub fn len(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.queries.is_empty()
+    }
+
+    /// Adds some rows of the codes to the nearest of each query, in whole groups; rows that `skips` names are left out.
+    ///
+    /// # Panics
+    /// If the first row begins no group, or there are not as many lists as queries.
+    pub fn scan(
+        &self,
+        codes: &Codes,
+        rows: std::ops::Range<usize>,
+        skips: Option<&dyn Fn(u32) -> bool>,
+        nearest: &mut [CodeNearest],
+    ) {
+        assert!(rows.start.is_multiple_of(GROUP) && rows.end <= codes.len(), "whole groups");
+        assert_eq!(nearest.len(), self.len(), "a list for each query");
+        if self.panels.is_empty() {
+            for (query, nearest) in self.queries.iter().zip(nearest) {
+                first_plane::scan(
+                    self.path,
+                    codes,
+                    query,
+                    rows.clone(),
+                    &mut |row, sum, nearest| {
+                        if skips.is_some_and(|skips| skips(row as u32)) {
+                            return;
+                        }
+                        bound(codes, query, row, sum, nearest);
+                    },
+                    nearest,
+                );
+            }
+            return;
+        }
+        self.blocks(codes, rows, skips, nearest);
+    }
+
+    fn blocks(
+        &self,
+        codes: &Codes,
+        rows: std::ops::Range<usize>,
+        skips: Option<&dyn Fn(u32) -> bool>,
+        nearest: &mut [CodeNearest],
+    ) {
+        let (mut block, mut limits, mut bytes) = (Rows::default(), Vec::new(), Vec::new());
+        let dimensions = codes.encoder().centre().len();
+        let has_norms = codes.encoder().measure() != VectorMeasure::InnerProduct;
+        let mut first = rows.start;
+        while first < rows.end {
+            let upto = rows.end.min(first + BLOCK_ROWS);
+            block.clear();
+            for row in first..upto {
+                let triple = codes.triple(row, self.is_8);
+                let norm = f64::from(triple.along).powi(2) + f64::from(triple.height).powi(2);
+                block.bases.push(if has_norms { (norm * (1.0 - SLACK)) as f32 } else { 0.0 });
+                block.factors.push((2.0 * f64::from(triple.inverse) * f64::from(triple.along)) as f32);
+                block.heights.push(triple.height);
+                codes.bytes(row, self.is_8, &mut bytes);
+                self.integer.pack(&bytes[..dimensions], &mut block.words);
+            }
+            for panel in &self.panels {
+                let of_panel = panel.first..panel.first + panel.count;
+                let (queries, nearest) = (&self.queries[of_panel.clone()], &mut nearest[of_panel]);
+                limits.clear();
+                let limit =
+                    |(query, nearest): (&CodeQuery, &CodeNearest)| query.limit(nearest.range, codes.norm_max);
+                limits.extend(queries.iter().zip(&*nearest).map(limit));
+                let mut sink = Bounds { codes, queries, skips, first, is_8: self.is_8, nearest };
+                scan(self.integer, panel, &block, &mut limits, &mut sink);
+            }
+            first = upto;
+        }
+    }
+}
+
+/// Bounds a row by all its bits, given the sum of its first plane.
+fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
+    let triple = codes.triple(row, false);
+    let (lower, upper) = query.bounds(query.along(sum, false, triple.inverse), triple);
+    if lower > nearest.range {
+        return;
+    }
+    if !codes.encoder().levels().has_8() {
+        nearest.push(lower, upper, row as u32);
+        return;
+    }
+    let mut bytes = Vec::with_capacity(query.high.len() + 8);
+    codes.bytes(row, true, &mut bytes);
+    let (mut high, mut low) = (0_i32, 0_i32);
+    for ((byte, h), l) in bytes.iter().zip(&query.high).zip(&query.low) {
+        high += i32::from(*byte) * i32::from(*h);
+        low += i32::from(*byte) * i32::from(*l);
+    }
+    let sum = i64::from(super::query::HIGH) * i64::from(high) + i64::from(low);
+    let triple = codes.triple(row, true);
+    let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple);
+    nearest.push(lower.max(lower_8), upper.min(upper_8), row as u32);
+}
+
+struct Bounds<'a> {
+    codes: &'a Codes,
+    queries: &'a [CodeQuery],
+    skips: Option<&'a dyn Fn(u32) -> bool>,
+    first: usize,
+    is_8: bool,
+    nearest: &'a mut [CodeNearest],
+}
+
+impl Sink for Bounds<'_> {
+    #[cold]
+    fn take(&mut self, query: usize, row: usize, sum: i32, limits: &mut [f32]) {
+        let (row, query_idx) = (self.first + row, query);
+        if self.skips.is_some_and(|skips| skips(row as u32)) {
+            return;
+        }
+        let (query, triple) = (&self.queries[query_idx], self.codes.triple(row, self.is_8));
+        // The offset was taken off the sum already.
+        let along = f64::from(sum) * query.scale * f64::from(triple.inverse);
+        let (lower, upper) = query.bounds(along, triple);
+        let nearest = &mut self.nearest[query_idx];
+        if nearest.push(lower, upper, row as u32) {
+            limits[query_idx] = query.limit(nearest.range, self.codes.norm_max);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Bounds hold for every row and query, and a search by codes finds what a sort of all f64 distances finds.
+
+use super::super::tests::{MEASURES, ranked, rows, wanted};
+use super::*;
+use crate::CodePath;
+use crate::chance::Random;
+
+const LEVELS: [Levels; 3] = [Levels::Sq4, Levels::Sq8, Levels::Planes];
+
+fn encoder(measure: VectorMeasure, levels: Levels, rows: &[f32], dimensions: usize) -> Encoder {
+    let mut centre = vec![0.0_f64; dimensions];
+    let count = (rows.len() / dimensions).max(1) as f64;
+    for row in rows.chunks_exact(dimensions) {
+        let norm = inner_product(row, row).sqrt();
+        let factor = if measure == VectorMeasure::Cosine && norm > 0.0 { 1.0 / norm } else { 1.0 };
+        centre.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x) * factor / count);
+    }
+    Encoder::new(measure, levels, centre.into_iter().map(|x| x as f32).collect())
+}
+
+fn codes(encoder: Encoder, rows: &[f32], dimensions: usize) -> Codes {
+    let mut codes = Codes::new(encoder.clone(), rows.len() / dimensions);
+    for row in rows.chunks_exact(dimensions) {
+        let mut words = Vec::new();
+        encoder.encode(row, &mut words);
+        assert_eq!(words.len(), encoder.levels().words(dimensions));
+        codes.push(words);
+    }
+    codes
+}
+
+/// Random rows, or near-duplicates far from the origin, or with constant columns, or of very different sizes.
+fn hard(random: &mut Random, count: usize, dimensions: usize) -> Vec<f32> {
+    let mut rows = rows(random, count, dimensions);
+    match random.below(5) {
+        0 => rows.iter_mut().for_each(|x| *x = 5000.0 + *x / 4096.0),
+        1 => rows.chunks_exact_mut(dimensions).for_each(|row| row[0] = 77.0),
+        2 => {
+            for row in rows.chunks_exact_mut(dimensions) {
+                let scale = 10.0_f32.powi(random.below(9) as i32 - 4);
+                row.iter_mut().for_each(|x| *x *= scale);
+            }
+        }
+        3 => rows.iter_mut().for_each(|x| *x = x.max(0.0) + random.normal_f32()),
+        _ => {}
+    }
+    rows
+}
+
+#[test]
+fn every_distance_lies_within_its_bounds() {
+    let mut random = Random::new(95);
+    let mut pairs = 0;
+    for dimensions in [1, 3, 8, 31, 128, 129] {
+        for _ in 0..6 {
+            let rows = hard(&mut random, 90, dimensions);
+            for measure in MEASURES {
+                let codes = codes(encoder(measure, Levels::Planes, &rows, dimensions), &rows, dimensions);
+                for nth in 0..12 {
+                    let query: Vec<f32> = match nth % 3 {
+                        0 => rows[random.idx(90) * dimensions..][..dimensions].to_vec(),
+                        1 => rows[random.idx(90) * dimensions..][..dimensions]
+                            .iter()
+                            .map(|x| x * 1.0001)
+                            .collect(),
+                        _ => (0..dimensions).map(|_| 50.0 * random.normal_f32()).collect(),
+                    };
+                    let query_code = CodeQuery::new(codes.encoder(), &query, nth % 2 == 0);
+                    for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
+                        let distance = measure.between(&query, numbers);
+                        for is_8 in [false, true] {
+                            let mut bytes = Vec::new();
+                            codes.bytes(row, is_8, &mut bytes);
+                            let weight = |place: usize| match query_code.low.get(place) {
+                                Some(low) => i64::from(query_code.high[place]) * 128 + i64::from(*low),
+                                None => i64::from(query_code.high[place]),
+                            };
+                            let sum =
+                                (0..dimensions).map(|place| i64::from(bytes[place]) * weight(place)).sum();
+                            let triple = codes.triple(row, is_8);
+                            let (lower, upper) =
+                                query_code.bounds(query_code.along(sum, is_8, triple.inverse), triple);
+                            assert!(
+                                lower <= distance && distance <= upper,
+                                "{measure:?} {dimensions} {is_8}: {lower} {distance} {upper}"
+                            );
+                            pairs += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(pairs > 100_000);
+}
+
+#[test]
+fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
+    let mut random = Random::new(96);
+    for path in CodePath::available() {
+        for dimensions in [1, 3, 127, 128, 129] {
+            for count in [1, 15, 16, 17, 250] {
+                let rows = hard(&mut random, count, dimensions);
+                for (queries, levels) in
+                    [1, 2, 9, 70].into_iter().flat_map(|count| LEVELS.map(|levels| (count, levels)))
+                {
+                    let (measure, k) = (MEASURES[random.idx(3)], 1 + random.idx(20));
+                    let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
+                    let asked: Vec<Vec<f32>> = (0..queries)
+                        .map(|_| match random.below(2) {
+                            0 => rows[random.idx(count) * dimensions..][..dimensions].to_vec(),
+                            _ => (0..dimensions).map(|_| random.normal_f32() * 60.0).collect(),
+                        })
+                        .collect();
+                    let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
+                    let packed = CodeQueries::new(path, &codes, &slices);
+                    let mut nearest = vec![CodeNearest::new(k, f64::INFINITY); queries];
+                    let at = count / 2 / GROUP * GROUP;
+                    packed.scan(&codes, 0..at, None, &mut nearest);
+                    let mut others = vec![CodeNearest::new(k, f64::INFINITY); queries];
+                    packed.scan(&codes, at..count, None, &mut others);
+                    for ((query, mut nearest), other) in asked.iter().zip(nearest).zip(others) {
+                        nearest.join(other);
+                        let found = ranked(measure, query, &rows, k, nearest.finish());
+                        assert_eq!(
+                            found,
+                            wanted(measure, query, &rows, k),
+                            "{path} {measure:?} {levels:?} {dimensions}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Inner products of bytes with signed bytes, of a block of queries and many rows, with selection in the same loop.
+//!
+//! As in `flat`, the lanes are queries and a word of a row is broadcast. Sums are integers of 32 bits without an error. They
+//! are compared in f32: a row passes unless `base - factor * scale * sum - reach * height` is above the query's limit,
+//! where base, factor and height are the row's, scale and reach the query's. What passes is given out as an integer.
+//!
+//! With VNNI a word is four bytes of a row. Without it, two numbers of 16 bits: `maddubs`, which takes bytes, would saturate.
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::CodePath;
+
+/// The unit roundoff of f32.
+pub(super) const UNIT: f64 = 1.0 / (1 << 24) as f64;
+/// Rows that all panels take while they are in the cache.
+pub(super) const BLOCK_ROWS: usize = 96;
+/// Numbers of a row at most: sums of their products with bytes fit 32 bits.
+pub(super) const NUMBERS_MAX: usize = 1 << 16;
+const _: () = assert!(NUMBERS_MAX as u64 * 255 * 128 <= i32::MAX as u64 + 1);
+/// Lanes of the plain loops.
+const PORTABLE_LANES: usize = 8;
+
+/// The instructions of integer products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IntegerPath {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+}
+
+impl IntegerPath {
+    /// The best of a code path.
+    pub(super) fn of(path: CodePath) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_vnni = || {
+                is_x86_feature_detected!("avx512vnni")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            };
+            if path == CodePath::Avx512 && path.is_available() && has_vnni() {
+                return Self::Vnni;
+            }
+            if path != CodePath::Portable && CodePath::Avx2.is_available() {
+                return Self::Avx2;
+            }
+        }
+        let _ = path;
+        Self::Portable
+    }
+
+    /// Queries of a full panel, and of a narrow one.
+    pub(super) fn widths(self) -> [usize; 2] {
+        match self {
+            Self::Portable => [PORTABLE_LANES; 2],
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => [16, 8],
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => [64, 16],
+        }
+    }
+
+    /// Numbers of a row in a word.
+    fn numbers_per_word(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni => 4,
+            _ => 2,
+        }
+    }
+
+    /// Words of a row of bytes.
+    pub(super) fn words(self, numbers: usize) -> usize {
+        numbers.div_ceil(self.numbers_per_word())
+    }
+
+    /// Appends a row of bytes as words.
+    pub(super) fn pack(self, bytes: &[u8], words: &mut Vec<i32>) {
+        if self.numbers_per_word() == 4 {
+            let (whole, rest) = bytes.as_chunks::<4>();
+            words.extend(whole.iter().map(|bytes| i32::from_le_bytes(*bytes)));
+            if !rest.is_empty() {
+                let mut last = [0; 4];
+                last[..rest.len()].copy_from_slice(rest);
+                words.push(i32::from_le_bytes(last));
+            }
+        } else {
+            let pair =
+                |pair: &[u8]| i32::from(pair[0]) | i32::from(pair.get(1).copied().unwrap_or_default()) << 16;
+            words.extend(bytes.chunks(2).map(pair));
+        }
+    }
+
+    /// The word of a query at a place.
+    fn query_word(self, weights: &[i8], place: usize) -> i32 {
+        let at = |idx: usize| weights.get(idx).copied().unwrap_or_default();
+        match self.numbers_per_word() {
+            4 => i32::from_le_bytes([0, 1, 2, 3].map(|byte| at(4 * place + byte).cast_unsigned())),
+            _ => {
+                let pair = [0, 1].map(|half| i16::from(at(2 * place + half)).to_le_bytes());
+                i32::from_le_bytes([pair[0][0], pair[0][1], pair[1][0], pair[1][1]])
+            }
+        }
+    }
+}
+
+/// Queries side by side.
+#[derive(Debug)]
+pub(super) struct Panel {
+    pub(super) first: usize,
+    pub(super) count: usize,
+    width: usize,
+    /// Word by word, one for each query.
+    words: Vec<i32>,
+    /// Subtracted from each sum.
+    offsets: Vec<i32>,
+    scales: Vec<f32>,
+    reaches: Vec<f32>,
+}
+
+/// A query of weights of a byte.
+pub(super) struct Weights<'a> {
+    pub(super) weights: &'a [i8],
+    pub(super) offset: i32,
+    pub(super) scale: f32,
+    pub(super) reach: f32,
+}
+
+/// Packs queries of this many numbers.
+pub(super) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>]) -> Vec<Panel> {
+    let [full, narrow] = path.widths();
+    let mut first = 0;
+    let group = |group: &[Weights<'_>]| {
+        let width = if group.len() <= narrow { narrow } else { full };
+        let mut words = vec![0; path.words(numbers) * width];
+        for (lane, query) in group.iter().enumerate() {
+            for place in 0..path.words(numbers) {
+                words[place * width + lane] = path.query_word(query.weights, place);
+            }
+        }
+        let mut panel = Panel {
+            first,
+            count: group.len(),
+            width,
+            words,
+            offsets: group.iter().map(|query| query.offset).collect(),
+            scales: group.iter().map(|query| query.scale).collect(),
+            reaches: group.iter().map(|query| query.reach).collect(),
+        };
+        first += group.len();
+        panel.offsets.resize(width, 0);
+        panel.scales.resize(width, 0.0);
+        panel.reaches.resize(width, 0.0);
+        panel
+    };
+    queries.chunks(full).map(group).collect()
+}
+
+/// A block of rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Row after row.
+    pub(super) words: Vec<i32>,
+    pub(super) bases: Vec<f32>,
+    pub(super) factors: Vec<f32>,
+    pub(super) heights: Vec<f32>,
+}
+
+impl Rows {
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.bases.clear();
+        self.factors.clear();
+        self.heights.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.bases.len()
+    }
+}
+
+/// Where sums go. `limits` has a number for each lane of the panel; those without a query are negative infinity.
+pub(super) trait Sink {
+    fn take(&mut self, query: usize, row: usize, sum: i32, limits: &mut [f32]);
+}
+
+/// Gives out the sums that pass. `limits` are those of the panel's queries, and are kept up to date by the sink.
+pub(super) fn scan(
+    path: IntegerPath,
+    panel: &Panel,
+    rows: &Rows,
+    limits: &mut Vec<f32>,
+    sink: &mut dyn Sink,
+) {
+    if rows.len() == 0 {
+        return;
+    }
+    limits.resize(panel.width, f32::NEG_INFINITY);
+    assert!(rows.words.len().is_multiple_of(rows.len()), "whole rows");
+    assert_eq!(
+        panel.words.len(),
+        rows.words.len() / rows.len() * panel.width,
+        "rows and queries of one length"
+    );
+    match path {
+        IntegerPath::Portable => portable(panel, rows, limits, sink),
+        #[cfg(target_arch = "x86_64")]
+        IntegerPath::Avx2 => x86::scan_avx2(panel, rows, limits, sink),
+        #[cfg(target_arch = "x86_64")]
+        IntegerPath::Vnni => x86::scan_vnni(panel, rows, limits, sink),
+    }
+}
+
+fn portable(panel: &Panel, rows: &Rows, limits: &mut [f32], sink: &mut dyn Sink) {
+    let per_row = rows.words.len() / rows.len();
+    for row in 0..rows.len() {
+        let mut sums = [0_i32; PORTABLE_LANES];
+        let words = &rows.words[row * per_row..(row + 1) * per_row];
+        for (word, queries) in words.iter().zip(panel.words.chunks_exact(PORTABLE_LANES)) {
+            let (low, high) = (word & 0xffff, word >> 16 & 0xffff);
+            for (sum, query) in sums.iter_mut().zip(queries) {
+                *sum += low * i32::from(*query as i16) + high * (query >> 16);
+            }
+        }
+        let mut mask = 0_u32;
+        for lane in 0..PORTABLE_LANES {
+            sums[lane] = sums[lane].wrapping_sub(panel.offsets[lane]);
+            let value = rows.bases[row]
+                - rows.factors[row] * (panel.scales[lane] * sums[lane] as f32)
+                - panel.reaches[lane] * rows.heights[row];
+            mask |= u32::from(!(value > limits[lane])) << lane;
+        }
+        give(panel, 0, row, mask, &sums, limits, sink);
+    }
+}
+
+/// Gives the sums of a vector to the sink.
+#[inline(always)]
+fn give(
+    panel: &Panel,
+    from: usize,
+    row: usize,
+    mut mask: u32,
+    sums: &[i32],
+    limits: &mut [f32],
+    sink: &mut dyn Sink,
+) {
+    while mask != 0 {
+        let lane = mask.trailing_zeros() as usize;
+        mask &= mask - 1;
+        if from + lane < panel.count {
+            sink.take(from + lane, row, sums[lane], limits);
+        }
+    }
+}
