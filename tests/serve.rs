@@ -3,29 +3,22 @@
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/served.rs"]
 mod served;
 
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use command::{fails, ok};
+use http::asked;
 use serde_json::{Value as Json, json};
-use served::{Served, request};
+use served::Served;
 use tempfile::TempDir;
 
-/// Pictures of three classes and their store, made once.
 fn data() -> &'static Path {
-    static DATA: OnceLock<TempDir> = OnceLock::new();
-    let make = || {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = folder.path();
-        ok(at, &["sample-images", "photos", "--classes", "3", "--per-class", "12"]);
-        ok(at, &["extract", "photos", "--out", "photos.arrow"]);
-        folder
-    };
-    DATA.get_or_init(make).path()
+    served::photos(12)
 }
 
 /// A copy of the store in a folder of the test's own.
@@ -249,7 +242,7 @@ fn a_signal_ends_it_with_status_0_and_the_address_is_free_again() {
     let (status, said) = served.end_by("-TERM");
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(said.contains("stopping") && said.contains("stopped"), "{said}");
-    assert!(request(address, "GET", "/", &[], None).is_none());
+    assert!(asked(address, "GET", "/", &[], None).is_err());
     let mut served =
         Served::start(data(), &["--store", "photos.arrow", "--listen", &address.port().to_string()]);
     assert_eq!(served.end_by("-INT").0.code(), Some(0));

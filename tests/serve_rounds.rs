@@ -3,6 +3,8 @@
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/served.rs"]
 mod served;
 
@@ -11,25 +13,15 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use command::ok;
+use http::{Answer, asked};
 use serde_json::{Value as Json, json};
-use served::{Answer, Served, request};
-use tempfile::TempDir;
+use served::Served;
 
-/// Pictures of three classes and their store, made once.
 fn data() -> &'static Path {
-    static DATA: OnceLock<TempDir> = OnceLock::new();
-    let make = || {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = folder.path();
-        ok(at, &["sample-images", "photos", "--classes", "3", "--per-class", "20"]);
-        ok(at, &["extract", "photos", "--out", "photos.arrow"]);
-        folder
-    };
-    DATA.get_or_init(make).path()
+    served::photos(20)
 }
 
 fn begin(served: &Served, body: Json) -> Json {
@@ -159,8 +151,8 @@ fn no_answered_round_is_lost_when_the_server_is_killed() {
                         json!({"round": last["round"]["round"], "marks": liking(&last, "")}).to_string();
                     let json = ["Content-Type: application/json"];
                     let path = format!("{}/rounds", address(&last));
-                    match request(at, "POST", &path, &json, Some(body.as_bytes())) {
-                        Some(answer) if answer.status == 200 => last = answer.json(),
+                    match asked(at, "POST", &path, &json, Some(body.as_bytes())) {
+                        Ok(answer) if answer.status == 200 => last = answer.json(),
                         _ => return last,
                     }
                     answered.fetch_add(1, Ordering::SeqCst);

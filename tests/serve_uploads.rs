@@ -6,28 +6,20 @@
 mod command;
 #[path = "support/pictures.rs"]
 mod pictures;
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/served.rs"]
 mod served;
 
 use std::path::Path;
-use std::sync::OnceLock;
 
-use command::ok;
+use http::Answer;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value as Json, json};
-use served::{Answer, Served};
-use tempfile::TempDir;
+use served::Served;
 
-/// Pictures and their store, made once.
 fn data() -> &'static Path {
-    static DATA: OnceLock<TempDir> = OnceLock::new();
-    let make = || {
-        let folder = tempfile::tempdir().expect("a folder");
-        ok(folder.path(), &["sample-images", "photos", "--classes", "2", "--per-class", "6"]);
-        ok(folder.path(), &["extract", "photos", "--out", "photos.arrow"]);
-        folder
-    };
-    DATA.get_or_init(make).path()
+    served::photos(6)
 }
 
 fn serve() -> Served {

@@ -1,56 +1,38 @@
 //! A `boxwork serve` of the test's own, and a client of it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
-/// The longest wait for an answer: a test that waits longer has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::command::ok;
+use super::http::{Answer, asked};
+
+/// Drawn pictures of three classes in `photos`, this many of each, and their store `photos.arrow`; made once.
+pub fn photos(per_class: usize) -> &'static Path {
+    static DATA: OnceLock<(usize, TempDir)> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        ok(at, &["sample-images", "photos", "--classes", "3", "--per-class", &per_class.to_string()]);
+        ok(at, &["extract", "photos", "--out", "photos.arrow"]);
+        (per_class, folder)
+    };
+    let (made, folder) = DATA.get_or_init(make);
+    assert_eq!(*made, per_class, "all tests of a file share the pictures");
+    folder.path()
+}
 
 /// A running server; it is killed when it is dropped.
 pub struct Served {
     pub child: Child,
     said: BufReader<ChildStderr>,
     pub address: SocketAddr,
-}
-
-/// An answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    pub fn json(&self) -> Json {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-
-    /// The name of the problem.
-    pub fn problem(&self) -> String {
-        self.json()["type"]
-            .as_str()
-            .and_then(|kind| kind.strip_prefix("/problems/"))
-            .expect("a problem")
-            .to_owned()
-    }
 }
 
 impl Served {
@@ -100,7 +82,7 @@ impl Served {
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[&str], body: Option<&[u8]>) -> Answer {
-        request(self.address, method, path, headers, body).expect("an answer")
+        asked(self.address, method, path, headers, body).expect("an answer")
     }
 
     /// Sends a signal, and waits until the process ends. Returns its status, and what it has said.
@@ -120,30 +102,4 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// One request on a connection of its own; nothing if the server goes meanwhile.
-pub fn request(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    headers: &[&str],
-    body: Option<&[u8]>,
-) -> Option<Answer> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    let has_host = headers.iter().any(|header| header.to_ascii_lowercase().starts_with("host:"));
-    let host = if has_host { "" } else { "Host: localhost\r\n" };
-    let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-    let length = body.map_or_else(String::new, |body| format!("Content-Length: {}\r\n", body.len()));
-    let head = format!("{method} {path} HTTP/1.1\r\n{host}{more}{length}Connection: close\r\n\r\n");
-    // A server that refuses early may close before all is sent.
-    let _ = stream.write_all(&[head.as_bytes(), body.unwrap_or_default()].concat());
-    let mut all = Vec::new();
-    // A reset after the answer is its end.
-    let _ = stream.read_to_end(&mut all);
-    let at = all.windows(4).position(|end| end == b"\r\n\r\n")?;
-    let head = String::from_utf8_lossy(&all[..at]).into_owned();
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head, body: all[at + 4..].to_vec() })
 }

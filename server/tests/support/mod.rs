@@ -1,6 +1,8 @@
 //! A backend without a store, and a client without a library.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "../../../tests/support/http.rs"]
+pub mod http;
 pub mod client;
 pub mod fake;
 
