@@ -6,6 +6,7 @@
 mod add;
 mod bench;
 mod boxes;
+mod bring_up;
 mod check;
 mod compact;
 mod devices;

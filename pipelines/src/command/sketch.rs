@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
-use boxwork_stores::pivot_table::in_threads_until;
-use boxwork_stores::upkeep;
 
-use super::{Replacing, objects, path_value, run_shipped, say, whole};
+use super::bring_up::bring_up;
+use super::{Replacing, path_value, run_shipped, say, whole};
 use crate::shipped;
-use crate::terminal::{self, Exit, Options, Stop};
+use crate::terminal::{Exit, Options};
 
 /// Sketches a store, or updates the sketch after the store has grown
 ///
@@ -44,7 +43,7 @@ pub struct Arguments {
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if arguments.append {
-        return append(arguments);
+        return bring_up(&arguments.store, &arguments.out, &arguments.options);
     }
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
@@ -63,21 +62,4 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         say(format_args!("wrote {}", arguments.out.display()));
     }
     exit
-}
-
-fn append(arguments: &Arguments) -> Exit {
-    let (store, sketch) = (&arguments.store, &arguments.out);
-    let stop = Stop::listen(Some(&arguments.options));
-    let cancellation = stop.cancellation();
-    let (slots, cancelled) = (arguments.options.topology().slots_count(), || cancellation.is_cancelled());
-    match upkeep::bring_up(store, sketch, terminal::ACCESS, &mut in_threads_until(slots, &cancelled)) {
-        Ok(0) => say(format_args!("{} covers all objects of {}", sketch.display(), store.display())),
-        Ok(count) => say(format_args!("{} covers {} more", sketch.display(), objects(count))),
-        Err(error) if error.is_cancelled() => return stop.report(),
-        Err(error) => {
-            say(format_args!("error: {error}"));
-            return Exit::Failed;
-        }
-    }
-    Exit::Ok
 }
