@@ -7,6 +7,8 @@
 pub mod event;
 pub mod fold;
 pub mod journal;
+#[cfg(test)]
+mod samples;
 
 pub use event::{Given, Header, Marked, Operation, Shown, Unmarked};
 pub use fold::{Session, Step};

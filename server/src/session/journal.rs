@@ -219,37 +219,9 @@ pub fn fold(bytes: &[u8], file: &str) -> Result<(Session, usize), JournalError> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::{marks, round, started};
     use super::*;
-    use crate::session::event::{Header, Operation, Unmarked, VERSION};
-
-    fn session() -> (Session, String) {
-        let header = Header {
-            boxwork_session: VERSION,
-            store: "s".to_owned(),
-            fingerprint: "f".into(),
-            family: "a".to_owned(),
-            seed: 1,
-            batch: 2,
-            explore: 0.25,
-            unmarked: Unmarked::Weak,
-            class: None,
-            at: 0,
-        };
-        let mut session = Session::begin(header);
-        let mut log = session.first_line();
-        let lines = session.lines(&[round(1)], 0);
-        session.take_lines(&lines).unwrap();
-        log.push_str(&lines);
-        (session, log)
-    }
-
-    fn round(round: usize) -> Operation {
-        Operation::Round { round, fingerprint: "f".into(), objects: Vec::new() }
-    }
-
-    fn marks(round: usize) -> Operation {
-        Operation::Marks { round, marks: Vec::new() }
-    }
+    use crate::session::event::Operation;
 
     #[test]
     fn names_have_128_bits_and_a_form() {
@@ -263,11 +235,11 @@ mod tests {
     fn a_log_cut_anywhere_keeps_every_acknowledged_round() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path()).unwrap();
-        let (mut session, log) = session();
+        let (mut session, log) = started();
         let name = new_name().unwrap();
         let first = journal.create(&name, &log).unwrap();
         assert!(matches!(journal.create(&name, &log), Err(JournalError::System(_))));
-        let lines = session.lines(&[marks(1), round(2)], 0);
+        let lines = session.lines(&[marks(1, Some(1.0)), round(2)], 0);
         let length = journal.append(&name, first, &lines).unwrap();
         session.take_lines(&lines).unwrap();
         assert_eq!(journal.read(&name).unwrap(), (session.clone(), length, false));
@@ -278,7 +250,8 @@ mod tests {
             let (torn, kept, is_torn) = journal.read(&name).unwrap();
             assert_eq!((torn.round(), kept, is_torn), (1, first, cut > first as usize), "cut at {cut}");
             // It goes on from there.
-            let length = journal.append(&name, kept, &torn.lines(&[marks(1), round(2)], 0)).unwrap();
+            let length =
+                journal.append(&name, kept, &torn.lines(&[marks(1, Some(1.0)), round(2)], 0)).unwrap();
             assert_eq!(journal.read(&name).unwrap().1, length);
         }
         for cut in 0..first as usize {
@@ -292,8 +265,8 @@ mod tests {
 
     #[test]
     fn an_edited_or_foreign_line_is_named() {
-        let (mut session, mut log) = session();
-        let lines = session.lines(&[marks(1), round(2), Operation::Undo], 0);
+        let (mut session, mut log) = started();
+        let lines = session.lines(&[marks(1, Some(1.0)), round(2), Operation::Undo], 0);
         session.take_lines(&lines).unwrap();
         log.push_str(&lines);
         for (line, text) in (1..).zip(log.lines()) {
