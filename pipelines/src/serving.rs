@@ -4,6 +4,7 @@
 //! no thread waits for a request; a state of a store that is replaced lives on for the requests that use it.
 
 mod ask;
+mod loaded;
 mod names;
 mod objects;
 mod pictures;

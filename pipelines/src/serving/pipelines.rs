@@ -21,7 +21,7 @@ about: The signature of one picture.
 parameters:
   store: {type: path, about: the store}
 resources:
-  signatures: {kind: signature_store, path: \"${store}\"}
+  signatures: {kind: store, path: \"${store}\"}
 boxes:
   bytes:     {kind: read_arrow, columns: bytes}
   pixels:    {kind: decode, as_in: signatures}

@@ -24,6 +24,7 @@ use boxwork_stores::store::{SharedStore, Store};
 use parking_lot::{Mutex, RwLock};
 
 use super::ask::Ready;
+use super::loaded::Resources;
 use super::names::Names;
 use super::pictures::Thumbnails;
 use super::pipelines::{InMemory, Pipelines, declared};
@@ -276,7 +277,7 @@ impl Backend for Stores {
     }
 }
 
-/// Opens a store and prepares its pipelines, all of one content.
+/// Opens a store and prepares its pipelines, all of one content: what they have in common is loaded once.
 fn load(
     engine: &Arc<Engine>,
     catalog: &Catalog,
@@ -305,13 +306,13 @@ fn values(opening: &Opening) -> Vec<(&'static str, Value)> {
 }
 
 fn ready(
+    resources: &mut Resources,
     engine: &Engine,
     catalog: &Catalog,
     pipeline: &InMemory,
     values: BTreeMap<String, Value>,
 ) -> Result<Ready, String> {
-    let prepared = engine.prepare(&pipeline.loaded, catalog, &values, None);
-    let prepared = prepared.map_err(|error| error.to_string())?;
+    let prepared = resources.prepare(engine, &pipeline.loaded, catalog, &values)?;
     Ok(Ready { prepared, input: pipeline.input.clone(), output: pipeline.output.clone() })
 }
 
@@ -335,18 +336,19 @@ fn measure_of(prepared: &Prepared) -> Option<String> {
 
 /// The pipelines of feedback, or the reason that there are none: not every distance has a covariance.
 fn rounds(
+    resources: &mut Resources,
     engine: &Engine,
     catalog: &Catalog,
     pipelines: &Pipelines,
     given: &[(&'static str, Value)],
 ) -> Result<Rounds, String> {
-    let ready = |pipeline: &InMemory| {
+    let mut ready = |pipeline: &InMemory| {
         let mut values = declared(&pipeline.loaded, given.to_vec());
         // The object of a request; any text will do until then.
         if pipeline.loaded.declaration.parameters.iter().any(|declared| declared.name == "object") {
             values.insert("object".to_owned(), Value::Text("#0".to_owned()));
         }
-        ready(engine, catalog, pipeline, values)
+        ready(resources, engine, catalog, pipeline, values)
     };
     Ok(Rounds {
         round: ready(&pipelines.round)?,
@@ -361,9 +363,15 @@ fn load_once(
     pipelines: &Pipelines,
     opening: &Opening,
 ) -> Result<Option<Open>, String> {
-    let given = values(opening);
-    let search =
-        ready(engine, catalog, &pipelines.search, declared(&pipelines.search.loaded, given.clone()))?;
+    let (given, mut resources) = (values(opening), Resources::default());
+    let resources = &mut resources;
+    let search = ready(
+        resources,
+        engine,
+        catalog,
+        &pipelines.search,
+        declared(&pipelines.search.loaded, given.clone()),
+    )?;
     let lacks = || "the pipeline of the search has no store or no space".to_owned();
     let store = store_of(&search.prepared).ok_or_else(lacks)?;
     let measure = measure_of(&search.prepared).ok_or_else(lacks)?;
@@ -374,11 +382,11 @@ fn load_once(
     let picture = match (&signatures, store.parameters()) {
         (Some(_), Some(_)) => {
             let loaded = &pipelines.picture.loaded;
-            Some(ready(engine, catalog, &pipelines.picture, declared(loaded, given.clone()))?)
+            Some(ready(resources, engine, catalog, &pipelines.picture, declared(loaded, given.clone()))?)
         }
         _ => None,
     };
-    let rounds = rounds(engine, catalog, pipelines, &given);
+    let rounds = rounds(resources, engine, catalog, pipelines, &given);
     let of_rounds = rounds.iter().flat_map(|rounds| [&rounds.round, &rounds.ranking, &rounds.why]);
     if !picture.iter().chain(of_rounds).all(is_same) {
         return Ok(None);
@@ -390,7 +398,13 @@ fn load_once(
             given.extend(opening.cache.as_ref().map(|cache| ("cache", text(cache))));
             given.push(("cache_bytes", Value::Integer(opening.cache_bytes.min(1 << 50) as i64)));
             let loaded = &pipelines.thumbnail.loaded;
-            Some(Thumbnails::new(ready(engine, catalog, &pipelines.thumbnail, declared(loaded, given))?))
+            Some(Thumbnails::new(ready(
+                resources,
+                engine,
+                catalog,
+                &pipelines.thumbnail,
+                declared(loaded, given),
+            )?))
         }
     };
     let names = Names::new(&*store).map_err(|error| error.to_string())?;
