@@ -381,3 +381,33 @@ pub fn sketches(_: &Arguments) -> Descriptor {
         ),
     ])
 }
+
+/// The centroids of lists, and the codebook of their codes.
+pub fn quantizers(_: &Arguments) -> Descriptor {
+    let numbers = || DataType::List(Arc::new(Field::new("item", DataType::Float32, false)));
+    Descriptor::new([
+        Column::new("dimensions", DataType::UInt32, "the numbers of a vector"),
+        Column::new("codes", DataType::Utf8, "what lists hold: rows, product or fast"),
+        Column::new("parts", DataType::UInt32, "the parts of a code, 0 for rows"),
+        Column::new("centroids", numbers(), "the centroid of each list, one after the other"),
+        Column::new("codebook", numbers(), "the centroids of each part, one after the other"),
+    ])
+}
+
+/// The list of an object, and its code.
+pub fn assigned(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("id", DataType::UInt64, "the object's row in the store"),
+        Column::new("list", DataType::UInt32, "the list of the nearest centroid"),
+        Column::new("code", DataType::Binary, "a byte for each part of the code; empty for rows"),
+    ])
+}
+
+/// A list to look into for a query.
+pub fn probes(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("query", DataType::UInt32, "the query's number within the request"),
+        Column::new("list", DataType::UInt32, "the number of the list"),
+        Column::new("distance", DataType::Float64, "of the list's centroid from the query"),
+    ])
+}

@@ -5,6 +5,9 @@ pub(crate) mod write_pivots;
 pub(crate) mod sketch_basis;
 pub(crate) mod sketch_objects;
 pub(crate) mod write_sketch;
+pub(crate) mod train_lists;
+pub(crate) mod assign_lists;
+pub(crate) mod write_lists;
 pub(crate) mod metric_search;
 pub(crate) mod aesa;
 pub(crate) mod laesa;
@@ -22,6 +25,9 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &sketch_basis::SKETCH_BASIS,
     &sketch_objects::SKETCH_OBJECTS,
     &write_sketch::WRITE_SKETCH,
+    &train_lists::TRAIN_LISTS,
+    &assign_lists::ASSIGN_LISTS,
+    &write_lists::WRITE_LISTS,
     &aesa::AESA,
     &laesa::LAESA,
     &list_of_clusters::LIST_OF_CLUSTERS,

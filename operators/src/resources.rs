@@ -3,6 +3,7 @@
 pub(crate) mod store;
 pub(crate) mod space;
 pub(crate) mod pivot_table;
+pub(crate) mod lists;
 pub(crate) mod partial;
 pub(crate) mod gp_kernel;
 
@@ -21,6 +22,7 @@ pub(crate) static LIST: &[&ResourceSpec] = &[
     &space::SPACE,
     &space::SQFD_SPACE,
     &pivot_table::PIVOT_TABLE,
+    &lists::LISTS,
     &partial::PARTIAL,
     &gp_kernel::GP_KERNEL,
 ];

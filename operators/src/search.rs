@@ -6,6 +6,8 @@ pub(crate) mod read_query;
 pub(crate) mod distance;
 pub(crate) mod head;
 pub(crate) mod scan;
+pub(crate) mod scan_lists;
+pub(crate) mod probe;
 pub mod cost_model;
 pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
@@ -23,6 +25,8 @@ use boxwork_runtime::operator::OperatorSpec;
 pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_query::READ_QUERY,
     &scan::SCAN,
+    &probe::PROBE,
+    &scan_lists::SCAN_LISTS,
     &lower_bounds::LOWER_BOUNDS,
     &prefilter::PREFILTER,
     &head::HEAD,

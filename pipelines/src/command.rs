@@ -21,6 +21,7 @@ mod flags;
 mod graph;
 mod import;
 mod index;
+mod lists;
 mod new;
 mod pipelines;
 mod reference;
@@ -76,6 +77,7 @@ enum Subcommands {
     Export(export::Arguments),
     Index(index::Arguments),
     Sketch(sketch::Arguments),
+    Lists(lists::Arguments),
     Search(search::Arguments),
     Feedback(feedback::Arguments),
     Simulate(simulate::Arguments),
@@ -112,6 +114,7 @@ impl Subcommands {
             Self::Export(arguments) => export::run(catalog, arguments),
             Self::Index(arguments) => index::run(catalog, arguments),
             Self::Sketch(arguments) => sketch::run(catalog, arguments),
+            Self::Lists(arguments) => lists::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Feedback(arguments) => feedback::run(catalog, arguments),
             Self::Simulate(arguments) => simulate::run(catalog, arguments),

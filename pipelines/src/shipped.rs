@@ -38,6 +38,8 @@ shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
 shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
+shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
+shipped!(VECTOR_PROBE, "vector_probe.yaml", "The k nearest vectors of the lists nearest to each query.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
 shipped!(FIXED_BLOCKS, "fixed_blocks.yaml", "The k nearest objects by an index, in blocks of one size.");
@@ -67,7 +69,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 26] = [
+pub const ALL: [Shipped; 28] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -79,6 +81,8 @@ pub const ALL: [Shipped; 26] = [
     RANGE,
     INDEX,
     SKETCH,
+    VECTOR_LISTS,
+    VECTOR_PROBE,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

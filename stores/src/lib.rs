@@ -25,6 +25,7 @@ pub mod spaces;
 mod packed_file;
 pub mod pivot_table;
 pub mod sketch;
+pub mod lists;
 pub mod upkeep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -37,16 +37,18 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
+    // A column that only approximate results have.
+    let (title, exact) = if probes.is_some() { (",exact", ",false") } else { ("", "") };
     let mut text = String::new();
     if part.idx == 0 {
-        text.push_str("query,rank,id,name,distance\n");
+        text.push_str(&format!("query,rank,id,name,distance{title}\n"));
     }
     for answer in answers {
         let query = field(&answer.query);
         for hit in &answer.hits {
             let (name, distance) = (field(&hit.name), exact_text(hit.distance));
-            text.push_str(&format!("{query},{},{},{name},{distance}\n", hit.rank, hit.id));
+            text.push_str(&format!("{query},{},{},{name},{distance}{exact}\n", hit.rank, hit.id));
         }
     }
     text
@@ -72,8 +74,10 @@ mod tests {
             query: query.to_owned(),
             hits: vec![Hit { rank: 1, id: 3, name: name.to_owned(), distance: 0.5 }],
         };
-        let text = render(&[answer("a,b", "c\"d")], Part { idx: 0, count: 2 })
-            + &render(&[answer("e", "f")], Part { idx: 1, count: 2 });
+        let text = render(&[answer("a,b", "c\"d")], Part { idx: 0, count: 2 }, None)
+            + &render(&[answer("e", "f")], Part { idx: 1, count: 2 }, None);
+        let approximate = render(&[answer("e", "f")], Part::WHOLE, Some(3));
+        assert_eq!(approximate, "query,rank,id,name,distance,exact\ne,1,3,f,0.5,false\n");
         assert_eq!(text, "query,rank,id,name,distance\n\"a,b\",1,3,\"c\"\"d\",0.5\ne,1,3,f,0.5\n");
     }
 }

@@ -21,8 +21,8 @@ use crate::resources;
 use crate::results::html::markup::Picture;
 use crate::results::rows::RowSink;
 use crate::results::sink::{
-    Answer, Collected, INPUTS, K, OUT, OrderedWriter, QUERY, RANGE, RESULTS, SPACE, STORE, exact_text,
-    share_writer,
+    Answer, Collected, INPUTS, K, OUT, OrderedWriter, PROBES, QUERY, RANGE, RESULTS, SPACE, STORE,
+    exact_text, share_writer,
 };
 use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces;
@@ -57,6 +57,7 @@ pub static HTML: OperatorSpec = OperatorSpec {
         SPACE,
         K,
         RANGE,
+        PROBES,
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],
     inputs: INPUTS,
@@ -92,6 +93,9 @@ fn settings(bind: &Bind<'_>, store: &dyn Store) -> Result<Vec<(&'static str, Str
     settings.extend(space.map(|space| ("Distance", spaces::in_words(&*space.0))));
     settings.extend(bind.get_integer("k").map(|k| ("k", k.to_string())));
     settings.extend(bind.get_number("range").map(|range| ("Range", exact_text(range))));
+    let approximate =
+        |probes: i64| ("Approximate", format!("each query looked into the {probes} nearest lists"));
+    settings.extend(bind.get_integer("probes").map(approximate));
     Ok(settings)
 }
 

@@ -10,7 +10,7 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 ///
 /// One object, whichever number of requests the run has:
 /// `{"queries": [{"query": "...", "results": [{"rank": 1, "id": 17, "name": "...", "distance": 0.123}]}]}`.
-/// Distances are read back to the bit.
+/// With `probes`, it begins with `"exact": false, "probes": 8`. Distances are read back to the bit.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -37,10 +37,14 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
     let mut text = String::new();
     if part.idx == 0 {
-        text.push_str("{\"queries\": [");
+        text.push('{');
+        if let Some(probes) = probes {
+            text.push_str(&format!("\"exact\": false, \"probes\": {probes}, "));
+        }
+        text.push_str("\"queries\": [");
     }
     for (idx, answer) in answers.iter().enumerate() {
         text.push_str(if part.idx == 0 && idx == 0 { "\n" } else { ",\n" });
@@ -81,7 +85,8 @@ mod tests {
             Answer { query: "q1".into(), hits: vec![] },
         ];
         let second = [Answer { query: "q2".into(), hits: vec![hit(1, 8, 0.25)] }];
-        let text = render(&first, Part { idx: 0, count: 2 }) + &render(&second, Part { idx: 1, count: 2 });
+        let text = render(&first, Part { idx: 0, count: 2 }, None)
+            + &render(&second, Part { idx: 1, count: 2 }, None);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let queries = json["queries"].as_array().unwrap();
         assert_eq!(queries.len(), 3);
@@ -92,7 +97,11 @@ mod tests {
         );
         assert_eq!(queries[1]["results"].as_array().unwrap().len(), 0);
         assert_eq!(queries[2]["results"][0]["distance"], 0.25);
-        let none: serde_json::Value = serde_json::from_str(&render(&[], Part::WHOLE)).unwrap();
+        let none: serde_json::Value = serde_json::from_str(&render(&[], Part::WHOLE, None)).unwrap();
         assert_eq!(none["queries"].as_array().unwrap().len(), 0);
+        let approximate: serde_json::Value =
+            serde_json::from_str(&render(&second, Part::WHOLE, Some(8))).unwrap();
+        assert_eq!((&approximate["exact"], &approximate["probes"]), (&false.into(), &8.into()));
+        assert_eq!(approximate["queries"][0]["query"], "q2");
     }
 }

@@ -120,8 +120,19 @@ pub(crate) const RANGE: Parameter = Parameter::new(
     "the range of the search; `html` shows it",
 );
 
+pub(crate) const PROBES: Parameter = Parameter::new(
+    "probes",
+    ParameterType::integer_from(1),
+    Default::Absent,
+    "how many lists a query looked into, if it did not look at all objects: results are marked as not exact",
+)
+.unit("lists");
+
 /// The parameters of a sink that has no others.
-pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE];
+pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES];
+
+/// The text of an answer, given its part of the run and the lists that a query looked into, if it did not look at all objects.
+pub(crate) type Render = fn(&[Answer], Part, Option<i64>) -> String;
 
 /// The inputs that every sink of results has.
 pub(crate) const INPUTS: &[In] = &[RESULTS, QUERY];
@@ -135,20 +146,19 @@ pub(crate) struct TextSink {
     writer: Arc<OrderedWriter>,
     part: Part,
     collected: Collected,
-    render: fn(&[Answer], Part) -> String,
+    probes: Option<i64>,
+    render: Render,
 }
 
 impl TextSink {
     /// The sink of a box whose `share` is [`share_writer`].
-    pub(crate) fn make(
-        bind: &Bind<'_>,
-        render: fn(&[Answer], Part) -> String,
-    ) -> Result<Box<dyn Operator>, BoxError> {
+    pub(crate) fn make(bind: &Bind<'_>, render: Render) -> Result<Box<dyn Operator>, BoxError> {
         Ok(Box::new(Self {
             store: resources::store(bind)?,
             writer: bind.shared(),
             part: bind.part,
             collected: Collected::default(),
+            probes: bind.get_integer("probes"),
             render,
         }))
     }
@@ -165,7 +175,7 @@ impl Operator for TextSink {
         let (collected, queries) = (std::mem::take(&mut self.collected), cx.side(QUERY).to_vec());
         cx.detached("disk", || {
             let answers = collected.answers(&queries, &*self.store)?;
-            self.writer.write(self.part, (self.render)(&answers, self.part).into_bytes())
+            self.writer.write(self.part, (self.render)(&answers, self.part, self.probes).into_bytes())
         })??;
         Ok(Flow::Done)
     }

@@ -34,8 +34,11 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
     let mut text = String::new();
+    if let Some(probes) = probes.filter(|_| part.idx == 0) {
+        text.push_str(&format!("approximate: each query looked into the {probes} nearest lists\n\n"));
+    }
     for (idx, answer) in answers.iter().enumerate() {
         if part.idx > 0 || idx > 0 {
             text.push('\n');
@@ -73,8 +76,10 @@ mod tests {
             Answer { query: "dogs/2.jpg".into(), hits: vec![] },
         ];
         assert_eq!(
-            render(&answers, Part::WHOLE),
+            render(&answers, Part::WHOLE, None),
             "cats/1.jpg\n  rank   distance     id  name\n     1   0.000000  12345  a/12345\u{fffd}[2J\n     2  12.500000      9  a/9\u{fffd}[2J\n\ndogs/2.jpg\n  nothing found\n"
         );
+        let approximate = render(&answers[1..], Part::WHOLE, Some(4));
+        assert!(approximate.starts_with("approximate: each query looked into the 4 nearest lists\n\ndogs"));
     }
 }

@@ -54,6 +54,15 @@ pub struct Arguments {
     /// Do not search: show the estimated work of a scan and of every bound, by a sample of the store, and the choice of auto
     #[arg(long, requires = "pivots")]
     explain: bool,
+    /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "range", "device", "distance", "p", "root", "alpha", "similarity", "ground"])]
+    lists: Option<PathBuf>,
+    /// Lists that a query looks into; more find more of the answer
+    #[arg(long, value_name = "N", requires = "lists", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    probes: u32,
+    /// Candidates for each object to find, if the lists hold codes
+    #[arg(long, value_name = "N", requires = "lists", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    refine: u32,
     #[command(flatten)]
     space: Space,
     /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
@@ -79,6 +88,16 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("out".to_owned(), path_value(&arguments.out)),
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
+    if let Some(lists) = &arguments.lists {
+        values.remove("device");
+        values.extend([
+            ("lists".to_owned(), path_value(lists)),
+            ("probes".to_owned(), whole(arguments.probes)),
+            ("refine".to_owned(), whole(arguments.refine)),
+            ("k".to_owned(), whole(arguments.k.unwrap_or(10))),
+        ]);
+        return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
+    }
     arguments.space.give(&mut values);
     values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));
     let is_range_query = arguments.k.is_none() && arguments.range.is_some();
@@ -120,7 +139,17 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             Err(exit) => exit,
         };
     }
-    let exit = run_shipped("search", pipeline, catalog, &values, &arguments.options).exit;
+    search(pipeline, catalog, &values, arguments)
+}
+
+/// Runs a pipeline of a search.
+fn search(
+    pipeline: Shipped,
+    catalog: &Catalog,
+    values: &BTreeMap<String, Value>,
+    arguments: &Arguments,
+) -> Exit {
+    let exit = run_shipped("search", pipeline, catalog, values, &arguments.options).exit;
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         say(format_args!("wrote {}", arguments.out.display()));
     }

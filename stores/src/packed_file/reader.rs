@@ -227,13 +227,18 @@ impl<'a> PackedBatch<'a> {
     /// The bytes of each column's numbers, of `width` bytes each; `None` if there are not so many columns, or one has other
     /// than a number for each row.
     pub(crate) fn columns(&self, count: usize, width: usize) -> Option<Vec<&'a [u8]>> {
+        self.columns_of(&vec![width; count])
+    }
+
+    /// As [`PackedBatch::columns`], for columns of these widths.
+    pub(crate) fn columns_of(&self, widths: &[usize]) -> Option<Vec<&'a [u8]>> {
         let batch = layout::read_header(self.header)?;
         let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
         // A column has two buffers: validity, which is ignored as nothing is null, and values.
-        if batch.compression().is_some() || nodes.len() != count || buffers.len() != 2 * count {
+        if batch.compression().is_some() || nodes.len() != widths.len() || buffers.len() != 2 * widths.len() {
             return None;
         }
-        let column = |idx: usize| {
+        let column = |(idx, width): (usize, &usize)| {
             let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
             if usize::try_from(node.length()) != Ok(self.rows) || node.null_count() != 0 {
                 return None;
@@ -243,6 +248,6 @@ impl<'a> PackedBatch<'a> {
                 .filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
             self.body.get(from..from.checked_add(width * self.rows)?)
         };
-        (0..count).map(column).collect()
+        widths.iter().enumerate().map(column).collect()
     }
 }

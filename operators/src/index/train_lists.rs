@@ -1,0 +1,160 @@
+//! `train_lists`: the centroids of a store's lists, and the codebook of their codes.
+//!
+//! Invariant: equal stores and parameters give equal bits, on every machine and for any number of workers.
+
+use std::sync::Arc;
+
+use arrow_array::types::Float32Type;
+use arrow_array::{ArrayRef, ListArray, StringArray, UInt32Array, UInt64Array};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::lists::{CODINGS, Coding, ListsOptions, Quantizers, Training};
+use boxwork_stores::space::Space;
+
+use crate::columns;
+use crate::resources::{self, SPACE};
+
+/// Consecutive ids of an envelope.
+const IDS: u64 = 4096;
+
+const QUANTIZERS: Out = Out::new(0, "quantizers", columns::quantizers, "the centroids and the codebook");
+const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store, in order");
+
+/// Computes centroids by k-means on a sample of a store's vectors, and a codebook of the differences from them; then gives
+/// all ids to assign.
+///
+/// # Inputs
+/// None.
+///
+/// # Outputs
+/// `quantizers`: one row. `ranges`: all ids, in order.
+///
+/// # Parameters
+/// `space`: vectors, and the distance l2. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
+/// `iterations`: the most rounds. `seed`: the seed of the sample and the start.
+pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        SPACE,
+        Parameter::new(
+            "lists",
+            ParameterType::integer_from(1),
+            Default::Absent,
+            "the number of lists; by default about the square root of the number of objects",
+        ),
+        Parameter::new(
+            "codes",
+            ParameterType::Choice(CODINGS),
+            Default::Text("rows"),
+            "what lists hold: rows, all numbers of a vector; product, a byte for each part of it; fast, half a byte",
+        ),
+        Parameter::new(
+            "parts",
+            ParameterType::integer_from(1),
+            Default::Absent,
+            "parts of a code; by default one for 8 numbers (product) or 4 (fast)",
+        ),
+        Parameter::new(
+            "iterations",
+            ParameterType::integer_from(1),
+            Default::Integer(10),
+            "the most rounds of k-means",
+        ),
+        Parameter::new(
+            "seed",
+            ParameterType::integer_from(0),
+            Default::Integer(1234),
+            "the seed of all random choices",
+        ),
+    ],
+    outputs: &[QUANTIZERS, RANGES],
+    example: "quantizers: {kind: train_lists, space: space, lists: 1024}",
+    ..OperatorSpec::new(
+        "train_lists",
+        "Computes the centroids of a store's lists, and the codebook of their codes.",
+        Kind::Stateful,
+        make,
+    )
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let count = |name: &str| bind.get_integer(name).map(|count| count as usize);
+    let coding = Coding::named(bind.text("codes")).unwrap_or(Coding::Rows);
+    let options = ListsOptions {
+        lists: count("lists"),
+        coding,
+        parts: count("parts").filter(|_| coding != Coding::Rows),
+        iterations: bind.count("iterations"),
+        seed: bind.count("seed") as u64,
+    };
+    let space = resources::space(bind)?;
+    let training = Training::new(&space, options)?;
+    Ok(Box::new(TrainLists { space, training: Some(training), next: 0 }))
+}
+
+struct TrainLists {
+    space: Arc<dyn Space>,
+    /// Taken by the first firing.
+    training: Option<Training>,
+    /// The first id not given yet.
+    next: u64,
+}
+
+impl Operator for TrainLists {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if let Some(training) = self.training.take() {
+            resources::bring_in(cx, &**self.space.store(), training.ids())?;
+            let trained = training.train(&mut |count, f| {
+                cx.inside(|inside| {
+                    let cancelled = inside.cancelled();
+                    inside.for_each_chunk(count, 1, |pieces| {
+                        if !cancelled() {
+                            pieces.for_each(f);
+                        }
+                    });
+                });
+                !cx.is_cancelled()
+            })?;
+            let Some(quantizers) = trained else { return Ok(Flow::Done) };
+            let pushed = cx.push(QUANTIZERS, envelope(&quantizers)?)?;
+            return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
+        }
+        let end = self.space.store().ids_count();
+        while self.next < end {
+            if !cx.has_room(RANGES) {
+                return Ok(Flow::Wait);
+            }
+            let count = IDS.min(end - self.next);
+            let columns: [(&str, ArrayRef); 3] = [
+                ("query", Arc::new(UInt32Array::from(vec![0]))),
+                ("first", Arc::new(UInt64Array::from(vec![self.next]))),
+                ("count", Arc::new(UInt64Array::from(vec![count]))),
+            ];
+            self.next += count;
+            if cx.push(RANGES, Envelope::from_columns(columns)?)? == Pushed::Closed {
+                break;
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// Quantizers as a row.
+fn envelope(quantizers: &Quantizers) -> Result<Envelope, BoxError> {
+    let list = |numbers: &[f32]| -> ArrayRef {
+        let numbers = numbers.iter().map(|x| Some(*x));
+        let numbers = ListArray::from_iter_primitive::<Float32Type, _, _>([Some(numbers)]);
+        let (field, offsets, values, _) = numbers.into_parts();
+        let field = Arc::new(field.as_ref().clone().with_nullable(false));
+        Arc::new(ListArray::new(field, offsets, values, None))
+    };
+    let codebook = quantizers.codebook().map_or(&[][..], |codebook| codebook.numbers());
+    let columns: [(&str, ArrayRef); 5] = [
+        ("dimensions", Arc::new(UInt32Array::from(vec![quantizers.dimensions() as u32]))),
+        ("codes", Arc::new(StringArray::from(vec![quantizers.coding().name()]))),
+        ("parts", Arc::new(UInt32Array::from(vec![quantizers.parts() as u32]))),
+        ("centroids", list(quantizers.centroids())),
+        ("codebook", list(codebook)),
+    ];
+    Ok(Envelope::from_columns(columns)?)
+}

@@ -1,0 +1,28 @@
+//! `lists`: vectors in lists that a pipeline names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::lists::Lists;
+
+use super::SPACE;
+
+/// The lists of a store, read once and shared by requests as [`Lists`].
+pub(crate) static LISTS: ResourceSpec = ResourceSpec {
+    name: "lists",
+    about: "The vectors of a store in lists, from `boxwork lists`.",
+    parameters: &[
+        Parameter::new("path", ParameterType::Path, Default::Required, "the `*.lists.arrow` file"),
+        SPACE,
+    ],
+    example: "lists: {kind: lists, path: vectors.lists.arrow, space: space}",
+    provides: None,
+    check: None,
+    load,
+};
+
+fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
+    Ok(Arc::new(Lists::open(Path::new(bind.text("path")), &super::space(bind)?)?))
+}

@@ -1,0 +1,226 @@
+//! `scan_lists`: the objects of some lists that may be nearest to each query.
+//!
+//! Lists are read once for all queries that look into them. Invariant: the candidates do not depend on the number of workers
+//! nor on the code path.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_kernels::panels::Shortlist;
+use boxwork_kernels::pieces::collect;
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
+};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::lists::{Coding, Lists};
+
+use crate::columns;
+use crate::search::queries::K;
+
+/// The most rows of an envelope.
+const ENVELOPE_ROWS: usize = 4096;
+
+/// The parameter of boxes that use lists.
+pub(crate) const LISTS: Parameter =
+    Parameter::new("lists", ParameterType::Resource("lists"), Default::Required, "the lists of a store");
+
+const PROBES: In = In::stream(0, "probes", columns::probes, "the lists to look into for each query");
+const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+const CANDIDATES: Out =
+    Out::new(0, "candidates", columns::candidates, "objects that may be among the nearest of these lists");
+
+/// Finds the objects of some lists that may be among the k nearest of them.
+///
+/// From rows come all objects that may be among the k nearest within the error of their distances. From codes come the
+/// `refine` times k objects whose codes are nearest. Distances and order are left to the boxes that follow.
+///
+/// # Inputs
+/// `probes`: the lists of each query, from `probe`. `query` (side): the queries.
+///
+/// # Outputs
+/// `candidates`: by query. Their lower bounds are 0.
+///
+/// # Parameters
+/// `lists`: the lists. `k`: the objects that a query asks for. `refine`: candidates for each of them, if lists hold codes.
+pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        LISTS,
+        K,
+        Parameter::new(
+            "refine",
+            ParameterType::Integer { minimum: 1, maximum: 1 << 20 },
+            Default::Integer(10),
+            "candidates for each object of an answer, if lists hold codes",
+        ),
+    ],
+    inputs: &[PROBES, QUERY],
+    outputs: &[CANDIDATES],
+    example: "scan: {kind: scan_lists, lists: lists, k: 10}",
+    ..OperatorSpec::new(
+        "scan_lists",
+        "Finds the objects of some lists that may be nearest to each query.",
+        Kind::Stateful,
+        make,
+    )
+};
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let lists = bind.resource::<Lists>("lists")?;
+    let (k, refine) = (bind.count("k"), bind.count("refine"));
+    let kept = if lists.quantizers().coding() == Coding::Rows { k } else { k.saturating_mul(refine) };
+    Ok(Box::new(ScanLists { lists, kept, slots: bind.slots(), probes: Vec::new(), found: None }))
+}
+
+struct ScanLists {
+    lists: Arc<Lists>,
+    /// Objects that the shortlist of a query is for.
+    kept: usize,
+    slots: usize,
+    /// Lists and queries.
+    probes: Vec<(u32, u32)>,
+    /// The candidates of all queries, once found, and the first of them that is not given yet.
+    found: Option<(Vec<(u32, u64)>, usize)>,
+}
+
+impl Operator for ScanLists {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        while let Some(envelope) = cx.take(PROBES) {
+            let pairs = envelope.u32s("list")?.iter().zip(envelope.u32s("query")?);
+            self.probes.extend(pairs.map(|(list, query)| (*list, *query)));
+        }
+        if !cx.is_ended(PROBES) {
+            return Ok(Flow::Wait);
+        }
+        if self.found.is_none() {
+            self.found = self.find(cx)?.map(|found| (found, 0));
+        }
+        let Some((found, next)) = &mut self.found else { return Ok(Flow::Done) };
+        while *next < found.len() {
+            if !cx.has_room(CANDIDATES) {
+                return Ok(Flow::Wait);
+            }
+            let rows = &found[*next..found.len().min(*next + ENVELOPE_ROWS)];
+            *next += rows.len();
+            let columns: [(&str, ArrayRef); 3] = [
+                ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+                ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+                ("lower", Arc::new(Float64Array::from(vec![0.0; rows.len()]))),
+            ];
+            if cx.push(CANDIDATES, Envelope::from_columns(columns)?)? == Pushed::Closed {
+                break;
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+impl ScanLists {
+    /// The candidates by query; `None` if the request is being cancelled.
+    fn find(&mut self, cx: &mut Context<'_>) -> Result<Option<Vec<(u32, u64)>>, BoxError> {
+        let (numbers, vectors) = query_vectors(cx.side(QUERY), &self.lists)?;
+        let mut probes = Vec::with_capacity(self.probes.len());
+        for (list, query) in self.probes.drain(..) {
+            let place = numbers.iter().position(|number| *number == query);
+            let place = place.filter(|_| (list as usize) < self.lists.count()).ok_or_else(|| {
+                BoxError::new(format!("there is no query {query} or no list {list} to look into"))
+            })?;
+            probes.push((list, place));
+        }
+        probes.sort_unstable();
+        let groups: Vec<_> = probes.chunk_by(|a, b| a.0 == b.0).collect();
+        let lists = &*self.lists;
+        let dimensions = lists.quantizers().dimensions();
+        let query = |place: usize| &vectors[place * dimensions..][..dimensions];
+        let new = |place: usize| lists.shortlist(query(place), self.kept);
+        let per_piece = groups.len().div_ceil(self.slots).max(1);
+        let mut side_by_side = |count: usize, f: &(dyn Fn(usize) + Sync)| {
+            cx.inside(|inside| inside.for_each_chunk(count, 1, |pieces| pieces.for_each(f)));
+            !cx.is_cancelled()
+        };
+        let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
+            let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
+            for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
+                scan(lists, group, &vectors, &mut shortlists, &new);
+            }
+            shortlists
+        });
+        let Some(pieces) = pieces else { return Ok(None) };
+        let mut merged: Vec<Option<Shortlist>> = vec![None; numbers.len()];
+        for (to, from) in pieces.into_iter().flat_map(|piece| piece.into_iter().enumerate()) {
+            match (&mut merged[to], from) {
+                (Some(to), Some(from)) => from.kept().iter().for_each(|(score, row)| to.offer(*score, *row)),
+                (to @ None, from) => *to = from,
+                (Some(_), None) => {}
+            }
+        }
+        let is_exact = lists.quantizers().coding() == Coding::Rows;
+        let mut found = Vec::new();
+        for (number, shortlist) in numbers.iter().zip(merged) {
+            let Some(mut shortlist) = shortlist else { continue };
+            shortlist.tighten();
+            let places: Vec<u32> = if is_exact {
+                shortlist.kept().iter().map(|(_, place)| *place).collect()
+            } else {
+                shortlist.by_score().into_iter().map(|(_, place)| place).collect()
+            };
+            let mut ids: Vec<u64> = places.into_iter().map(|place| lists.id(place)).collect();
+            // In the order of the store, as boxes that compute distances read it.
+            ids.sort_unstable();
+            found.extend(ids.into_iter().map(|id| (*number, id)));
+        }
+        Ok(Some(found))
+    }
+}
+
+/// Scans one list for the queries of its probes.
+fn scan(
+    lists: &Lists,
+    probes: &[(u32, usize)],
+    vectors: &[f32],
+    shortlists: &mut [Option<Shortlist>],
+    new: &dyn Fn(usize) -> Shortlist,
+) {
+    let (list, dimensions) = (probes[0].0, lists.quantizers().dimensions());
+    let mut queries = Vec::with_capacity(probes.len() * dimensions);
+    let mut taken = Vec::with_capacity(probes.len());
+    for (_, place) in probes {
+        queries.extend_from_slice(&vectors[place * dimensions..][..dimensions]);
+        taken.push(shortlists[*place].take().unwrap_or_else(|| new(*place)));
+    }
+    lists.scan(list, &queries, &mut taken);
+    for ((_, place), shortlist) in probes.iter().zip(taken) {
+        shortlists[*place] = Some(shortlist);
+    }
+}
+
+/// The numbers of queries within the request, ascending, and their vectors, which have the dimensions of the lists.
+pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
+    let dimensions = lists.quantizers().dimensions();
+    let mut found: Vec<(u32, Vec<f32>)> = Vec::new();
+    for envelope in envelopes {
+        let objects = envelope.column("object")?;
+        for (row, number) in envelope.u32s("query")?.iter().enumerate() {
+            let vector = objects
+                .as_list_opt::<i32>()
+                .map(|lists| lists.value(row))
+                .and_then(|vector| Some(vector.as_primitive_opt::<Float32Type>()?.values().to_vec()));
+            let length = vector.as_ref().map_or(0, Vec::len);
+            match vector {
+                Some(vector) if length == dimensions && vector.iter().all(|x| x.is_finite()) => {
+                    found.push((*number, vector));
+                }
+                _ => {
+                    return Err(BoxError::new(format!(
+                        "query {number} is no vector of {dimensions} finite numbers (it has {length})"
+                    )));
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(number, _)| *number);
+    let numbers = found.iter().map(|(number, _)| *number).collect();
+    Ok((numbers, found.into_iter().flat_map(|(_, vector)| vector).collect()))
+}

@@ -1,0 +1,64 @@
+//! `boxwork lists`: the vectors of a store in lists, by `pipelines/vector_lists.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use boxwork_runtime::operator::Catalog;
+use boxwork_runtime::parameter::Value;
+
+use super::{Replacing, path_value, run_shipped, say, whole};
+use crate::shipped;
+use crate::terminal::{Exit, Options};
+
+/// Arranges the vectors of a store in lists, for searches that look into few of them
+///
+/// Such a search is fast, and may miss objects: `boxwork search --lists` says so in its results.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The store, whose objects are vectors
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+    /// The lists to write, such as vectors.lists.arrow
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The number of lists [default: about the square root of the number of vectors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    lists: Option<u32>,
+    /// Contents of the lists: the vectors (rows), or codes of 8 (product) or 4 bits (fast) a part
+    #[arg(long, value_name = "CODES", default_value = "rows", value_parser = ["rows", "product", "fast"])]
+    codes: String,
+    /// Parts of a code [default: one for 8 numbers of a vector (product) or for 4 (fast)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    parts: Option<u32>,
+    /// The most rounds of k-means
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// The seed of all random choices
+    #[arg(long, default_value_t = 1234)]
+    seed: u32,
+    #[command(flatten)]
+    replacing: Replacing,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the subcommand.
+pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
+        return exit;
+    }
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("out".to_owned(), path_value(&arguments.out)),
+        ("codes".to_owned(), Value::Text(arguments.codes.clone())),
+        ("iterations".to_owned(), whole(arguments.iterations)),
+        ("seed".to_owned(), whole(arguments.seed)),
+    ]);
+    values.extend(arguments.lists.map(|lists| ("lists".to_owned(), whole(lists))));
+    values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));
+    let exit = run_shipped("lists", shipped::VECTOR_LISTS, catalog, &values, &arguments.options).exit;
+    if matches!(exit, Exit::Ok) {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}

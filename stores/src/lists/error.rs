@@ -1,0 +1,107 @@
+//! Errors of lists: each names the file, the reason and the fix.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use boxwork_kernels::memory::MemoryRefused;
+
+use super::super::packed_file::PackedError;
+use super::super::store_error::{StoreError, way_out};
+
+/// Lists cannot be made, read or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListsError {
+    /// The system refused.
+    #[error("cannot {action} `{}`: {source}{}", path.display(), way_out(source))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The attempted action.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file is something else, of another version, or damaged.
+    #[error("`{}` {fault}; make it again with `{command}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The fault, as the rest of a sentence.
+        fault: String,
+        /// The command that makes the file.
+        command: String,
+    },
+    /// The lists were made for another content of the store.
+    #[error("`{}` has the lists of another store, or `{}` has changed since they were made: make them again with `boxwork lists --store {1} --out {0} --force`", path.display(), store.display())]
+    OtherStore {
+        /// The lists.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+    },
+    /// The objects are no vectors.
+    #[error("lists hold vectors, and `{}` holds {kind}: search it by pivots or a sketch", path.display())]
+    NoVectors {
+        /// The store.
+        path: PathBuf,
+        /// What it holds.
+        kind: &'static str,
+    },
+    /// The distance has no lists.
+    #[error("lists are for the distance l2, and the distance here is {measure}: leave the lists out")]
+    OtherMeasure {
+        /// The measure of the space.
+        measure: String,
+    },
+    /// Options that do not fit the store.
+    #[error("{0}")]
+    Options(String),
+    /// Not all objects came.
+    #[error("`{}` was not written: the input held {found} of {objects} objects", path.display())]
+    Incomplete {
+        /// The lists.
+        path: PathBuf,
+        /// The number of objects that came.
+        found: u64,
+        /// The store's objects.
+        objects: u64,
+    },
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The caller cancelled it.
+    #[error("the lists were not finished: they were cancelled")]
+    Cancelled,
+    /// The system has no memory for it.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
+}
+
+impl ListsError {
+    /// The error of a file, with the command that makes it for a store.
+    pub(super) fn of(error: PackedError, store: &Path, lists: &Path) -> Self {
+        let command = format!("boxwork lists --store {} --out {} --force", store.display(), lists.display());
+        let file = |path, fault| Self::File { path, fault, command };
+        match error {
+            PackedError::Io { path, action, source } => Self::Io { path, action, source },
+            PackedError::Foreign { path, reason } => file(path, format!("holds no lists: {reason}")),
+            PackedError::Version { path, found } => {
+                let fault = format!("has version {found} of the layout, which this program does not read");
+                file(path, fault)
+            }
+            PackedError::Damaged { path, place, reason } => {
+                file(path, format!("is damaged in {place}: {reason}"))
+            }
+        }
+    }
+
+    /// Whether the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Cancelled => true,
+            Self::Store(error) => super::is_cancelled(error),
+            _ => false,
+        }
+    }
+}

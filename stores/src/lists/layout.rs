@@ -1,0 +1,111 @@
+//! The layout of a `*.lists.arrow` file: a packed file (`packed_file`).
+//!
+//! ```text
+//! head    magic, schema message: dimensions, what is held, its parts, panels of a batch
+//! batch   a row for each panel of 32 vectors of one list, the lists in order:
+//!         list, the number of the list; count, its vectors; ids, 32 of 8 bytes; held, the vectors or their codes
+//! tail    end of stream, footer: the centroids, the codebook, all checksums; footer length, magic
+//! ```
+//!
+//! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
+//! `boxwork_kernels::product`. What no vector fills is 0. Centroids and codebook are f32 numbers by their bits, eight
+//! hexadecimal digits each.
+
+use std::fmt::Write;
+
+use arrow_schema::{DataType, Field, Metadata, Schema};
+use boxwork_kernels::panels::PANEL;
+use boxwork_kernels::product::{GROUP, group_bytes};
+
+pub(super) use super::super::packed_file::{
+    CREATOR, CREATOR_KEY, FORMAT_KEY, MEASURE_KEY, STORE_KEY, VERSION, VERSION_KEY,
+};
+use super::super::packed_file::{PackedError, PackedFile};
+use super::{Coding, Quantizers};
+
+const _: () = assert!(PANEL == GROUP);
+
+/// The value of [`FORMAT_KEY`].
+pub(super) const FORMAT: &str = "lists";
+/// The distance of lists.
+pub(super) const MEASURE: &str = "l2";
+/// The key of the numbers of a vector.
+pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
+/// The key of what lists hold.
+pub(super) const CODING_KEY: &str = "boxwork.lists.codes";
+/// The key of the parts of a code.
+pub(super) const PARTS_KEY: &str = "boxwork.lists.parts";
+/// The key of the number of objects.
+pub(super) const OBJECTS_KEY: &str = "boxwork.lists.objects";
+/// The keys in the footer's metadata.
+const CENTROIDS_KEY: &str = "boxwork.lists.centroids";
+const CODEBOOK_KEY: &str = "boxwork.lists.codebook";
+/// Hexadecimal digits of a number.
+const DIGITS: usize = 8;
+
+/// Bytes of the ids of a panel.
+pub(super) const IDS_BYTES: usize = PANEL * 8;
+
+/// Bytes of a batch, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Bytes that a panel holds of its vectors.
+pub(super) fn held_bytes(dimensions: usize, coding: Coding, parts: usize) -> usize {
+    match coding.bits() {
+        None => dimensions * PANEL * 4,
+        Some(bits) => group_bytes(parts, bits),
+    }
+}
+
+/// Panels of a batch.
+pub(super) fn panels_of_batch(held_bytes: usize) -> usize {
+    (BATCH_BYTES / (held_bytes + IDS_BYTES)).max(1)
+}
+
+/// The bytes of a panel in each column.
+pub(super) fn widths(held_bytes: usize) -> [usize; 4] {
+    [4, 4, IDS_BYTES, held_bytes]
+}
+
+/// The columns of lists.
+pub(super) fn schema(held_bytes: usize, metadata: Metadata) -> Schema {
+    let fields = vec![
+        Field::new("list", DataType::UInt32, false),
+        Field::new("count", DataType::UInt32, false),
+        Field::new("ids", DataType::FixedSizeBinary(IDS_BYTES as i32), false),
+        Field::new("held", DataType::FixedSizeBinary(held_bytes as i32), false),
+    ];
+    Schema::new(fields).with_metadata(metadata)
+}
+
+/// The notes of the quantizers.
+pub(super) fn notes(quantizers: &Quantizers) -> [(&'static str, String); 2] {
+    let codebook = quantizers.codebook().map_or(&[][..], |codebook| codebook.numbers());
+    [(CENTROIDS_KEY, digits(quantizers.centroids())), (CODEBOOK_KEY, digits(codebook))]
+}
+
+fn digits(numbers: &[f32]) -> String {
+    let mut text = String::with_capacity(numbers.len() * DIGITS);
+    for number in numbers {
+        write!(text, "{:0DIGITS$x}", number.to_bits()).expect("a string takes any text");
+    }
+    text
+}
+
+/// The quantizers that a file notes.
+pub(super) fn quantizers(file: &PackedFile, dimensions: usize) -> Result<Quantizers, PackedError> {
+    let number = |digits: &[u8; DIGITS]| {
+        let digits = std::str::from_utf8(digits).ok()?;
+        Some(f32::from_bits(u32::from_str_radix(digits, 16).ok()?))
+    };
+    let numbers = |key: &str| -> Option<Vec<f32>> {
+        let (digits, rest) = file.noted(key).as_bytes().as_chunks::<DIGITS>();
+        if rest.is_empty() { digits.iter().map(number).collect() } else { None }
+    };
+    let of_notes = || {
+        let coding = Coding::named(file.said(CODING_KEY))?;
+        let parts = file.said(PARTS_KEY).parse().ok()?;
+        Quantizers::of_parts(dimensions, numbers(CENTROIDS_KEY)?, coding, parts, numbers(CODEBOOK_KEY)?)
+    };
+    of_notes().ok_or_else(|| file.damaged("its footer", "its centroids and codebook do not fit its vectors"))
+}

@@ -1,0 +1,237 @@
+//! The centroids of lists and the codebook of their codes, and how they come about.
+
+use std::sync::Arc;
+
+use boxwork_kernels::CodePath;
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX};
+use boxwork_kernels::pieces::Pieces;
+use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
+
+use super::{ListsError, dimensions};
+use crate::space::Space;
+
+/// The names of [`Coding`], in their order.
+pub const CODINGS: &[&str] = &["rows", "product", "fast"];
+
+/// What lists hold of each vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// All its numbers.
+    Rows,
+    /// A code of 8 bits a part.
+    Product,
+    /// A code of 4 bits a part, which is scanned faster.
+    Fast,
+}
+
+impl Coding {
+    /// The coding of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Rows, Self::Product, Self::Fast].into_iter().find(|coding| coding.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        CODINGS[self as usize]
+    }
+
+    /// The bits of a part; `None` if there are no codes.
+    pub fn bits(self) -> Option<Bits> {
+        match self {
+            Self::Rows => None,
+            Self::Product => Some(Bits::Eight),
+            Self::Fast => Some(Bits::Four),
+        }
+    }
+}
+
+/// How lists are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListsOptions {
+    /// Their number; by default about the square root of the number of objects.
+    pub lists: Option<usize>,
+    /// What they hold.
+    pub coding: Coding,
+    /// Parts of a code; by default one for 8 numbers (product) or 4 (fast).
+    pub parts: Option<usize>,
+    /// The most rounds of k-means.
+    pub iterations: usize,
+    /// The seed of all random choices.
+    pub seed: u64,
+}
+
+/// Centroids, and the codebook of the differences from them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantizers {
+    dimensions: usize,
+    centroids: Vec<f32>,
+    coding: Coding,
+    codebook: Option<Codebook>,
+}
+
+impl Quantizers {
+    /// Quantizers of their parts; `None` if these do not fit together.
+    pub fn of_parts(
+        dimensions: usize,
+        centroids: Vec<f32>,
+        coding: Coding,
+        parts: usize,
+        codebook: Vec<f32>,
+    ) -> Option<Self> {
+        let fits = dimensions > 0
+            && !centroids.is_empty()
+            && centroids.len().is_multiple_of(dimensions)
+            && centroids.len() / dimensions < u32::MAX as usize
+            && centroids.iter().all(|x| x.is_finite());
+        let codebook = match coding.bits() {
+            None => codebook.is_empty().then_some(None),
+            Some(bits) => Codebook::of_numbers(dimensions, parts, bits, codebook).map(Some),
+        };
+        fits.then_some(Self { dimensions, centroids, coding, codebook: codebook? })
+    }
+
+    /// Numbers of a vector.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// Number of lists.
+    pub fn lists(&self) -> usize {
+        self.centroids.len() / self.dimensions
+    }
+
+    /// The centroid of each list, one after the other.
+    pub fn centroids(&self) -> &[f32] {
+        &self.centroids
+    }
+
+    /// What lists hold.
+    pub fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// The codebook, if lists hold codes.
+    pub fn codebook(&self) -> Option<&Codebook> {
+        self.codebook.as_ref()
+    }
+
+    /// Parts of a code; 0 if there are none.
+    pub fn parts(&self) -> usize {
+        self.codebook.as_ref().map_or(0, Codebook::parts)
+    }
+
+    /// The list of each of some vectors, and their codes, a byte for each part.
+    pub fn assign(&self, vectors: &[f32]) -> (Vec<u32>, Vec<u8>) {
+        let (path, dimensions) = (CodePath::detect(), self.dimensions);
+        let assigned = Assigner::new(&self.centroids, dimensions, None).assign(path, vectors);
+        let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
+        let Some(codebook) = &self.codebook else { return (lists, Vec::new()) };
+        let codes = codebook.encoder().encode(path, &residuals(vectors, &lists, &self.centroids, dimensions));
+        (lists, codes)
+    }
+}
+
+/// The differences of vectors from the centroids of their lists.
+fn residuals(vectors: &[f32], lists: &[u32], centroids: &[f32], dimensions: usize) -> Vec<f32> {
+    let mut residuals = vectors.to_vec();
+    for (residual, list) in residuals.chunks_exact_mut(dimensions).zip(lists) {
+        let centroid = &centroids[*list as usize * dimensions..][..dimensions];
+        residual.iter_mut().zip(centroid).for_each(|(x, y)| *x -= y);
+    }
+    residuals
+}
+
+/// Quantizers to be trained on a sample of a store.
+#[derive(Debug)]
+pub struct Training {
+    space: Arc<dyn Space>,
+    options: ListsOptions,
+    dimensions: usize,
+    lists: usize,
+    parts: usize,
+    ids: Vec<u64>,
+}
+
+impl Training {
+    /// Chooses the sample: at most 256 objects a list.
+    ///
+    /// # Errors
+    /// When the space has no lists, or the options do not fit its store.
+    pub fn new(space: &Arc<dyn Space>, options: ListsOptions) -> Result<Self, ListsError> {
+        let dimensions = dimensions(&**space)?;
+        let (store, objects) = (space.store(), space.store().objects_count());
+        let lists = options.lists.unwrap_or_else(|| (objects as f64).sqrt() as usize).max(1);
+        if lists as u64 > objects {
+            let path = store.path().display();
+            return Err(ListsError::Options(format!(
+                "{lists} lists for the {objects} objects of `{path}`: ask for fewer lists than objects"
+            )));
+        }
+        let numbers = match options.coding {
+            Coding::Rows => 0,
+            Coding::Product => 8,
+            Coding::Fast => 4,
+        };
+        let usual = if numbers == 0 { 0 } else { dimensions.div_ceil(numbers).min(PARTS_MAX) };
+        let parts = if numbers == 0 { 0 } else { options.parts.unwrap_or(usual) };
+        if parts > PARTS_MAX.min(dimensions) || (numbers > 0 && parts == 0) {
+            let most = PARTS_MAX.min(dimensions);
+            return Err(ListsError::Options(format!(
+                "codes of {parts} parts for vectors of {dimensions} numbers: ask for 1 to {most} parts"
+            )));
+        }
+        let sample = lists.saturating_mul(ROWS_A_CLUSTER_MAX).max(product::SAMPLE_MAX);
+        let mut ids = Random::mixed(options.seed).distinct(objects, sample);
+        // In the order of the store, so that the order of sums does not depend on the choice.
+        ids.sort_unstable();
+        ids.iter_mut().for_each(|id| *id = store.nth(*id));
+        Ok(Self { space: Arc::clone(space), options, dimensions, lists, parts, ids })
+    }
+
+    /// The objects of the sample.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    /// Trains on the sample, whose objects have been brought in. `None` if the caller cancelled it.
+    ///
+    /// # Errors
+    /// When an object cannot be read, or the system has no memory.
+    pub fn train(&self, pieces: &mut Pieces<'_>) -> Result<Option<Quantizers>, ListsError> {
+        let (dimensions, options, path) = (self.dimensions, self.options, CodePath::detect());
+        let sample = super::vectors(&**self.space.store(), &self.ids)?;
+        self.space.store().confirm()?;
+        let rows = self.ids.len().min(self.lists.saturating_mul(ROWS_A_CLUSTER_MAX));
+        // The sample is larger where codes need more rows than centroids do.
+        let of_centroids: Vec<f32> = every(self.ids.len(), rows)
+            .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
+            .collect();
+        let start: Vec<f32> = kmeans::start(rows as u64, self.lists, options.seed)
+            .into_iter()
+            .flat_map(|row| of_centroids[row as usize * dimensions..][..dimensions].iter().copied())
+            .collect();
+        let k_means =
+            kmeans::Options { iterations: options.iterations, seed: options.seed, spherical: false };
+        let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
+        let Some(found) = found else { return Ok(None) };
+        let (centroids, mut codebook) = (found.centroids, None);
+        if let Some(bits) = options.coding.bits() {
+            let rows: Vec<f32> = every(self.ids.len(), self.ids.len().min(product::SAMPLE_MAX))
+                .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
+                .collect();
+            let assigned = Assigner::new(&centroids, dimensions, None).assign(path, &rows);
+            let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
+            let rows = residuals(&rows, &lists, &centroids, dimensions);
+            let trained = Codebook::train(&rows, dimensions, self.parts, bits, options.seed, path, pieces)?;
+            let Some(trained) = trained else { return Ok(None) };
+            codebook = Some(trained);
+        }
+        Ok(Some(Quantizers { dimensions, centroids, coding: options.coding, codebook }))
+    }
+}
+
+/// `count` places below `len`, evenly spread.
+fn every(len: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |place| (place as u128 * len as u128 / count.max(1) as u128) as usize)
+}

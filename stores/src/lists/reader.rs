@@ -1,0 +1,277 @@
+//! Lists in memory: which are nearest to a query, and their rows that may be.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use boxwork_kernels::CodePath;
+use boxwork_kernels::distance::squared_l2;
+use boxwork_kernels::memory::filled;
+use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
+use boxwork_kernels::product::{Codes, scan};
+
+use super::super::packed_file::{PackedBatch, PackedError, PackedFile};
+use super::{ListsError, Quantizers, dimensions, layout};
+use crate::new_number;
+use crate::space::Space;
+
+/// The lists of a store.
+#[derive(Debug)]
+pub struct Lists {
+    path: PathBuf,
+    number: u64,
+    quantizers: Quantizers,
+    centroids: Panels,
+    /// The panels of each list.
+    panels: Vec<Range<usize>>,
+    /// The objects of each list.
+    counts: Vec<usize>,
+    /// By the place of an object: its panel times [`PANEL`], plus its row there.
+    ids: Vec<u64>,
+    objects: u64,
+    held: Held,
+}
+
+/// What the panels hold.
+#[derive(Debug)]
+enum Held {
+    Rows { numbers: Vec<f32>, halves: Vec<f32>, norm_max: f64 },
+    Codes(Vec<u8>),
+}
+
+impl Lists {
+    /// Reads the lists of a space.
+    ///
+    /// # Errors
+    /// When the file cannot be read, holds no lists, is cut short, damaged, of another version, or of another store; or the
+    /// space has no lists.
+    pub fn open(path: &Path, space: &Arc<dyn Space>) -> Result<Self, ListsError> {
+        let (store, dimensions) = (space.store(), dimensions(&**space)?);
+        let of = |error: PackedError| ListsError::of(error, store.path(), path);
+        let file = PackedFile::open(path, layout::FORMAT).map_err(of)?;
+        let said = |key: &str| file.said(key).to_owned();
+        if said(layout::STORE_KEY) != store.fingerprint() {
+            return Err(ListsError::OtherStore { path: path.to_owned(), store: store.path().to_owned() });
+        }
+        let objects = store.objects_count();
+        if said(layout::DIMENSIONS_KEY) != dimensions.to_string()
+            || said(layout::OBJECTS_KEY) != objects.to_string()
+            || said(layout::MEASURE_KEY) != layout::MEASURE
+        {
+            return Err(of(file.not("its head does not fit its store")));
+        }
+        let quantizers = layout::quantizers(&file, dimensions).map_err(of)?;
+        let held_bytes = layout::held_bytes(dimensions, quantizers.coding(), quantizers.parts());
+        if *file.fields() != *layout::schema(held_bytes, Default::default()).fields() {
+            return Err(of(file.not("its columns are not those of lists")));
+        }
+        let rows = layout::panels_of_batch(held_bytes);
+        let panels = file.rows(rows).map_err(of)? as usize;
+        let what = || format!("the lists `{}` of {objects} objects", path.display());
+        let mut filling = Filling {
+            count: quantizers.lists(),
+            ids_end: store.ids_count(),
+            held_bytes,
+            panels: vec![0..0; quantizers.lists()],
+            counts: vec![0; quantizers.lists()],
+            ids: filled(panels * PANEL, 0, what, "free memory")?,
+            bytes: Vec::new(),
+            numbers: Vec::new(),
+        };
+        match quantizers.coding().bits() {
+            None => filling.numbers = filled(panels * dimensions * PANEL, 0.0, what, "free memory")?,
+            Some(_) => filling.bytes = filled(panels * held_bytes, 0, what, "free memory")?,
+        }
+        file.each_batch(rows, &mut |batch: PackedBatch<'_>| filling.take(batch)).map_err(of)?;
+        let Filling { panels, counts, ids, bytes, numbers, .. } = filling;
+        if counts.iter().sum::<usize>() as u64 != objects {
+            let fault = "it does not hold each object once".to_owned();
+            let error =
+                PackedError::Damaged { path: path.to_owned(), place: "its lists".to_owned(), reason: fault };
+            return Err(of(error));
+        }
+        let held = match quantizers.coding().bits() {
+            None => {
+                let (mut halves, norm_max) = halves_of(&numbers, dimensions, ids.len());
+                for (panels, count) in panels.iter().zip(&counts) {
+                    halves[panels.start * PANEL + count..panels.end * PANEL].fill(f32::INFINITY);
+                }
+                Held::Rows { numbers, halves, norm_max }
+            }
+            Some(_) => Held::Codes(bytes),
+        };
+        let centroids = Panels::new(quantizers.centroids(), dimensions, None);
+        let (path, number) = (path.to_owned(), new_number());
+        Ok(Self { path, number, quantizers, centroids, panels, counts, ids, objects, held })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unique in this process, also over time.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The centroids and the codebook.
+    pub fn quantizers(&self) -> &Quantizers {
+        &self.quantizers
+    }
+
+    /// Number of lists.
+    pub fn count(&self) -> usize {
+        self.panels.len()
+    }
+
+    /// Number of objects in a list.
+    ///
+    /// # Panics
+    /// When there is no such list.
+    pub fn objects_of(&self, list: u32) -> usize {
+        self.counts[list as usize]
+    }
+
+    /// Number of objects in all lists.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// The object at a place of a shortlist.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn id(&self, place: u32) -> u64 {
+        self.ids[place as usize]
+    }
+
+    /// The `probes` lists whose centroids are nearest to each of some queries, with their squared distances, the nearest
+    /// first; equal distances go by list.
+    ///
+    /// # Panics
+    /// When these are no whole queries of the lists' dimensions.
+    pub fn nearest(&self, queries: &[f32], probes: usize) -> Vec<Vec<(f64, u32)>> {
+        let (centroids, dimensions) = (self.centroids.borrow(), self.quantizers.dimensions());
+        let each = || queries.chunks_exact(dimensions);
+        let mut lists: Vec<_> = each().map(|query| centroids.shortlist(query, probes)).collect();
+        centroids.scan(CodePath::detect(), queries, &mut lists, 0);
+        let centroid = |list: u32| &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
+        each().zip(lists).map(|(query, list)| list.ranked(|list| squared_l2(query, centroid(list)))).collect()
+    }
+
+    /// An empty shortlist of the `k` objects nearest to a query. By rows it keeps all that may be among them; by codes, the
+    /// k least sums.
+    ///
+    /// # Panics
+    /// When the query has another number of dimensions.
+    pub fn shortlist(&self, query: &[f32], k: usize) -> Shortlist {
+        match &self.held {
+            Held::Rows { .. } => self.rows_of(0..0, 0).shortlist(query, k),
+            Held::Codes(_) => Shortlist::new(k, 0.0),
+        }
+    }
+
+    /// Offers the objects of a list to the shortlists of some queries.
+    ///
+    /// # Panics
+    /// When there is no such list, or not a shortlist for each query.
+    pub fn scan(&self, list: u32, queries: &[f32], shortlists: &mut [Shortlist]) {
+        let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
+        let (path, first) = (CodePath::detect(), (panels.start * PANEL) as u32);
+        let dimensions = self.quantizers.dimensions();
+        match (&self.held, self.quantizers.codebook()) {
+            (Held::Codes(bytes), Some(codebook)) => {
+                let size = layout::held_bytes(dimensions, self.quantizers.coding(), codebook.parts());
+                let bytes = &bytes[panels.start * size..panels.end * size];
+                let codes = Codes { parts: codebook.parts(), bits: codebook.bits(), rows: count, bytes };
+                let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
+                let mut terms = vec![0.0; codebook.tables_len()];
+                codebook.terms(path, centroid, &mut terms);
+                let mut tables = terms.clone();
+                for (query, shortlist) in queries.chunks_exact(dimensions).zip(shortlists) {
+                    codebook.products(path, query, &mut tables);
+                    tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
+                    let distance = squared_l2(query, centroid) as f32;
+                    scan(path, codes, &tables, distance, shortlist, first);
+                }
+            }
+            _ => self.rows_of(panels, count).scan(path, queries, shortlists, first),
+        }
+    }
+
+    /// The vectors of some panels.
+    fn rows_of(&self, panels: Range<usize>, rows: usize) -> PanelsRef<'_> {
+        let dimensions = self.quantizers.dimensions();
+        let Held::Rows { numbers, halves, norm_max } = &self.held else { unreachable!("lists of rows") };
+        PanelsRef {
+            dimensions,
+            rows,
+            centre: None,
+            numbers: &numbers[panels.start * dimensions * PANEL..panels.end * dimensions * PANEL],
+            halves: &halves[panels.start * PANEL..panels.end * PANEL],
+            norm_max: *norm_max,
+        }
+    }
+}
+
+/// Lists that are being read.
+struct Filling {
+    count: usize,
+    ids_end: u64,
+    held_bytes: usize,
+    panels: Vec<Range<usize>>,
+    counts: Vec<usize>,
+    ids: Vec<u64>,
+    bytes: Vec<u8>,
+    numbers: Vec<f32>,
+}
+
+impl Filling {
+    /// Takes the panels of a batch; `None` if they are not panels of lists in order, with objects of the store.
+    fn take(&mut self, batch: PackedBatch<'_>) -> Option<()> {
+        let columns = batch.columns_of(&layout::widths(self.held_bytes))?;
+        let [lists, counts, ids, held] = columns.as_slice() else { return None };
+        let word = |bytes: &[u8], row: usize| -> Option<u32> {
+            Some(u32::from_le_bytes(*bytes[row * 4..].first_chunk()?))
+        };
+        for row in 0..batch.rows {
+            let (list, count) = (word(lists, row)? as usize, word(counts, row)? as usize);
+            let panel = batch.first + row;
+            if list >= self.count || !(1..=PANEL).contains(&count) {
+                return None;
+            }
+            // Every panel of a list but its last is full, and lists have theirs side by side.
+            let panels = &mut self.panels[list];
+            if panels.start == panels.end {
+                *panels = panel..panel;
+            }
+            if panels.end != panel || !self.counts[list].is_multiple_of(PANEL) {
+                return None;
+            }
+            panels.end = panel + 1;
+            self.counts[list] += count;
+            let ids = &ids[row * layout::IDS_BYTES..][..layout::IDS_BYTES];
+            for (place, id) in (panel * PANEL..).zip(ids.as_chunks::<8>().0.iter().take(count)) {
+                let id = u64::from_le_bytes(*id);
+                if id >= self.ids_end {
+                    return None;
+                }
+                self.ids[place] = id;
+            }
+            let held = &held[row * self.held_bytes..][..self.held_bytes];
+            if self.numbers.is_empty() {
+                self.bytes[panel * self.held_bytes..][..self.held_bytes].copy_from_slice(held);
+                continue;
+            }
+            let size = self.held_bytes / 4;
+            for (to, bytes) in self.numbers[panel * size..].iter_mut().zip(held.as_chunks::<4>().0) {
+                *to = f32::from_le_bytes(*bytes);
+                if !to.is_finite() {
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+}

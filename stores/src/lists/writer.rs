@@ -1,0 +1,130 @@
+//! Writes lists, whole or not at all.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, UInt32Array};
+use arrow_buffer::Buffer;
+use arrow_schema::Metadata;
+use boxwork_kernels::interrupt::Interrupt;
+use boxwork_kernels::panels::PANEL;
+use boxwork_kernels::product::pack;
+
+use super::super::object_store::real_path;
+use super::super::packed_file::{PackedError, PackedWriter};
+use super::{ListsError, Quantizers, layout, vectors};
+use crate::space::Space;
+use crate::store::Store;
+
+/// All objects of a store with their lists, in the order of the store.
+#[derive(Clone, Debug, Default)]
+pub struct Assigned {
+    /// Their ids.
+    pub ids: Vec<u64>,
+    /// The list of each.
+    pub lists: Vec<u32>,
+    /// The codes, if lists hold these: a byte for each part.
+    pub codes: Vec<u8>,
+}
+
+/// Writes the lists of all objects of a space, and returns the number of objects. Asks `interrupt` for each batch.
+///
+/// # Errors
+/// When not all objects came, one cannot be read, the file cannot be written, or the caller interrupts.
+pub fn write(
+    path: &Path,
+    space: &Arc<dyn Space>,
+    quantizers: &Quantizers,
+    assigned: &Assigned,
+    interrupt: Interrupt<'_>,
+) -> Result<u64, ListsError> {
+    let store = space.store();
+    let (found, objects) = (assigned.ids.len() as u64, store.objects_count());
+    let is_whole = store.among(0..store.ids_count()).eq(assigned.ids.iter().copied())
+        && assigned.lists.len() == assigned.ids.len()
+        && assigned.codes.len() == assigned.ids.len() * quantizers.parts();
+    if !is_whole {
+        return Err(ListsError::Incomplete { path: path.to_owned(), found, objects });
+    }
+    let of = |error: PackedError| ListsError::of(error, store.path(), path);
+    let whole = real_path(path);
+    let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
+    let held_bytes = layout::held_bytes(dimensions, coding, parts);
+    let head = [
+        (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
+        (layout::VERSION_KEY, layout::VERSION.to_owned()),
+        (layout::STORE_KEY, store.fingerprint().to_owned()),
+        (layout::MEASURE_KEY, layout::MEASURE.to_owned()),
+        (layout::DIMENSIONS_KEY, dimensions.to_string()),
+        (layout::CODING_KEY, coding.name().to_owned()),
+        (layout::PARTS_KEY, parts.to_string()),
+        (layout::OBJECTS_KEY, objects.to_string()),
+        (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
+    ];
+    let metadata = Metadata::from_iter(head.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    let mut file = PackedWriter::create(&whole, &whole, &layout::schema(held_bytes, metadata)).map_err(of)?;
+    let panels = panels(assigned, quantizers.lists());
+    for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
+        if interrupt() {
+            return Err(ListsError::Cancelled);
+        }
+        file.write(batch(&**store, quantizers, assigned, panels, held_bytes)?).map_err(of)?;
+    }
+    store.confirm()?;
+    file.finish(layout::notes(quantizers)).map_err(of)?;
+    Ok(objects)
+}
+
+/// Panels of at most [`PANEL`] objects of one list, by their places.
+fn panels(assigned: &Assigned, lists: usize) -> Vec<(u32, Vec<usize>)> {
+    let mut of_list = vec![Vec::new(); lists];
+    for (place, list) in assigned.lists.iter().enumerate() {
+        of_list[*list as usize].push(place);
+    }
+    let each = of_list.iter().enumerate();
+    each.flat_map(|(list, places)| places.chunks(PANEL).map(move |places| (list as u32, places.to_vec())))
+        .collect()
+}
+
+/// The columns of some panels.
+fn batch(
+    store: &dyn Store,
+    quantizers: &Quantizers,
+    assigned: &Assigned,
+    panels: &[(u32, Vec<usize>)],
+    held_bytes: usize,
+) -> Result<Vec<ArrayRef>, ListsError> {
+    let (dimensions, parts) = (quantizers.dimensions(), quantizers.parts());
+    let mut ids_bytes = Vec::with_capacity(panels.len() * layout::IDS_BYTES);
+    let mut held = Vec::with_capacity(panels.len() * held_bytes);
+    for (_, places) in panels {
+        let ids: Vec<u64> = places.iter().map(|place| assigned.ids[*place]).collect();
+        let padded = ids.iter().copied().chain(std::iter::repeat_n(0, PANEL - ids.len()));
+        ids_bytes.extend(padded.flat_map(u64::to_le_bytes));
+        match quantizers.coding().bits() {
+            None => {
+                store.bring_in(&ids)?;
+                let rows = vectors(store, &ids)?;
+                let mut panel = vec![0.0f32; dimensions * PANEL];
+                for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
+                    numbers.iter().enumerate().for_each(|(j, x)| panel[j * PANEL + row] = *x);
+                }
+                held.extend(panel.into_iter().flat_map(f32::to_le_bytes));
+            }
+            Some(bits) => {
+                let codes = places.iter().flat_map(|place| &assigned.codes[place * parts..][..parts]);
+                held.extend(pack(&codes.copied().collect::<Vec<u8>>(), parts, bits));
+            }
+        }
+    }
+    let binary = |bytes: Vec<u8>, width: usize| -> ArrayRef {
+        let array = FixedSizeBinaryArray::try_new(width as i32, Buffer::from_vec(bytes), None);
+        Arc::new(array.expect("whole panels"))
+    };
+    Ok(vec![
+        Arc::new(UInt32Array::from_iter_values(panels.iter().map(|(list, _)| *list))),
+        Arc::new(UInt32Array::from_iter_values(panels.iter().map(|(_, places)| places.len() as u32))),
+        binary(ids_bytes, layout::IDS_BYTES),
+        binary(held, held_bytes),
+    ])
+}
