@@ -160,3 +160,20 @@ fn lists_of_a_store_without_some_objects_hold_the_others() {
         assert_eq!(rows(&found).len(), 297);
     }
 }
+
+#[test]
+fn bytes_are_vectors_too() {
+    let folder = folder();
+    let at = folder.path();
+    let mut random = Random::mixed(3);
+    let bytes: Vec<u8> = (0..600 * 16).map(|_| random.below(200) as u8).collect();
+    fs::write(at.join("base.u8"), bytes).expect("the vectors");
+    ok(at, &["import", "base.u8", "--type", "u8", "--dimensions", "16", "--out", "u.arrow"]);
+    let find = ["search", "--store", "u.arrow", "--query", "3", "--query", "599", "--format", "csv"];
+    let exact = ok(at, &find);
+    for codes in ["rows", "product", "fast"] {
+        ok(at, &["lists", "--store", "u.arrow", "--out", "u.lists.arrow", "--codes", codes, "--force"]);
+        let by = ["--lists", "u.lists.arrow", "--probes", "30", "--refine", "60"];
+        assert_eq!(rows(&ok(at, &[&find[..], &by].concat())), rows(&exact), "{codes}");
+    }
+}

@@ -22,18 +22,18 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 
-use crate::kinds::{Kind, Vectors};
+use crate::kinds::{Kind, Vectors, as_f32};
 use crate::space::Space;
 use crate::store::Store;
 use crate::store_error::StoreError;
 
-/// The numbers of some vectors, one after the other.
+/// The numbers of some vectors, one after the other, widened to f32 without an error.
 ///
 /// # Errors
 /// When there is no such object, its batch is damaged, or the objects are no vectors.
 pub fn vectors(store: &dyn Store, ids: &[u64]) -> Result<Vec<f32>, ListsError> {
-    let objects = store.objects(ids)?;
-    let Some(lists) = objects.as_list_opt::<i32>().filter(|_| Vectors::is_type(objects.data_type())) else {
+    let objects = as_f32(&store.objects(ids)?);
+    let Some(lists) = objects.as_ref().and_then(|objects| objects.as_list_opt::<i32>()) else {
         return Err(ListsError::NoVectors { path: store.path().to_owned(), kind: store.kind() });
     };
     let values = lists.values().as_primitive::<Float32Type>().values();

@@ -15,6 +15,7 @@ use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::kinds::as_f32;
 use boxwork_stores::lists::{Coding, Lists};
 
 use crate::columns;
@@ -201,10 +202,11 @@ pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Ve
     let dimensions = lists.quantizers().dimensions();
     let mut found: Vec<(u32, Vec<f32>)> = Vec::new();
     for envelope in envelopes {
-        let objects = envelope.column("object")?;
+        let objects = as_f32(envelope.column("object")?);
         for (row, number) in envelope.u32s("query")?.iter().enumerate() {
             let vector = objects
-                .as_list_opt::<i32>()
+                .as_ref()
+                .and_then(|objects| objects.as_list_opt::<i32>())
                 .map(|lists| lists.value(row))
                 .and_then(|vector| Some(vector.as_primitive_opt::<Float32Type>()?.values().to_vec()));
             let length = vector.as_ref().map_or(0, Vec::len);
