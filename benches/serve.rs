@@ -132,6 +132,7 @@ fn serve(folder: &Path, objects: usize, workers: usize) -> Server {
         name: "objects".to_owned(),
         path,
         pivots: None,
+        sketch: None,
         images: Some(images),
         cache: None,
         cache_bytes: 0,

@@ -83,7 +83,16 @@ fn pass(arguments: &Arguments, (devices, device, is_gpu): (&Arc<Devices>, usize,
         let ranges = (0..all).step_by(BLOCK_TILES).map(|first| first..all.min(first + BLOCK_TILES));
         let (form, list) = (Form::InverseMultiquadric, Shortlist::new(SHORTLIST, error));
         ranges
-            .map(|range| PassBlock::new(tiles.clone(), range, form, Arc::clone(&shared), list.clone()))
+            .map(|range| {
+                PassBlock::new(
+                    tiles.clone(),
+                    range,
+                    form,
+                    Arc::clone(&shared),
+                    Arc::new(|_| true),
+                    list.clone(),
+                )
+            })
             .collect()
     };
     let exact = |list: Shortlist| list.ranked(|id| pass.upper(&at(&numbers, id as usize)));

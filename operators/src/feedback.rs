@@ -5,11 +5,10 @@
 //! `gp_select` chooses a batch.
 //!
 //! Modules in reading order: `marks`, the rows on the edges and the model as boxes read it; `distances`, exact distances
-//! between marks and objects; `pass`, bounds of all objects; then the operators.
+//! between marks and objects; then the operators.
 
 pub(crate) mod marks;
 pub(crate) mod distances;
-pub(crate) mod pass;
 pub(crate) mod read_marks;
 pub(crate) mod gp_fit;
 pub(crate) mod gp_scan;

@@ -8,9 +8,10 @@ use arrow_array::{ArrayRef, Float64Array, StringArray, UInt32Array, UInt64Array}
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_runtime::envelope::Envelope;
 
-use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter};
+use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter, in_threads};
 use crate::signature::{SignatureBuilder, SignatureColumns};
 use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
+use crate::sketch::{SketchError, SketchSample, SketchWriter};
 use crate::space::{SharedSpace, Space};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::SharedStore;
@@ -168,6 +169,23 @@ pub fn write_index_of(space: &Arc<dyn Space>, pivots: &[u64], path: &Path) -> Re
         writer.push(&to_pivots(id)?)?;
     }
     writer.finish().map(drop)
+}
+
+/// Frequencies of [`write_sketch`].
+pub const FREQUENCIES: usize = 256;
+
+/// Writes the sketch of a space, without boxes, and returns the number of its objects.
+pub fn write_sketch(space: &Arc<dyn Space>, path: &Path) -> Result<u64, SketchError> {
+    let sample = SketchSample::new(space, 1, FREQUENCIES)?;
+    let mut features = vec![0.0; sample.ids().len() * sample.width()];
+    sample.features(0, &mut features)?;
+    let maker = Arc::new(sample.maker(&features, &mut in_threads(2))?.expect("it was not cancelled"));
+    let mut writer = SketchWriter::create(path, Arc::clone(&maker))?;
+    let store = space.store();
+    for ids in store.among(0..store.ids_count()).collect::<Vec<_>>().chunks(7) {
+        writer.push(&maker.sketches(ids, &mut in_threads(1))?)?;
+    }
+    writer.finish()
 }
 
 /// Writes the index of a space, and reads it.

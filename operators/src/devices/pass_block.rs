@@ -24,20 +24,24 @@ pub struct Tiles {
     pub numbers: Arc<dyn AsRef<[u16]> + Send + Sync>,
 }
 
+/// Whether an object may be in the list.
+pub type Allows = Arc<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// The objects of some tiles with the largest upper bounds.
 pub struct PassBlock {
     tiles: Tiles,
     range: Range<usize>,
     program: ProgramSource,
     pass: Arc<DevicePass>,
+    allows: Allows,
     /// Once the block is back: the objects that may be among the largest.
     pub list: Shortlist,
 }
 
 impl PassBlock {
-    /// The pass over a range of tiles, whose objects are offered to a list: an empty one, or that of an earlier block. Blocks
-    /// of one store that are cut alike find their tiles on the device again. Objects that only fill the last tile are offered
-    /// too.
+    /// The pass over a range of tiles. Its objects are offered to a list, an empty one or that of an earlier block, if they
+    /// are allowed there: objects that only fill the last tile are not, say. Blocks of one store that are cut alike find their
+    /// tiles on the device again.
     ///
     /// # Panics
     /// When there is no tile in the range.
@@ -46,10 +50,16 @@ impl PassBlock {
         range: Range<usize>,
         form: Form,
         pass: Arc<DevicePass>,
+        allows: Allows,
         list: Shortlist,
     ) -> Self {
         assert!(!range.is_empty(), "some tiles");
-        Self { tiles, range, program: pass_program(form), pass, list }
+        Self { tiles, range, program: pass_program(form), pass, allows, list }
+    }
+
+    /// The tiles.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
     }
 
     /// The first object.
@@ -118,7 +128,11 @@ impl Block for PassBlock {
                 continue;
             }
             for (object, upper) in uppers.iter().enumerate() {
-                self.list.offer(self.first() + (group * GROUP + object) as u64, *upper);
+                let id = self.first() + (group * GROUP + object) as u64;
+                // Few are above the least bound, and not all of them are allowed.
+                if !(*upper < self.list.least()) && (self.allows)(id) {
+                    self.list.offer(id, *upper);
+                }
             }
         }
     }
@@ -166,6 +180,7 @@ mod tests {
         let devices = LazyDevices::of_environment().open().unwrap();
         let numbers = Arc::new(tiles(23));
         let objects = 23 * TILE;
+        let allows = || -> Allows { Arc::new(|_| true) };
         let tiles = Tiles { number: boxwork_stores::new_number(), numbers: Arc::<Vec<u16>>::clone(&numbers) };
         let norm = |object| -> f64 {
             at(&numbers, object)
@@ -189,8 +204,14 @@ mod tests {
             let mut on_device = Shortlist::new(50, error);
             for range in [0..7, 7..8, 8..23] {
                 let list = Shortlist::new(50, error);
-                let block =
-                    PassBlock::new(tiles.clone(), range.clone(), form, Arc::clone(&device_pass), list);
+                let block = PassBlock::new(
+                    tiles.clone(),
+                    range.clone(),
+                    form,
+                    Arc::clone(&device_pass),
+                    allows(),
+                    list,
+                );
                 assert_eq!(block.first(), (range.start * TILE) as u64);
                 on_device.merge(run(&devices, block).list);
             }
@@ -202,7 +223,7 @@ mod tests {
             let ranked = |list: Shortlist| list.ranked(|id| pass.upper(&at(&numbers, id as usize)));
             // With no bound cut off, each is compared with the one in f64.
             let all = Shortlist::new(objects, error);
-            let block = PassBlock::new(tiles.clone(), 0..23, form, device_pass, all);
+            let block = PassBlock::new(tiles.clone(), 0..23, form, device_pass, allows(), all);
             for (id, upper) in run(&devices, block).list.offered() {
                 let exact = pass.upper(&at(&numbers, *id as usize)).upper;
                 assert!((f64::from(*upper) - exact).abs() <= error, "{form}, {count}: {upper} {exact}");

@@ -1,30 +1,51 @@
 //! `gp_scan`: bounds what may be expected of every object that may be shown.
 //!
-//! Invariant: each object leaves once, in the order of ids, unless it was shown, is marked, is removed or is filtered out.
+//! A bound U is the mean plus `explore` times a deviation that is at least the true one: the variance given one mark is at
+//! least the variance given all, so the mark of the largest covariance bounds it. Thus U is at least the upper confidence
+//! bound u, whatever is hallucinated.
+//!
+//! Invariants: no object leaves that was shown, is marked, is removed or is filtered out. From exact distances every other
+//! object leaves once, in the order of ids. From sketches those of the largest bounds leave, in f64, so they are the same on
+//! every machine, on slots and on devices.
+
+mod columns;
+mod sketches;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::gaussian_process::pass::Upper;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use boxwork_runtime::feeding::Picked;
+use boxwork_stores::store::Store;
+
+use self::columns::ColumnPass;
+use self::sketches::{DEVICE_OBJECTS_MIN, SketchScan};
 use super::marks::Fitted;
-use super::pass::{Pass, pass};
 use super::read_marks::{SEEN, ids_of};
-use crate::columns;
+use crate::columns as edge;
+use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
+use crate::resources::device_parameter;
 use crate::resources::gp_kernel::{self, GpKernel, KERNEL};
 
+/// Rows of the longest shortlist.
+pub(super) const ROWS_MAX: usize = 32_768;
 /// Ids that one envelope covers.
 const IDS_PER_ENVELOPE: usize = 4096;
 /// Ids of a piece for one slot.
 const IDS_PER_PIECE: usize = 512;
 
-const MODEL: In = In::side(0, "model", columns::model, "the marks with their model");
-const CANDIDATES: Out = Out::new(0, "candidates", columns::bounds, "the objects that may be shown");
+const MODEL: In = In::side(0, "model", edge::model, "the marks with their model");
+const CANDIDATES: Out = Out::new(0, "candidates", edge::bounds, "the objects that may be shown");
 
 /// The parameter of boxes that bound what may be expected of an object.
 pub(crate) const EXPLORE: Parameter = Parameter::new(
@@ -34,21 +55,33 @@ pub(crate) const EXPLORE: Parameter = Parameter::new(
     "the weight of the deviation: 0 shows what is probably relevant, 2 what is least known",
 );
 
-/// Bounds all objects under a model.
+/// The parameter of boxes that choose by chance where there is no mark.
+pub(super) const SEED: Parameter = Parameter::new(
+    "seed",
+    ParameterType::integer_from(0),
+    Default::Integer(1),
+    "the choice of the first object where there is no mark",
+);
+
+/// Bounds the objects under a model.
 ///
 /// The bound of an object is its mean plus `explore` times a deviation. The deviation is that given the one mark that tells
 /// most, so it is at least the deviation given all marks, and takes one pass over the distances.
+///
+/// If the kernel uses sketches, the distances are those of the sketches, and the `size` objects of the largest bounds leave.
+/// Without a mark all bounds are equal, and objects that the seed chooses leave.
 ///
 /// # Inputs
 /// `model` (side): the marks with their model.
 ///
 /// # Outputs
-/// `candidates`: every object that may be shown.
+/// `candidates`: every object that may be shown, or those of the largest bounds.
 ///
 /// # Parameters
 /// `kernel`: the covariance of the objects. `explore`: the weight of the deviation. `seen`: objects to leave out. `shown`:
 /// whether they and the marks are left out. `class`: the last folder of the objects to show, or the beginning of their names
-/// if it ends in `/`.
+/// if it ends in `/`. `size`: the objects that leave, if the kernel uses sketches. `seed`: the choice of objects where there
+/// is no mark. `device`: where to bound sketches; exact distances are computed on slots.
 pub static GP_SCAN: OperatorSpec = OperatorSpec {
     parameters: &[
         KERNEL,
@@ -66,23 +99,36 @@ pub static GP_SCAN: OperatorSpec = OperatorSpec {
             Default::Absent,
             "only objects whose last folder has this name, or whose names begin with it if it ends in /",
         ),
+        Parameter::new(
+            "size",
+            ParameterType::integer_within(1, ROWS_MAX as i64),
+            Default::Integer(256),
+            "the objects of the largest bounds that leave, if the kernel uses sketches",
+        )
+        .unit("objects"),
+        SEED,
+        device_parameter("auto"),
     ],
     inputs: &[MODEL],
     outputs: &[CANDIDATES],
     example: "scan: {kind: gp_scan, kernel: kernel, explore: 0.25}",
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_OBJECTS_MIN)),
     ..OperatorSpec::new("gp_scan", "Bounds what may be expected of every object.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let kernel = gp_kernel::kernel(bind)?;
+    let objects = kernel.sketch.as_ref().map_or(0, |sketch| sketch.len());
     Ok(Box::new(GpScan {
-        kernel: gp_kernel::kernel(bind)?,
+        kernel,
         explore: bind.number("explore"),
         seen: bind.texts("seen"),
         hides: bind.text("shown") == "hide",
         class: bind.get_text("class").map(str::to_owned),
-        work: None,
-        is_ready: false,
-        next: 0,
+        size: bind.count("size"),
+        seed: bind.count("seed") as u64,
+        picked: bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?,
+        state: State::New,
     }))
 }
 
@@ -92,49 +138,103 @@ struct GpScan {
     seen: Vec<String>,
     hides: bool,
     class: Option<String>,
-    work: Option<Work>,
-    is_ready: bool,
-    next: u64,
+    size: usize,
+    seed: u64,
+    /// The devices that may bound sketches.
+    picked: Picked,
+    state: State,
 }
 
-/// Set by the first firing.
-struct Work {
-    pass: Box<dyn Pass>,
+/// The stage of the box's work.
+enum State {
+    New,
+    Columns {
+        pass: Box<ColumnPass>,
+        eligible: Arc<Eligible>,
+        is_ready: bool,
+        next: u64,
+    },
+    Sketches(Box<DeviceStage<SketchScan>>),
+    /// The objects that leave.
+    Chosen(Vec<(u64, Upper)>),
+}
+
+/// The objects that may be shown.
+pub(super) struct Eligible {
+    store: Arc<dyn Store>,
     excluded: HashSet<u64>,
     /// The only objects that may be shown, ascending.
     members: Option<Arc<[u64]>>,
 }
 
+impl Eligible {
+    /// Whether an object of the store may be shown.
+    fn allows(&self, id: u64) -> bool {
+        let is_member = self.members.as_ref().is_none_or(|members| members.binary_search(&id).is_ok());
+        is_member && !self.excluded.contains(&id)
+    }
+
+    /// Whether there is such an object, and it may be shown.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.store.has(id) && self.allows(id)
+    }
+
+    /// Objects by chance, `size` at most.
+    fn sample(&self, size: usize, seed: u64) -> Vec<u64> {
+        let count = match &self.members {
+            Some(members) => members.len() as u64,
+            None => self.store.objects_count(),
+        };
+        let places = Random::mixed(seed).distinct(count, size.saturating_add(self.excluded.len()));
+        let id = |place: u64| match &self.members {
+            Some(members) => members[place as usize],
+            None => self.store.nth(place),
+        };
+        places.into_iter().map(id).filter(|id| self.has(*id)).take(size).collect()
+    }
+}
+
 impl Operator for GpScan {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let Some(work) = &mut self.work else {
-            self.work = Some(self.begin(cx)?);
-            return Ok(Flow::More);
-        };
-        if !self.is_ready {
-            self.is_ready = work.pass.step(cx)?;
-            return Ok(Flow::More);
-        }
-        let ids = self.kernel.space.store().ids_count();
-        while cx.has_room(CANDIDATES) {
-            cx.announce();
-            if self.next >= ids {
-                return Ok(Flow::Done);
+        match &mut self.state {
+            State::New => {
+                self.state = self.begin(cx)?;
+                Ok(Flow::More)
             }
-            let envelope = self.bounds(cx)?;
-            cx.progress(self.next, ids);
-            if let Some(envelope) = envelope
-                && cx.push(CANDIDATES, envelope)? == Pushed::Closed
-            {
-                return Ok(Flow::Done);
+            State::Columns { pass, is_ready, .. } if !*is_ready => {
+                *is_ready = pass.step(cx)?;
+                Ok(Flow::More)
+            }
+            State::Columns { .. } => self.columns(cx),
+            State::Sketches(stage) => {
+                let flow = stage.process(cx)?;
+                if flow != Flow::Done || cx.is_cancelled() {
+                    return Ok(flow);
+                }
+                let State::Sketches(stage) = std::mem::replace(&mut self.state, State::New) else {
+                    return Ok(flow);
+                };
+                self.state = State::Chosen(stage.into_task().largest(cx)?);
+                Ok(Flow::More)
+            }
+            State::Chosen(rows) => {
+                if !cx.has_room(CANDIDATES) {
+                    return Ok(Flow::Wait);
+                }
+                if !rows.is_empty() {
+                    let column = |of: fn(&Upper) -> f64| rows.iter().map(|(_, upper)| of(upper)).collect();
+                    let ids = rows.iter().map(|(id, _)| *id).collect();
+                    let (means, uppers) = (column(|upper| upper.mean), column(|upper| upper.upper));
+                    cx.push(CANDIDATES, envelope(ids, means, uppers, 0.0)?)?;
+                }
+                Ok(Flow::Done)
             }
         }
-        Ok(Flow::Wait)
     }
 }
 
 impl GpScan {
-    fn begin(&self, cx: &mut Context<'_>) -> Result<Work, BoxError> {
+    fn begin(&self, cx: &mut Context<'_>) -> Result<State, BoxError> {
         let model = Arc::new(Fitted::of_envelopes(cx.side(MODEL))?);
         let (kernel, seen, class) = (&self.kernel, &self.seen, &self.class);
         let (store, cancelled) = (kernel.space.store(), cx.cancelled());
@@ -147,59 +247,99 @@ impl GpScan {
         if !self.hides {
             excluded.clear();
         }
-        let pass = pass(kernel, &model, self.explore, &|| cx.is_cancelled())?;
-        Ok(Work { pass, excluded, members })
+        let eligible = Arc::new(Eligible { store: Arc::clone(store), excluded, members });
+        let Some(sketch) = &kernel.sketch else {
+            let pass = ColumnPass::new(kernel, &model, self.explore, &|| cx.is_cancelled())?;
+            return Ok(State::Columns { pass: Box::new(pass), eligible, is_ready: false, next: 0 });
+        };
+        let explore = model.explore(self.explore);
+        if model.marks.is_empty() {
+            let all = Upper { mean: 0.0, upper: explore };
+            let mut ids = eligible.sample(self.size, self.seed);
+            ids.sort_unstable();
+            return Ok(State::Chosen(ids.into_iter().map(|id| (id, all)).collect()));
+        }
+        let picked = self.picked.devices.clone();
+        let allowed = picked.as_ref().map(|(_, allowed)| Arc::clone(allowed));
+        let task = SketchScan::new(kernel, sketch, &model, explore, (self.size, eligible), allowed)?;
+        Ok(State::Sketches(Box::new(DeviceStage::new(task, sketches::SIZES, picked))))
     }
 
-    /// The bounds of the next ids; nothing if none of them may be shown.
-    fn bounds(&mut self, cx: &mut Context<'_>) -> Result<Option<Envelope>, BoxError> {
-        let Some(work) = &self.work else { return Ok(None) };
-        let store = self.kernel.space.store();
-        let (first, end) = (self.next, store.ids_count().min(self.next + IDS_PER_ENVELOPE as u64));
-        self.next = end;
-        let mut pieces: Vec<Piece> = (first..end)
-            .step_by(IDS_PER_PIECE)
-            .map(|from| {
-                let count = (end - from).min(IDS_PER_PIECE as u64) as usize;
-                Piece { from, means: vec![0.0; count], uppers: vec![0.0; count], done: Ok(()) }
-            })
-            .collect();
-        let pass = &*work.pass;
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
-                for Piece { from, means, uppers, done } in pieces {
-                    *done = pass.bounds(*from..*from + means.len() as u64, means, uppers, &cancelled);
-                }
-            });
-        });
-        let (mut ids, mut means, mut uppers) = (Vec::new(), Vec::new(), Vec::new());
-        for piece in pieces {
-            piece.done?;
-            for id in store.among(piece.from..piece.from + piece.means.len() as u64) {
-                let is_member =
-                    work.members.as_ref().is_none_or(|members| members.binary_search(&id).is_ok());
-                if is_member && !work.excluded.contains(&id) {
-                    let at = (id - piece.from) as usize;
-                    ids.push(id);
-                    means.push(piece.means[at]);
-                    uppers.push(piece.uppers[at]);
-                }
+    /// Sends the bounds of all objects, from exact distances, as long as there is room.
+    fn columns(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let State::Columns { pass, eligible, next, .. } = &mut self.state else { return Ok(Flow::Done) };
+        let ids = eligible.store.ids_count();
+        while cx.has_room(CANDIDATES) {
+            cx.announce();
+            if *next >= ids {
+                return Ok(Flow::Done);
+            }
+            let first = *next;
+            *next = ids.min(first + IDS_PER_ENVELOPE as u64);
+            let envelope = bounds(cx, pass, eligible, first..*next)?;
+            cx.progress(*next, ids);
+            if let Some(envelope) = envelope
+                && cx.push(CANDIDATES, envelope)? == Pushed::Closed
+            {
+                return Ok(Flow::Done);
             }
         }
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        let count = ids.len();
-        let columns: [(&str, ArrayRef); 5] = [
-            ("query", Arc::new(UInt32Array::from(vec![0; count]))),
-            ("id", Arc::new(UInt64Array::from(ids))),
-            ("mean", Arc::new(Float64Array::from(means))),
-            ("upper", Arc::new(Float64Array::from(uppers))),
-            ("error", Arc::new(Float64Array::from(vec![pass.error(); count]))),
-        ];
-        Ok(Some(Envelope::from_columns(columns)?))
+        Ok(Flow::Wait)
     }
+}
+
+/// The bounds of some ids; nothing if none of them may be shown.
+fn bounds(
+    cx: &mut Context<'_>,
+    pass: &ColumnPass,
+    eligible: &Eligible,
+    range: Range<u64>,
+) -> Result<Option<Envelope>, BoxError> {
+    let mut pieces: Vec<Piece> = range
+        .clone()
+        .step_by(IDS_PER_PIECE)
+        .map(|from| {
+            let count = (range.end - from).min(IDS_PER_PIECE as u64) as usize;
+            Piece { from, means: vec![0.0; count], uppers: vec![0.0; count], done: Ok(()) }
+        })
+        .collect();
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+            for Piece { from, means, uppers, done } in pieces {
+                *done = pass.bounds(*from..*from + means.len() as u64, means, uppers, &cancelled);
+            }
+        });
+    });
+    let (mut ids, mut means, mut uppers) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in pieces {
+        piece.done?;
+        for id in eligible.store.among(piece.from..piece.from + piece.means.len() as u64) {
+            if eligible.allows(id) {
+                let at = (id - piece.from) as usize;
+                ids.push(id);
+                means.push(piece.means[at]);
+                uppers.push(piece.uppers[at]);
+            }
+        }
+    }
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(envelope(ids, means, uppers, pass.error())?))
+}
+
+/// The envelope of objects with their bounds, all with one error.
+fn envelope(ids: Vec<u64>, means: Vec<f64>, uppers: Vec<f64>, error: f64) -> Result<Envelope, BoxError> {
+    let count = ids.len();
+    let columns: [(&str, ArrayRef); 5] = [
+        ("query", Arc::new(UInt32Array::from(vec![0; count]))),
+        ("id", Arc::new(UInt64Array::from(ids))),
+        ("mean", Arc::new(Float64Array::from(means))),
+        ("upper", Arc::new(Float64Array::from(uppers))),
+        ("error", Arc::new(Float64Array::from(vec![error; count]))),
+    ];
+    Ok(Envelope::from_columns(columns)?)
 }
 
 /// Consecutive ids that one slot bounds.

@@ -17,7 +17,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use self::block::Block;
 use super::distances::{ColumnMaker, Origin};
-use super::gp_scan::EXPLORE;
+use super::gp_scan::{EXPLORE, SEED};
 use super::marks::{Fitted, NO_MARK};
 use crate::columns;
 use crate::resources::gp_kernel::{self, GpKernel, KERNEL};
@@ -53,12 +53,7 @@ pub static GP_SELECT: OperatorSpec = OperatorSpec {
         )
         .unit("objects"),
         EXPLORE,
-        Parameter::new(
-            "seed",
-            ParameterType::integer_from(0),
-            Default::Integer(1),
-            "the choice of the first object where there is no mark",
-        ),
+        SEED,
     ],
     inputs: &[CANDIDATES, MODEL],
     outputs: &[ROUND],

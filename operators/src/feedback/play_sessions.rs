@@ -53,7 +53,7 @@ const fn count(name: &'static str, most: i64, default: i64, about: &'static str)
 /// session. `explore`: the weight of the deviation. `first`: how a session begins. `flips`: the share of judgements that are
 /// wrong. `clicks`: the share of relevant objects that are liked; below 1 no object is disliked. `unmarked`: objects shown and
 /// not judged. `rare`: if given, each class has only so many members for its users. `classes`: the classes, by default all.
-/// `seed`: the users.
+/// `seed`: the users. `rerank`: if the kernel uses sketches, a model chooses among so many objects, those of the largest bounds.
 pub static PLAY_SESSIONS: OperatorSpec = OperatorSpec {
     parameters: &[
         KERNEL,
@@ -98,6 +98,7 @@ pub static PLAY_SESSIONS: OperatorSpec = OperatorSpec {
             "the classes; by default all of at least two objects",
         ),
         Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "the users"),
+        count("rerank", 32_768, 256, "objects among which a model chooses, if sketches bound them"),
     ],
     outputs: &[SESSIONS],
     example: "play: {kind: play_sessions, kernel: kernel, methods: [nearest, gp_bucb]}",
@@ -124,6 +125,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         is_weak: bind.text("unmarked") == "weak",
         rare: bind.get_integer("rare").and_then(|rare| usize::try_from(rare).ok()),
         seed: bind.count("seed") as u64,
+        rerank: bind.count("rerank"),
     };
     let methods = bind.texts("methods").iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>()?;
     Ok(Box::new(PlaySessions {
@@ -170,7 +172,7 @@ impl Operator for PlaySessions {
                 let is_done = matrix.step(cx, &self.kernel, &objects.ids)?;
                 cx.progress(0, 0);
                 if is_done {
-                    let table = matrix.finish(&self.kernel);
+                    let table = matrix.finish(&self.kernel, &objects.ids);
                     self.state = State::Playing(std::mem::take(objects), table);
                 }
             }

@@ -1,6 +1,7 @@
 //! The boxes of a round together, against a model fitted to all objects by its formulas.
 
 mod covariances;
+mod sketches;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,10 +61,10 @@ impl Round {
         Self { marks, ..Self::of(kernel) }
     }
 
-    fn harness<const N: usize>(
+    fn harness(
         &self,
         spec: &'static OperatorSpec,
-        given: [(&'static str, Value); N],
+        given: impl Into<Vec<(&'static str, Value)>>,
     ) -> Result<Harness, BoxError> {
         let kernel: Resource = Arc::<GpKernel>::clone(&self.kernel);
         let store: Resource = Arc::new(SharedStore(Arc::clone(self.kernel.space.store())));
@@ -86,26 +87,29 @@ impl Round {
         )?;
         read.run()?;
         let marks = read.taken(OUT);
-        let mut fit = self.harness(&super::gp_fit::GP_FIT, [])?;
+        let mut fit = self.harness(&super::gp_fit::GP_FIT, Vec::new())?;
         marks.iter().for_each(|envelope| fit.give(FIRST, envelope.clone()));
         fit.run()?;
         Ok((super::marks::of_envelopes(&marks)?, fit.taken(OUT)))
     }
 
+    /// The envelopes of the candidates.
+    fn scanned(&self, model: &[Envelope]) -> Result<Vec<Envelope>, BoxError> {
+        let mut given = vec![("size", Value::Integer(self.size)), ("seed", Value::Integer(self.seed))];
+        given.extend(self.class.map(|class| ("class", Value::Text(class.to_owned()))));
+        let mut scan = self.harness(&super::gp_scan::GP_SCAN, given)?;
+        model.iter().for_each(|envelope| scan.give(FIRST, envelope.clone()));
+        while !scan.is_done() {
+            scan.run()?;
+        }
+        Ok(scan.taken(OUT))
+    }
+
     fn run(&self) -> Result<Vec<Row>, BoxError> {
         let (_, model) = self.fitted()?;
-        let mut scan = match self.class {
-            Some(class) => {
-                self.harness(&super::gp_scan::GP_SCAN, [("class", Value::Text(class.to_owned()))])?
-            }
-            None => self.harness(&super::gp_scan::GP_SCAN, [])?,
-        };
-        model.iter().for_each(|envelope| scan.give(FIRST, envelope.clone()));
-        scan.run()?;
-        let candidates = scan.taken(OUT);
+        let candidates = self.scanned(&model)?;
         let mut list =
             self.harness(&super::gp_shortlist::GP_SHORTLIST, [("size", Value::Integer(self.size))])?;
-        model.iter().for_each(|envelope| list.give(SECOND, envelope.clone()));
         candidates.into_iter().for_each(|envelope| list.give(FIRST, envelope));
         list.end(FIRST);
         list.run()?;

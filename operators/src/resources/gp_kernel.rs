@@ -4,6 +4,7 @@
 //! the store, the distance and the form alone; what the resource remembers of distances changes no answer.
 
 mod cache;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +14,13 @@ use boxwork_kernels::gaussian_process::{Covariance, Form};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_stores::sketch::Sketch;
 use boxwork_stores::space::Space;
 
 use super::class_of;
 use super::space::options;
 pub(crate) use cache::{Cache, Caches, Column};
+pub(crate) use kept::{KeptColumn, KeptColumns, Sketches};
 
 /// Pairs of objects whose median distance gives the length.
 const PAIRS: u64 = 4096;
@@ -48,6 +51,19 @@ pub(crate) static GP_KERNEL: ResourceSpec = ResourceSpec {
             Default::Absent,
             "the length l; by default half the median distance of random pairs, and twice it for exp(-d/l)",
         ),
+        Parameter::new(
+            "sketch",
+            ParameterType::Path,
+            Default::Absent,
+            "the sketches of the store, made by `boxwork sketch`",
+        ),
+        Parameter::new(
+            "mode",
+            ParameterType::Choice(&["auto", "exact", "sketch"]),
+            Default::Text("auto"),
+            "bounds from exact distances or from sketches; auto: from sketches, if they are given and the store has more than \
+             4096 objects",
+        ),
     ],
     example: "kernel: {kind: gp_kernel, space: space}",
     provides: None,
@@ -61,6 +77,10 @@ pub(crate) struct GpKernel {
     pub(crate) space: Arc<dyn Space>,
     pub(crate) covariance: Covariance,
     pub(crate) cache: Arc<Cache>,
+    /// The sketches from which objects are bounded; without them exact distances bound.
+    pub(crate) sketch: Option<Arc<Sketch>>,
+    /// What earlier rounds have computed from sketches.
+    pub(crate) kept: Arc<KeptColumns>,
     /// By the text of the filter: the members, in the order of their ids.
     classes: Mutex<BTreeMap<String, Arc<[u64]>>>,
 }
@@ -75,7 +95,28 @@ fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
         None => usual_length(&*space, form, &|| cancellation.is_cancelled())?,
     };
     let cache = bind.memory::<Caches>().of(&*space);
-    Ok(Arc::new(GpKernel::new(space, Covariance::new(form, length), cache)))
+    let sketch = sketch(bind, &space)?;
+    let mut kernel = GpKernel::new(space, Covariance::new(form, length), cache);
+    (kernel.sketch, kernel.kept) = (sketch, bind.memory());
+    Ok(Arc::new(kernel))
+}
+
+/// The sketches that are used. Those that are given and not used are checked all the same.
+fn sketch(bind: &Bind<'_>, space: &Arc<dyn Space>) -> Result<Option<Arc<Sketch>>, BoxError> {
+    let mode = bind.text("mode");
+    let Some(path) = bind.get_path("sketch") else {
+        if mode == "sketch" {
+            let store = space.store().path().display();
+            return Err(BoxError::new(format!(
+                "mode `sketch` needs the sketches of the store: make them with `boxwork sketch --store {store} --out FILE`, \
+                 and give them as `sketch`"
+            )));
+        }
+        return Ok(None);
+    };
+    let sketch = bind.memory::<Sketches>().open(&path, space)?;
+    let is_small = space.store().ids_count() <= EXACT_OBJECTS_MAX;
+    Ok((mode == "sketch" || mode == "auto" && !is_small).then_some(sketch))
 }
 
 fn form_of(arguments: &Arguments) -> Option<Form> {
@@ -139,7 +180,8 @@ fn usual_length(space: &dyn Space, form: Form, interrupt: Interrupt<'_>) -> Resu
 
 impl GpKernel {
     pub(crate) fn new(space: Arc<dyn Space>, covariance: Covariance, cache: Arc<Cache>) -> Self {
-        Self { space, covariance, cache, classes: Mutex::default() }
+        let (sketch, kept) = (None, Arc::default());
+        Self { space, covariance, cache, sketch, kept, classes: Mutex::default() }
     }
 
     /// Whether the store is so small that columns of exact distances are kept.
@@ -175,6 +217,12 @@ impl GpKernel {
     fn classes(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<[u64]>>> {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where feedback takes the bounds of objects from, `exact` distances or a `sketch`; nothing if the resource is no kernel.
+pub fn feedback_mode(resource: &Resource) -> Option<&'static str> {
+    let kernel = resource.downcast_ref::<GpKernel>()?;
+    Some(if kernel.sketch.is_some() { "sketch" } else { "exact" })
 }
 
 /// The kernel that a box names.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Space, path_value, run_shipped, say, whole};
+use super::{Space, device, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
@@ -53,6 +53,11 @@ pub struct Arguments {
     #[arg(long, value_name = "L")]
     length: Option<f64>,
     #[command(flatten)]
+    sketches: Sketches,
+    /// Where to bound sketches: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
+    #[command(flatten)]
     space: Space,
     /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json", "csv", "html"])]
@@ -62,6 +67,29 @@ pub struct Arguments {
     out: PathBuf,
     #[command(flatten)]
     options: Options,
+}
+
+/// Where the bounds of objects come from.
+#[derive(Debug, clap::Args)]
+pub(super) struct Sketches {
+    /// The sketches of the store, made by `boxwork sketch`: they bound objects, if there are more than 4096
+    #[arg(long, value_name = "FILE")]
+    sketch: Option<PathBuf>,
+    /// Bounds from exact distances or from sketches; auto: by the number of objects
+    #[arg(long, default_value = "auto", value_parser = ["auto", "exact", "sketch"])]
+    mode: String,
+    /// The objects among which the choice is made by exact distances, if sketches bound them
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    rerank: u32,
+}
+
+impl Sketches {
+    /// Gives the values to a pipeline.
+    pub(super) fn give(&self, values: &mut BTreeMap<String, Value>) {
+        values.extend(self.sketch.as_deref().map(|path| ("sketch".to_owned(), path_value(path))));
+        values.insert("mode".to_owned(), Value::Text(self.mode.clone()));
+        values.insert("rerank".to_owned(), whole(self.rerank));
+    }
 }
 
 /// The covariances.
@@ -86,8 +114,10 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("seed".to_owned(), whole(arguments.seed)),
         ("kernel".to_owned(), text(&arguments.kernel)),
         ("format".to_owned(), text(&arguments.format)),
+        ("device".to_owned(), text(&arguments.device)),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
+    arguments.sketches.give(&mut values);
     values.extend(arguments.class.as_deref().map(|class| ("class".to_owned(), text(class))));
     values.extend(arguments.length.map(|length| ("length".to_owned(), Value::Number(length))));
     arguments.space.give(&mut values);

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// The index of the store; as many as stores, or none
     #[arg(long, value_name = "FILE")]
     pivots: Vec<PathBuf>,
+    /// The sketches of the store, made by `boxwork sketch`, for rounds over more than 4096 objects; as many as stores, or none
+    #[arg(long, value_name = "FILE")]
+    sketch: Vec<PathBuf>,
     /// The folder in which the names of the store's objects are paths, for pictures; as many as stores, or one for all
     #[arg(long, value_name = "DIR")]
     images: Vec<PathBuf>,
@@ -308,11 +311,17 @@ fn name_of(path: &Path) -> String {
 
 fn openings(arguments: &Arguments) -> Result<Vec<Opening>, Refused> {
     let count = arguments.store.len();
-    let Arguments { pivots, images, .. } = arguments;
+    let Arguments { pivots, sketch, images, .. } = arguments;
     if !pivots.is_empty() && pivots.len() != count {
         return Err(Refused::usage(format!(
             "{} indexes for {count} stores: give one for each, or none",
             pivots.len()
+        )));
+    }
+    if !sketch.is_empty() && sketch.len() != count {
+        return Err(Refused::usage(format!(
+            "{} files of sketches for {count} stores: give one for each, or none",
+            sketch.len()
         )));
     }
     if images.len() > 1 && images.len() != count {
@@ -335,6 +344,7 @@ fn openings(arguments: &Arguments) -> Result<Vec<Opening>, Refused> {
             name,
             path: path.clone(),
             pivots: pivots.get(idx).cloned(),
+            sketch: sketch.get(idx).cloned(),
             images: images.get(idx).or_else(|| images.first()).cloned(),
             cache: arguments.cache.clone(),
             cache_bytes: arguments.cache_mib.saturating_mul(1 << 20),

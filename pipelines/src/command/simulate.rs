@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::{Space, path_value, run_shipped, whole};
-use crate::command::feedback::KERNELS;
+use crate::command::feedback::{KERNELS, Sketches};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
@@ -71,6 +71,8 @@ pub struct Arguments {
     #[arg(long, value_name = "L")]
     length: Option<f64>,
     #[command(flatten)]
+    sketches: Sketches,
+    #[command(flatten)]
     space: Space,
     /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
@@ -101,6 +103,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     values.extend(arguments.rare.map(|rare| ("rare".to_owned(), whole(rare))));
     values.extend(arguments.length.map(|length| ("length".to_owned(), Value::Number(length))));
+    arguments.sketches.give(&mut values);
     arguments.space.give(&mut values);
     run_shipped("simulate", shipped::SIMULATE, catalog, &values, &arguments.options).exit
 }

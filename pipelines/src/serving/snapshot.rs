@@ -31,6 +31,8 @@ pub(super) struct Open {
     pub(super) signatures: Option<Arc<SignatureStore>>,
     pub(super) names: Names,
     pub(super) measure: String,
+    /// Whether rounds bound objects by `exact` distances or by a `sketch`.
+    pub(super) mode: &'static str,
     pub(super) family: String,
     pub(super) search: Ready,
     /// Present if the distance has a covariance; otherwise the reason.
@@ -169,7 +171,7 @@ impl Snapshot for Open {
             fingerprint: self.store.fingerprint().to_owned(),
             measure: self.measure.clone(),
             alpha: self.store.alpha(),
-            mode: "exact".to_owned(),
+            mode: self.mode.to_owned(),
             images: self.images.is_some(),
             originals: self.images.is_some(),
             classes: self.names.classes(),

@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use boxwork_operators::feedback_mode;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
@@ -46,6 +47,8 @@ pub struct Opening {
     pub path: PathBuf,
     /// Its index.
     pub pivots: Option<PathBuf>,
+    /// Its sketches.
+    pub sketch: Option<PathBuf>,
     /// The folder in which the names are paths.
     pub images: Option<PathBuf>,
     /// The folder that keeps thumbnails.
@@ -300,6 +303,7 @@ fn text(path: &Path) -> Value {
 fn values(opening: &Opening) -> Vec<(&'static str, Value)> {
     let mut values = vec![("store", text(&opening.path)), ("queries", Value::List(Vec::new()))];
     values.extend(opening.pivots.as_ref().map(|pivots| ("pivots", text(pivots))));
+    values.extend(opening.sketch.as_ref().map(|sketch| ("sketch", text(sketch))));
     values.extend(opening.alpha.map(|alpha| ("alpha", Value::Number(alpha))));
     values.extend(opening.device.as_ref().map(|device| ("device", Value::Text(device.clone()))));
     values
@@ -332,6 +336,12 @@ fn measure_of(prepared: &Prepared) -> Option<String> {
         .filter_map(|resource| resource.downcast_ref::<SharedSpace>())
         .map(|space| spaces::in_words(&*space.0))
         .next()
+}
+
+/// Where a prepared pipeline of rounds takes the bounds of objects from.
+fn mode_of(prepared: &Prepared) -> Option<&'static str> {
+    let resources = &prepared.plan().resources;
+    resources.iter().filter_map(|resource| prepared.resource(&resource.name)).find_map(feedback_mode)
 }
 
 /// The pipelines of feedback, or the reason that there are none: not every distance has a covariance.
@@ -387,6 +397,10 @@ fn load_once(
         _ => None,
     };
     let rounds = rounds(resources, engine, catalog, pipelines, &given);
+    if let (Some(_), Err(reason)) = (&opening.sketch, &rounds) {
+        return Err(reason.clone());
+    }
+    let mode = rounds.as_ref().ok().and_then(|rounds| mode_of(&rounds.round.prepared));
     let of_rounds = rounds.iter().flat_map(|rounds| [&rounds.round, &rounds.ranking, &rounds.why]);
     if !picture.iter().chain(of_rounds).all(is_same) {
         return Ok(None);
@@ -415,6 +429,7 @@ fn load_once(
         signatures,
         names,
         measure,
+        mode: mode.unwrap_or("exact"),
         family,
         search,
         rounds,

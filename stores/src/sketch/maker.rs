@@ -202,7 +202,7 @@ impl SketchMaker {
     ///
     /// # Errors
     /// When an object cannot be read, or `side_by_side` was cancelled.
-    pub(super) fn sketches(
+    pub(crate) fn sketches(
         &self,
         ids: &[u64],
         side_by_side: &mut SideBySide<'_>,

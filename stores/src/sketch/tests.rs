@@ -8,32 +8,16 @@ use crate::object_store::Access;
 use crate::pivot_table::{in_threads, in_threads_until};
 use crate::signature_store::{SignatureStore, StoreChange};
 use crate::sqfd_space::SqfdSpace;
-use crate::testing;
+use crate::testing::{self, FREQUENCIES};
 use crate::upkeep;
 use boxwork_kernels::similarity::{Ground, Measure, Similarity};
 use boxwork_kernels::sketch::coordinate;
 use boxwork_kernels::sqfd::Columns;
 
-const FREQUENCIES: usize = 256;
-
 fn space(path: &Path, alpha: f64) -> Arc<dyn Space> {
     let store = Arc::new(SignatureStore::open(path).unwrap());
     let measure = Measure::new(Similarity::Gaussian, Ground::L2, alpha).unwrap();
     Arc::new(SqfdSpace::new(store, measure))
-}
-
-/// Writes the sketch of a space, with no boxes.
-fn write(space: &Arc<dyn Space>, path: &Path) -> Result<u64, SketchError> {
-    let sample = SketchSample::new(space, 1, FREQUENCIES)?;
-    let mut features = vec![0.0; sample.ids().len() * sample.width()];
-    sample.features(0, &mut features)?;
-    let maker = Arc::new(sample.maker(&features, &mut in_threads(2))?.expect("it was not cancelled"));
-    let mut writer = SketchWriter::create(path, Arc::clone(&maker))?;
-    let store = space.store();
-    for ids in store.among(0..store.ids_count()).collect::<Vec<_>>().chunks(7) {
-        writer.push(&maker.sketches(ids, &mut in_threads(1))?)?;
-    }
-    writer.finish()
 }
 
 fn add(store: &Path, sketch: &Path, seeds: std::ops::Range<u64>) {
@@ -57,10 +41,10 @@ fn sketches_follow_their_store_through_additions_removals_and_compaction() {
     let folder = tempfile::tempdir().unwrap();
     let store = testing::store(folder.path(), 5000).path().to_owned();
     let path = folder.path().join("test.sketch.arrow");
-    assert_eq!(write(&space(&store, 0.2), &path).unwrap(), 5000);
+    assert_eq!(testing::write_sketch(&space(&store, 0.2), &path).unwrap(), 5000);
     let first = names_and_sketches(&path, &space(&store, 0.2));
     let before = fs::read(&path).unwrap();
-    write(&space(&store, 0.2), &path).unwrap();
+    testing::write_sketch(&space(&store, 0.2), &path).unwrap();
     assert!(fs::read(&path).unwrap() == before, "the same store has another sketch");
     // 128 bytes an object, and the directions.
     let directions = (2 * FREQUENCIES + 1) * COORDINATES * 8;
@@ -100,7 +84,7 @@ fn a_sketch_that_does_not_fit_is_refused_with_the_command_that_makes_it() {
     let store = testing::store(folder.path(), 60).path().to_owned();
     let path = folder.path().join("a.sketch.arrow");
     let fits = space(&store, 0.2);
-    write(&fits, &path).unwrap();
+    testing::write_sketch(&fits, &path).unwrap();
     let refused = |path: &Path, space: &Arc<dyn Space>, words: &str| {
         let error = Sketch::open(path, space).unwrap_err().to_string();
         assert!(error.contains(words) && error.contains("`boxwork sketch "), "{error}");
@@ -143,7 +127,7 @@ fn a_sketch_that_does_not_fit_is_refused_with_the_command_that_makes_it() {
     let minus = Measure::new(Similarity::Minus, Ground::L2, 1.0).unwrap();
     let minus: Arc<dyn Space> =
         Arc::new(SqfdSpace::new(Arc::new(SignatureStore::open(&other).unwrap()), minus));
-    let error = write(&minus, &path).unwrap_err().to_string();
+    let error = testing::write_sketch(&minus, &path).unwrap_err().to_string();
     assert!(error.contains("gaussian similarity over l2"), "{error}");
     assert!(any_kind::open(&path, None).is_err());
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use boxwork_kernels::sketch::coordinate;
 use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_stores::sketch::Sketch;
 use boxwork_stores::store::Store;
 
 use crate::feedback::distances::{Origin, bring_in, exact};
@@ -15,6 +17,8 @@ pub(super) struct Table {
     pub(super) objects: usize,
     pub(super) distances: Vec<f64>,
     pub(super) covariances: Vec<f64>,
+    /// The covariances of the sketches, if these bound the objects.
+    sketched: Option<Vec<f64>>,
 }
 
 impl Table {
@@ -24,6 +28,17 @@ impl Table {
 
     pub(super) fn covariances(&self, of: usize) -> &[f64] {
         &self.covariances[of * self.objects..(of + 1) * self.objects]
+    }
+
+    /// The covariances by which an object bounds others.
+    pub(super) fn bounding(&self, of: usize) -> &[f64] {
+        let all = self.sketched.as_ref().unwrap_or(&self.covariances);
+        &all[of * self.objects..(of + 1) * self.objects]
+    }
+
+    /// Whether sketches bound the objects.
+    pub(super) fn is_sketched(&self) -> bool {
+        self.sketched.is_some()
     }
 }
 
@@ -116,7 +131,7 @@ impl Matrix {
     }
 
     /// The whole matrix and its covariances.
-    pub(super) fn finish(&mut self, kernel: &GpKernel) -> Table {
+    pub(super) fn finish(&mut self, kernel: &GpKernel, ids: &[u64]) -> Table {
         let objects = self.objects;
         let mut distances = vec![0.0; objects * objects];
         for (row, values) in self.rows.drain(..).enumerate() {
@@ -126,6 +141,22 @@ impl Matrix {
             }
         }
         let covariances = distances.iter().map(|distance| kernel.covariance.of(*distance)).collect();
-        Table { objects, distances, covariances }
+        let sketched = kernel.sketch.as_ref().map(|sketch| sketched(kernel, sketch, ids));
+        Table { objects, distances, covariances, sketched }
     }
+}
+
+/// The covariances of the sketches of all pairs, as `gp_scan` computes them.
+fn sketched(kernel: &GpKernel, sketch: &Sketch, ids: &[u64]) -> Vec<f64> {
+    let sketches: Vec<Vec<f64>> =
+        ids.iter().map(|id| sketch.at(*id).map(|bits| f64::from(coordinate(bits))).to_vec()).collect();
+    let distance = |a: &[f64], b: &[f64]| {
+        let differences = a.iter().zip(b).map(|(a, b)| a - b);
+        differences.fold(0.0, |sum, x| sum + x * x).sqrt()
+    };
+    let mut covariances = Vec::with_capacity(sketches.len() * sketches.len());
+    for a in &sketches {
+        covariances.extend(sketches.iter().map(|b| kernel.covariance.of(distance(b, a))));
+    }
+    covariances
 }

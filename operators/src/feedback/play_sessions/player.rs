@@ -68,6 +68,8 @@ impl FromStr for First {
 pub(super) struct Protocol {
     pub(super) rounds: usize,
     pub(super) batch: usize,
+    /// Objects among which a model chooses, if sketches bound them.
+    pub(super) rerank: usize,
     pub(super) explore: f64,
     pub(super) first: First,
     pub(super) flips: f64,
@@ -189,6 +191,10 @@ struct Session<'a> {
     posterior: Posterior,
     /// The distance of each object from the nearest liked one.
     nearest: Vec<f64>,
+    /// Of each object the largest k^2 / (1 + noise) of a mark, by sketches.
+    reached: Vec<f64>,
+    /// Objects that are no candidates of the round, if sketches bound them.
+    outside: Vec<bool>,
 }
 
 impl<'a> Session<'a> {
@@ -203,6 +209,8 @@ impl<'a> Session<'a> {
             model: Model::new(),
             posterior: Posterior::new(table.objects),
             nearest: vec![f64::INFINITY; table.objects],
+            reached: vec![0.0; table.objects],
+            outside: vec![false; table.objects],
         }
     }
 
@@ -230,6 +238,13 @@ impl<'a> Session<'a> {
                     self.posterior.push(self.model.factor_row(self.marks.len()), row);
                 }
                 self.marks.push(object);
+                if self.table.is_sketched() {
+                    let bounding = self.table.bounding(object).iter();
+                    self.reached
+                        .iter_mut()
+                        .zip(bounding)
+                        .for_each(|(reached, k)| *reached = reached.max(k * k / (1.0 + noise)));
+                }
             }
         }
     }
@@ -245,6 +260,7 @@ impl<'a> Session<'a> {
 
     /// Chooses the objects of a round and hides them from now on.
     fn round(&mut self, round: usize) -> Vec<usize> {
+        self.outside.fill(false);
         let picks = match (round, self.protocol.first) {
             (0, First::Random) => self.by_chance(),
             (0, First::Spread) => self.spread(),
@@ -262,7 +278,36 @@ impl<'a> Session<'a> {
     }
 
     fn eligible(&self) -> Vec<usize> {
-        (0..self.table.objects).filter(|object| !self.hidden[*object]).collect()
+        (0..self.table.objects).filter(|object| self.may(*object)).collect()
+    }
+
+    /// Whether an object may be shown in this round.
+    fn may(&self, object: usize) -> bool {
+        !self.hidden[object] && !self.outside[object]
+    }
+
+    /// Leaves the candidates of the round, if sketches bound the objects: by chance before the first mark, and those of the
+    /// largest bounds then.
+    fn bound(&mut self, explore: f64, weights: &[f64]) {
+        if !self.table.is_sketched() {
+            return;
+        }
+        let mut eligible = self.eligible();
+        let left = self.protocol.rerank.min(eligible.len());
+        if self.marks.is_empty() {
+            self.random.shuffle(&mut eligible);
+        } else {
+            let mut uppers = vec![0.0; self.table.objects];
+            for (mark, weight) in self.marks.iter().zip(weights) {
+                let bounding = self.table.bounding(*mark).iter();
+                uppers.iter_mut().zip(bounding).for_each(|(upper, k)| *upper += weight * k);
+            }
+            for (upper, reached) in uppers.iter_mut().zip(&self.reached) {
+                *upper += explore * (1.0 - reached).max(0.0).sqrt();
+            }
+            eligible.sort_unstable_by(|a, b| uppers[*b].total_cmp(&uppers[*a]).then(a.cmp(b)));
+        }
+        eligible[left..].iter().for_each(|object| self.outside[*object] = true);
     }
 
     fn by_chance(&mut self) -> Vec<usize> {
@@ -281,6 +326,7 @@ impl<'a> Session<'a> {
 
     /// A first screen by variance alone, from a random object.
     fn spread(&mut self) -> Vec<usize> {
+        self.bound(1.0, &[]);
         let eligible = self.eligible();
         if eligible.is_empty() {
             return eligible;
@@ -293,6 +339,8 @@ impl<'a> Session<'a> {
     fn by_model(&mut self) -> Vec<usize> {
         let is_blind = self.model.scores().iter().all(|score| *score == 0.0);
         let explore = if is_blind { 1.0 } else { self.protocol.explore };
+        let weights = self.model.weights();
+        self.bound(explore, &weights);
         if is_blind && self.method == Method::Mean {
             // Means say nothing, so the deviation decides, as with the method of the product.
             let mut posterior = Posterior::new(self.table.objects);
@@ -301,7 +349,6 @@ impl<'a> Session<'a> {
             }
             return self.largest(|_, object| posterior.variance(object));
         }
-        let weights = self.model.weights();
         // Taken out, so that the session can be read meanwhile.
         let mut posterior = std::mem::replace(&mut self.posterior, Posterior::new(0));
         posterior.set_means(&weights, |mark| self.table.covariances(self.marks[mark]));
@@ -322,7 +369,7 @@ impl<'a> Session<'a> {
     fn batch(&self, posterior: &mut Posterior, explore: f64, first: Option<usize>) -> Vec<usize> {
         let mut picks = Vec::with_capacity(self.protocol.batch);
         while picks.len() < self.protocol.batch {
-            let may = |object: usize| !self.hidden[object] && !picks.contains(&object);
+            let may = |object: usize| self.may(object) && !picks.contains(&object);
             let best = first.filter(|_| picks.is_empty()).or_else(|| posterior.pick(explore, may));
             let Some(pick) = best else { break };
             picks.push(pick);

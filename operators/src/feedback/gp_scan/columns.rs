@@ -1,4 +1,6 @@
 //! Exact mode: bounds from columns of distances, one a mark.
+//!
+//! Invariant: no bound is farther from its value in exact arithmetic than the declared error.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,8 +8,7 @@ use std::sync::Arc;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::{BoxError, Context};
 
-use super::Pass;
-use crate::feedback::distances::{ColumnMaker, Origin, exact};
+use crate::feedback::distances::ColumnMaker;
 use crate::feedback::marks::Fitted;
 use crate::resources::gp_kernel::{Column, GpKernel};
 
@@ -19,7 +20,7 @@ const STEEPEST: f64 = 3.4;
 
 /// Bounds from columns of distances.
 #[derive(Debug)]
-pub(crate) struct ColumnPass {
+pub(super) struct ColumnPass {
     kernel: Arc<GpKernel>,
     model: Arc<Fitted>,
     explore: f64,
@@ -29,7 +30,7 @@ pub(crate) struct ColumnPass {
 }
 
 impl ColumnPass {
-    pub(crate) fn new(
+    pub(super) fn new(
         kernel: &Arc<GpKernel>,
         model: &Arc<Fitted>,
         explore: f64,
@@ -62,10 +63,9 @@ impl ColumnPass {
             *upper = mean + self.explore * (1.0 - *upper).max(0.0).sqrt();
         }
     }
-}
 
-impl Pass for ColumnPass {
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
+    /// Makes some of the columns; returns true once [`ColumnPass::bounds`] may be called.
+    pub(super) fn step(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
         let Some(columns) = self.maker.step(cx)? else { return Ok(false) };
         self.columns = columns;
         let change = |column: &Column| match column {
@@ -84,7 +84,8 @@ impl Pass for ColumnPass {
         Ok(true)
     }
 
-    fn bounds(
+    /// The means of consecutive ids and their bounds U. Numbers of removed objects have no meaning.
+    pub(super) fn bounds(
         &self,
         ids: Range<u64>,
         means: &mut [f64],
@@ -112,23 +113,8 @@ impl Pass for ColumnPass {
         Ok(())
     }
 
-    fn error(&self) -> f64 {
+    /// No U of [`ColumnPass::bounds`] is farther from its value in exact arithmetic, nor below u by more.
+    pub(super) fn error(&self) -> f64 {
         self.error
-    }
-
-    fn settle(&self, ids: &[u64], uppers: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), BoxError> {
-        uppers.fill(0.0);
-        let (mut means, mut distances) = (vec![0.0; ids.len()], vec![0.0; ids.len()]);
-        for (number, mark) in self.model.marks.iter().enumerate() {
-            let origin = Origin::of_mark(&self.kernel.space, mark, interrupt)?;
-            exact(&self.kernel, &origin, ids, &mut distances, interrupt)?;
-            self.add(number, distances.iter().copied(), &mut means, uppers);
-        }
-        self.finish(&means, uppers);
-        Ok(())
-    }
-
-    fn is_exact(&self) -> bool {
-        true
     }
 }
