@@ -83,6 +83,43 @@ fn a_session_by_the_command_is_the_same_for_any_number_of_workers() {
 }
 
 #[test]
+fn rounds_from_sketches_are_the_same_on_slots_and_devices() {
+    let folder = with_store();
+    let (at, names) = (folder.path(), names(folder.path()));
+    ok(at, &["sketch", "--store", "s.arrow", "--out", "s.sketch.arrow", "--frequencies", "256"]);
+    let marks = ["--like", &names[0], "--dislike", &names[9], "--seen", &names[4]];
+    let from_sketches = ["--sketch", "s.sketch.arrow", "--mode", "sketch"];
+    let with = |more: &[&str]| round(at, &[&marks[..], &from_sketches, more].concat());
+    let on_slots = with(&["--rerank", "6", "--device", "cpu", "--workers", "1"]);
+    assert_eq!(shown(&on_slots).len(), 4);
+    assert_eq!(on_slots, with(&["--rerank", "6", "--device", "cpu", "--workers", "2"]));
+    // With no device there is nothing to compare.
+    if boxwork_runtime::feeding::faults::has_device("rounds_from_sketches_are_the_same_on_slots_and_devices")
+    {
+        assert_eq!(on_slots, with(&["--rerank", "6", "--device", "gpu"]));
+    }
+    // Among all objects the choice is that of exact distances.
+    assert_eq!(with(&["--rerank", "24"]), round(at, &marks));
+    // By themselves sketches bound the objects of large stores only.
+    assert_eq!(round(at, &[&marks[..], &from_sketches[..2]].concat()), round(at, &marks));
+    let first = round(at, &from_sketches);
+    assert_eq!(shown(&first).len(), 4);
+    assert_ne!(first, round(at, &[&from_sketches[..], &["--seed", "2"]].concat()));
+    let refused = |more: &[&str], words: &[&str]| {
+        let said = fails(at, &[&["feedback", "--store", "s.arrow"][..], more].concat(), 3);
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    };
+    refused(&["--mode", "sketch"], &["boxwork sketch --store s.arrow --out"]);
+    refused(&["--sketch", "s.arrow"], &["s.arrow", "boxwork sketch"]);
+    // One that does not fit is refused even where it is not used.
+    refused(&["--sketch", "s.sketch.arrow", "--alpha", "3"], &["boxwork sketch --store s.arrow --alpha 3"]);
+    ok(at, &["remove", "--store", "s.arrow", &names[3]]);
+    assert_eq!(shown(&with(&["--rerank", "6"])).len(), 4, "a removed object needs no new sketch");
+    ok(at, &["compact", "--store", "s.arrow"]);
+    refused(&from_sketches, &["boxwork sketch --store s.arrow --out s.sketch.arrow --force"]);
+}
+
+#[test]
 fn a_picture_given_as_a_signature_is_the_picture_read_from_its_file() {
     let folder = with_store();
     let (at, names) = (folder.path(), names(folder.path()));
@@ -171,6 +208,7 @@ fn unsound_covariances_and_wrong_marks_are_refused() {
 fn simulated_users_are_the_same_for_any_number_of_workers() {
     let folder = with_store();
     let at = folder.path();
+    ok(at, &["sketch", "--store", "s.arrow", "--out", "s.sketch.arrow", "--frequencies", "256"]);
     let call = [
         "simulate", "--store", "s.arrow", "--seeds", "6", "--rounds", "4", "--batch", "3", "--format", "json",
     ];
@@ -181,6 +219,7 @@ fn simulated_users_are_the_same_for_any_number_of_workers() {
         &["--first", "random", "--flips", "0.2"],
         &["--clicks", "0.5", "--rare", "3"],
         &["--clicks", "0.5", "--unmarked", "ignore"],
+        &["--sketch", "s.sketch.arrow", "--mode", "sketch", "--rerank", "9", "--first", "spread"],
     ] {
         let with = |workers: &str| ok(at, &[&call[..], &methods, more, &["--workers", workers]].concat());
         let one = with("1");

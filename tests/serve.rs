@@ -194,6 +194,44 @@ fn an_index_finds_the_same() {
 }
 
 #[test]
+fn rounds_come_from_sketches_that_are_kept_in_step() {
+    let folder = copied();
+    let at = folder.path();
+    ok(at, &["sketch", "--store", "photos.arrow", "--out", "photos.sketch.arrow", "--frequencies", "256"]);
+    // Sketches bound the objects of large stores; a pipeline of one's own may use them always.
+    let own = ok(at, &["pipelines", "show", "feedback"]);
+    let always = own.replace("default: auto, one_of: [auto, exact", "default: sketch, one_of: [auto, exact");
+    assert_ne!(own, always);
+    fs::create_dir(at.join("own")).expect("a folder");
+    fs::write(at.join("own/feedback.yaml"), always).expect("written");
+    let with = ["--store", "photos.arrow", "--sketch", "photos.sketch.arrow"];
+    let usual = Served::start(at, &with);
+    assert_eq!(usual.get("/v1/stores/photos").json()["mode"], "exact");
+    let served = Served::start(at, &[&with[..], &["--pipelines", "own"]].concat());
+    assert_eq!(served.get("/v1/stores/photos").json()["mode"], "sketch");
+    let session = served.post("/v1/stores/photos/sessions", &json!({"query": [{"id": 3}], "batch": 5}));
+    assert_eq!(session.status, 201);
+    assert_eq!(session.json()["round"]["objects"].as_array().expect("objects").len(), 5);
+
+    ok(at, &["sample-images", "more", "--classes", "1", "--per-class", "3", "--seed", "77"]);
+    ok(at, &["add", "--store", "photos.arrow", "--sketch", "photos.sketch.arrow", "--replace", "more"]);
+    assert_eq!(served.send("POST", "/v1/stores/photos/reload", &[], Some(b"")).status, 200);
+    let grown = served.get("/v1/stores/photos").json();
+    assert_eq!(grown["mode"], "sketch");
+    // Sketches that lack objects are never used: the state before serves on.
+    ok(at, &["sample-images", "few", "--classes", "1", "--per-class", "2", "--seed", "78"]);
+    ok(at, &["add", "--store", "photos.arrow", "--replace", "few"]);
+    assert_eq!(served.send("POST", "/v1/stores/photos/reload", &[], Some(b"")).status, 503);
+    assert_eq!(served.get("/readyz").json()["status"], "stale");
+    assert_eq!(served.get("/v1/stores/photos").json(), grown);
+    let said = fails(at, &[&["serve", "--listen", "0"][..], &with].concat(), 3);
+    assert!(
+        said.contains("boxwork sketch --append --store photos.arrow --out photos.sketch.arrow"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_changed_store_is_loaded_anew_and_a_broken_one_is_not() {
     let folder = copied();
     let at = folder.path();

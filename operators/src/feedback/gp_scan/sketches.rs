@@ -40,7 +40,7 @@ const SETTLED_PER_PIECE: usize = 16;
 
 /// Ranges of tiles are whole blocks; slots take one a firing.
 pub(super) const SIZES: Sizes =
-    Sizes { block: [1, 0], block_min: [0, 0], slots: [1, 1], blocks_per_device: 3 };
+    Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 3 };
 
 /// The sketches as numbers in tiles.
 struct Numbers(Arc<Sketch>);
