@@ -124,6 +124,7 @@ fn app(folder: &Path) -> Arc<App> {
         name: "s".to_owned(),
         path,
         pivots: None,
+        sketch: None,
         images: Some(images),
         cache: None,
         cache_bytes: 0,
