@@ -24,6 +24,7 @@ pub mod distance;
 pub mod pieces;
 pub mod panels;
 pub mod kmeans;
+pub mod neighbours;
 pub mod product;
 pub mod vector;
 pub mod gaussian_process;

@@ -7,11 +7,13 @@
 //!
 //! Invariant: a shortlist has each of the k rows that are nearest by (f64 distance, number), on every code path.
 //!
-//! Modules in reading order: `shortlist`, `block` (the loop), `nearest` (the loop for the one nearest row).
+//! Modules in reading order: `shortlist`, `block` (the loop), `nearest` (the loop for the one nearest row),
+//! `pairs` (the loop for rows that are queries too).
 
 mod shortlist;
 mod block;
 mod nearest;
+mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -80,6 +82,20 @@ impl Panels {
         }
         let (halves, norm_max) = halves_of(&numbers, dimensions, count);
         Self { dimensions, rows: count, centre: centre.map(<[f32]>::to_vec), numbers, halves, norm_max }
+    }
+
+    /// The largest norm of some rows without a centre.
+    pub(crate) fn norm_max_of(rows: &[f32], dimensions: usize, centre: &[f32]) -> f64 {
+        let mut square_max = 0.0f64;
+        for row in rows.chunks_exact(dimensions) {
+            let mut square = 0.0;
+            for (x, y) in row.iter().zip(centre) {
+                let x = f64::from(x - y);
+                square += x * x;
+            }
+            square_max = square_max.max(square);
+        }
+        square_max.sqrt()
     }
 
     /// Borrows the panels.
@@ -186,5 +202,62 @@ impl PanelsRef<'_> {
         if !found.is_sorted_by_key(|candidate| (candidate.query, candidate.row)) {
             found.sort_unstable_by_key(|candidate| (candidate.query, candidate.row));
         }
+    }
+
+    /// The same rows, as part of more rows of this largest norm.
+    pub(crate) fn with_norm_max(self, norm_max: f64) -> Self {
+        Self { norm_max: self.norm_max.max(norm_max), ..self }
+    }
+
+    /// As [`PanelsRef::scan`], with the scores of [`PanelsRef::scan_both`], for the rows themselves as queries. A row is offered to
+    /// its own shortlist too.
+    pub(crate) fn scan_within(&self, path: CodePath, rows: &[f32], lists: &mut [Shortlist], first: u32) {
+        let mut ignored: Vec<Shortlist> = lists.iter().map(|_| Shortlist::new(0, 0.0)).collect();
+        self.scan_both(path, rows, [lists, &mut ignored], [first; 2]);
+    }
+
+    /// Offers all rows to the shortlists of some queries, and all queries to the shortlists of the rows, by half the squared
+    /// distance. `first` are the numbers of the first query and of the first row.
+    pub(crate) fn scan_both(
+        &self,
+        path: CodePath,
+        queries: &[f32],
+        [query_lists, row_lists]: [&mut [Shortlist]; 2],
+        first: [u32; 2],
+    ) {
+        assert_eq!(queries.len(), query_lists.len() * self.dimensions, "a shortlist for each query");
+        assert_eq!(row_lists.len(), self.rows, "a shortlist for each row");
+        if query_lists.iter().chain(row_lists.iter()).any(Shortlist::takes_all) {
+            for (query, query_list) in (first[0]..).zip(query_lists.iter_mut()) {
+                for (row, row_list) in (first[1]..).zip(row_lists.iter_mut()) {
+                    query_list.offer(0.0, row);
+                    row_list.offer(0.0, query);
+                }
+            }
+            return;
+        }
+        let tiles = block::tiles(queries, self.dimensions, self.centre);
+        let padded = query_lists.len().next_multiple_of(block::QUERIES);
+        let mut halves: Vec<f32> = queries
+            .chunks_exact(self.dimensions)
+            .map(|query| (self.norm(query).powi(2) * 0.5) as f32)
+            .collect();
+        halves.resize(padded, f32::INFINITY);
+        let limits = |lists: &[Shortlist], count: usize| {
+            let mut limits: Vec<f32> = lists.iter().map(Shortlist::limit).collect();
+            limits.resize(count, f32::NEG_INFINITY);
+            limits
+        };
+        let (mut of_queries, mut of_rows) =
+            (limits(query_lists, padded), limits(row_lists, self.halves.len()));
+        let work = pairs::Pairs {
+            panels: *self,
+            tiles: &tiles,
+            halves: &halves,
+            limits: [&mut of_queries, &mut of_rows],
+            lists: [query_lists, row_lists],
+            first,
+        };
+        run(path, work);
     }
 }
