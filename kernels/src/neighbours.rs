@@ -52,7 +52,7 @@ impl Graph {
     /// The graph of neighbours by row, `k` each, the nearest first, with their distances; [`NONE`] fills the end of a row. `None`
     /// if these are no graph.
     pub fn of_parts(k: usize, neighbours: Vec<u32>, distances: Vec<f64>) -> Option<Self> {
-        let rows = if k == 0 { 0 } else { neighbours.len() / k };
+        let rows = neighbours.len().checked_div(k).unwrap_or(0);
         let fits = k > 0
             && neighbours.len() == distances.len()
             && neighbours.len().is_multiple_of(k)
