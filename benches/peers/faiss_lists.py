@@ -22,7 +22,7 @@ def numbers(name, width):
 
 rows, queries = numbers("rows", dimensions), numbers("queries", dimensions)
 truth = np.fromfile(f"{folder}/truth.u32", dtype="u4").reshape(len(queries), -1)
-made = {}
+made, kept = {}, []
 
 
 def timed(work):
@@ -48,7 +48,8 @@ def index(what, parts):
     if what == "ivf":
         flat, count = quantizer()
         found = faiss.IndexIVFFlat(flat, dimensions, count)
-        found.keep = flat
+        # The index does not own its quantizer.
+        kept.append(flat)
     elif what in ("product", "encode"):
         found = faiss.IndexPQ(dimensions, parts, 8)
         faiss.copy_array_to_vector(numbers(f"codebook8-{parts}", 1).ravel(), found.pq.centroids)
