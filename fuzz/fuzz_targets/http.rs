@@ -51,6 +51,7 @@ fn world() -> &'static World {
             name: "s".to_owned(),
             path,
             pivots: None,
+            sketch: None,
             images: Some(images),
             cache: None,
             cache_bytes: 0,

@@ -1,5 +1,7 @@
 //! The names and classes of a store's objects, in memory: by id, by name, by class.
 
+use std::collections::HashMap;
+
 use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::nearest;
 use boxwork_server::backend::{Class, Filter};
@@ -63,21 +65,9 @@ impl Names {
         for class in classes.iter().flatten() {
             *counts.entry(class.clone()).or_default() += 1;
         }
-        let place = |class: &Option<String>| {
-            let class = class.as_ref()?;
-            counts.keys().position(|known| known == class)
-        };
-        // Neighbours mostly share their class, so the search for it is rare.
-        let mut last: (Option<String>, u32) = (None, NONE);
-        self.class = classes
-            .iter()
-            .map(|class| {
-                if *class != last.0 {
-                    last = (class.clone(), place(class).map_or(NONE, |place| place as u32));
-                }
-                last.1
-            })
-            .collect();
+        let places: HashMap<&str, u32> = counts.keys().map(String::as_str).zip(0..).collect();
+        let place = |class: &Option<String>| places.get(class.as_deref()?).copied();
+        self.class = classes.iter().map(|class| place(class).unwrap_or(NONE)).collect();
         self.classes = counts.into_iter().map(|(name, objects)| Class { name, objects }).collect();
     }
 
