@@ -177,3 +177,39 @@ fn bytes_are_vectors_too() {
         assert_eq!(rows(&ok(at, &[&find[..], &by].concat())), rows(&exact), "{codes}");
     }
 }
+
+#[test]
+fn a_graph_of_neighbours_has_those_of_a_search_and_paths() {
+    let folder = folder();
+    let at = folder.path();
+    store(at, 300);
+    let graph = |out: &str, workers: &str| {
+        let make = ["run", "knn_graph", "--set", "store=v.arrow", "--set", "k=12", "--workers", workers];
+        ok(at, &[&make[..], &["--set", &format!("out={out}")]].concat());
+        fs::read(at.join(out)).expect("the graph")
+    };
+    assert!(graph("a.arrow", "1") == graph("b.arrow", "3"), "the number of workers shows");
+    let path = |from: &str, to: &str| {
+        let ends = [format!("from={from}"), format!("to={to}")];
+        let find =
+            ["run", "graph_path", "--set", "store=v.arrow", "--set", "graph=a.arrow", "--set", &ends[0]];
+        let text = ok(at, &[&find[..], &["--set", &ends[1]]].concat());
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+    };
+    let same = path("v5", "v5");
+    assert_eq!((same["largest"].as_f64(), same["path"].as_array().map(Vec::len)), (Some(0.0), Some(1)));
+    // A vector and its nearest other one, which the search lists second.
+    let nearest = ok(at, &["search", "--store", "v.arrow", "--query", "v5", "-k", "2", "--format", "json"]);
+    let nearest: serde_json::Value = serde_json::from_str(&nearest).expect("JSON");
+    let nearest = &nearest["queries"][0]["results"][1];
+    let step = path("v5", nearest["name"].as_str().expect("a name"));
+    assert!(step["largest"].as_f64() <= nearest["distance"].as_f64(), "{step} {nearest}");
+    // A path over many vectors has their distances, or there is none.
+    let many = path("v0", "v299");
+    let largest = many["path"].as_array().map(|path| {
+        path[1..].iter().map(|object| object["distance"].as_f64().expect("a distance")).fold(0.0, f64::max)
+    });
+    assert_eq!(many["largest"].as_f64(), largest);
+    let find = ["run", "graph_path", "--set", "store=v.arrow", "--set", "graph=a.arrow", "--set", "from=v0"];
+    assert!(fails(at, &[&find[..], &["--set", "to=nobody"]].concat(), 3).contains("no object `nobody`"));
+}

@@ -8,6 +8,7 @@ pub(crate) mod write_sketch;
 pub(crate) mod train_lists;
 pub(crate) mod assign_lists;
 pub(crate) mod write_lists;
+pub(crate) mod neighbours;
 pub(crate) mod metric_search;
 pub(crate) mod aesa;
 pub(crate) mod laesa;
@@ -28,6 +29,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &train_lists::TRAIN_LISTS,
     &assign_lists::ASSIGN_LISTS,
     &write_lists::WRITE_LISTS,
+    &neighbours::NEIGHBOURS,
     &aesa::AESA,
     &laesa::LAESA,
     &list_of_clusters::LIST_OF_CLUSTERS,

@@ -39,6 +39,8 @@ shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
 shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
 shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
+shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
+shipped!(GRAPH_PATH, "graph_path.yaml", "A path of small steps between two vectors.");
 shipped!(VECTOR_PROBE, "vector_probe.yaml", "The k nearest vectors of the lists nearest to each query.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
@@ -69,7 +71,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 28] = [
+pub const ALL: [Shipped; 30] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -83,6 +85,8 @@ pub const ALL: [Shipped; 28] = [
     SKETCH,
     VECTOR_LISTS,
     VECTOR_PROBE,
+    KNN_GRAPH,
+    GRAPH_PATH,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

@@ -41,8 +41,11 @@ pub fn vectors(store: &dyn Store, ids: &[u64]) -> Result<Vec<f32>, ListsError> {
     Ok(values[offsets[0] as usize..offsets[lists.len()] as usize].to_vec())
 }
 
-/// The numbers of each vector of a space that can have lists.
-fn dimensions(space: &dyn Space) -> Result<usize, ListsError> {
+/// The numbers of each vector of a space of vectors with the distance l2.
+///
+/// # Errors
+/// When it is another space, or its first object cannot be read.
+pub fn dimensions(space: &dyn Space) -> Result<usize, ListsError> {
     let store = space.store();
     if store.kind() != Vectors::NAME {
         return Err(ListsError::NoVectors { path: store.path().to_owned(), kind: store.kind() });
