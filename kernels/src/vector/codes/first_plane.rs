@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use super::super::integer::IntegerPath;
 use super::super::measure::VectorMeasure;
+use super::nearest::CodeNearest;
 use super::query::{CodeQuery, HIGH};
-use super::scan::CodeNearest;
 use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4};
 use crate::CodePath;
 

@@ -1,7 +1,7 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
 use super::super::measure::VectorMeasure;
-use super::{Encoder, SLACK, Triple, ZERO_4, ZERO_8};
+use super::{Encoder, NUMBERS_PER_WORD, SLACK, Triple, ZERO_4, ZERO_8};
 
 /// The largest weight of a byte.
 const BYTE_MAX: f64 = 127.0;
@@ -18,6 +18,8 @@ pub struct CodeQuery {
     pub(super) high: Vec<i8>,
     /// The low bytes of a fine query.
     pub(super) low: Vec<i8>,
+    /// The whole numbers, filled up with zeros to words of a plane.
+    pub(super) whole: Vec<i32>,
     /// The sums of these bytes.
     pub(super) sums: [i64; 2],
     /// The squared norm of the query in whole numbers, times the step squared.
@@ -57,10 +59,12 @@ impl CodeQuery {
             square += near * near;
             error += (x - near) * (x - near);
         }
+        let mut whole = whole;
+        whole.resize(whole.len().next_multiple_of(NUMBERS_PER_WORD), 0);
         let is_finite = scale.is_finite() && largest.is_finite() && square.is_finite();
         let scale = if is_finite { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
-        Self { measure: encoder.measure(), scale, high, low, sums, square, error }
+        Self { measure: encoder.measure(), scale, high, low, whole, sums, square, error }
     }
 
     /// The part along a code, from the sum of products with the bytes of a row.

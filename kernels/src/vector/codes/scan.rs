@@ -7,87 +7,13 @@
 use super::super::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights, panels, scan};
 use super::super::measure::VectorMeasure;
 use super::first_plane;
+use super::nearest::CodeNearest;
 use super::query::CodeQuery;
 use super::{Codes, GROUP, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;
-/// Upper bounds beyond twice k that are held before the k-th is looked for.
-const ROOM: usize = 64;
-
-/// The rows that may be among the k nearest of a query, by their bounds.
-#[derive(Clone, Debug)]
-pub struct CodeNearest {
-    k: usize,
-    /// Rows and their lower bounds.
-    kept: Vec<(f64, u32)>,
-    /// The least upper bounds of different rows.
-    uppers: Vec<f64>,
-    /// No farther row is an answer.
-    range: f64,
-    cut_at: usize,
-}
-
-impl CodeNearest {
-    /// No rows yet; `range` is a distance beyond which nothing matters, or infinity.
-    pub fn new(k: usize, range: f64) -> Self {
-        Self { k, kept: Vec::new(), uppers: Vec::new(), range, cut_at: 1024 }
-    }
-
-    /// No farther row is an answer.
-    pub fn range(&self) -> f64 {
-        self.range
-    }
-
-    /// Adds a row; returns whether the range may have fallen.
-    fn push(&mut self, lower: f64, upper: f64, row: u32) -> bool {
-        if lower > self.range {
-            return false;
-        }
-        self.kept.push((lower, row));
-        if self.kept.len() >= self.cut_at {
-            let range = self.range;
-            self.kept.retain(|(lower, _)| *lower <= range);
-            self.cut_at = 2 * self.kept.len() + 1024;
-        }
-        if !(upper < self.range) {
-            return false;
-        }
-        self.uppers.push(upper);
-        let is_full = self.uppers.len() >= 2 * self.k + ROOM;
-        if is_full {
-            self.cut();
-        }
-        is_full
-    }
-
-    fn cut(&mut self) {
-        if self.k > 0 && self.uppers.len() >= self.k {
-            let (_, kth, _) = self.uppers.select_nth_unstable_by(self.k - 1, f64::total_cmp);
-            self.range = self.range.min(*kth);
-            self.uppers.truncate(self.k);
-        }
-    }
-
-    /// Takes over the rows of another part.
-    pub fn join(&mut self, other: Self) {
-        self.range = self.range.min(other.range);
-        self.uppers.extend(other.uppers);
-        self.cut();
-        let range = self.range;
-        self.kept.extend(other.kept.into_iter().filter(|(lower, _)| *lower <= range));
-    }
-
-    /// The rows that remain, the least lower bounds first.
-    pub fn finish(mut self) -> Vec<(f64, u32)> {
-        self.cut();
-        let range = self.range;
-        self.kept.retain(|(lower, _)| *lower <= range);
-        self.kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        self.kept
-    }
-}
 
 /// Some queries over codes, packed for the instructions of one path.
 #[derive(Debug)]
@@ -198,8 +124,9 @@ impl CodeQueries {
                 let of_panel = panel.first..panel.first + panel.count;
                 let (queries, nearest) = (&self.queries[of_panel.clone()], &mut nearest[of_panel]);
                 limits.clear();
-                let limit =
-                    |(query, nearest): (&CodeQuery, &CodeNearest)| query.limit(nearest.range, codes.norm_max);
+                let limit = |(query, nearest): (&CodeQuery, &CodeNearest)| {
+                    query.limit(nearest.range(), codes.norm_max)
+                };
                 limits.extend(queries.iter().zip(&*nearest).map(limit));
                 let mut sink = Bounds { codes, queries, skips, first, is_8: self.is_8, nearest };
                 scan(self.integer, panel, &block, &mut limits, &mut sink);
@@ -213,21 +140,14 @@ impl CodeQueries {
 fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
     let triple = codes.triple(row, false);
     let (lower, upper) = query.bounds(query.along(sum, false, triple.inverse), triple);
-    if lower > nearest.range {
+    if lower > nearest.range() {
         return;
     }
     if !codes.encoder().levels().has_8() {
         nearest.push(lower, upper, row as u32);
         return;
     }
-    let mut bytes = Vec::with_capacity(query.high.len() + 8);
-    codes.bytes(row, true, &mut bytes);
-    let (mut high, mut low) = (0_i32, 0_i32);
-    for ((byte, h), l) in bytes.iter().zip(&query.high).zip(&query.low) {
-        high += i32::from(*byte) * i32::from(*h);
-        low += i32::from(*byte) * i32::from(*l);
-    }
-    let sum = i64::from(super::query::HIGH) * i64::from(high) + i64::from(low);
+    let sum = codes.sum(row, &query.whole);
     let triple = codes.triple(row, true);
     let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple);
     nearest.push(lower.max(lower_8), upper.min(upper_8), row as u32);
@@ -255,7 +175,7 @@ impl Sink for Bounds<'_> {
         let (lower, upper) = query.bounds(along, triple);
         let nearest = &mut self.nearest[query_idx];
         if nearest.push(lower, upper, row as u32) {
-            limits[query_idx] = query.limit(nearest.range, self.codes.norm_max);
+            limits[query_idx] = query.limit(nearest.range(), self.codes.norm_max);
         }
     }
 }
