@@ -130,7 +130,7 @@ impl Block for PassBlock {
             for (object, upper) in uppers.iter().enumerate() {
                 let id = self.first() + (group * GROUP + object) as u64;
                 // Few are above the least bound, and not all of them are allowed.
-                if !(*upper < self.list.least()) && (self.allows)(id) {
+                if self.list.takes(*upper) && (self.allows)(id) {
                     self.list.offer(id, *upper);
                 }
             }

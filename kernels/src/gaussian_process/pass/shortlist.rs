@@ -38,11 +38,17 @@ impl Shortlist {
         self.least
     }
 
+    /// Whether an object of this fast bound is kept when it is offered.
+    #[inline]
+    pub fn takes(&self, upper: f32) -> bool {
+        // A NaN, from a pass with infinite error, is kept.
+        upper >= self.least || upper.is_nan()
+    }
+
     /// Takes the fast bound of an object.
     #[inline]
     pub fn offer(&mut self, id: u64, upper: f32) {
-        // A NaN, from a pass with infinite error, is kept.
-        if upper >= self.least || upper.is_nan() {
+        if self.takes(upper) {
             self.kept.push((id, upper));
             if self.kept.len() >= 4 * self.size.max(256) && self.margin.is_finite() {
                 self.cut();

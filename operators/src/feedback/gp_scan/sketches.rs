@@ -301,7 +301,7 @@ impl DeviceTask for SketchScan {
         }
         for (id, upper) in (range.start * TILE..).zip(uppers) {
             // Few are above the least bound, and not all of them may be shown.
-            if !(upper < self.list.least()) && self.eligible.has(id as u64) {
+            if self.list.takes(upper) && self.eligible.has(id as u64) {
                 self.list.offer(id as u64, upper);
             }
         }
