@@ -12,7 +12,7 @@
 //! from the true query widens both bounds. Inner products lie within `b a - |s| h` and `b a + |s| h`, around the origin.
 //!
 //! Invariant: the f64 distance lies within the bounds, for every row and query. The numbers of a row are f32, `h` rounded up,
-//! and [`SLACK`] of the squared norms covers all roundings. Numbers that are not finite bound nothing.
+//! and `SLACK` of the squared norms covers all roundings. Numbers that are not finite bound nothing.
 
 mod query;
 mod nearest;
